@@ -1,0 +1,49 @@
+// Package apis lists the kinds that svc serves, and makes the scheme that
+// knows them.
+package apis
+
+import (
+	"svc.dev/svc/apis/admissionregistration"
+	"svc.dev/svc/apis/apps"
+	"svc.dev/svc/apis/autoscaling"
+	"svc.dev/svc/apis/batch"
+	"svc.dev/svc/apis/certificates"
+	"svc.dev/svc/apis/coordination"
+	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/discovery"
+	"svc.dev/svc/apis/flowcontrol"
+	"svc.dev/svc/apis/networking"
+	"svc.dev/svc/apis/node"
+	"svc.dev/svc/apis/policy"
+	"svc.dev/svc/apis/rbac"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/scheduling"
+	"svc.dev/svc/apis/storage"
+)
+
+// Kinds are all kinds, group by group in the order of discovery.
+func Kinds() []*resource.Kind {
+	var kinds []*resource.Kind
+	for _, group := range [][]resource.Declaration{
+		core.Kinds(),
+		apps.Kinds(),
+		batch.Kinds(),
+		autoscaling.Kinds(),
+		policy.Kinds(),
+		networking.Kinds(),
+		discovery.Kinds(),
+		coordination.Kinds(),
+		node.Kinds(),
+		scheduling.Kinds(),
+		storage.Kinds(),
+		rbac.Kinds(),
+		certificates.Kinds(),
+		admissionregistration.Kinds(),
+		flowcontrol.Kinds(),
+	} {
+		for _, d := range group {
+			kinds = append(kinds, d.Kind())
+		}
+	}
+	return kinds
+}

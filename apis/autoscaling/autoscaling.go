@@ -1,0 +1,9 @@
+// Package autoscaling declares the kinds of the autoscaling group.
+package autoscaling
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the autoscaling group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

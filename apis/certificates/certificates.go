@@ -1,0 +1,9 @@
+// Package certificates declares the kinds of the certificates.k8s.io group.
+package certificates
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the certificates.k8s.io group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

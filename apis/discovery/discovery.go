@@ -1,0 +1,9 @@
+// Package discovery declares the kinds of the discovery.k8s.io group.
+package discovery
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the discovery.k8s.io group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

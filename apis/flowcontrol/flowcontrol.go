@@ -1,0 +1,9 @@
+// Package flowcontrol declares the kinds of the flowcontrol.apiserver.k8s.io group.
+package flowcontrol
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the flowcontrol.apiserver.k8s.io group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

@@ -1,0 +1,9 @@
+// Package networking declares the kinds of the networking.k8s.io group.
+package networking
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the networking.k8s.io group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

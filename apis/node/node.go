@@ -1,0 +1,9 @@
+// Package node declares the kinds of the node.k8s.io group.
+package node
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the node.k8s.io group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

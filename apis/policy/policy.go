@@ -1,0 +1,9 @@
+// Package policy declares the kinds of the policy group.
+package policy
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the policy group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}

@@ -1,0 +1,58 @@
+package resource
+
+import (
+	"context"
+	"net/netip"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Env is what the hooks and actions of a kind may use of the server.
+type Env struct {
+	// Objects gives access to the objects of another resource type, or nil if
+	// there is no such type.
+	Objects func(resource schema.GroupResource) Objects
+	// Claims gives access to a pool of things of which each can be held once,
+	// for example the cluster IP addresses. Pools are named by those who use them.
+	Claims func(pool string) Claims
+	// ServiceCIDRs are the ranges of cluster IP addresses, the primary family
+	// first (flag --service-cluster-ip-range).
+	ServiceCIDRs []netip.Prefix
+	// NodePorts is the range of node ports (flag --service-node-port-range).
+	NodePorts PortRange
+}
+
+// PortRange is a range of ports, both ends included.
+type PortRange struct{ From, To int32 }
+
+// Objects reads and writes the objects of one type, in hub form, past
+// authorization and admission but through validation. Errors are apierrors.
+type Objects interface {
+	Get(ctx context.Context, namespace, name string) (runtime.Object, error)
+	// List returns the namespace's objects that the selector selects, all
+	// namespaces' if it is empty. The objects may come from a cache and must
+	// not be modified.
+	List(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error)
+	// Update calls change with the newest version of the object (which it may
+	// modify) and writes what it returns, again if somebody else was faster.
+	// What any of the kind's endpoints may change can be changed.
+	Update(ctx context.Context, namespace, name string, dryRun bool, change func(obj runtime.Object) (runtime.Object, error)) (runtime.Object, error)
+	// Delete requests the object's deletion.
+	Delete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error
+}
+
+// Claims is a pool of which every key can be held by one owner at a time,
+// across all servers on the same etcd. A claim is durable before Claim returns.
+type Claims interface {
+	// Claim takes the key for owner. It returns an AlreadyExists error if
+	// another owner holds it, and nil if this owner does.
+	Claim(ctx context.Context, key string, owner types.NamespacedName) error
+	// Release gives the key up, if owner holds it.
+	Release(ctx context.Context, key string, owner types.NamespacedName) error
+	// Held returns all claimed keys and their owners.
+	Held(ctx context.Context) (map[string]types.NamespacedName, error)
+}

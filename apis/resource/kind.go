@@ -1,0 +1,246 @@
+package resource
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// Declaration is a Type or a Virtual.
+type Declaration interface {
+	// Kind is the declaration as the server sees it.
+	Kind() *Kind
+}
+
+// Kind is a declaration with its Go type erased. Its functions are never nil,
+// unless their comment says so; fields that are not explained here are those
+// of Type.
+type Kind struct {
+	// Hub is the group, version and kind of the hub.
+	Hub        schema.GroupVersionKind
+	Name       string
+	Singular   string
+	ShortNames []string
+	Categories []string
+	Namespaced bool
+	Versions   []Version
+
+	NameRule       func(name string, prefix bool) []string
+	Default        func(obj runtime.Object)
+	PrepareCreate  func(ctx context.Context, obj runtime.Object)
+	PrepareUpdate  func(ctx context.Context, obj, old runtime.Object)
+	Validate       func(obj runtime.Object) field.ErrorList
+	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
+	// Warn is given a nil interface for old on create.
+	Warn func(obj, old runtime.Object) []string
+
+	Status         bool
+	PrepareStatus  func(obj, old runtime.Object)
+	ValidateStatus func(obj, old runtime.Object) field.ErrorList
+	Generation     bool
+	// Scale is nil for a kind that does not scale.
+	Scale   *KindScale
+	Views   []KindView
+	Actions []Action
+
+	Columns []KindColumn
+	Fields  map[string]func(obj runtime.Object) string
+
+	CreateOnUpdate bool
+	RequireVersion bool
+	// GracePeriod, Terminate, Held, BeginCreate, BeginUpdate and AfterDelete
+	// are nil where the declaration has none.
+	GracePeriod     func(obj runtime.Object, requested *int64) int64
+	Terminate       func(obj runtime.Object)
+	Held            func(obj runtime.Object) bool
+	OrphanByDefault bool
+	TTL             time.Duration
+	BeginCreate     func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (func(ok bool), error)
+	BeginUpdate     func(ctx context.Context, env *Env, obj, old runtime.Object, dryRun bool) (func(ok bool), error)
+	AfterDelete     func(ctx context.Context, env *Env, obj runtime.Object)
+
+	// Answer is set for a virtual type, and all of storage's functions are nil.
+	Answer func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (runtime.Object, error)
+
+	goType reflect.Type
+}
+
+// KindScale is Scale with its type erased.
+type KindScale struct {
+	Get func(obj runtime.Object) (*autoscalingv1.Scale, error)
+	Set func(obj runtime.Object, replicas int32)
+}
+
+// KindView is View with its type erased.
+type KindView struct {
+	Name     string
+	NoPatch  bool
+	Prepare  func(obj, old runtime.Object)
+	Validate func(obj, old runtime.Object) field.ErrorList
+	Resets   []string
+}
+
+// KindColumn is Column with its type erased.
+type KindColumn struct {
+	Name, Type, Format, Description string
+	Priority                        int32
+	Value                           func(obj runtime.Object) any
+}
+
+// Resource is the kind's group and plural name.
+func (k *Kind) Resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Hub.Group, Resource: k.Name}
+}
+
+// New makes an empty object of the hub's Go type.
+func (k *Kind) New() runtime.Object {
+	return reflect.New(k.goType).Interface().(runtime.Object)
+}
+
+// NewList makes an empty list of the hub's Go type; for a virtual type nil.
+func (k *Kind) NewList() runtime.Object {
+	list, err := clientgoscheme.Scheme.New(listGVK(k.Hub))
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// Kind implements Declaration.
+func (t Type[T]) Kind() *Kind {
+	k := newKind[T](t.Name, t.Singular, t.Namespaced)
+	k.ShortNames, k.Categories, k.Versions = t.ShortNames, t.Categories, t.Versions
+	if k.NameRule = t.NameRule; t.NameRule == nil {
+		k.NameRule = apivalidation.NameIsDNSSubdomain
+	}
+	k.Default = one(t.Default)
+	k.PrepareCreate = func(ctx context.Context, obj runtime.Object) {
+		if t.PrepareCreate != nil {
+			t.PrepareCreate(ctx, obj.(T))
+		}
+	}
+	k.PrepareUpdate = func(ctx context.Context, obj, old runtime.Object) {
+		if t.PrepareUpdate != nil {
+			t.PrepareUpdate(ctx, obj.(T), old.(T))
+		}
+	}
+	k.Validate = func(obj runtime.Object) field.ErrorList {
+		if t.Validate == nil {
+			return nil
+		}
+		return t.Validate(obj.(T))
+	}
+	k.ValidateUpdate = judge(t.ValidateUpdate)
+	k.Warn = func(obj, old runtime.Object) []string {
+		if t.Warn == nil {
+			return nil
+		}
+		before, _ := old.(T)
+		return t.Warn(obj.(T), before)
+	}
+	k.Status, k.Generation = t.Status, t.Generation
+	k.PrepareStatus, k.ValidateStatus = two(t.PrepareStatus), judge(t.ValidateStatus)
+	if t.Scale != nil {
+		k.Scale = &KindScale{
+			Get: func(obj runtime.Object) (*autoscalingv1.Scale, error) { return t.Scale.scaleOf(obj.(T)) },
+			Set: func(obj runtime.Object, replicas int32) { *t.Scale.Replicas(obj.(T)) = &replicas },
+		}
+	}
+	for _, v := range t.Views {
+		k.Views = append(k.Views, KindView{Name: v.Name, NoPatch: v.NoPatch, Prepare: two(v.Prepare), Validate: judge(v.Validate), Resets: v.Resets})
+	}
+	k.Actions = t.Actions
+	for _, c := range t.Columns {
+		k.Columns = append(k.Columns, KindColumn{
+			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
+			Value: func(obj runtime.Object) any { return c.Value(obj.(T)) },
+		})
+	}
+	k.Fields = map[string]func(runtime.Object) string{}
+	for path, value := range t.Fields {
+		k.Fields[path] = func(obj runtime.Object) string { return value(obj.(T)) }
+	}
+	k.CreateOnUpdate, k.RequireVersion = t.CreateOnUpdate, t.RequireVersion
+	k.OrphanByDefault, k.TTL = t.OrphanByDefault, t.TTL
+	t.eraseHooks(k)
+	return k
+}
+
+// eraseHooks sets the functions of k that stay nil where t has none.
+func (t Type[T]) eraseHooks(k *Kind) {
+	if t.GracePeriod != nil {
+		k.GracePeriod = func(obj runtime.Object, requested *int64) int64 { return t.GracePeriod(obj.(T), requested) }
+	}
+	if t.Terminate != nil {
+		k.Terminate = one(t.Terminate)
+	}
+	if t.Held != nil {
+		k.Held = func(obj runtime.Object) bool { return t.Held(obj.(T)) }
+	}
+	if t.BeginCreate != nil {
+		k.BeginCreate = func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (func(bool), error) {
+			return t.BeginCreate(ctx, env, obj.(T), dryRun)
+		}
+	}
+	if t.BeginUpdate != nil {
+		k.BeginUpdate = func(ctx context.Context, env *Env, obj, old runtime.Object, dryRun bool) (func(bool), error) {
+			return t.BeginUpdate(ctx, env, obj.(T), old.(T), dryRun)
+		}
+	}
+	if t.AfterDelete != nil {
+		k.AfterDelete = func(ctx context.Context, env *Env, obj runtime.Object) { t.AfterDelete(ctx, env, obj.(T)) }
+	}
+}
+
+// Kind implements Declaration.
+func (v Virtual[T]) Kind() *Kind {
+	k := newKind[T](v.Name, v.Singular, v.Namespaced)
+	k.Default = one[T](nil)
+	k.Answer = func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (runtime.Object, error) {
+		return v.Run(ctx, env, obj.(T), dryRun)
+	}
+	return k
+}
+
+func newKind[T Object](name, singular string, namespaced bool) *Kind {
+	goType := reflect.TypeFor[T]().Elem()
+	k := &Kind{Name: name, Singular: singular, Namespaced: namespaced, goType: goType}
+	k.Hub = mustGVK(k.New())
+	if k.Singular == "" {
+		k.Singular = strings.ToLower(k.Hub.Kind)
+	}
+	return k
+}
+
+func one[T Object](f func(T)) func(runtime.Object) {
+	return func(obj runtime.Object) {
+		if f != nil {
+			f(obj.(T))
+		}
+	}
+}
+
+func two[T Object](f func(obj, old T)) func(obj, old runtime.Object) {
+	return func(obj, old runtime.Object) {
+		if f != nil {
+			f(obj.(T), old.(T))
+		}
+	}
+}
+
+func judge[T Object](f func(obj, old T) field.ErrorList) func(obj, old runtime.Object) field.ErrorList {
+	return func(obj, old runtime.Object) field.ErrorList {
+		if f == nil {
+			return nil
+		}
+		return f(obj.(T), old.(T))
+	}
+}

@@ -1,0 +1,205 @@
+package resource
+
+import (
+	"context"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Object is what the Go type of every kind is: a pointer to a struct with
+// TypeMeta and ObjectMeta.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Type declares a resource type whose hub is T, for example *appsv1.Deployment.
+// The zero value of every field but Name is a sensible default.
+//
+// Functions that take obj and old may rely on both having been defaulted; they
+// must not modify an object unless they are named Default or Prepare. A field
+// error's path starts at the object's root ("spec", "replicas").
+type Type[T Object] struct {
+	// Name is the plural name in the URL, for example "deployments".
+	Name string
+	// Singular defaults to the kind in lower case.
+	Singular string
+	// ShortNames and Categories are what kubectl accepts in place of Name.
+	ShortNames []string
+	Categories []string
+	// Namespaced says that objects live in a namespace.
+	Namespaced bool
+	// Versions are the versions served beside the hub, each made by Convert.
+	Versions []Version
+
+	// NameRule says what a name may be; prefix is true when a generateName is
+	// checked. The default is a DNS subdomain.
+	NameRule func(name string, prefix bool) []string
+	// Default fills unset fields of an object that a client sent or that was
+	// read from storage. It is idempotent and independent of other objects.
+	Default func(obj T)
+	// PrepareCreate and PrepareUpdate put an object in order before it is
+	// validated: drop what clients may not set, derive what the server sets.
+	// What Status and Generation imply is done already.
+	PrepareCreate func(ctx context.Context, obj T)
+	PrepareUpdate func(ctx context.Context, obj, old T)
+	// Validate judges an object on create and on every update; ValidateUpdate
+	// judges what changed. Metadata is checked by the server itself.
+	Validate       func(obj T) field.ErrorList
+	ValidateUpdate func(obj, old T) field.ErrorList
+	// Warn returns warnings for the client (at most 120 characters each). On
+	// create old is nil.
+	Warn func(obj, old T) []string
+
+	// Status gives the kind a status subresource: the main resource ignores
+	// changes of the field Status, the subresource those of everything else
+	// but metadata.
+	Status bool
+	// PrepareStatus runs before ValidateStatus, after what Status implies.
+	PrepareStatus  func(obj, old T)
+	ValidateStatus func(obj, old T) field.ErrorList
+	// Generation makes metadata.generation count the changes of everything
+	// outside metadata and status.
+	Generation bool
+	// Scale gives the kind a scale subresource.
+	Scale *Scale[T]
+	// Views are further subresources through which the same object is read and
+	// updated; Actions are operations posted to an object.
+	Views   []View[T]
+	Actions []Action
+
+	// Columns are the columns of the table view. A kind without columns gets
+	// Name and Created At.
+	Columns []Column[T]
+	// Fields are the field selectors beyond metadata.name and
+	// metadata.namespace, by path ("spec.nodeName").
+	Fields map[string]func(obj T) string
+
+	// CreateOnUpdate lets a PUT create an object that does not exist.
+	CreateOnUpdate bool
+	// RequireVersion refuses a PUT that names no resourceVersion.
+	RequireVersion bool
+	// GracePeriod, if set, makes deletion graceful: it returns the seconds that
+	// the object gets (requested is what the client asked for, nil if
+	// nothing). Zero deletes at once.
+	GracePeriod func(obj T, requested *int64) int64
+	// Terminate changes an object as its deletion is requested (a phase, say);
+	// Held reports whether something beyond metadata.finalizers still holds a
+	// terminating object. Both or neither are set.
+	Terminate func(obj T)
+	Held      func(obj T) bool
+	// OrphanByDefault keeps dependents when a deletion names no propagation
+	// policy (kinds whose first version did so).
+	OrphanByDefault bool
+	// TTL is the time after which an object vanishes; zero is never.
+	TTL time.Duration
+
+	// BeginCreate and BeginUpdate run after validation and before the write,
+	// to claim what must be claimed first (an address, say). The function
+	// they return is called with whether the write succeeded. In a dry run
+	// they must claim nothing.
+	BeginCreate func(ctx context.Context, env *Env, obj T, dryRun bool) (finish func(ok bool), err error)
+	BeginUpdate func(ctx context.Context, env *Env, obj, old T, dryRun bool) (finish func(ok bool), err error)
+	// AfterDelete runs after an object has left the storage.
+	AfterDelete func(ctx context.Context, env *Env, obj T)
+}
+
+// Column is a column of the table view.
+type Column[T Object] struct {
+	// Name is the heading, in kubectl's manner ("Up-to-date").
+	Name string
+	// Type is an OpenAPI type: string, integer, number, boolean or date.
+	// The default is string. Format is an OpenAPI format; "name" marks the
+	// column that holds the object's name.
+	Type, Format string
+	// Description explains the column to users.
+	Description string
+	// Priority is 0 for columns that are always shown and 1 for those of the
+	// wide table.
+	Priority int32
+	// Value is the cell: a string, an int64, a bool or a metav1.Time, which
+	// becomes the time since then.
+	Value func(obj T) any
+}
+
+// Scale says how the scale subresource (autoscaling/v1 Scale) reads and writes
+// an object.
+type Scale[T Object] struct {
+	// Replicas is the address of the field that holds the wish.
+	Replicas func(obj T) **int32
+	// Current is the number of replicas that exist.
+	Current func(obj T) int32
+	// Selector selects the replicas; nil is an empty selector.
+	Selector func(obj T) *metav1.LabelSelector
+}
+
+// View is a subresource through which the same object is read (GET) and
+// changed (PUT, and PATCH unless NoPatch), for example a namespace's finalize.
+type View[T Object] struct {
+	Name    string
+	NoPatch bool
+	// Prepare keeps from old all that the view may not change.
+	Prepare  func(obj, old T)
+	Validate func(obj, old T) field.ErrorList
+	// Resets are the paths that Prepare takes from old, for field ownership;
+	// a path is dotted ("spec", "metadata.labels").
+	Resets []string
+}
+
+// Action is an operation posted to an object, for example a pod's eviction.
+type Action struct {
+	Name string
+	// Input makes an empty body.
+	Input func() runtime.Object
+	// Run carries it out on the named object.
+	Run func(ctx context.Context, env *Env, req ActionRequest) (runtime.Object, error)
+}
+
+// ActionRequest is one call of an Action.
+type ActionRequest struct {
+	Namespace, Name string
+	Input           runtime.Object
+	DryRun          bool
+}
+
+// Virtual declares a type that cannot be stored: its objects are posted and
+// answered, for example core/v1 Binding.
+type Virtual[T Object] struct {
+	Name       string
+	Singular   string
+	Namespaced bool
+	// Run answers a posted object.
+	Run func(ctx context.Context, env *Env, obj T, dryRun bool) (runtime.Object, error)
+}
+
+// scaleOf reads an object's scale.
+func (s *Scale[T]) scaleOf(obj T) (*autoscalingv1.Scale, error) {
+	selector := ""
+	if s.Selector != nil {
+		if ls := s.Selector(obj); ls != nil {
+			sel, err := metav1.LabelSelectorAsSelector(ls)
+			if err != nil {
+				return nil, err
+			}
+			selector = sel.String()
+		}
+	}
+	scale := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              obj.GetName(),
+			Namespace:         obj.GetNamespace(),
+			UID:               obj.GetUID(),
+			ResourceVersion:   obj.GetResourceVersion(),
+			CreationTimestamp: obj.GetCreationTimestamp(),
+		},
+		Status: autoscalingv1.ScaleStatus{Replicas: s.Current(obj), Selector: selector},
+	}
+	if replicas := *s.Replicas(obj); replicas != nil {
+		scale.Spec.Replicas = *replicas
+	}
+	return scale, nil
+}

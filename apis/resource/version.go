@@ -1,0 +1,128 @@
+package resource
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// Version is a version of a kind other than its hub: a Go type and the
+// functions between the two. Convert makes it.
+type Version struct {
+	// GVK is the version's group, version and kind. The group may differ from
+	// the hub's (Event is served in the core group and in events.k8s.io).
+	GVK schema.GroupVersionKind
+	// OnByDefault serves a beta version without --runtime-config. Stable
+	// versions are always on, alpha ones never.
+	OnByDefault bool
+
+	prototype runtime.Object
+	register  func(s *runtime.Scheme, hub *Kind) error
+}
+
+// New makes an empty object of the version's Go type.
+func (v Version) New() runtime.Object {
+	return v.prototype.DeepCopyObject()
+}
+
+// Convert declares that a kind whose hub is *Hub is also served as *Other.
+// The functions fill their second argument, which is empty, from the first;
+// they may share memory with it. Nothing may be lost on the way from Other to
+// Hub and back (document 2, section 9, rule 2). ObjectMeta must be copied,
+// TypeMeta need not be. Lists convert by the same functions.
+func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
+	toHub func(in *Other, out *Hub) error,
+	fromHub func(in *Hub, out *Other) error,
+) Version {
+	prototype := POther(new(Other))
+	return Version{
+		GVK:       mustGVK(prototype),
+		prototype: prototype,
+		register: func(s *runtime.Scheme, hub *Kind) error {
+			decode := func(in, out any) error {
+				if err := toHub(in.(*Other), out.(*Hub)); err != nil {
+					return err
+				}
+				hub.Default(PHub(out.(*Hub)))
+				return nil
+			}
+			encode := func(in, out any) error { return fromHub(in.(*Hub), out.(*Other)) }
+			if err := addConversion(s, new(Other), new(Hub), decode); err != nil {
+				return err
+			}
+			if err := addConversion(s, new(Hub), new(Other), encode); err != nil {
+				return err
+			}
+			hubList := hub.NewList()
+			otherList, err := clientgoscheme.Scheme.New(listGVK(mustGVK(prototype)))
+			if err != nil {
+				return fmt.Errorf("no list type: %w", err)
+			}
+			if err := addConversion(s, otherList, hubList, listConversion(decode, func() runtime.Object { return PHub(new(Hub)) })); err != nil {
+				return err
+			}
+			return addConversion(s, hubList, otherList, listConversion(encode, func() runtime.Object { return POther(new(Other)) }))
+		},
+	}
+}
+
+// On returns the version with OnByDefault set.
+func (v Version) On() Version {
+	v.OnByDefault = true
+	return v
+}
+
+// object is a pointer to T that is an API object.
+type object[T any] interface {
+	*T
+	Object
+}
+
+func addConversion(s *runtime.Scheme, from, to any, f func(in, out any) error) error {
+	return s.AddConversionFunc(from, to, func(in, out any, _ conversion.Scope) error { return f(in, out) })
+}
+
+// listConversion converts lists item by item.
+func listConversion(convert func(in, out any) error, newItem func() runtime.Object) func(in, out any) error {
+	return func(in, out any) error {
+		from, to := in.(runtime.Object), out.(runtime.Object)
+		fromMeta, err := meta.ListAccessor(from)
+		if err != nil {
+			return err
+		}
+		toMeta, err := meta.ListAccessor(to)
+		if err != nil {
+			return err
+		}
+		toMeta.SetResourceVersion(fromMeta.GetResourceVersion())
+		toMeta.SetContinue(fromMeta.GetContinue())
+		toMeta.SetRemainingItemCount(fromMeta.GetRemainingItemCount())
+		items := make([]runtime.Object, 0, meta.LenList(from))
+		if err := meta.EachListItem(from, func(item runtime.Object) error {
+			converted := newItem()
+			items = append(items, converted)
+			return convert(item, converted)
+		}); err != nil {
+			return err
+		}
+		return meta.SetList(to, items)
+	}
+}
+
+// mustGVK is the group, version and kind of a k8s.io/api type. A type that
+// client-go does not know is a mistake in a declaration, found by the first test.
+func mustGVK(obj runtime.Object) schema.GroupVersionKind {
+	gvks, _, err := clientgoscheme.Scheme.ObjectKinds(obj)
+	if err != nil || len(gvks) == 0 {
+		panic(fmt.Sprintf("resource: %T is not a type of k8s.io/api: %v", obj, err))
+	}
+	return gvks[0]
+}
+
+func listGVK(gvk schema.GroupVersionKind) schema.GroupVersionKind {
+	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
+}

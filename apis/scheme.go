@@ -1,0 +1,71 @@
+package apis
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// NewScheme makes a scheme that knows the kinds in all their versions, with
+// defaults, conversions and field labels. Each hub is registered under its own
+// version and, with its list, as the internal version, so that no conversion
+// runs on the way between the wire, memory and etcd.
+func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	core := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, core)
+	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	for _, gv := range groupVersions(kinds) {
+		addExternalTypes(s, gv)
+	}
+	for _, k := range kinds {
+		if err := k.AddToScheme(s); err != nil {
+			return nil, fmt.Errorf("kind %s: %w", k.Resource(), err)
+		}
+	}
+	return s, nil
+}
+
+// groupVersions are the versions of the kinds, each once.
+func groupVersions(kinds []*resource.Kind) []schema.GroupVersion {
+	seen := map[schema.GroupVersion]bool{}
+	var gvs []schema.GroupVersion
+	add := func(gv schema.GroupVersion) {
+		if !seen[gv] {
+			seen[gv] = true
+			gvs = append(gvs, gv)
+		}
+	}
+	for _, k := range kinds {
+		add(k.Hub.GroupVersion())
+		for _, v := range k.Versions {
+			add(v.GVK.GroupVersion())
+		}
+	}
+	// The body of every scale subresource, after autoscaling's own versions.
+	add(schema.GroupVersion{Group: "autoscaling", Version: "v1"})
+	return gvs
+}
+
+// addExternalTypes registers all of k8s.io/api's types of a version: kinds,
+// lists, options and the bodies of actions.
+func addExternalTypes(s *runtime.Scheme, gv schema.GroupVersion) {
+	if gv.Group != "" {
+		metav1.AddToGroupVersion(s, gv)
+	}
+	for kind, t := range clientgoscheme.Scheme.KnownTypes(gv) {
+		if strings.HasPrefix(t.PkgPath(), "k8s.io/api/") {
+			s.AddKnownTypeWithName(gv.WithKind(kind), reflect.New(t).Interface().(runtime.Object))
+		}
+	}
+	// The newest version is the first in order of priority: the hub's is
+	// registered before those that its kinds declare beside it.
+	_ = s.SetVersionPriority(append(s.PrioritizedVersionsForGroup(gv.Group), gv)...)
+}

@@ -1,0 +1,9 @@
+// Package storage declares the kinds of the storage.k8s.io group.
+package storage
+
+import "svc.dev/svc/apis/resource"
+
+// Kinds are the kinds of the storage.k8s.io group.
+func Kinds() []resource.Declaration {
+	return []resource.Declaration{}
+}
