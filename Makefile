@@ -1,0 +1,86 @@
+# Everything the project does is a target here: `make help` lists them.
+# Nothing needs to be installed beforehand but Go, make and git; tools are
+# pinned in modules under hack/tools and built into bin/ when first needed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+BIN := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Binaries are static. Only the race detector needs a C compiler (test-unit).
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(GOFLAGS)
+
+##@ Use
+
+.PHONY: up
+up: build ## Start a control plane on this machine (flags: make up ARGS='--data-dir DIR').
+	@exec $(BIN)/svc up $(ARGS)
+
+.PHONY: build
+build: ## Build bin/svc.
+	@mkdir -p $(BIN)
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/svc ./cmd/svc
+
+.PHONY: image
+image: ## Build the container image (docker or podman; IMAGE=name:tag).
+	@hack/image.sh $(VERSION)
+
+.PHONY: manifests
+manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists already.
+	@mkdir -p dist
+	$(BIN)/svc kubectl kustomize config > dist/svc.yaml
+
+##@ Check
+
+.PHONY: test
+test: test-unit test-fuzz test-e2e ## Run every test; this is what CI runs.
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
+	@hack/test-unit.sh
+
+.PHONY: test-fuzz
+test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
+	@hack/fuzz.sh
+
+.PHONY: test-e2e
+test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 15m ./test/... $(ARGS)
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Run the linters (.golangci.yml).
+	$(BIN)/golangci-lint run ./...
+
+.PHONY: verify
+verify: ## Check that generated code, go.mod and formatting are current.
+	@hack/verify.sh
+
+.PHONY: bench
+bench: build ## Compare svc with kube-apiserver on this machine.
+	@hack/peers.sh
+	SVC=$(BIN)/svc $(GO) run ./test/bench $(ARGS)
+
+##@ Change
+
+.PHONY: generate
+generate: ## Regenerate the zz_generated files.
+	@hack/generate.sh
+
+.PHONY: clean
+clean: ## Remove build output.
+	rm -rf bin dist
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+# The linter is rebuilt when its pin changes.
+$(BIN)/golangci-lint: hack/tools/lint/go.mod
+	@mkdir -p $(BIN)
+	cd hack/tools/lint && $(GO) build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@

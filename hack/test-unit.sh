@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs the unit tests: every package outside test/, whose suites need a built
+# binary. The race detector needs a C compiler; without one the tests run
+# without it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+race=()
+if command -v "${CC:-gcc}" >/dev/null; then
+	export CGO_ENABLED=1
+	race=(-race)
+else
+	echo "no C compiler: running without the race detector" >&2
+fi
+mapfile -t packages < <(go list ./... | grep -v '^svc.dev/svc/test/')
+go test "${race[@]}" -timeout 10m "${packages[@]}"
