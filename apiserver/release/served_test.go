@@ -1,0 +1,185 @@
+package release
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1beta1 "k8s.io/api/batch/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1beta2 "k8s.io/api/flowcontrol/v1beta2"
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1alpha1 "k8s.io/api/storage/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"svc.dev/svc/apis/resource"
+)
+
+func TestServes(t *testing.T) {
+	on := true
+	for _, tc := range []struct {
+		name        string
+		release     Release
+		config      map[string]string
+		resource    string
+		example     runtime.Object
+		onByDefault bool
+		want        bool
+	}{
+		{name: "stable is on", resource: "deployments", example: &appsv1.Deployment{}, want: true},
+		{name: "the core version is on", resource: "configmaps", example: &corev1.ConfigMap{}, want: true},
+		{name: "autoscaling v2 since 1.23", resource: "horizontalpodautoscalers", example: &autoscalingv2.HorizontalPodAutoscaler{}, want: true},
+		{name: "events.k8s.io v1 since 1.19", resource: "events", example: &eventsv1.Event{}, want: true},
+		{name: "events.k8s.io v1 not in 1.18", release: Release{1, 18}, resource: "events", example: &eventsv1.Event{}},
+		{name: "flow control v1 not yet in 1.28", resource: "flowschemas", example: &flowcontrolv1.FlowSchema{}},
+		{name: "flow control v1 since 1.29", release: Release{1, 29}, resource: "flowschemas", example: &flowcontrolv1.FlowSchema{}, want: true},
+		{name: "flow control v1beta3 in 1.28", resource: "flowschemas", example: &flowcontrolv1beta3.FlowSchema{}, onByDefault: on, want: true},
+		{name: "flow control v1beta2 in 1.28", resource: "flowschemas", example: &flowcontrolv1beta2.FlowSchema{}, onByDefault: on, want: true},
+		{name: "flow control v1beta2 removed in 1.29", release: Release{1, 29}, resource: "flowschemas", example: &flowcontrolv1beta2.FlowSchema{}, onByDefault: on},
+		{name: "admission policy v1 not yet in 1.28", resource: "validatingadmissionpolicies", example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
+		{name: "admission webhooks v1 in 1.28", resource: "validatingwebhookconfigurations", example: &admissionregistrationv1.ValidatingWebhookConfiguration{}, want: true},
+		{name: "service CIDR v1 not yet in 1.28", resource: "servicecidrs", example: &networkingv1.ServiceCIDR{}},
+		{name: "IP address v1 not yet in 1.28", resource: "ipaddresses", example: &networkingv1.IPAddress{}},
+		{name: "beta is off", resource: "validatingadmissionpolicies", example: &admissionregistrationv1beta1.ValidatingAdmissionPolicy{}},
+		{name: "beta from before 1.22 is on", release: Release{1, 24}, resource: "cronjobs", example: &batchv1beta1.CronJob{}, want: true},
+		{name: "alpha is off", release: Release{1, 30}, resource: "volumeattributesclasses", example: &storagev1alpha1.VolumeAttributesClass{}},
+		{name: "subresources go with their resource", resource: "flowschemas/status", example: &flowcontrolv1.FlowSchema{}},
+
+		{name: "a version can be turned on", config: map[string]string{"admissionregistration.k8s.io/v1beta1": ""}, resource: "validatingadmissionpolicies", example: &admissionregistrationv1beta1.ValidatingAdmissionPolicy{}, want: true},
+		{name: "a resource can be turned on", config: map[string]string{"admissionregistration.k8s.io/v1beta1/validatingadmissionpolicies": "true"}, resource: "validatingadmissionpolicies", example: &admissionregistrationv1beta1.ValidatingAdmissionPolicy{}, want: true},
+		{name: "a resource turned on leaves others off", config: map[string]string{"admissionregistration.k8s.io/v1beta1/validatingadmissionpolicies": "true"}, resource: "validatingadmissionpolicybindings", example: &admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding{}},
+		{name: "a version can be turned off", config: map[string]string{"apps/v1": "false"}, resource: "deployments", example: &appsv1.Deployment{}},
+		{name: "the core version can be turned off", config: map[string]string{"v1": "false"}, resource: "configmaps", example: &corev1.ConfigMap{}},
+		{name: "a core resource can be turned off", config: map[string]string{"v1/configmaps": "false"}, resource: "configmaps", example: &corev1.ConfigMap{}},
+		{name: "a resource wins over its version", config: map[string]string{"apps/v1": "false", "apps/v1/deployments": ""}, resource: "deployments/scale", example: &appsv1.Deployment{}, want: true},
+		{name: "a version wins over its stability", config: map[string]string{"api/ga": "false", "apps/v1": ""}, resource: "deployments", example: &appsv1.Deployment{}, want: true},
+		{name: "all can be turned off", config: map[string]string{"api/all": "false"}, resource: "deployments", example: &appsv1.Deployment{}},
+		{name: "a stability wins over all", config: map[string]string{"api/all": "false", "api/ga": "true"}, resource: "deployments", example: &appsv1.Deployment{}, want: true},
+		{name: "all beta can be turned on", config: map[string]string{"api/beta": ""}, resource: "validatingadmissionpolicies", example: &admissionregistrationv1beta1.ValidatingAdmissionPolicy{}, want: true},
+		{name: "all beta can be turned off", config: map[string]string{"api/beta": "false"}, resource: "flowschemas", example: &flowcontrolv1beta3.FlowSchema{}, onByDefault: on},
+		{name: "all alpha can be turned on", release: Release{1, 30}, config: map[string]string{"api/alpha": ""}, resource: "volumeattributesclasses", example: &storagev1alpha1.VolumeAttributesClass{}, want: true},
+		{name: "all does not bring back what the release lacks", config: map[string]string{"api/all": ""}, resource: "flowschemas", example: &flowcontrolv1.FlowSchema{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.release == (Release{}) {
+				tc.release = Default
+			}
+			s, err := NewServed(tc.release, tc.config, kindsForTest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Serves(gvkOf(t, tc.example), tc.resource, tc.example, tc.onByDefault); got != tc.want {
+				t.Errorf("Serves = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestVersionsAreTheReleases(t *testing.T) {
+	flowSchemas := kindsForTest()[0]
+	for release, want := range map[Release][]string{
+		{1, 28}: {"v1beta3", "v1beta2"},
+		{1, 29}: {"v1", "v1beta3"},
+		{1, 33}: {"v1"},
+		{1, 22}: nil,
+	} {
+		s, err := NewServed(release, nil, kindsForTest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, gvk := range s.Versions(flowSchemas) {
+			got = append(got, gvk.Version)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s serves %v, want %v", release, got, want)
+		}
+	}
+}
+
+func TestRuntimeConfigIsRefusedByKey(t *testing.T) {
+	for _, tc := range []struct {
+		name, key, value, want string
+	}{
+		{name: "a bad value", key: "api/beta", value: "maybe", want: `--runtime-config: key "api/beta": value "maybe" is neither true nor false`},
+		{name: "an unknown version", key: "apps/v7", want: `--runtime-config: key "apps/v7": this server knows no such version or resource`},
+		{name: "an unknown group", key: "aps/v1", value: "false", want: `key "aps/v1": this server knows no such`},
+		{name: "an unknown resource", key: "apps/v1/deploymentz", want: `key "apps/v1/deploymentz": this server knows no such`},
+		{name: "a bare word", key: "legacy", want: `key "legacy": a key is api/all`},
+		{name: "too many parts", key: "apps/v1/deployments/scale", want: `key "apps/v1/deployments/scale": a key is api/all`},
+		{name: "a version that came later", key: "flowcontrol.apiserver.k8s.io/v1", want: `key "flowcontrol.apiserver.k8s.io/v1": release 1.28 does not have it`},
+		{name: "a version that was removed", key: "batch/v1beta1/cronjobs", value: "true", want: `key "batch/v1beta1/cronjobs": release 1.28 does not have it`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := NewServed(Default, map[string]string{tc.key: tc.value}, kindsForTest())
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error = %v, want one that contains %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestRuntimeConfigAcceptsVersionsWithoutDeclaration(t *testing.T) {
+	gv := schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
+	if _, err := NewServed(Default, map[string]string{gv.String(): "true"}, nil, gv); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRuntimeConfigMayTurnOffWhatTheReleaseLacks(t *testing.T) {
+	if _, err := NewServed(Default, map[string]string{"batch/v1beta1": "false"}, kindsForTest()); err != nil {
+		t.Error(err)
+	}
+}
+
+// kindsForTest declares FlowSchema in three versions, and the other types that
+// the tests name.
+func kindsForTest() []*resource.Kind {
+	declarations := []resource.Declaration{
+		resource.Type[*flowcontrolv1.FlowSchema]{Name: "flowschemas", Versions: []resource.Version{
+			converted[flowcontrolv1.FlowSchema, flowcontrolv1beta3.FlowSchema]().On(),
+			converted[flowcontrolv1.FlowSchema, flowcontrolv1beta2.FlowSchema]().On(),
+		}},
+		resource.Type[*appsv1.Deployment]{Name: "deployments"},
+		resource.Type[*corev1.ConfigMap]{Name: "configmaps"},
+		resource.Type[*batchv1beta1.CronJob]{Name: "cronjobs"},
+		resource.Type[*admissionregistrationv1beta1.ValidatingAdmissionPolicy]{Name: "validatingadmissionpolicies"},
+		resource.Type[*admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding]{Name: "validatingadmissionpolicybindings"},
+	}
+	var kinds []*resource.Kind
+	for _, d := range declarations {
+		kinds = append(kinds, d.Kind())
+	}
+	return kinds
+}
+
+func converted[Hub, Other any, PHub interface {
+	*Hub
+	resource.Object
+}, POther interface {
+	*Other
+	resource.Object
+}]() resource.Version {
+	return resource.Convert[Hub, Other, PHub, POther](
+		func(*Other, *Hub) error { return nil },
+		func(*Hub, *Other) error { return nil },
+	)
+}
+
+func gvkOf(t *testing.T, obj runtime.Object) schema.GroupVersionKind {
+	t.Helper()
+	gvks, _, err := clientgoscheme.Scheme.ObjectKinds(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gvks[0]
+}
