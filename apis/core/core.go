@@ -8,5 +8,10 @@ import "svc.dev/svc/apis/resource"
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		configMaps,
+		events,
+		namespaces,
+		secrets,
+		serviceAccounts,
+		services,
 	}
 }

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,12 +26,13 @@ func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 	if list := k.NewList(); list != nil {
 		s.AddTypeDefaultingFunc(list, func(obj any) { defaultItems(obj.(runtime.Object), k.Default) })
 	}
-	for _, gvk := range k.GVKs() {
-		if err := s.AddFieldLabelConversionFunc(gvk, k.fieldLabel); err != nil {
-			return err
-		}
+	if err := s.AddFieldLabelConversionFunc(k.Hub, k.fieldLabelFunc(nil)); err != nil {
+		return err
 	}
 	for _, v := range k.Versions {
+		if err := s.AddFieldLabelConversionFunc(v.GVK, k.fieldLabelFunc(v.FieldLabels)); err != nil {
+			return err
+		}
 		if err := v.register(s, k); err != nil {
 			return fmt.Errorf("version %s: %w", v.GVK.GroupVersion(), err)
 		}
@@ -57,25 +59,26 @@ func (k *Kind) groupKinds() []schema.GroupKind {
 	return gks
 }
 
-// fieldLabel accepts the labels of a field selector that the kind knows.
-func (k *Kind) fieldLabel(label, value string) (string, string, error) {
-	_, known := k.Fields[label]
-	if !known && label != "metadata.name" && (label != "metadata.namespace" || !k.Namespaced) {
-		return "", "", fmt.Errorf("field label not supported: %s; use %s", label, strings.Join(k.fieldLabels(), ", "))
-	}
-	return label, value, nil
-}
-
-func (k *Kind) fieldLabels() []string {
-	labels := []string{"metadata.name"}
+// fieldLabelFunc translates the labels of a version's field selectors to the
+// paths of Fields. If own is nil, the version uses those paths itself.
+func (k *Kind) fieldLabelFunc(own map[string]string) runtime.FieldLabelConversionFunc {
+	known := map[string]string{"metadata.name": "metadata.name"}
 	if k.Namespaced {
-		labels = append(labels, "metadata.namespace")
+		known["metadata.namespace"] = "metadata.namespace"
 	}
-	for label := range k.Fields {
-		labels = append(labels, label)
+	if own == nil {
+		for path := range k.Fields {
+			known[path] = path
+		}
 	}
-	slices.Sort(labels)
-	return labels
+	maps.Copy(known, own)
+	return func(label, value string) (string, string, error) {
+		path, ok := known[label]
+		if !ok {
+			return "", "", fmt.Errorf("field label not supported: %s; use %s", label, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		return path, value, nil
+	}
 }
 
 func defaultItems(list runtime.Object, def func(runtime.Object)) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -19,6 +20,14 @@ type Version struct {
 	// OnByDefault serves a beta version without --runtime-config. Stable
 	// versions are always on, alpha ones never.
 	OnByDefault bool
+	// Judge, if set, validates what clients write in this version, in place of
+	// the hub's Validate and ValidateUpdate. It is given hub objects; old is a
+	// nil interface on create.
+	Judge func(obj, old runtime.Object) field.ErrorList
+	// FieldLabels, if set, are the field selectors of this version beyond
+	// metadata.name and metadata.namespace, each with the hub's path for it
+	// ("regarding.name": "involvedObject.name").
+	FieldLabels map[string]string
 
 	prototype runtime.Object
 	register  func(s *runtime.Scheme, hub *Kind) error
@@ -73,6 +82,18 @@ func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
 // On returns the version with OnByDefault set.
 func (v Version) On() Version {
 	v.OnByDefault = true
+	return v
+}
+
+// JudgedBy returns the version with Judge set.
+func (v Version) JudgedBy(judge func(obj, old runtime.Object) field.ErrorList) Version {
+	v.Judge = judge
+	return v
+}
+
+// WithFieldLabels returns the version with FieldLabels set.
+func (v Version) WithFieldLabels(labels map[string]string) Version {
+	v.FieldLabels = labels
 	return v
 }
 

@@ -1,0 +1,102 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var namespaces = resource.Type[*corev1.Namespace]{
+	Name: "namespaces", ShortNames: []string{"ns"},
+	NameRule:       apivalidation.ValidateNamespaceName,
+	Default:        defaultNamespace,
+	PrepareCreate:  prepareNamespace,
+	PrepareUpdate:  func(_ context.Context, ns, old *corev1.Namespace) { ns.Spec = old.Spec },
+	Validate:       validateNamespace,
+	Status:         true,
+	ValidateStatus: validateNamespaceStatus,
+	Views: []resource.View[*corev1.Namespace]{{
+		Name: "finalize", NoPatch: true,
+		Prepare:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
+		Validate: func(ns, _ *corev1.Namespace) field.ErrorList { return validateNamespace(ns) },
+		Resets:   []string{"status"},
+	}},
+	Terminate: func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
+	Held:      func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+	Fields: map[string]func(*corev1.Namespace) string{
+		"status.phase": func(ns *corev1.Namespace) string { return string(ns.Status.Phase) },
+	},
+	Columns: []resource.Column[*corev1.Namespace]{
+		resource.Name[*corev1.Namespace](),
+		{Name: "Status", Description: "The status of the namespace",
+			Value: func(ns *corev1.Namespace) any { return string(ns.Status.Phase) }},
+		resource.Age[*corev1.Namespace](),
+	},
+}
+
+func defaultNamespace(ns *corev1.Namespace) {
+	labelNamespace(ns)
+	if ns.Status.Phase == "" {
+		ns.Status.Phase = corev1.NamespaceActive
+	}
+}
+
+// prepareNamespace starts a namespace's life: active, and held by the
+// finalizer that the namespace controller removes once it is empty. A name
+// made from generateName is known only now.
+func prepareNamespace(_ context.Context, ns *corev1.Namespace) {
+	labelNamespace(ns)
+	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+}
+
+// labelNamespace keeps the label by which selectors find a namespace by name.
+func labelNamespace(ns *corev1.Namespace) {
+	if ns.Name == "" || ns.Labels[corev1.LabelMetadataName] == ns.Name {
+		return
+	}
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{}
+	}
+	ns.Labels[corev1.LabelMetadataName] = ns.Name
+}
+
+func validateNamespace(ns *corev1.Namespace) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec", "finalizers")
+	for _, name := range ns.Spec.Finalizers {
+		errs = append(errs, validateFinalizerName(string(name), path)...)
+	}
+	return errs
+}
+
+// unqualifiedFinalizers are the finalizers that need no domain.
+var unqualifiedFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+
+func validateFinalizerName(name string, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateFinalizerName(name, path)
+	if !strings.Contains(name, "/") && !slices.Contains(unqualifiedFinalizers, name) {
+		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+	}
+	return errs
+}
+
+func validateNamespaceStatus(ns, _ *corev1.Namespace) field.ErrorList {
+	path := field.NewPath("status", "Phase")
+	switch {
+	case ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceActive:
+		return field.ErrorList{field.Invalid(path, ns.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
+	case !ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceTerminating:
+		return field.ErrorList{field.Invalid(path, ns.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package core
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var serviceAccounts = resource.Type[*corev1.ServiceAccount]{
+	Name: "serviceaccounts", ShortNames: []string{"sa"}, Namespaced: true,
+	PrepareCreate: func(_ context.Context, sa *corev1.ServiceAccount) { keepSecretNames(sa) },
+	PrepareUpdate: func(_ context.Context, sa, _ *corev1.ServiceAccount) { keepSecretNames(sa) },
+	Columns: []resource.Column[*corev1.ServiceAccount]{
+		resource.Name[*corev1.ServiceAccount](),
+		resource.Age[*corev1.ServiceAccount](),
+	},
+}
+
+// keepSecretNames drops all but the names of the account's secrets: the rest
+// of an object reference has no meaning here.
+func keepSecretNames(sa *corev1.ServiceAccount) {
+	for i, secret := range sa.Secrets {
+		sa.Secrets[i] = corev1.ObjectReference{Name: secret.Name}
+	}
+}
