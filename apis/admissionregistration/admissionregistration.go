@@ -1,9 +1,22 @@
 // Package admissionregistration declares the kinds of the admissionregistration.k8s.io group.
+//
+// Whether the CEL expressions of policies and match conditions compile is not
+// judged here: that takes the compilers of the server.
 package admissionregistration
 
 import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the admissionregistration.k8s.io group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		validatingWebhookConfigurations,
+		mutatingWebhookConfigurations,
+		validatingAdmissionPolicies,
+		validatingAdmissionPolicyBindings,
+		mutatingAdmissionPolicies,
+		mutatingAdmissionPolicyBindings,
+	}
 }
+
+// categories are those of all kinds of the group.
+func categories() []string { return []string{"api-extensions"} }

@@ -5,5 +5,10 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the rbac.authorization.k8s.io group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		clusterRoles,
+		clusterRoleBindings,
+		roles,
+		roleBindings,
+	}
 }

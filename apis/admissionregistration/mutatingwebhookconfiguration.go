@@ -1,0 +1,42 @@
+package admissionregistration
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var mutatingWebhookConfigurations = resource.Type[*admissionv1.MutatingWebhookConfiguration]{
+	Name: "mutatingwebhookconfigurations", Categories: categories(),
+	Default: func(c *admissionv1.MutatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			defaultWebhook(mutatingWebhook(&c.Webhooks[i]))
+			resource.Fill(&c.Webhooks[i].ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
+		}
+	},
+	Validate: func(c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		var hooks []webhook
+		var errs field.ErrorList
+		for i := range c.Webhooks {
+			hooks = append(hooks, mutatingWebhook(&c.Webhooks[i]))
+			errs = append(errs, validateReinvocation(field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"), *c.Webhooks[i].ReinvocationPolicy)...)
+		}
+		return append(validateWebhooks(hooks), errs...)
+	},
+	Generation:     true,
+	RequireVersion: true,
+	Columns:        webhookColumns(func(c *admissionv1.MutatingWebhookConfiguration) int { return len(c.Webhooks) }),
+}
+
+func mutatingWebhook(h *admissionv1.MutatingWebhook) webhook {
+	return webhook{
+		name: h.Name, client: &h.ClientConfig, rules: h.Rules, reviewVersions: h.AdmissionReviewVersions, conditions: h.MatchConditions,
+		failurePolicy: &h.FailurePolicy, matchPolicy: &h.MatchPolicy, sideEffects: &h.SideEffects, timeout: &h.TimeoutSeconds,
+		namespaces: &h.NamespaceSelector, objects: &h.ObjectSelector,
+	}
+}
+
+func validateReinvocation(path *field.Path, policy admissionv1.ReinvocationPolicyType) field.ErrorList {
+	return resource.OneOf(path, policy, admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
+}

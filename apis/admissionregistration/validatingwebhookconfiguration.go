@@ -1,0 +1,35 @@
+package admissionregistration
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var validatingWebhookConfigurations = resource.Type[*admissionv1.ValidatingWebhookConfiguration]{
+	Name: "validatingwebhookconfigurations", Categories: categories(),
+	Default: func(c *admissionv1.ValidatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			defaultWebhook(validatingWebhook(&c.Webhooks[i]))
+		}
+	},
+	Validate: func(c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		var hooks []webhook
+		for i := range c.Webhooks {
+			hooks = append(hooks, validatingWebhook(&c.Webhooks[i]))
+		}
+		return validateWebhooks(hooks)
+	},
+	Generation:     true,
+	RequireVersion: true,
+	Columns:        webhookColumns(func(c *admissionv1.ValidatingWebhookConfiguration) int { return len(c.Webhooks) }),
+}
+
+func validatingWebhook(h *admissionv1.ValidatingWebhook) webhook {
+	return webhook{
+		name: h.Name, client: &h.ClientConfig, rules: h.Rules, reviewVersions: h.AdmissionReviewVersions, conditions: h.MatchConditions,
+		failurePolicy: &h.FailurePolicy, matchPolicy: &h.MatchPolicy, sideEffects: &h.SideEffects, timeout: &h.TimeoutSeconds,
+		namespaces: &h.NamespaceSelector, objects: &h.ObjectSelector,
+	}
+}

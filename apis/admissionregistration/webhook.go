@@ -1,0 +1,118 @@
+package admissionregistration
+
+import (
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// webhook is what the webhooks of both kinds have in common; its pointers
+// lead into the webhook itself.
+type webhook struct {
+	name           string
+	client         *admissionv1.WebhookClientConfig
+	rules          []admissionv1.RuleWithOperations
+	reviewVersions []string
+	conditions     []admissionv1.MatchCondition
+	failurePolicy  **admissionv1.FailurePolicyType
+	matchPolicy    **admissionv1.MatchPolicyType
+	sideEffects    **admissionv1.SideEffectClass
+	timeout        **int32
+	namespaces     **metav1.LabelSelector
+	objects        **metav1.LabelSelector
+}
+
+// defaultWebhook fills the defaults of v1 (document 2, section 9): stricter
+// and quicker than those of v1beta1.
+func defaultWebhook(h webhook) {
+	resource.Fill(h.failurePolicy, admissionv1.Fail)
+	resource.Fill(h.matchPolicy, admissionv1.Equivalent)
+	resource.Fill(h.timeout, 10)
+	resource.Fill(h.namespaces, metav1.LabelSelector{})
+	resource.Fill(h.objects, metav1.LabelSelector{})
+	if h.client.Service != nil {
+		resource.Fill(&h.client.Service.Port, 443)
+	}
+	for i := range h.rules {
+		resource.Fill(&h.rules[i].Scope, admissionv1.AllScopes)
+	}
+}
+
+func validateWebhooks(hooks []webhook) field.ErrorList {
+	var errs field.ErrorList
+	var names []string
+	for i, h := range hooks {
+		path := field.NewPath("webhooks").Index(i)
+		errs = append(errs, validateWebhook(path, h)...)
+		if h.name != "" && slices.Contains(names, h.name) {
+			errs = append(errs, field.Duplicate(path.Child("name"), h.name))
+		}
+		names = append(names, h.name)
+	}
+	return errs
+}
+
+func validateWebhook(path *field.Path, h webhook) field.ErrorList {
+	errs := validation.IsFullyQualifiedName(path.Child("name"), h.name)
+	for i := range h.rules {
+		errs = append(errs, validateRule(path.Child("rules").Index(i), &h.rules[i])...)
+	}
+	errs = append(errs, validateFailurePolicy(path.Child("failurePolicy"), **h.failurePolicy)...)
+	errs = append(errs, validateMatchPolicy(path.Child("matchPolicy"), **h.matchPolicy)...)
+	errs = append(errs, validateSideEffects(path.Child("sideEffects"), *h.sideEffects)...)
+	if t := **h.timeout; t < 1 || t > 30 {
+		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), t, "the timeout value must be between 1 and 30 seconds"))
+	}
+	errs = append(errs, validateSelector(path.Child("namespaceSelector"), *h.namespaces)...)
+	errs = append(errs, validateSelector(path.Child("objectSelector"), *h.objects)...)
+	errs = append(errs, validateClient(path.Child("clientConfig"), h.client)...)
+	errs = append(errs, validateMatchConditions(path.Child("matchConditions"), h.conditions)...)
+	return append(errs, validateReviewVersions(path.Child("admissionReviewVersions"), h.reviewVersions)...)
+}
+
+// validateSideEffects refuses webhooks that a dry run could not call.
+func validateSideEffects(path *field.Path, effects *admissionv1.SideEffectClass) field.ErrorList {
+	if effects == nil {
+		return field.ErrorList{field.Required(path, "must specify one of None, NoneOnDryRun")}
+	}
+	return resource.OneOf(path, *effects, admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)
+}
+
+// reviewVersions are the versions of AdmissionReview that the server speaks.
+var reviewVersions = []string{"v1", "v1beta1"}
+
+// validateReviewVersions requires a version that the server speaks; others
+// may stand beside it, for other servers.
+func validateReviewVersions(path *field.Path, versions []string) field.ErrorList {
+	known := strings.Join(reviewVersions, ", ")
+	if len(versions) == 0 {
+		return field.ErrorList{field.Required(path, "must specify one of "+known)}
+	}
+	var errs field.ErrorList
+	for i, v := range versions {
+		if slices.Contains(versions[:i], v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
+			continue
+		}
+		errs = append(errs, resource.Invalid(path.Index(i), v, validation.IsDNS1035Label(v))...)
+	}
+	if !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(reviewVersions, v) }) {
+		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+known))
+	}
+	return errs
+}
+
+func webhookColumns[T resource.Object](count func(T) int) []resource.Column[T] {
+	return []resource.Column[T]{
+		resource.Name[T](),
+		{Name: "Webhooks", Type: "integer", Description: "Webhooks indicates the number of webhooks registered in this configuration",
+			Value: func(obj T) any { return int64(count(obj)) }},
+		resource.Age[T](),
+	}
+}

@@ -1,0 +1,86 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+const (
+	// systemPrefix begins the names of the system's own priority classes.
+	systemPrefix = "system-"
+	// highestUserPriority is the highest value of every other priority class.
+	highestUserPriority int32 = 1_000_000_000
+	// criticalPriority is the value of system-cluster-critical, and the base
+	// of system-node-critical's.
+	criticalPriority = 2 * highestUserPriority
+)
+
+var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
+	Name: "priorityclasses", ShortNames: []string{"pc"},
+	Default: func(pc *schedulingv1.PriorityClass) {
+		resource.Fill(&pc.PreemptionPolicy, corev1.PreemptLowerPriority)
+	},
+	// The generation is 1 and stays so: what matters of a class is immutable.
+	PrepareCreate:  func(_ context.Context, pc *schedulingv1.PriorityClass) { pc.Generation = 1 },
+	Validate:       validatePriorityClass,
+	ValidateUpdate: validatePriorityClassUpdate,
+	Columns: []resource.Column[*schedulingv1.PriorityClass]{
+		resource.Name[*schedulingv1.PriorityClass](),
+		{Name: "Value", Type: "integer", Description: classDoc["value"],
+			Value: func(pc *schedulingv1.PriorityClass) any { return int64(pc.Value) }},
+		{Name: "Global-Default", Type: "boolean", Description: classDoc["globalDefault"],
+			Value: func(pc *schedulingv1.PriorityClass) any { return pc.GlobalDefault }},
+		resource.Age[*schedulingv1.PriorityClass](),
+		{Name: "PreemptionPolicy", Description: classDoc["preemptionPolicy"],
+			Value: func(pc *schedulingv1.PriorityClass) any { return string(*pc.PreemptionPolicy) }},
+	},
+}
+
+var classDoc = schedulingv1.PriorityClass{}.SwaggerDoc()
+
+func validatePriorityClass(pc *schedulingv1.PriorityClass) field.ErrorList {
+	var errs field.ErrorList
+	if strings.HasPrefix(pc.Name, systemPrefix) {
+		if err := checkSystemClass(pc); err != nil {
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
+				fmt.Sprintf("priority class names with '%s' prefix are reserved for system use only. error: %v", systemPrefix, err)))
+		}
+	} else if pc.Value > highestUserPriority {
+		errs = append(errs, field.Forbidden(field.NewPath("value"),
+			fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
+	}
+	return append(errs, resource.OneOf(field.NewPath("preemptionPolicy"), *pc.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+}
+
+// checkSystemClass accepts the two classes that the system itself makes.
+func checkSystemClass(pc *schedulingv1.PriorityClass) error {
+	value, known := map[string]int32{
+		"system-node-critical":    criticalPriority + 1000,
+		"system-cluster-critical": criticalPriority,
+	}[pc.Name]
+	switch {
+	case !known:
+		return fmt.Errorf("%s is not a known system priority class", pc.Name)
+	case pc.Value != value:
+		return fmt.Errorf("value of %s PriorityClass must be %d", pc.Name, value)
+	case pc.GlobalDefault:
+		return fmt.Errorf("globalDefault of %s PriorityClass must be false", pc.Name)
+	}
+	return nil
+}
+
+func validatePriorityClassUpdate(pc, old *schedulingv1.PriorityClass) field.ErrorList {
+	var errs field.ErrorList
+	if pc.Value != old.Value {
+		errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+	}
+	return append(errs, apivalidation.ValidateImmutableField(pc.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+}
