@@ -1,0 +1,163 @@
+package etcd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+)
+
+var (
+	// ErrInUse means that another process has the database open.
+	ErrInUse = errors.New("in use by another process")
+	// ErrCorrupt means that the files in the directory cannot be read as an
+	// etcd member's.
+	ErrCorrupt = errors.New("corrupt")
+)
+
+// lockWait is how long a database that another process holds is waited for: a
+// predecessor that is just ending lets go within it.
+const lockWait = time.Second
+
+// checkDir makes sure that a member can live in dir, before etcd tries: its
+// own ways to say no are a panic, a bus error, or to wait without end.
+func checkDir(dir string) error {
+	for _, check := range []func(dir string) error{dirIsWritable, databaseIsReadable} {
+		if err := check(dir); err != nil {
+			return explain(dir, err)
+		}
+	}
+	return nil
+}
+
+func dirIsWritable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create the etcd directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("keep others out of the etcd directory: %w", err)
+	}
+	probe, err := os.CreateTemp(dir, ".writable-")
+	if err != nil {
+		return fmt.Errorf("write to the etcd directory: %w", err)
+	}
+	defer os.Remove(probe.Name())
+	defer probe.Close()
+	if _, err := probe.Write(make([]byte, 4096)); err != nil {
+		return fmt.Errorf("write to the etcd directory: %w", err)
+	}
+	if err := probe.Sync(); err != nil {
+		return fmt.Errorf("write to the etcd directory: %w", err)
+	}
+	return nil
+}
+
+// databaseIsReadable looks at the database's head and tail without reading the
+// whole: whether another process holds it, whether it is one, and whether it is
+// all there.
+func databaseIsReadable(dir string) (err error) {
+	path := filepath.Join(dir, "member", "snap", "db")
+	stat, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if hasLog(dir) {
+			return fmt.Errorf("%s: %w: the log is there, the database is not", path, ErrCorrupt)
+		}
+		return nil
+	case err != nil:
+		return err
+	case stat.Size() == 0 && hasLog(dir):
+		return fmt.Errorf("%s: %w: it is empty", path, ErrCorrupt)
+	case stat.Size() == 0: // a first start was killed here
+		return nil
+	}
+	// The database is mapped into memory: touching a page that the file does
+	// not have faults, which ends the process unless it is made a panic.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: %w: %v", path, ErrCorrupt, r)
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockWait})
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return fmt.Errorf("%s: %w", path, ErrInUse)
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		if size := tx.Size(); size > stat.Size() {
+			return fmt.Errorf("%s: %w: it has %d bytes and should have %d", path, ErrCorrupt, stat.Size(), size)
+		}
+		if applied(tx) > 0 && !hasLog(dir) {
+			return fmt.Errorf("%s: %w: the database is there, the log (member/wal) is not", path, ErrCorrupt)
+		}
+		return nil
+	})
+}
+
+// applied is how many entries of the log the database has taken in. A member
+// that was killed during its very first start has a database but neither a log
+// nor an entry, and is well.
+func applied(tx *bbolt.Tx) uint64 {
+	meta := tx.Bucket([]byte("meta"))
+	if meta == nil {
+		return 0
+	}
+	index := meta.Get([]byte("consistent_index"))
+	if len(index) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(index)
+}
+
+func hasLog(dir string) bool {
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	return err == nil && len(logs) > 0
+}
+
+// explain adds to an error in dir what its reader can do about it.
+func explain(dir string, err error) error {
+	switch {
+	case errors.Is(err, ErrInUse):
+		return fmt.Errorf("%w: stop that process, or choose another directory", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("the disk under %s is full: free at least 256 MiB, or choose another directory: %w", dir, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%s is not writable: choose another directory, or give this user access: %w", dir, err)
+	case errors.Is(err, ErrCorrupt):
+		return fmt.Errorf("%w; restore a backup, or move %s away to start empty", err, dir)
+	case isUnreadable(err):
+		return fmt.Errorf("%s: %w: %w; restore a backup, or move it away to start empty", dir, ErrCorrupt, err)
+	}
+	return fmt.Errorf("start etcd in %s: %w", dir, err)
+}
+
+// isUnreadable tells whether err is etcd's complaint about what it read from
+// its files.
+func isUnreadable(err error) bool {
+	if fatal := (*fatalError)(nil); errors.As(err, &fatal) {
+		return true
+	}
+	return slices.ContainsFunc([]error{
+		walpb.ErrCRCMismatch, wal.ErrCRCMismatch, wal.ErrMetadataConflict,
+		wal.ErrFileNotFound, wal.ErrSnapshotNotFound, wal.ErrSnapshotMismatch, wal.ErrSliceOutOfRange,
+		io.ErrUnexpectedEOF,
+	}, func(unreadable error) bool { return errors.Is(err, unreadable) })
+}

@@ -1,0 +1,149 @@
+package etcd
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+// newLogger makes the logger that etcd writes to. Where etcd would end the
+// process, f keeps the reason and only the goroutine ends.
+func newLogger(core *logCore, f *failure) *zap.Logger {
+	return zap.New(core, zap.WithFatalHook(f), zap.WithPanicHook(f))
+}
+
+// logCore is a zapcore.Core on klog. etcd's warnings are hints on speed and
+// configuration, and so below what an operator must see.
+type logCore struct {
+	to klog.Logger
+	// serving is set from the end of the start to the beginning of the stop.
+	// Before it, what fails is returned; after it, etcd reports each of its
+	// listeners that closes as an error.
+	serving *atomic.Bool
+}
+
+func newLogCore(to klog.Logger) *logCore {
+	return &logCore{to: to, serving: new(atomic.Bool)}
+}
+
+// harmless are the messages that etcd logs as errors in the normal course.
+var harmless = map[string]bool{
+	// The first start of a member: the term is written a moment later, and the
+	// version with it.
+	"failed to update storage version": true,
+}
+
+func (c *logCore) Enabled(level zapcore.Level) bool {
+	return level >= zapcore.ErrorLevel || c.to.V(verbosity(level)).Enabled()
+}
+
+func (c *logCore) With(fields []zapcore.Field) zapcore.Core {
+	return &logCore{to: c.to.WithValues(keysAndValues(fields)...), serving: c.serving}
+}
+
+func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	switch {
+	case entry.Level > zapcore.ErrorLevel: // the failure hands it to the caller
+	case entry.Level == zapcore.ErrorLevel && (!c.serving.Load() || harmless[entry.Message]):
+		c.to.V(verbosity(zapcore.InfoLevel)).Info(entry.Message, append(keysAndValues(fields), "err", errorOf(fields))...)
+	case entry.Level == zapcore.ErrorLevel:
+		c.to.Error(errorOf(fields), entry.Message, keysAndValues(fields)...)
+	default:
+		c.to.V(verbosity(entry.Level)).Info(entry.Message, keysAndValues(fields)...)
+	}
+	return nil
+}
+
+func (c *logCore) Sync() error {
+	return nil
+}
+
+func verbosity(level zapcore.Level) int {
+	switch level {
+	case zapcore.DebugLevel:
+		return 6
+	case zapcore.InfoLevel:
+		return 4
+	default:
+		return 2
+	}
+}
+
+func keysAndValues(fields []zapcore.Field) []any {
+	kv := make([]any, 0, 2*len(fields))
+	for _, field := range fields {
+		if field.Type == zapcore.ErrorType {
+			continue
+		}
+		enc := zapcore.NewMapObjectEncoder()
+		field.AddTo(enc)
+		for key, value := range enc.Fields {
+			kv = append(kv, key, value)
+		}
+	}
+	return kv
+}
+
+func errorOf(fields []zapcore.Field) error {
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			return err
+		}
+	}
+	return nil
+}
+
+// failure is the first thing that etcd could not survive. It is etcd's hook
+// for fatal and panic lines.
+type failure struct {
+	c    chan error
+	mu   sync.Mutex
+	that error
+}
+
+func newFailure() *failure {
+	return &failure{c: make(chan error, 1)}
+}
+
+// OnWrite keeps the failure and ends the goroutine that logged it: its
+// contract is not to return.
+func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	err := fmt.Errorf("etcd: %s", entry.Message)
+	if cause := errorOf(fields); cause != nil {
+		err = &fatalError{message: entry.Message, cause: cause}
+	}
+	f.mu.Lock()
+	if f.that == nil {
+		f.that = err
+		f.c <- err
+	}
+	f.mu.Unlock()
+	runtime.Goexit()
+}
+
+// fatalError is what etcd met and could not go on from.
+type fatalError struct {
+	message string
+	cause   error
+}
+
+func (e *fatalError) Error() string { return fmt.Sprintf("etcd: %s: %v", e.message, e.cause) }
+func (e *fatalError) Unwrap() error { return e.cause }
+
+func (f *failure) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.that
+}

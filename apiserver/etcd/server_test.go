@@ -1,0 +1,314 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestMemberServesWhatItWasGivenBeforeARestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s := start(t, Config{Dir: dir})
+	put(t, s, "key", "value")
+	s.Stop()
+
+	began := time.Now()
+	s = start(t, Config{Dir: dir})
+	t.Logf("ready again after %v", time.Since(began))
+	if got := get(t, s, "key"); got != "value" {
+		t.Errorf("got %q after the restart, want %q", got, "value")
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("a healthy member reports %v", err)
+	}
+}
+
+func TestMemberListensOnASocketThatOnlyItsUserCanReach(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("long-", 40))
+	for name, dir := range map[string]string{"in the directory": t.TempDir(), "path too long for a socket": long} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, Config{Dir: dir})
+			endpoints := s.Endpoints()
+			if len(endpoints) != 1 || !strings.HasPrefix(endpoints[0], "unix:///") {
+				t.Fatalf("endpoints: %q, want one unix:///", endpoints)
+			}
+			path := strings.TrimPrefix(endpoints[0], "unix://")
+			if len(path) > maxSocketPath {
+				t.Errorf("%s has %d bytes", path, len(path))
+			}
+			stat, err := os.Stat(filepath.Dir(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stat.Mode().Perm()&0o077 != 0 && !strings.HasPrefix(path, t.TempDir()) {
+				t.Errorf("%s has mode %v", filepath.Dir(path), stat.Mode())
+			}
+			put(t, s, "key", "value")
+			s.Stop()
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the socket is still there after Stop: %v", err)
+			}
+		})
+	}
+}
+
+func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
+	db := func(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
+	for _, tc := range []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+		want   error
+		says   string
+	}{
+		{"the database is garbage", func(t *testing.T, dir string) {
+			write(t, db(dir), strings.Repeat("garbage ", 4096))
+		}, ErrCorrupt, "restore a backup"},
+		{"the database is empty", func(t *testing.T, dir string) {
+			write(t, db(dir), "")
+		}, ErrCorrupt, "member/snap/db"},
+		{"the database is cut short", func(t *testing.T, dir string) {
+			if err := os.Truncate(db(dir), 8192); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrCorrupt, "it has 8192 bytes"},
+		{"the database is gone", func(t *testing.T, dir string) {
+			remove(t, db(dir))
+		}, ErrCorrupt, "the log is there, the database is not"},
+		{"the log is gone", func(t *testing.T, dir string) {
+			remove(t, filepath.Join(dir, "member", "wal"))
+		}, ErrCorrupt, "the database is there, the log (member/wal) is not"},
+		{"the log is garbage", func(t *testing.T, dir string) {
+			write(t, theLog(t, dir), strings.Repeat("garbage ", 4096))
+		}, ErrCorrupt, "restore a backup"},
+		{"a record of the log is damaged", func(t *testing.T, dir string) {
+			flip(t, theLog(t, dir), 600)
+		}, ErrCorrupt, "restore a backup"},
+		{"the directory is a file", func(t *testing.T, dir string) {
+			remove(t, dir)
+			write(t, dir, "a file")
+		}, syscall.ENOTDIR, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "etcd")
+			s := start(t, Config{Dir: dir})
+			for i := range 100 {
+				put(t, s, fmt.Sprintf("key-%d", i), strings.Repeat("value", 100))
+			}
+			s.Stop()
+			tc.damage(t, dir)
+			s, err := Start(t.Context(), Config{Dir: dir})
+			if err == nil {
+				s.Stop()
+				t.Fatal("started")
+			}
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("got %v, want %v saying %q and naming %s", err, tc.want, tc.says, dir)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+func TestAFirstStartThatWasKilledBeginsAnew(t *testing.T) {
+	for name, left := range map[string]func(t *testing.T, dir string){
+		"before the database had content": func(t *testing.T, dir string) {
+			if err := os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "member", "snap", "db"), "")
+		},
+		"before there was a log": func(t *testing.T, dir string) {
+			db, err := bbolt.Open(filepath.Join(dir, "db"), 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			if err := os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(filepath.Join(dir, "db"), filepath.Join(dir, "member", "snap", "db")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			left(t, dir)
+			put(t, start(t, Config{Dir: dir}), "key", "value")
+		})
+	}
+}
+
+func TestASecondMemberOnTheSameDirectoryIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	start(t, Config{Dir: dir})
+	second, err := Start(t.Context(), Config{Dir: dir})
+	if err == nil {
+		second.Stop()
+	}
+	if !errors.Is(err, ErrInUse) {
+		t.Errorf("got %v, want ErrInUse", err)
+	}
+}
+
+func TestAFullDiskIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("mounting a small file system needs privileges: %v", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	s, err := Start(t.Context(), Config{Dir: dir})
+	if err == nil {
+		s.Stop()
+	}
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "disk under "+dir+" is full") {
+		t.Errorf("got %v, want a full disk under %s", err, dir)
+	}
+}
+
+func TestAReachedQuotaIsReportedAndARestartReclaimsDeletedSpace(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), Quota: 4 << 20}
+	s := start(t, cfg)
+	c := client(t, s)
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		_, err = c.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", 200<<10))
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("writing beyond the quota gives %v", err)
+	}
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "quota of 4 MiB") {
+		t.Fatalf("Check says %v", err)
+	}
+	del, err := c.Delete(t.Context(), "key-", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Compact(t.Context(), del.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+
+	s = start(t, cfg)
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check after the restart: %v", err)
+	}
+	put(t, s, "key", "value")
+}
+
+func TestACorruptAlarmIsReported(t *testing.T) {
+	s := start(t, Config{Dir: t.TempDir()})
+	_, err := s.member.Server.Alarm(t.Context(), &etcdserverpb.AlarmRequest{
+		Action: etcdserverpb.AlarmRequest_ACTIVATE, Alarm: etcdserverpb.AlarmType_CORRUPT, MemberID: uint64(s.member.Server.MemberID())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "corrupt") {
+		t.Errorf("Check says %v", err)
+	}
+}
+
+func TestACanceledStartLeavesTheDirectoryFree(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := Start(ctx, Config{Dir: dir}); err == nil {
+		s.Stop()
+	} else if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	start(t, Config{Dir: dir})
+}
+
+func start(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func client(t *testing.T, s *Server) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func put(t *testing.T, s *Server, key, value string) {
+	t.Helper()
+	c := client(t, s)
+	defer c.Close()
+	if _, err := c.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, s *Server, key string) string {
+	t.Helper()
+	r, err := client(t, s).Get(t.Context(), key)
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("get %s: %v, %v", key, r, err)
+	}
+	return string(r.Kvs[0].Value)
+}
+
+func theLog(t *testing.T, dir string) string {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("logs: %v, %v", logs, err)
+	}
+	return logs[0]
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flip(t *testing.T, path string, offset int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0xff
+	if _, err := f.WriteAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+}

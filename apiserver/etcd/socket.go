@@ -1,0 +1,52 @@
+package etcd
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// maxSocketPath is the length in bytes of the longest path that a unix socket
+// can have on Linux: sun_path has 108 bytes and ends in NUL (unix(7)). Other
+// systems have 104.
+const maxSocketPath = 103
+
+// socket is where the member listens.
+type socket struct {
+	path string
+	// dir is set when the socket has a directory of its own.
+	dir string
+}
+
+// newSocket finds a place for the socket: in dir, or in a fresh directory of
+// this user when dir's path is too long.
+func newSocket(dir string) (socket, error) {
+	path, err := filepath.Abs(filepath.Join(dir, "etcd.sock"))
+	if err != nil {
+		return socket{}, fmt.Errorf("find the data directory: %w", err)
+	}
+	if len(path) <= maxSocketPath {
+		return socket{path: path}, nil
+	}
+	own, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "svc-etcd-") // 0700; os.TempDir when unset
+	if err != nil {
+		return socket{}, fmt.Errorf("make a directory for etcd's socket: %w", err)
+	}
+	path = filepath.Join(own, "etcd.sock")
+	if len(path) > maxSocketPath {
+		return socket{}, fmt.Errorf("%s is too long for a unix socket: set TMPDIR or XDG_RUNTIME_DIR to a path of less than %d bytes", path, maxSocketPath-32)
+	}
+	return socket{path: path, dir: own}, nil
+}
+
+func (s socket) url() url.URL {
+	return url.URL{Scheme: "unix", Path: s.path}
+}
+
+// remove deletes what newSocket made. The listener deletes the socket itself.
+func (s socket) remove() {
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir) // a leftover is empty and does no harm
+	}
+}
