@@ -7,6 +7,9 @@ import "svc.dev/svc/apis/resource"
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		deployments,
+		statefulSets,
+		daemonSets,
 		replicaSets,
+		controllerRevisions,
 	}
 }
