@@ -53,6 +53,8 @@ type Kind struct {
 
 	Columns []KindColumn
 	Fields  map[string]func(obj runtime.Object) string
+	// WatchField is never empty.
+	WatchField string
 
 	CreateOnUpdate bool
 	RequireVersion bool
@@ -167,6 +169,9 @@ func (t Type[T]) Kind() *Kind {
 	k.Fields = map[string]func(runtime.Object) string{}
 	for path, value := range t.Fields {
 		k.Fields[path] = func(obj runtime.Object) string { return value(obj.(T)) }
+	}
+	if k.WatchField = t.WatchField; t.WatchField == "" {
+		k.WatchField = "metadata.name"
 	}
 	k.CreateOnUpdate, k.RequireVersion = t.CreateOnUpdate, t.RequireVersion
 	k.OrphanByDefault, k.TTL = t.OrphanByDefault, t.TTL

@@ -79,6 +79,11 @@ type Type[T Object] struct {
 	// metadata.namespace, by path ("spec.nodeName").
 	Fields map[string]func(obj T) string
 
+	// WatchField is the field by which most watchers select, each another value
+	// of it: an event goes to those alone. It is metadata.name, the default,
+	// or one of Fields.
+	WatchField string
+
 	// CreateOnUpdate lets a PUT create an object that does not exist.
 	CreateOnUpdate bool
 	// RequireVersion refuses a PUT that names no resourceVersion.

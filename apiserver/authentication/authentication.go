@@ -1,0 +1,83 @@
+// Package authentication says who sends a request (document 2, section 5).
+package authentication
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+)
+
+// Config says which methods are enabled. Empty fields disable theirs.
+type Config struct {
+	// ClientCA are the authorities of client certificates; the subject's
+	// common name is the user, its organizations are the groups.
+	ClientCA dynamiccertificates.CAContentProvider
+	// RequestHeader trusts the identity headers of a front proxy.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
+	// TokenFile is a CSV file: token, user name, user uid, groups.
+	TokenFile string
+	// Tokens are further authenticators of bearer tokens.
+	Tokens []authenticator.Token
+	// Anonymous lets requests without identity pass as system:anonymous.
+	Anonymous bool
+}
+
+const tokenCacheTTL = 10 * time.Second
+
+// Authenticators are the methods, joined.
+type Authenticators struct {
+	// Request judges a request by all methods; Token judges a bearer token
+	// alone, nil if no method takes tokens.
+	Request authenticator.Request
+	Token   authenticator.Token
+}
+
+// New joins the enabled methods: the first that recognises a request decides.
+func New(config Config) (Authenticators, error) {
+	var methods []authenticator.Request
+	if h := config.RequestHeader; h != nil {
+		methods = append(methods, headerrequest.NewDynamicVerifyOptionsSecure(h.CAContentProvider.VerifyOptions,
+			h.AllowedClientNames, h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes))
+	}
+	if config.ClientCA != nil {
+		methods = append(methods, x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion))
+	}
+	tokens := config.Tokens
+	if config.TokenFile != "" {
+		file, err := tokenfile.NewCSV(config.TokenFile)
+		if err != nil {
+			return Authenticators{}, fmt.Errorf("--token-auth-file %s: %w", config.TokenFile, err)
+		}
+		tokens = append(tokens, file)
+	}
+	var token authenticator.Token
+	if len(tokens) > 0 {
+		token = tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)
+		methods = append(methods, bearertoken.New(token))
+	}
+	var joined authenticator.Request = authenticator.RequestFunc(nobody)
+	if len(methods) > 0 {
+		joined = group.NewAuthenticatedGroupAdder(union.New(methods...))
+	}
+	if config.Anonymous {
+		joined = union.NewFailOnError(joined, anonymous.NewAuthenticator([]apiserver.AnonymousAuthCondition{}))
+	}
+	return Authenticators{Request: joined, Token: token}, nil
+}
+
+// nobody recognises no request.
+func nobody(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }

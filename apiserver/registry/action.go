@@ -1,0 +1,65 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// actionREST is an operation posted to an object.
+type actionREST struct {
+	action resource.Action
+	gvk    schema.GroupVersionKind
+	parent schema.GroupResource
+	env    *resource.Env
+}
+
+var (
+	_ rest.NamedCreater             = &actionREST{}
+	_ rest.GroupVersionKindProvider = &actionREST{}
+)
+
+func newAction(action resource.Action, main *mainREST, scheme *runtime.Scheme, env *resource.Env) (*actionREST, error) {
+	gvks, _, err := scheme.ObjectKinds(action.Input())
+	if err != nil {
+		return nil, fmt.Errorf("action %s: %w", action.Name, err)
+	}
+	return &actionREST{action: action, gvk: gvks[0], parent: main.kind.Resource(), env: env}, nil
+}
+
+// New implements rest.Storage.
+func (a *actionREST) New() runtime.Object { return a.action.Input() }
+
+// Destroy implements rest.Storage.
+func (a *actionREST) Destroy() {}
+
+// GroupVersionKind implements rest.GroupVersionKindProvider.
+func (a *actionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind { return a.gvk }
+
+// Create implements rest.NamedCreater.
+func (a *actionREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	posted := metaOf(obj)
+	namespace := request.NamespaceValue(ctx)
+	if posted.GetName() != "" && posted.GetName() != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", posted.GetName(), name))
+	}
+	if posted.GetNamespace() != "" && posted.GetNamespace() != namespace {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the URL (%s)", posted.GetNamespace(), namespace))
+	}
+	posted.SetName(name)
+	posted.SetNamespace(namespace)
+	if validate != nil {
+		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	return a.action.Run(ctx, a.env, resource.ActionRequest{Namespace: namespace, Name: name, Input: obj, DryRun: isDryRun(options.DryRun)})
+}

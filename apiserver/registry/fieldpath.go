@@ -1,0 +1,35 @@
+package registry
+
+import (
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+type internalListOptions = internalversion.ListOptions
+
+// resetFields implements rest.ResetFieldsStrategy.
+type resetFields map[fieldpath.APIVersion]*fieldpath.Set
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (r resetFields) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return r }
+
+// fieldPath makes a path of a dotted one.
+func fieldPath(dotted string) fieldpath.Path {
+	var parts []any
+	for name := range strings.SplitSeq(dotted, ".") {
+		parts = append(parts, name)
+	}
+	return fieldpath.MakePathOrDie(parts...)
+}
+
+func isDryRun(options []string) bool { return len(options) > 0 }
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"svc.dev/svc/apis/resource"
+)
+
+type createOptions = metav1.CreateOptions
+
+// mainREST is the storage of a resource type itself.
+type mainREST struct {
+	*genericregistry.Store
+	kind     *resource.Kind
+	strategy *strategy
+}
+
+var (
+	_ rest.StandardStorage    = &mainREST{}
+	_ rest.ShortNamesProvider = &mainREST{}
+	_ rest.CategoriesProvider = &mainREST{}
+)
+
+func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOptionsGetter, env *resource.Env) (*mainREST, error) {
+	s := newStrategy(kind, scheme)
+	singular := kind.Resource()
+	singular.Resource = kind.Singular
+	store := &genericregistry.Store{
+		NewFunc:                   kind.New,
+		NewListFunc:               kind.NewList,
+		DefaultQualifiedResource:  kind.Resource(),
+		SingularQualifiedResource: singular,
+		PredicateFunc:             predicate(kind),
+		CreateStrategy:            s,
+		UpdateStrategy:            s,
+		DeleteStrategy:            s,
+		TableConvertor:            newTable(kind),
+		ReturnDeletedObject:       kind.GracePeriod != nil,
+	}
+	if kind.Status {
+		store.ResetFieldsStrategy = resets(kind, "status")
+	}
+	if kind.GracePeriod != nil {
+		store.DeleteStrategy = gracefulStrategy{s}
+	}
+	if kind.TTL > 0 {
+		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return uint64(kind.TTL / time.Second), nil }
+	}
+	if kind.Held != nil {
+		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
+			return !kind.Held(obj) && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
+		}
+	}
+	setHooks(store, kind, env)
+	if err := store.CompleteWithOptions(&generic.StoreOptions{
+		RESTOptions: options,
+		AttrFunc:    attributes(kind),
+		TriggerFunc: storage.IndexerFuncs{kind.WatchField: trigger(kind)},
+	}); err != nil {
+		return nil, err
+	}
+	return &mainREST{Store: store, kind: kind, strategy: s}, nil
+}
+
+// setHooks carries the kind's transaction hooks to the store.
+func setHooks(store *genericregistry.Store, kind *resource.Kind, env *resource.Env) {
+	if kind.BeginCreate != nil {
+		store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+			finish, err := kind.BeginCreate(ctx, env, obj, isDryRun(options.DryRun))
+			return finishFunc(finish), err
+		}
+	}
+	if kind.BeginUpdate != nil {
+		store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+			finish, err := kind.BeginUpdate(ctx, env, obj, old, isDryRun(options.DryRun))
+			return finishFunc(finish), err
+		}
+	}
+	if kind.AfterDelete != nil {
+		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
+			if !isDryRun(options.DryRun) {
+				kind.AfterDelete(context.Background(), env, obj)
+			}
+		}
+	}
+}
+
+func finishFunc(finish func(ok bool)) genericregistry.FinishFunc {
+	return func(_ context.Context, ok bool) {
+		if finish != nil {
+			finish(ok)
+		}
+	}
+}
+
+// ShortNames implements rest.ShortNamesProvider.
+func (m *mainREST) ShortNames() []string { return m.kind.ShortNames }
+
+// Categories implements rest.CategoriesProvider.
+func (m *mainREST) Categories() []string { return m.kind.Categories }
+
+// Delete implements rest.GracefulDeleter. A kind that something beyond its
+// finalizers can hold terminates first and is deleted when nothing holds it.
+func (m *mainREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if m.kind.Terminate == nil {
+		return m.Store.Delete(ctx, name, validate, options)
+	}
+	return m.terminate(ctx, name, validate, options)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (m *mainREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *internalListOptions) (runtime.Object, error) {
+	if m.kind.Terminate == nil {
+		return m.Store.DeleteCollection(ctx, validate, options, list)
+	}
+	found, err := m.List(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	return found, meta.EachListItem(found, func(item runtime.Object) error {
+		_, _, err := m.Delete(ctx, metaOf(item).GetName(), validate, options.DeepCopy())
+		return ignoreNotFound(err)
+	})
+}
+
+// attributes are what selectors can select by.
+func attributes(kind *resource.Kind) storage.AttrFunc {
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		set := make(fields.Set, len(kind.Fields)+2)
+		set["metadata.name"] = m.GetName()
+		if kind.Namespaced {
+			set["metadata.namespace"] = m.GetNamespace()
+		}
+		for path, value := range kind.Fields {
+			set[path] = value(obj)
+		}
+		return m.GetLabels(), set, nil
+	}
+}
+
+func predicate(kind *resource.Kind) func(labels.Selector, fields.Selector) storage.SelectionPredicate {
+	attrs := attributes(kind)
+	return func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+		return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs}
+	}
+}
+
+// trigger is the value by which the watch cache finds the watchers of an event.
+func trigger(kind *resource.Kind) storage.IndexerFunc {
+	if value := kind.Fields[kind.WatchField]; value != nil {
+		return value
+	}
+	return func(obj runtime.Object) string { return metaOf(obj).GetName() }
+}
+
+// resets are the paths that an endpoint does not take from its clients, for
+// every version of the kind.
+func resets(kind *resource.Kind, paths ...string) resetFields {
+	set := fieldpath.NewSet()
+	for _, path := range paths {
+		set.Insert(fieldPath(path))
+	}
+	r := resetFields{}
+	for _, gvk := range kind.GVKs() {
+		r[fieldpath.APIVersion(gvk.GroupVersion().String())] = set
+	}
+	return r
+}

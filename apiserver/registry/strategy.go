@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// strategy is a kind's behaviour on create, update and delete.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	kind  *resource.Kind
+	shape shape
+}
+
+var (
+	_ rest.RESTCreateStrategy              = &strategy{}
+	_ rest.RESTUpdateStrategy              = &strategy{}
+	_ rest.RESTDeleteStrategy              = &strategy{}
+	_ rest.GarbageCollectionDeleteStrategy = &strategy{}
+)
+
+func newStrategy(kind *resource.Kind, scheme *runtime.Scheme) *strategy {
+	return &strategy{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, kind: kind, shape: shapeOf(kind.New())}
+}
+
+func (s *strategy) NamespaceScoped() bool                         { return s.kind.Namespaced }
+func (s *strategy) AllowCreateOnUpdate(context.Context) bool      { return s.kind.CreateOnUpdate }
+func (s *strategy) AllowUnconditionalUpdate(context.Context) bool { return !s.kind.RequireVersion }
+func (s *strategy) Canonicalize(runtime.Object)                   {}
+
+// PrepareForCreate implements rest.RESTCreateStrategy.
+func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	if s.kind.Status {
+		s.shape.keepStatus(obj, nil)
+	}
+	if s.kind.Generation {
+		metaOf(obj).SetGeneration(1)
+	}
+	s.kind.PrepareCreate(ctx, obj)
+}
+
+// Validate implements rest.RESTCreateStrategy.
+func (s *strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, field.NewPath("metadata"))
+	return append(errs, s.kind.Validate(obj)...)
+}
+
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (s *strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return s.kind.Warn(obj, nil)
+}
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy.
+func (s *strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	if s.kind.Status {
+		s.shape.keepStatus(obj, old)
+	}
+	s.kind.PrepareUpdate(ctx, obj, old)
+	s.count(obj, old)
+}
+
+// count makes the generation of obj follow that of old.
+func (s *strategy) count(obj, old runtime.Object) {
+	if s.kind.Generation && !s.shape.sameOthers(obj, old) {
+		metaOf(obj).SetGeneration(metaOf(old).GetGeneration() + 1)
+	}
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s *strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
+	errs = append(errs, s.kind.Validate(obj)...)
+	return append(errs, s.kind.ValidateUpdate(obj, old)...)
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (s *strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	return s.kind.Warn(obj, old)
+}
+
+// DefaultGarbageCollectionPolicy implements rest.GarbageCollectionDeleteStrategy.
+func (s *strategy) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
+	if s.kind.OrphanByDefault {
+		return rest.OrphanDependents
+	}
+	return rest.DeleteDependents
+}
+
+func (s *strategy) prepareStatus(obj, old runtime.Object) {
+	s.shape.keepOthers(obj, old)
+	s.kind.PrepareStatus(obj, old)
+}
+
+// gracefulStrategy is the strategy of a kind whose objects get time to end.
+type gracefulStrategy struct{ *strategy }
+
+var _ rest.RESTGracefulDeleteStrategy = gracefulStrategy{}
+
+// CheckGracefulDelete implements rest.RESTGracefulDeleteStrategy.
+func (s gracefulStrategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	if options == nil {
+		return false
+	}
+	period := s.kind.GracePeriod(obj, options.GracePeriodSeconds)
+	options.GracePeriodSeconds = &period
+	return true
+}
+
+// viewStrategy is the strategy of an update through a subresource.
+type viewStrategy struct {
+	*strategy
+	view resource.KindView
+}
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy.
+func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	s.view.Prepare(obj, old)
+	s.count(obj, old)
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
+	return append(errs, s.view.Validate(obj, old)...)
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (viewStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// serverStrategy is the strategy of the server's own updates: they may change
+// everything that any endpoint may.
+type serverStrategy struct{ *strategy }
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy.
+func (s serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	s.count(obj, old)
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s serverStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
+}
+
+// metaOf is an object's metadata. Kinds have metadata by their declaration's
+// type parameter, so that the error cannot occur.
+func metaOf(obj runtime.Object) metav1.Object {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}

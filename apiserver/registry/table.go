@@ -1,0 +1,70 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metatable "k8s.io/apimachinery/pkg/api/meta/table"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// table converts objects and lists to the table view of their kind.
+type table struct {
+	columns     []resource.KindColumn
+	definitions []metav1.TableColumnDefinition
+}
+
+func newTable(kind *resource.Kind) rest.TableConvertor {
+	if len(kind.Columns) == 0 {
+		return rest.NewDefaultTableConvertor(kind.Resource())
+	}
+	t := &table{columns: kind.Columns}
+	for _, c := range kind.Columns {
+		if c.Type == "" {
+			c.Type = "string"
+		}
+		t.definitions = append(t.definitions, metav1.TableColumnDefinition{
+			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
+		})
+	}
+	return t
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (t *table) ConvertToTable(_ context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	made := &metav1.Table{}
+	if opt, ok := options.(*metav1.TableOptions); !ok || opt == nil || !opt.NoHeaders {
+		made.ColumnDefinitions = t.definitions
+	}
+	if list, err := meta.ListAccessor(obj); err == nil {
+		made.ResourceVersion, made.Continue, made.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(), list.GetRemainingItemCount()
+		made.Rows = make([]metav1.TableRow, 0, meta.LenList(obj))
+		return made, meta.EachListItem(obj, func(item runtime.Object) error {
+			made.Rows = append(made.Rows, t.row(item))
+			return nil
+		})
+	}
+	m, err := meta.CommonAccessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("table of %T: %w", obj, err)
+	}
+	made.ResourceVersion = m.GetResourceVersion()
+	made.Rows = []metav1.TableRow{t.row(obj)}
+	return made, nil
+}
+
+func (t *table) row(obj runtime.Object) metav1.TableRow {
+	cells := make([]any, len(t.columns))
+	for i, c := range t.columns {
+		cells[i] = c.Value(obj)
+		if at, ok := cells[i].(metav1.Time); ok {
+			cells[i] = metatable.ConvertToHumanReadableDateType(at)
+		}
+	}
+	return metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: obj}}
+}

@@ -1,0 +1,115 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/utils/ptr"
+)
+
+// terminate is Delete for a kind that can be held: the first request sets the
+// deletion timestamp (document 1, section 3), and the object goes when a later
+// update or delete finds that nothing holds it.
+func (m *mainREST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if options == nil {
+		options = metav1.NewDeleteOptions(0)
+	}
+	found, err := m.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	if err := m.checkPreconditions(found, options.Preconditions); err != nil {
+		return nil, false, err
+	}
+	if metaOf(found).GetDeletionTimestamp() == nil {
+		if found, err = m.markTerminating(ctx, name, validate, options); err != nil {
+			return nil, false, err
+		}
+	}
+	if m.kind.Held(found) || len(metaOf(found).GetFinalizers()) > 0 {
+		return found, false, nil
+	}
+	return m.Store.Delete(ctx, name, validate, options)
+}
+
+func (m *mainREST) checkPreconditions(obj runtime.Object, p *metav1.Preconditions) error {
+	if p == nil {
+		return nil
+	}
+	at := metaOf(obj)
+	if p.UID != nil && *p.UID != at.GetUID() {
+		return apierrors.NewConflict(m.DefaultQualifiedResource, at.GetName(),
+			fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, at.GetUID()))
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != at.GetResourceVersion() {
+		return apierrors.NewConflict(m.DefaultQualifiedResource, at.GetName(),
+			fmt.Errorf("precondition failed: resourceVersion in precondition: %v, resourceVersion in object meta: %v", *p.ResourceVersion, at.GetResourceVersion()))
+	}
+	return nil
+}
+
+// markTerminating sets the deletion timestamp and what Terminate changes, and
+// the finalizer that the propagation policy asks for.
+func (m *mainREST) markTerminating(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
+	key, err := m.KeyFunc(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	preconditions := &storage.Preconditions{}
+	if options.Preconditions != nil {
+		preconditions.UID, preconditions.ResourceVersion = options.Preconditions.UID, options.Preconditions.ResourceVersion
+	}
+	out := m.New()
+	err = m.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions,
+		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+			if validate != nil {
+				if err := validate(ctx, existing); err != nil {
+					return nil, err
+				}
+			}
+			at := metaOf(existing)
+			if at.GetDeletionTimestamp() == nil {
+				now := metav1.Now()
+				at.SetDeletionTimestamp(&now)
+				at.SetDeletionGracePeriodSeconds(ptr.To[int64](0))
+				m.kind.Terminate(existing)
+			}
+			setPropagation(at, options)
+			return existing, nil
+		}), isDryRun(options.DryRun), nil)
+	if err != nil {
+		return nil, storeerr.InterpretUpdateError(err, m.DefaultQualifiedResource, name)
+	}
+	return out, nil
+}
+
+// setPropagation adds or removes the garbage collector's finalizers.
+func setPropagation(obj metav1.Object, options *metav1.DeleteOptions) {
+	wanted := ""
+	if options.PropagationPolicy != nil {
+		switch *options.PropagationPolicy {
+		case metav1.DeletePropagationForeground:
+			wanted = metav1.FinalizerDeleteDependents
+		case metav1.DeletePropagationOrphan:
+			wanted = metav1.FinalizerOrphanDependents
+		}
+	} else {
+		return
+	}
+	var finalizers []string
+	for _, f := range obj.GetFinalizers() {
+		if f != metav1.FinalizerDeleteDependents && f != metav1.FinalizerOrphanDependents {
+			finalizers = append(finalizers, f)
+		}
+	}
+	if wanted != "" {
+		finalizers = append(finalizers, wanted)
+	}
+	obj.SetFinalizers(finalizers)
+}

@@ -1,0 +1,67 @@
+package registry
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// viewREST is a subresource through which the object itself is updated.
+type viewREST struct {
+	store  *genericregistry.Store
+	resets resetFields
+}
+
+var (
+	_ rest.Updater             = &viewREST{}
+	_ rest.ResetFieldsStrategy = &viewREST{}
+	_ rest.TableConvertor      = &viewREST{}
+)
+
+func newView(main *mainREST, view resource.KindView) rest.Storage {
+	store := *main.Store
+	store.UpdateStrategy = viewStrategy{strategy: main.strategy, view: view}
+	store.BeginUpdate = nil
+	v := &viewREST{store: &store, resets: resets(main.kind, view.Resets...)}
+	if view.NoPatch {
+		return v
+	}
+	return &readableView{v}
+}
+
+// readableView can be read, too, and by that patched.
+type readableView struct{ *viewREST }
+
+var _ rest.Patcher = &readableView{}
+
+// Get implements rest.Getter.
+func (v *readableView) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return v.store.Get(ctx, name, options)
+}
+
+// New implements rest.Storage.
+func (v *viewREST) New() runtime.Object { return v.store.New() }
+
+// Destroy implements rest.Storage; the store is the main resource's.
+func (v *viewREST) Destroy() {}
+
+// Update implements rest.Updater. It never creates.
+func (v *viewREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return v.store.Update(ctx, name, info, create, update, false, options)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (v *viewREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return v.resets }
+
+// ConvertToTable implements rest.TableConvertor.
+func (v *viewREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return v.store.ConvertToTable(ctx, obj, options)
+}

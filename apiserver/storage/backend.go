@@ -1,0 +1,131 @@
+package storage
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.uber.org/zap"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+// Config says how to reach etcd and where in it to store.
+type Config struct {
+	// Servers are URLs: https://host:port, http://host:port or unix:///path.
+	Servers []string
+	// CertFile and KeyFile are the client's certificate, TrustedCAFile the
+	// authorities that etcd's certificate must come from. Empty is no TLS.
+	CertFile, KeyFile, TrustedCAFile string
+	// Prefix is put before all keys; the default is /registry.
+	Prefix string
+	// CompactionInterval is the age at which history is dropped: a watch from
+	// an older version gets 410. The default is 5 minutes (document 1, section 8).
+	CompactionInterval time.Duration
+}
+
+const (
+	// DefaultPrefix is where kube-apiserver stores, too.
+	DefaultPrefix = "/registry"
+	checkTimeout  = 2 * time.Second
+)
+
+// Backend is a process's connection to etcd.
+type Backend struct {
+	config    Config
+	client    *kubernetes.Client
+	compactor compactor
+}
+
+type compactor interface {
+	etcd3.Compactor
+	Stop()
+}
+
+// Open makes the connection. It does not wait for etcd: until etcd answers,
+// requests fail and Check says why.
+func Open(config Config) (*Backend, error) {
+	if len(config.Servers) == 0 {
+		return nil, errors.New("no etcd servers: set --etcd-servers")
+	}
+	if config.Prefix == "" {
+		config.Prefix = DefaultPrefix
+	}
+	if config.CompactionInterval == 0 {
+		config.CompactionInterval = storagebackend.DefaultCompactInterval
+	}
+	tlsConfig, err := config.tls()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.New(clientv3.Config{
+		Endpoints:            config.Servers,
+		TLS:                  tlsConfig,
+		DialTimeout:          20 * time.Second,
+		DialKeepAliveTime:    30 * time.Second,
+		DialKeepAliveTimeout: 10 * time.Second,
+		Logger:               zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd at %v: %w", config.Servers, err)
+	}
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	return &Backend{
+		config:    config,
+		client:    client,
+		compactor: etcd3.StartCompactorPerEndpoint(client.Client, config.CompactionInterval),
+	}, nil
+}
+
+// tls is nil where the connection is plain.
+func (c Config) tls() (*tls.Config, error) {
+	if c.CertFile == "" && c.KeyFile == "" && c.TrustedCAFile == "" {
+		return nil, nil
+	}
+	config, err := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("TLS files for etcd (--etcd-cafile, --etcd-certfile, --etcd-keyfile): %w", err)
+	}
+	return config, nil
+}
+
+// Client is the connection, for those who keep something other than objects.
+func (b *Backend) Client() *clientv3.Client { return b.client.Client }
+
+// Prefix is put before all keys.
+func (b *Backend) Prefix() string { return b.config.Prefix }
+
+// Check reports whether etcd answers and accepts writes.
+func (b *Backend) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if _, err := b.client.Client.Get(ctx, path.Join("/", b.config.Prefix, "health")); err != nil {
+		return fmt.Errorf("etcd at %v does not answer: %w", b.config.Servers, err)
+	}
+	alarms, err := b.client.AlarmList(ctx)
+	if err != nil {
+		return fmt.Errorf("etcd at %v: cannot list alarms: %w", b.config.Servers, err)
+	}
+	for _, a := range alarms.Alarms {
+		if a.Alarm == pb.AlarmType_NOSPACE {
+			return fmt.Errorf("etcd at %v has reached its quota and refuses writes (alarm NOSPACE): delete objects, compact, defragment and disarm the alarm", b.config.Servers)
+		}
+		if a.Alarm != pb.AlarmType_NONE {
+			return fmt.Errorf("etcd at %v raises alarm %s", b.config.Servers, a.Alarm)
+		}
+	}
+	return nil
+}
+
+// Close ends the connection. The stores must have been destroyed before.
+func (b *Backend) Close() error {
+	b.compactor.Stop()
+	return b.client.Close()
+}

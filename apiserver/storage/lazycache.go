@@ -1,0 +1,139 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+)
+
+// fillTimeout bounds how long the first reader of a type waits for its cache;
+// after that the cache answers as it does while it is not ready.
+const fillTimeout = 5 * time.Second
+
+var errStopped = errors.New("the storage is stopped")
+
+// lazyCache is a store whose watch cache is made by the first list or watch.
+// Until then reads and writes go to etcd directly.
+type lazyCache struct {
+	storage.Interface
+	config cacher.Config
+
+	opened atomic.Pointer[openCache]
+	mu     sync.Mutex
+	closed bool
+}
+
+type openCache struct {
+	cacher    *cacher.Cacher
+	delegator *cacher.CacheDelegator
+}
+
+// open returns the cache, made and filled if need be.
+func (l *lazyCache) open(ctx context.Context) (*cacher.CacheDelegator, error) {
+	if c := l.opened.Load(); c != nil {
+		return c.delegator, nil
+	}
+	c, err := l.make()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	// An error is the timeout or the end of the server: what comes next
+	// reports it better.
+	_ = c.cacher.Wait(ctx)
+	return c.delegator, nil
+}
+
+func (l *lazyCache) make() (*openCache, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.opened.Load(); c != nil {
+		return c, nil
+	}
+	if l.closed {
+		return nil, errStopped
+	}
+	made, err := cacher.NewCacherFromConfig(l.config)
+	if err != nil {
+		return nil, err
+	}
+	c := &openCache{cacher: made, delegator: cacher.NewCacheDelegator(made, l.Interface)}
+	l.opened.Store(c)
+	return c, nil
+}
+
+func (l *lazyCache) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if c := l.opened.Load(); c != nil {
+		c.delegator.Stop()
+		c.cacher.Stop()
+	}
+}
+
+// existing is the cache if there is one, else the store below it.
+func (l *lazyCache) existing() storage.Interface {
+	if c := l.opened.Load(); c != nil {
+		return c.delegator
+	}
+	return l.Interface
+}
+
+// Watch implements storage.Interface.
+func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	c, err := l.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Watch(ctx, key, opts)
+}
+
+// GetList implements storage.Interface.
+func (l *lazyCache) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	c, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	return c.GetList(ctx, key, opts, list)
+}
+
+// Get implements storage.Interface.
+func (l *lazyCache) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	return l.existing().Get(ctx, key, opts, out)
+}
+
+// Delete implements storage.Interface.
+func (l *lazyCache) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	return l.existing().Delete(ctx, key, out, preconditions, validate, cached, opts)
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (l *lazyCache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
+) error {
+	return l.existing().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+}
+
+// ReadinessCheck implements storage.Interface.
+func (l *lazyCache) ReadinessCheck() error {
+	if c := l.opened.Load(); c != nil {
+		return c.delegator.ReadinessCheck()
+	}
+	return nil
+}
+
+// CompactRevision implements storage.Interface.
+func (l *lazyCache) CompactRevision() int64 {
+	return l.existing().CompactRevision()
+}

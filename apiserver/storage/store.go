@@ -1,0 +1,93 @@
+package storage
+
+import (
+	"path"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+)
+
+// deleteWorkers is how many objects of a deletecollection go at a time.
+const deleteWorkers = 16
+
+// RESTOptions makes the options of every resource type whose objects codec
+// encodes; versioner says as which version it stores them.
+func (b *Backend) RESTOptions(codec runtime.Codec, versioner runtime.GroupVersioner) generic.RESTOptionsGetter {
+	config := *storagebackend.NewDefaultConfig(b.config.Prefix, codec)
+	config.EncodeVersioner = versioner
+	return restOptions{backend: b, config: config}
+}
+
+type restOptions struct {
+	backend *Backend
+	config  storagebackend.Config
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	return generic.RESTOptions{
+		StorageConfig:           o.config.ForResource(resource),
+		Decorator:               o.backend.store,
+		EnableGarbageCollection: true,
+		DeleteCollectionWorkers: deleteWorkers,
+		ResourcePrefix:          keyPrefix(resource),
+	}, nil
+}
+
+// keyPrefix is a type's place below the prefix of all keys. The group is part
+// of it, as equal plurals of two groups must not meet.
+func keyPrefix(resource schema.GroupResource) string {
+	if resource.Group == "" {
+		return "/" + resource.Resource
+	}
+	return path.Join("/", resource.Group, resource.Resource)
+}
+
+// store implements generic.StorageDecorator.
+func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string, keyFunc func(obj runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+	versioner := storage.APIObjectVersioner{}
+	raw, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		return nil, nil, err
+	}
+	cached := &lazyCache{
+		Interface: raw,
+		config: cacher.Config{
+			Storage:             raw,
+			Versioner:           versioner,
+			GroupResource:       config.GroupResource,
+			EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix:      prefix,
+			KeyFunc:             keyFunc,
+			NewFunc:             newFunc,
+			NewListFunc:         newListFunc,
+			GetAttrsFunc:        attrs,
+			IndexerFuncs:        triggers,
+			Indexers:            indexers,
+			Codec:               config.Codec,
+		},
+	}
+	var once sync.Once
+	return cached, func() {
+		once.Do(func() {
+			cached.stop()
+			raw.Close()
+		})
+	}, nil
+}

@@ -1,0 +1,185 @@
+// Package view serves storage over HTTP: a view installs the versions of the
+// kinds that it shows, under the names that it gives them, on a container of
+// web services. Several views may show the same storage.
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/emicklei/go-restful/v3"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapi "k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kube-openapi/pkg/util"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/registry"
+)
+
+// View says what to install and how requests are treated.
+type View struct {
+	Scheme *runtime.Scheme
+	// Versions are those of a kind that the view shows.
+	Versions func(*resource.Kind) []schema.GroupVersionKind
+	// Converter makes the type converter of the named OpenAPI models.
+	Converter func(models ...string) managedfields.TypeConverter
+	// Admission may be nil.
+	Admission           admission.Interface
+	Authorizer          authorizer.UnconditionalAuthorizer
+	Equivalents         runtime.EquivalentResourceRegistry
+	MinRequestTimeout   time.Duration
+	MaxRequestBodyBytes int64
+}
+
+// Version is a group version that a view has installed.
+type Version struct {
+	schema.GroupVersion
+	Resources []apidiscoveryv2.APIResourceDiscovery
+}
+
+// Group is a group of versions, the preferred one first.
+type Group struct {
+	Name     string
+	Versions []Version
+}
+
+// Install adds the web services of the kinds to the container.
+func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
+	storage := v.storage(kinds)
+	codecs := serializer.NewCodecFactory(v.Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	var groups []Group
+	for _, group := range v.groups(kinds) {
+		made := Group{Name: group}
+		for _, gv := range v.Scheme.PrioritizedVersionsForGroup(group) {
+			if len(storage[gv]) == 0 {
+				continue
+			}
+			resources, err := v.install(container, gv, storage, codecs)
+			if err != nil {
+				return nil, fmt.Errorf("group version %s: %w", gv, err)
+			}
+			made.Versions = append(made.Versions, Version{GroupVersion: gv, Resources: resources})
+		}
+		groups = append(groups, made)
+	}
+	return groups, nil
+}
+
+// storage sorts the storage of the kinds by the versions that show it.
+func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[string]rest.Storage {
+	storage := map[schema.GroupVersion]map[string]rest.Storage{}
+	for _, res := range kinds.Resources {
+		for _, gvk := range v.Versions(res.Kind) {
+			gv := gvk.GroupVersion()
+			if storage[gv] == nil {
+				storage[gv] = map[string]rest.Storage{}
+			}
+			for path, s := range res.Storage {
+				storage[gv][path] = s
+			}
+		}
+	}
+	return storage
+}
+
+// groups are the groups that the view shows, in the order of the kinds.
+func (v View) groups(kinds *registry.Registry) []string {
+	var groups []string
+	for _, res := range kinds.Resources {
+		for _, gvk := range v.Versions(res.Kind) {
+			if !slices.Contains(groups, gvk.Group) {
+				groups = append(groups, gvk.Group)
+			}
+		}
+	}
+	return groups
+}
+
+func (v View) install(container *restful.Container, gv schema.GroupVersion, all map[schema.GroupVersion]map[string]rest.Storage,
+	codecs runtime.NegotiatedSerializer,
+) ([]apidiscoveryv2.APIResourceDiscovery, error) {
+	root := "/apis"
+	if gv.Group == "" {
+		root = "/api"
+	}
+	models, err := v.models(gv, all[gv])
+	if err != nil {
+		return nil, err
+	}
+	version := &genericapi.APIGroupVersion{
+		Storage:                     all[gv],
+		Root:                        root,
+		GroupVersion:                gv,
+		AllServedVersionsByResource: servedVersions(gv.Group, all),
+		OptionsExternalVersion:      &schema.GroupVersion{Version: "v1"},
+		ParameterCodec:              runtime.NewParameterCodec(v.Scheme),
+		Serializer:                  codecs,
+		Creater:                     v.Scheme,
+		Convertor:                   v.Scheme,
+		ConvertabilityChecker:       v.Scheme,
+		UnsafeConvertor:             runtime.UnsafeObjectConvertor(v.Scheme),
+		Defaulter:                   v.Scheme,
+		Typer:                       v.Scheme,
+		Namer:                       runtime.Namer(meta.NewAccessor()),
+		TypeConverter:               v.Converter(models...),
+		EquivalentResourceRegistry:  v.Equivalents,
+		Admit:                       v.Admission,
+		Authorizer:                  v.Authorizer,
+		MinRequestTimeout:           v.MinRequestTimeout,
+		MaxRequestBodyBytes:         v.MaxRequestBodyBytes,
+	}
+	resources, _, err := version.InstallREST(container)
+	return resources, err
+}
+
+// models are the OpenAPI names of the types in the version.
+func (v View) models(gv schema.GroupVersion, storage map[string]rest.Storage) ([]string, error) {
+	var models []string
+	for path, s := range storage {
+		kind, err := genericapi.GetResourceKind(gv, s, v.Scheme)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		sample, err := v.Scheme.New(kind)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		models = append(models, util.GetCanonicalTypeName(sample))
+	}
+	return models, nil
+}
+
+func servedVersions(group string, all map[schema.GroupVersion]map[string]rest.Storage) map[string][]string {
+	served := map[string][]string{}
+	for gv, storage := range all {
+		if gv.Group != group {
+			continue
+		}
+		for path := range storage {
+			served[path] = append(served[path], strings.TrimPrefix(gv.String(), "/"))
+		}
+	}
+	return served
+}
+
+// APIGroup is the group as discovery describes it.
+func (g Group) APIGroup() metav1.APIGroup {
+	group := metav1.APIGroup{Name: g.Name}
+	for _, version := range g.Versions {
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: version.String(), Version: version.Version})
+	}
+	group.PreferredVersion = group.Versions[0]
+	return group
+}
