@@ -1,10 +1,16 @@
 package core
 
 import (
+	"fmt"
+	"math"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -12,17 +18,348 @@ import (
 // What the owner of the template demands beyond (a restart policy, that the
 // labels match a selector) is the owner's to check.
 func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	specPath := path.Child("spec")
 	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
-	return append(errs, ValidatePodSpec(&t.Spec, nil, path.Child("spec"))...)
+	errs = append(errs, validatePodAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
+	errs = append(errs, ValidatePodSpec(&t.Spec, nil, specPath)...)
+	errs = append(errs, profileAnnotationsMatchFields(t.Annotations, &t.Spec, specPath)...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(specPath.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
+	return errs
 }
 
 // ValidatePodSpec judges a defaulted pod spec; path is the spec's. The metadata
 // is that of the pod, nil for a template.
-func ValidatePodSpec(spec *corev1.PodSpec, _ *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+func ValidatePodSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	s := newPodSpec(spec, meta, path)
 	var errs field.ErrorList
-	if len(spec.Containers) == 0 {
-		errs = append(errs, field.Required(path.Child("containers"), ""))
+	for _, rule := range podSpecRules {
+		errs = append(errs, rule(s)...)
+	}
+	return errs
+}
+
+// podSpec is a pod spec under judgement, with what its parts refer to.
+type podSpec struct {
+	*corev1.PodSpec
+	path *field.Path
+	// meta is nil for a template.
+	meta *metav1.ObjectMeta
+	// volumes are the sources of the spec's volumes, by the volume's name.
+	volumes map[string]*corev1.VolumeSource
+	// claims are the names of the spec's resource claims.
+	claims sets.Set[string]
+	// hostUsers is false for a pod with a user namespace of its own.
+	hostUsers bool
+}
+
+func newPodSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) *podSpec {
+	s := &podSpec{
+		PodSpec: spec, path: path, meta: meta,
+		volumes:   make(map[string]*corev1.VolumeSource, len(spec.Volumes)),
+		claims:    sets.New[string](),
+		hostUsers: spec.HostUsers == nil || *spec.HostUsers,
+	}
+	for i := range spec.Volumes {
+		s.volumes[spec.Volumes[i].Name] = &spec.Volumes[i].VolumeSource
+	}
+	for _, claim := range spec.ResourceClaims {
+		if claim.Name != "" {
+			s.claims.Insert(claim.Name)
+		}
+	}
+	return s
+}
+
+// podSpecRules are what a pod spec must fulfil, in the order in which
+// kube-apiserver reports them.
+var podSpecRules = []func(*podSpec) field.ErrorList{
+	gracePeriodIsSet,
+	volumesAreValid,
+	resourceClaimsAreValid,
+	mainContainersAreValid,
+	initContainersAreValid,
+	ephemeralContainersAreValid,
+	podResourcesAreValid,
+	hostPortsMatchOnHostNetwork,
+	restartPolicyIsKnown,
+	dnsPolicyIsKnown,
+	nodeSelectorIsValid,
+	podSecurityContextIsValid,
+	affinityIsValid,
+	dnsConfigIsValid,
+	readinessGatesAreValid,
+	schedulingGatesAreValid,
+	topologySpreadConstraintsAreValid,
+	hostProcessContainersAreValid,
+	userNamespaceIsPossible,
+	hostnameOverrideIsValid,
+	namesAreValid,
+	activeDeadlineIsInRange,
+	tolerationsAreValid,
+	hostAliasesAreValid,
+	classesAreValid,
+	overheadIsValid,
+	osIsValid,
+	schedulingGroupIsValid,
+	fileKeysReferToEmptyDirs,
+}
+
+func gracePeriodIsSet(s *podSpec) field.ErrorList {
+	if s.TerminationGracePeriodSeconds == nil {
+		return field.ErrorList{field.Required(s.path.Child("terminationGracePeriodSeconds"), "")}
+	}
+	return nil
+}
+
+// hostPortsMatchOnHostNetwork: in a template zero stands for the default,
+// which pods get on their creation.
+func hostPortsMatchOnHostNetwork(s *podSpec) field.ErrorList {
+	if !s.HostNetwork {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, c := range s.Containers {
+		for j, port := range c.Ports {
+			if port.HostPort != port.ContainerPort && (s.meta != nil || port.HostPort != 0) {
+				errs = append(errs, field.Invalid(s.path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort"),
+					port.HostPort, "must match `containerPort` when `hostNetwork` is true"))
+			}
+		}
+	}
+	return errs
+}
+
+func restartPolicyIsKnown(s *podSpec) field.ErrorList {
+	return mustBeOneOf(s.path.Child("restartPolicy"), s.RestartPolicy,
+		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+}
+
+func dnsPolicyIsKnown(s *podSpec) field.ErrorList {
+	return mustBeOneOf(s.path.Child("dnsPolicy"), s.DNSPolicy,
+		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
+}
+
+// The limits of the resolver of glibc (resolv.conf(5)), the search list's as
+// widened by Kubernetes.
+const (
+	maxDNSNameservers     = 3
+	maxDNSSearchPaths     = 32
+	maxDNSSearchListChars = 2048
+)
+
+func dnsConfigIsValid(s *podSpec) field.ErrorList {
+	path, config := s.path.Child("dnsConfig"), s.DNSConfig
+	if config == nil {
+		if s.DNSPolicy == corev1.DNSNone {
+			return field.ErrorList{field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None")}
+		}
+		return nil
+	}
+	if s.DNSPolicy == corev1.DNSNone && len(config.Nameservers) == 0 {
+		return field.ErrorList{field.Required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")}
+	}
+	var errs field.ErrorList
+	if len(config.Nameservers) > maxDNSNameservers {
+		errs = append(errs, field.Invalid(path.Child("nameservers"), config.Nameservers, fmt.Sprintf("must not have more than %d nameservers", maxDNSNameservers)))
+	}
+	for i, server := range config.Nameservers {
+		errs = append(errs, validateIP(path.Child("nameservers").Index(i), server)...)
+	}
+	if len(config.Searches) > maxDNSSearchPaths {
+		errs = append(errs, field.Invalid(path.Child("searches"), config.Searches, fmt.Sprintf("must not have more than %d search paths", maxDNSSearchPaths)))
+	}
+	if len(strings.Join(config.Searches, " ")) > maxDNSSearchListChars {
+		errs = append(errs, field.Invalid(path.Child("searches"), config.Searches, fmt.Sprintf("must not have more than %d characters (including spaces) in the search list", maxDNSSearchListChars)))
+	}
+	for i, search := range config.Searches {
+		if search != "." {
+			name := strings.TrimSuffix(search, ".")
+			errs = append(errs, invalidFor(path.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
+		}
+	}
+	for i, option := range config.Options {
+		if option.Name == "" {
+			errs = append(errs, field.Required(path.Child("options").Index(i), "must not be empty"))
+		}
+	}
+	return errs
+}
+
+// validateIP accepts addresses as Go once parsed them, leading zeros
+// included: existing fields of pods keep that leniency.
+func validateIP(path *field.Path, ip string) field.ErrorList {
+	return validation.IsValidIPForLegacyField(path, ip, false, nil)
+}
+
+func readinessGatesAreValid(s *podSpec) field.ErrorList {
+	var errs field.ErrorList
+	for i, gate := range s.ReadinessGates {
+		errs = append(errs, invalidFor(s.path.Child("readinessGates").Index(i).Child("conditionType"),
+			string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
+	}
+	return errs
+}
+
+func schedulingGatesAreValid(s *podSpec) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, gate := range s.SchedulingGates {
+		path := s.path.Child("schedulingGates").Index(i)
+		errs = append(errs, invalidFor(path, gate.Name, validation.IsQualifiedName(gate.Name))...)
+		if seen.Has(gate.Name) {
+			errs = append(errs, field.Duplicate(path, gate.Name))
+		}
+		seen.Insert(gate.Name)
+	}
+	return errs
+}
+
+// userNamespaceIsPossible: a user namespace of its own does not go with the
+// host's other namespaces, nor with devices, whose owners cannot be mapped.
+func userNamespaceIsPossible(s *podSpec) field.ErrorList {
+	if s.hostUsers {
+		return nil
+	}
+	const msg = "when `hostUsers` is false"
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"hostNetwork", s.HostNetwork}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}} {
+		if f.set {
+			errs = append(errs, field.Forbidden(s.path.Child(f.name), msg))
+		}
+	}
+	for _, c := range containersOf(s.PodSpec) {
+		if len(c.VolumeDevices) > 0 {
+			errs = append(errs, field.Forbidden(c.path(s.path).Child("volumeDevices"), msg))
+		}
+	}
+	return errs
+}
+
+// maxHostnameLength is the kernel's limit (sethostname(2)).
+const maxHostnameLength = 64
+
+func hostnameOverrideIsValid(s *podSpec) field.ErrorList {
+	if s.HostnameOverride == nil {
+		return nil
+	}
+	path, name := s.path.Child("hostnameOverride"), *s.HostnameOverride
+	var errs field.ErrorList
+	if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
+		errs = append(errs, field.Forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+	}
+	if s.HostNetwork {
+		errs = append(errs, field.Forbidden(path, "may not be specified when hostNetwork is true"))
+	}
+	if len(name) > maxHostnameLength {
+		errs = append(errs, field.TooLong(path, "", maxHostnameLength))
+	}
+	return append(errs, invalidFor(path, name, validation.IsDNS1123Subdomain(name))...)
+}
+
+func namesAreValid(s *podSpec) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range []struct {
+		field, name string
+		rule        func(string) []string
+	}{
+		{"serviceAccountName", s.ServiceAccountName, validation.IsDNS1123Subdomain},
+		{"nodeName", s.NodeName, validation.IsDNS1123Subdomain},
+		{"hostname", s.Hostname, validation.IsDNS1123Label},
+		{"subdomain", s.Subdomain, validation.IsDNS1123Label},
+	} {
+		if f.name != "" {
+			errs = append(errs, invalidFor(s.path.Child(f.field), f.name, f.rule(f.name))...)
+		}
+	}
+	return errs
+}
+
+func activeDeadlineIsInRange(s *podSpec) field.ErrorList {
+	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
+		return field.ErrorList{field.Invalid(s.path.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32))}
+	}
+	return nil
+}
+
+func hostAliasesAreValid(s *podSpec) field.ErrorList {
+	var errs field.ErrorList
+	for i, alias := range s.HostAliases {
+		path := s.path.Child("hostAliases").Index(i)
+		errs = append(errs, validateIP(path.Child("ip"), alias.IP)...)
+		for j, name := range alias.Hostnames {
+			errs = append(errs, invalidFor(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
+		}
+	}
+	return errs
+}
+
+func classesAreValid(s *podSpec) field.ErrorList {
+	var errs field.ErrorList
+	if name := s.PriorityClassName; name != "" {
+		errs = append(errs, invalidFor(s.path.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))...)
+	}
+	if s.RuntimeClassName != nil {
+		errs = append(errs, invalidFor(s.path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
+	}
+	if s.PreemptionPolicy != nil {
+		errs = append(errs, mustBeOneOf(s.path.Child("preemptionPolicy"), *s.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+	}
+	return errs
+}
+
+func schedulingGroupIsValid(s *podSpec) field.ErrorList {
+	if s.SchedulingGroup == nil {
+		return nil
+	}
+	path := s.path.Child("schedulingGroup", "podGroupName")
+	name := s.SchedulingGroup.PodGroupName
+	if name == nil {
+		return field.ErrorList{field.Invalid(path, name, "must specify one of: `podGroupName`")}
+	}
+	return invalidFor(path, *name, validation.IsDNS1123Subdomain(*name))
+}
+
+// mustBeSet requires a value.
+func mustBeSet(path *field.Path, value string) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// mustBeOneOf requires a value, and that it is supported.
+func mustBeOneOf[T ~string](path *field.Path, value T, supported ...T) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return mayBeOneOf(path, &value, supported...)
+}
+
+// mayBeOneOf requires that a value, if there is one, is supported.
+func mayBeOneOf[T ~string](path *field.Path, value *T, supported ...T) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	for _, s := range supported {
+		if *value == s {
+			return nil
+		}
+	}
+	return field.ErrorList{field.NotSupported(path, *value, supported)}
+}
+
+// invalidFor makes an error of each of the messages in which apimachinery's
+// rules say what is wrong with a value.
+func invalidFor(path *field.Path, value any, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range messages {
+		errs = append(errs, field.Invalid(path, value, msg))
 	}
 	return errs
 }

@@ -1,0 +1,206 @@
+package core
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func osIsValid(s *podSpec) field.ErrorList {
+	if s.OS == nil {
+		return nil
+	}
+	path := s.path.Child("os")
+	switch s.OS.Name {
+	case "":
+		return field.ErrorList{field.Required(path.Child("name"), "")}
+	case corev1.Linux:
+		return forbidForLinux(s)
+	case corev1.Windows:
+		return forbidForWindows(s)
+	}
+	return field.ErrorList{field.NotSupported(path, s.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows})}
+}
+
+func forbidForLinux(s *podSpec) field.ErrorList {
+	const msg = "windows options cannot be set for a linux pod"
+	var errs field.ErrorList
+	if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(s.path.Child("securityContext", "windowsOptions"), msg))
+	}
+	for _, c := range containersOf(s.PodSpec) {
+		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
+			errs = append(errs, field.Forbidden(c.path(s.path).Child("securityContext", "windowsOptions"), msg))
+		}
+	}
+	return errs
+}
+
+// setField is a field, and whether it has a value.
+type setField struct {
+	name string
+	set  bool
+}
+
+func forbidSet(path *field.Path, msg string, fields []setField) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range fields {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), msg))
+		}
+	}
+	return errs
+}
+
+func forbidForWindows(s *podSpec) field.ErrorList {
+	const msg = "cannot be set for a windows pod"
+	errs := forbidSet(s.path, msg, []setField{
+		{"hostUsers", s.HostUsers != nil},
+		{"hostPID", s.HostPID},
+		{"hostIPC", s.HostIPC},
+		{"shareProcessNamespace", s.ShareProcessNamespace != nil},
+	})
+	if sc := s.SecurityContext; sc != nil {
+		errs = append(errs, forbidSet(s.path.Child("securityContext"), msg, []setField{
+			{"appArmorProfile", sc.AppArmorProfile != nil},
+			{"seLinuxOptions", sc.SELinuxOptions != nil},
+			{"seccompProfile", sc.SeccompProfile != nil},
+			{"fsGroup", sc.FSGroup != nil},
+			{"fsGroupChangePolicy", sc.FSGroupChangePolicy != nil},
+			{"sysctls", len(sc.Sysctls) > 0},
+			{"runAsUser", sc.RunAsUser != nil},
+			{"runAsGroup", sc.RunAsGroup != nil},
+			{"supplementalGroups", sc.SupplementalGroups != nil},
+			{"supplementalGroupsPolicy", sc.SupplementalGroupsPolicy != nil},
+			{"seLinuxChangePolicy", sc.SELinuxChangePolicy != nil},
+		})...)
+	}
+	for _, c := range containersOf(s.PodSpec) {
+		sc := c.SecurityContext
+		if sc == nil {
+			continue
+		}
+		errs = append(errs, forbidSet(c.path(s.path).Child("securityContext"), msg, []setField{
+			{"appArmorProfile", sc.AppArmorProfile != nil},
+			{"seLinuxOptions", sc.SELinuxOptions != nil},
+			{"seccompProfile", sc.SeccompProfile != nil},
+			{"capabilities", sc.Capabilities != nil},
+			{"readOnlyRootFilesystem", sc.ReadOnlyRootFilesystem != nil},
+			{"privileged", sc.Privileged != nil},
+			{"allowPrivilegeEscalation", sc.AllowPrivilegeEscalation != nil},
+			{"procMount", sc.ProcMount != nil},
+			{"runAsUser", sc.RunAsUser != nil},
+			{"runAsGroup", sc.RunAsGroup != nil},
+		})...)
+	}
+	return errs
+}
+
+// hostProcessContainersAreValid: processes of a Windows host share its network
+// and do not mix with containers.
+func hostProcessContainersAreValid(s *podSpec) field.ErrorList {
+	var pod *bool
+	if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
+		pod = s.SecurityContext.WindowsOptions.HostProcess
+	}
+	var errs field.ErrorList
+	containers := containersOf(s.PodSpec)
+	onHost := 0
+	for _, c := range containers {
+		own := pod
+		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
+			own = c.SecurityContext.WindowsOptions.HostProcess
+		}
+		if pod != nil && *own != *pod {
+			errs = append(errs, field.Invalid(c.path(s.path).Child("securityContext", "windowsOptions", "hostProcess"), *own,
+				fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *pod)))
+		}
+		if own != nil && *own {
+			onHost++
+		}
+	}
+	if onHost > 0 && onHost != len(containers) {
+		errs = append(errs, field.Invalid(s.path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
+	}
+	if onHost > 0 && !s.HostNetwork {
+		errs = append(errs, field.Invalid(s.path.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers"))
+	}
+	return errs
+}
+
+// The limits of Windows' names of users ("DOMAIN\user") and of the credential
+// specs of group managed accounts, in bytes.
+const (
+	maxCredentialSpec    = 64 << 10
+	maxWindowsUserDomain = 255
+	maxWindowsUser       = 104
+)
+
+var (
+	controlCharacter = regexp.MustCompile(`[[:cntrl:]]+`)
+	// A NetBIOS domain has 15 characters at most and does not begin with a dot.
+	netBIOSDomain = regexp.MustCompile(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`)
+	dnsDomain     = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	dotsAndSpaces = regexp.MustCompile(`^[\. ]+$`)
+)
+
+func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field.Path) field.ErrorList {
+	if o == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if name := o.GMSACredentialSpecName; name != nil {
+		errs = append(errs, invalidFor(path.Child("gmsaCredentialSpecName"), *name, validation.IsDNS1123Subdomain(*name))...)
+	}
+	if spec := o.GMSACredentialSpec; spec != nil {
+		switch {
+		case *spec == "":
+			errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), "", "gmsaCredentialSpec cannot be an empty string"))
+		case len(*spec) > maxCredentialSpec:
+			errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), *spec, "gmsaCredentialSpec size must be under 64 KiB"))
+		}
+	}
+	if o.RunAsUserName != nil {
+		errs = append(errs, invalidFor(path.Child("runAsUserName"), *o.RunAsUserName, windowsUserProblems(*o.RunAsUserName))...)
+	}
+	return errs
+}
+
+func windowsUserProblems(name string) []string {
+	domain, user, hasDomain := strings.Cut(name, `\`)
+	if !hasDomain {
+		domain, user = "", name
+	}
+	switch {
+	case name == "":
+		return []string{"runAsUserName cannot be an empty string"}
+	case controlCharacter.MatchString(name):
+		return []string{"runAsUserName cannot contain control characters"}
+	case strings.Contains(user, `\`):
+		return []string{"runAsUserName cannot contain more than one backslash"}
+	}
+	var problems []string
+	if len(domain) > maxWindowsUserDomain {
+		problems = append(problems, "runAsUserName's Domain length must be under 256 characters")
+	}
+	if hasDomain && !netBIOSDomain.MatchString(domain) && !dnsDomain.MatchString(domain) {
+		problems = append(problems, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+	}
+	if user == "" {
+		problems = append(problems, "runAsUserName's User cannot be empty")
+	}
+	if len(user) > maxWindowsUser {
+		problems = append(problems, fmt.Sprintf("runAsUserName's User length must not be longer than %d characters", maxWindowsUser))
+	}
+	if dotsAndSpaces.MatchString(user) {
+		problems = append(problems, "runAsUserName's User cannot contain only periods or spaces")
+	}
+	if strings.ContainsAny(user, `"/\:;|=,+*?<>@[]`) {
+		problems = append(problems, "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+	}
+	return problems
+}
