@@ -45,14 +45,29 @@ type Objects interface {
 	Delete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error
 }
 
-// Claims is a pool of which every key can be held by one owner at a time,
-// across all servers on the same etcd. A claim is durable before Claim returns.
+// Claims is a pool of which every key can be claimed once, across all servers
+// on the same etcd. A claim is durable before Claim returns.
 type Claims interface {
-	// Claim takes the key for owner. It returns an AlreadyExists error if
-	// another owner holds it, and nil if this owner does.
-	Claim(ctx context.Context, key string, owner types.NamespacedName) error
+	// Claim takes the key for owner. It returns an AlreadyExists error if the
+	// key is claimed, even by the same owner: two requests that change one
+	// object must not share a claim, or the one that fails would give up what
+	// the other holds.
+	Claim(ctx context.Context, key string, owner Owner) error
 	// Release gives the key up, if owner holds it.
-	Release(ctx context.Context, key string, owner types.NamespacedName) error
+	Release(ctx context.Context, key string, owner Owner) error
 	// Held returns all claimed keys and their owners.
-	Held(ctx context.Context) (map[string]types.NamespacedName, error)
+	Held(ctx context.Context) (map[string]Owner, error)
+}
+
+// Owner is the object that holds a claim. The UID tells it from a later object
+// of the same name, whose claims must survive the release of its predecessor's.
+type Owner struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// OwnerOf is the object as an owner of claims.
+func OwnerOf(obj metav1.Object) Owner {
+	return Owner{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()}
 }

@@ -104,13 +104,19 @@ type Type[T Object] struct {
 	TTL time.Duration
 
 	// BeginCreate and BeginUpdate run after validation and before the write,
-	// to claim what must be claimed first (an address, say). The function
-	// they return is called with whether the write succeeded. In a dry run
-	// they must claim nothing.
+	// to claim what must be claimed first (an address, say) and to write it
+	// into obj. The function they return is called once, with whether the
+	// write succeeded; it is not called if that is unknown (a timeout): a
+	// repair by Claims settles it later. A write that is tried again begins
+	// again. In a dry run they must claim nothing.
 	BeginCreate func(ctx context.Context, env *Env, obj T, dryRun bool) (finish func(ok bool), err error)
 	BeginUpdate func(ctx context.Context, env *Env, obj, old T, dryRun bool) (finish func(ok bool), err error)
 	// AfterDelete runs after an object has left the storage.
 	AfterDelete func(ctx context.Context, env *Env, obj T)
+	// Claims are the keys that an object holds in the pools of Env.Claims, by
+	// pool; every pool of the kind has an entry, also for an object that holds
+	// nothing. The server compares them with what is claimed from time to time.
+	Claims func(obj T) map[string][]string
 }
 
 // Column is a column of the table view.
