@@ -3,9 +3,9 @@ package apps
 import (
 	"testing"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func TestGolden(t *testing.T) {
-	kindtest.Golden(t, Kinds())
+	resourcetest.Golden(t, Kinds())
 }

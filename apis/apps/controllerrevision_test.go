@@ -6,7 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func TestValidateControllerRevision(t *testing.T) {
@@ -25,7 +25,7 @@ func TestValidateControllerRevision(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			r := &appsv1.ControllerRevision{Revision: test.revision, Data: runtime.RawExtension{Raw: test.data}}
-			kindtest.Errors(t, controllerRevisions.Validate(r), test.want...)
+			resourcetest.Errors(t, controllerRevisions.Validate(r), test.want...)
 		})
 	}
 }
@@ -37,5 +37,5 @@ func TestControllerRevisionDataIsImmutable(t *testing.T) {
 		t.Errorf("got %v, want that data is immutable", errs)
 	}
 	r.Data = old.Data
-	kindtest.Errors(t, controllerRevisions.ValidateUpdate(r, old))
+	resourcetest.Errors(t, controllerRevisions.ValidateUpdate(r, old))
 }

@@ -61,12 +61,12 @@ func daemonCount(heading, name string, count func(s *appsv1.DaemonSetStatus) int
 func defaultDaemonSet(ds *appsv1.DaemonSet) {
 	spec := &ds.Spec
 	core.DefaultPodSpec(&spec.Template.Spec)
-	workload.SetIfNil(&spec.RevisionHistoryLimit, 10)
-	workload.SetIfEmpty(&spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	resource.Fill(&spec.RevisionHistoryLimit, 10)
+	resource.FillEmpty(&spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-		workload.SetIfNil(&spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
-		workload.SetIfNil(&spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
-		workload.SetIfNil(&spec.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+		resource.Fill(&spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
+		resource.Fill(&spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		resource.Fill(&spec.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
 }
 

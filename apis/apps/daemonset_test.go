@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func validDaemonSet(t *testing.T) *appsv1.DaemonSet {
-	ds := kindtest.Read(t, daemonSets.Kind(), "testdata/daemonsets/minimal/input.yaml").(*appsv1.DaemonSet)
+	ds := resourcetest.Read(t, daemonSets.Kind(), "testdata/daemonsets/minimal/input.yaml").(*appsv1.DaemonSet)
 	defaultDaemonSet(ds)
 	return ds
 }
@@ -54,7 +54,7 @@ func TestValidateDaemonSet(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			ds := validDaemonSet(t)
 			test.change(ds)
-			kindtest.Errors(t, validateDaemonSet(ds), test.want...)
+			resourcetest.Errors(t, validateDaemonSet(ds), test.want...)
 		})
 	}
 }
@@ -86,13 +86,13 @@ func TestDaemonSetSelectorIsImmutable(t *testing.T) {
 	old := validDaemonSet(t)
 	ds := old.DeepCopy()
 	ds.Spec.Selector.MatchLabels["app"] = "db"
-	kindtest.Errors(t, daemonSets.ValidateUpdate(ds, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
+	resourcetest.Errors(t, daemonSets.ValidateUpdate(ds, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
 }
 
 func TestValidateDaemonSetStatus(t *testing.T) {
 	now := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{NumberReady: -1, NumberUnavailable: -2}}
 	old := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{CollisionCount: ptr.To[int32](2)}}
-	kindtest.Errors(t, validateDaemonSetStatus(now, old),
+	resourcetest.Errors(t, validateDaemonSetStatus(now, old),
 		"status.numberReady: Invalid value: -1: must be greater than or equal to 0",
 		"status.numberUnavailable: Invalid value: -2: must be greater than or equal to 0",
 		"status.collisionCount: Invalid value: 0: cannot be decremented")

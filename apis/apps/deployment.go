@@ -60,18 +60,18 @@ var deployments = resource.Type[*appsv1.Deployment]{
 func defaultDeployment(d *appsv1.Deployment) {
 	spec := &d.Spec
 	core.DefaultPodSpec(&spec.Template.Spec)
-	workload.SetIfNil(&spec.Replicas, 1)
-	workload.SetIfNil(&spec.RevisionHistoryLimit, 10)
-	workload.SetIfNil(&spec.ProgressDeadlineSeconds, 600)
-	workload.SetIfEmpty(&spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	resource.Fill(&spec.Replicas, 1)
+	resource.Fill(&spec.RevisionHistoryLimit, 10)
+	resource.Fill(&spec.ProgressDeadlineSeconds, 600)
+	resource.FillEmpty(&spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
 	if spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		return
 	}
 	if spec.Strategy.RollingUpdate == nil {
 		spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{}
 	}
-	workload.SetIfNil(&spec.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
-	workload.SetIfNil(&spec.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	resource.Fill(&spec.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+	resource.Fill(&spec.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 }
 
 // countAnnotationChange makes a change of annotations a new generation: the

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 // validDeployment is a deployment with its defaults.
 func validDeployment(t *testing.T) *appsv1.Deployment {
-	d := kindtest.Read(t, deployments.Kind(), "testdata/deployments/minimal/input.yaml").(*appsv1.Deployment)
+	d := resourcetest.Read(t, deployments.Kind(), "testdata/deployments/minimal/input.yaml").(*appsv1.Deployment)
 	defaultDeployment(d)
 	return d
 }
@@ -84,7 +84,7 @@ func TestValidateDeployment(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			d := validDeployment(t)
 			test.change(d)
-			kindtest.Errors(t, validateDeployment(d), test.want...)
+			resourcetest.Errors(t, validateDeployment(d), test.want...)
 		})
 	}
 }
@@ -93,8 +93,8 @@ func TestDeploymentSelectorIsImmutable(t *testing.T) {
 	old := validDeployment(t)
 	d := old.DeepCopy()
 	d.Spec.Selector.MatchLabels["app"] = "db"
-	kindtest.Errors(t, validateDeploymentUpdate(d, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
-	kindtest.Errors(t, validateDeploymentUpdate(old.DeepCopy(), old))
+	resourcetest.Errors(t, validateDeploymentUpdate(d, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
+	resourcetest.Errors(t, validateDeploymentUpdate(old.DeepCopy(), old))
 }
 
 func TestDeploymentCountsAnnotationChanges(t *testing.T) {
@@ -133,7 +133,7 @@ func TestValidateDeploymentStatus(t *testing.T) {
 		}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			kindtest.Errors(t, validateDeploymentStatus(&appsv1.Deployment{Status: test.now}, &appsv1.Deployment{Status: test.old}), test.want...)
+			resourcetest.Errors(t, validateDeploymentStatus(&appsv1.Deployment{Status: test.now}, &appsv1.Deployment{Status: test.old}), test.want...)
 		})
 	}
 }

@@ -20,7 +20,7 @@ var replicaSets = resource.Type[*appsv1.ReplicaSet]{
 	Name: "replicasets", ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
 	Default: func(rs *appsv1.ReplicaSet) {
 		core.DefaultPodSpec(&rs.Spec.Template.Spec)
-		workload.SetIfNil(&rs.Spec.Replicas, 1)
+		resource.Fill(&rs.Spec.Replicas, 1)
 	},
 	Validate: validateReplicaSet,
 	ValidateUpdate: func(rs, old *appsv1.ReplicaSet) field.ErrorList {

@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func validReplicaSet(t *testing.T) *appsv1.ReplicaSet {
-	rs := kindtest.Read(t, replicaSets.Kind(), "testdata/replicasets/minimal/input.yaml").(*appsv1.ReplicaSet)
+	rs := resourcetest.Read(t, replicaSets.Kind(), "testdata/replicasets/minimal/input.yaml").(*appsv1.ReplicaSet)
 	replicaSets.Default(rs)
 	return rs
 }
@@ -36,7 +36,7 @@ func TestValidateReplicaSet(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			rs := validReplicaSet(t)
 			test.change(rs)
-			kindtest.Errors(t, validateReplicaSet(rs), test.want...)
+			resourcetest.Errors(t, validateReplicaSet(rs), test.want...)
 		})
 	}
 }
@@ -45,7 +45,7 @@ func TestReplicaSetSelectorIsImmutable(t *testing.T) {
 	old := validReplicaSet(t)
 	rs := old.DeepCopy()
 	rs.Spec.Selector.MatchLabels["app"] = "db"
-	kindtest.Errors(t, replicaSets.ValidateUpdate(rs, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
+	resourcetest.Errors(t, replicaSets.ValidateUpdate(rs, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
 }
 
 func TestReplicaSetIsSelectedByReplicas(t *testing.T) {
@@ -56,7 +56,7 @@ func TestReplicaSetIsSelectedByReplicas(t *testing.T) {
 }
 
 func TestValidateReplicaSetStatus(t *testing.T) {
-	kindtest.Errors(t, validateReplicaSetStatus(&appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{
+	resourcetest.Errors(t, validateReplicaSetStatus(&appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{
 		Replicas: 1, FullyLabeledReplicas: 2, ReadyReplicas: 0, AvailableReplicas: 1, ObservedGeneration: -1,
 	}}, nil),
 		"status.observedGeneration: Invalid value: -1: must be greater than or equal to 0",

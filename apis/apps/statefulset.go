@@ -55,27 +55,27 @@ var statefulSets = resource.Type[*appsv1.StatefulSet]{
 func defaultStatefulSet(s *appsv1.StatefulSet) {
 	spec := &s.Spec
 	core.DefaultPodSpec(&spec.Template.Spec)
-	workload.SetIfNil(&spec.Replicas, 1)
-	workload.SetIfNil(&spec.RevisionHistoryLimit, 10)
-	workload.SetIfEmpty(&spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
+	resource.Fill(&spec.Replicas, 1)
+	resource.Fill(&spec.RevisionHistoryLimit, 10)
+	resource.FillEmpty(&spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	if spec.UpdateStrategy.Type == "" {
 		spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
-		workload.SetIfNil(&spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+		resource.Fill(&spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
 	}
 	if rolling := spec.UpdateStrategy.RollingUpdate; rolling != nil && spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
-		workload.SetIfNil(&rolling.Partition, 0)
+		resource.Fill(&rolling.Partition, 0)
 	}
-	workload.SetIfNil(&spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	resource.Fill(&spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	retention := spec.PersistentVolumeClaimRetentionPolicy
-	workload.SetIfEmpty(&retention.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
-	workload.SetIfEmpty(&retention.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	resource.FillEmpty(&retention.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	resource.FillEmpty(&retention.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	for i := range spec.VolumeClaimTemplates {
 		claim := &spec.VolumeClaimTemplates[i]
 		// Clients that compare what they wrote with what they read rely on
 		// the embedded objects' type (kubernetes/kubernetes#87583).
 		claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
-		workload.SetIfNil(&claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-		workload.SetIfEmpty(&claim.Status.Phase, corev1.ClaimPending)
+		resource.Fill(&claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		resource.FillEmpty(&claim.Status.Phase, corev1.ClaimPending)
 	}
 }
 
@@ -93,9 +93,7 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = slices.Concat(errs, workload.ValidateCounts(path.Child("ordinals"), workload.Of("start", spec.Ordinals.Start)))
 	}
 	if spec.ServiceName != "" {
-		for _, msg := range validation.IsDNS1123Label(spec.ServiceName) {
-			errs = append(errs, field.Invalid(path.Child("serviceName"), spec.ServiceName, msg))
-		}
+		errs = slices.Concat(errs, resource.Invalid(path.Child("serviceName"), spec.ServiceName, validation.IsDNS1123Label(spec.ServiceName)))
 	}
 	if spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
@@ -159,17 +157,10 @@ func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
 	if p == nil {
 		return nil
 	}
-	supported := []appsv1.PersistentVolumeClaimRetentionPolicyType{
-		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
-	}
-	var errs field.ErrorList
-	if !slices.Contains(supported, p.WhenDeleted) {
-		errs = append(errs, field.NotSupported(path.Child("whenDeleted"), p.WhenDeleted, supported))
-	}
-	if !slices.Contains(supported, p.WhenScaled) {
-		errs = append(errs, field.NotSupported(path.Child("whenScaled"), p.WhenScaled, supported))
-	}
-	return errs
+	retain, remove := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	return slices.Concat(
+		resource.OneOf(path.Child("whenDeleted"), p.WhenDeleted, retain, remove),
+		resource.OneOf(path.Child("whenScaled"), p.WhenScaled, retain, remove))
 }
 
 func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {

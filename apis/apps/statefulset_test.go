@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func validStatefulSet(t *testing.T) *appsv1.StatefulSet {
-	s := kindtest.Read(t, statefulSets.Kind(), "testdata/statefulsets/claims/input.yaml").(*appsv1.StatefulSet)
+	s := resourcetest.Read(t, statefulSets.Kind(), "testdata/statefulsets/claims/input.yaml").(*appsv1.StatefulSet)
 	s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{}
 	defaultStatefulSet(s)
 	return s
@@ -74,7 +74,7 @@ func TestValidateStatefulSet(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			s := validStatefulSet(t)
 			test.change(s)
-			kindtest.Errors(t, validateStatefulSet(s), test.want...)
+			resourcetest.Errors(t, validateStatefulSet(s), test.want...)
 		})
 	}
 }
@@ -100,7 +100,7 @@ func TestStatefulSetSpecIsImmutableButForSomeFields(t *testing.T) {
 			old := validStatefulSet(t)
 			s := old.DeepCopy()
 			test.change(&s.Spec)
-			kindtest.Errors(t, validateStatefulSetUpdate(s, old), test.want...)
+			resourcetest.Errors(t, validateStatefulSetUpdate(s, old), test.want...)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestStatefulSetNameIsALabel(t *testing.T) {
 func TestValidateStatefulSetStatus(t *testing.T) {
 	now := &appsv1.StatefulSet{Status: appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, CurrentReplicas: 2, UpdatedReplicas: 2, AvailableReplicas: -1, CollisionCount: ptr.To[int32](1)}}
 	old := &appsv1.StatefulSet{Status: appsv1.StatefulSetStatus{CollisionCount: ptr.To[int32](2)}}
-	kindtest.Errors(t, validateStatefulSetStatus(now, old),
+	resourcetest.Errors(t, validateStatefulSetStatus(now, old),
 		"status.availableReplicas: Invalid value: -1: must be greater than or equal to 0",
 		"status.currentReplicas: Invalid value: 2: cannot be greater than status.replicas",
 		"status.updatedReplicas: Invalid value: 2: cannot be greater than status.replicas",

@@ -52,9 +52,8 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 		workload.ValidateIntOrPercent(spec.MaxUnavailable, path.Child("maxUnavailable")),
 		workload.ValidateAtMost100Percent(spec.MaxUnavailable, path.Child("maxUnavailable")),
 		metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector")))
-	supported := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
-	if p := spec.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(supported, *p) {
-		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, supported))
+	if p := spec.UnhealthyPodEvictionPolicy; p != nil {
+		errs = slices.Concat(errs, resource.OneOf(path.Child("unhealthyPodEvictionPolicy"), *p, policyv1.AlwaysAllow, policyv1.IfHealthyBudget))
 	}
 	return errs
 }

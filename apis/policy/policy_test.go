@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/kindtest"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func TestGolden(t *testing.T) {
-	kindtest.Golden(t, Kinds())
+	resourcetest.Golden(t, Kinds())
 }
 
 func TestValidatePodDisruptionBudget(t *testing.T) {
@@ -43,7 +43,7 @@ func TestValidatePodDisruptionBudget(t *testing.T) {
 		}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			kindtest.Errors(t, validatePodDisruptionBudget(&policyv1.PodDisruptionBudget{Spec: test.spec}), test.want...)
+			resourcetest.Errors(t, validatePodDisruptionBudget(&policyv1.PodDisruptionBudget{Spec: test.spec}), test.want...)
 		})
 	}
 }
@@ -53,7 +53,7 @@ func TestValidatePodDisruptionBudgetStatus(t *testing.T) {
 		DisruptionsAllowed: -1, ExpectedPods: -2,
 		Conditions: []metav1.Condition{{Type: "DisruptionAllowed", Status: metav1.ConditionTrue, Reason: "SufficientPods"}},
 	}}
-	kindtest.Errors(t, validatePodDisruptionBudgetStatus(b, nil),
+	resourcetest.Errors(t, validatePodDisruptionBudgetStatus(b, nil),
 		"status.conditions[0].lastTransitionTime: Required value",
 		"status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0",
 		"status.expectedPods: Invalid value: -2: must be greater than or equal to 0")

@@ -14,6 +14,14 @@ func Fill[V any](at **V, value V) {
 	}
 }
 
+// FillEmpty sets a field that is empty, for example to a default.
+func FillEmpty[V comparable](at *V, value V) {
+	var empty V
+	if *at == empty {
+		*at = value
+	}
+}
+
 // OneOf requires a value from an enumeration. The message lists the supported
 // values in the order given; Kubernetes sorts them.
 func OneOf[V ~string](path *field.Path, value V, supported ...V) field.ErrorList {

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // ValidateIntOrPercent requires a number of pods, zero or more, or a
@@ -18,11 +20,7 @@ func ValidateIntOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorLi
 	if v.Type == intstr.Int {
 		return apivalidation.ValidateNonnegativeField(int64(v.IntVal), path)
 	}
-	var errs field.ErrorList
-	for _, msg := range validation.IsValidPercent(v.StrVal) {
-		errs = append(errs, field.Invalid(path, *v, msg))
-	}
-	return errs
+	return resource.Invalid(path, *v, validation.IsValidPercent(v.StrVal))
 }
 
 // ValidateAtMost100Percent refuses a percentage of more than all pods.

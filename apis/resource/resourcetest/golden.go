@@ -1,5 +1,4 @@
-// Package kindtest has what the tests of declared kinds share.
-package kindtest
+package resourcetest
 
 import (
 	"fmt"
@@ -36,12 +35,12 @@ func Golden(t *testing.T, kinds []resource.Declaration) {
 		}
 		for _, input := range inputs {
 			dir := filepath.Dir(input)
-			t.Run(k.Name+"/"+filepath.Base(dir), func(t *testing.T) { run(t, k, dir) })
+			t.Run(k.Name+"/"+filepath.Base(dir), func(t *testing.T) { goldenCase(t, k, dir) })
 		}
 	}
 }
 
-func run(t *testing.T, k *resource.Kind, dir string) {
+func goldenCase(t *testing.T, k *resource.Kind, dir string) {
 	obj := Read(t, k, filepath.Join(dir, "input.yaml"))
 	k.Default(obj)
 	once := obj.DeepCopyObject()
@@ -58,7 +57,7 @@ func run(t *testing.T, k *resource.Kind, dir string) {
 	}
 	table := filepath.Join(dir, "table.txt")
 	if _, err := os.Stat(table); err == nil {
-		compare(t, table, Table(k, obj))
+		compare(t, table, wideTable(k, obj))
 	}
 }
 
@@ -77,9 +76,9 @@ func Read(t *testing.T, k *resource.Kind, file string) runtime.Object {
 	return obj
 }
 
-// Table renders the wide table of an object. A time is shown as such and not
+// wideTable renders the wide table of an object. A time is shown as such and not
 // as the time since then.
-func Table(k *resource.Kind, obj runtime.Object) string {
+func wideTable(k *resource.Kind, obj runtime.Object) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', tabwriter.DiscardEmptyColumns)
 	for _, c := range k.Columns {
