@@ -1,0 +1,244 @@
+package alias
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	svcExtension  = "x-svc-"
+	kubeExtension = "x-kubernetes-"
+	// maxBody is the size above which the server refuses a body (413), in
+	// bytes; such a body is passed on as it is.
+	maxBody = 3 << 20
+	// maxDepth is how deep a document may nest for the server to decode it.
+	maxDepth = 10000
+)
+
+// extensions are the schema extensions that exist, without their prefix.
+var extensions = []string{
+	"embedded-resource", "int-or-string", "list-map-keys", "list-type", "map-type", "preserve-unknown-fields", "validations",
+}
+
+func schemaPath(domain string) string { return "/apis/apiextensions." + domain + "/" }
+
+// isSchema reports whether the body of a request may hold schemas: it writes
+// CustomResourceDefinitions, in JSON or YAML.
+func (f filter) isSchema(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+	default:
+		return false
+	}
+	if !strings.HasPrefix(r.URL.Path, "/apis/apiextensions.") {
+		return false
+	}
+	return slices.ContainsFunc(f.schemaPaths, func(path string) bool { return strings.HasPrefix(r.URL.Path, path) })
+}
+
+// translateSchema makes the x-svc- extensions in the request's body
+// x-kubernetes-, once the body is read: nothing is held in memory for a
+// request that is refused before.
+func translateSchema(r *http.Request) {
+	if r.Body == nil || r.ContentLength > maxBody {
+		return
+	}
+	contentType := r.Header.Get("Content-Type")
+	translate := jsonExtensions
+	switch {
+	case strings.Contains(contentType, "protobuf"), strings.Contains(contentType, "cbor"):
+		return
+	case strings.Contains(contentType, "yaml"):
+		translate = yamlExtensions
+	}
+	r.Body = &schemaBody{ReadCloser: r.Body, translate: translate}
+	r.ContentLength = -1
+	r.Header.Del("Content-Length")
+}
+
+// schemaBody is a request's body, translated when it is first read.
+type schemaBody struct {
+	io.ReadCloser
+	translate  func([]byte) []byte
+	translated io.Reader
+}
+
+// Read implements io.Reader.
+func (b *schemaBody) Read(p []byte) (int, error) {
+	if b.translated == nil {
+		body, err := io.ReadAll(io.LimitReader(b.ReadCloser, maxBody+1))
+		switch {
+		case err != nil:
+			b.translated = io.MultiReader(bytes.NewReader(body), failing{err})
+		case len(body) > maxBody:
+			b.translated = io.MultiReader(bytes.NewReader(body), b.ReadCloser)
+		case bytes.Contains(body, []byte(svcExtension)):
+			b.translated = bytes.NewReader(b.translate(body))
+		default:
+			b.translated = bytes.NewReader(body)
+		}
+	}
+	return b.translated.Read(p)
+}
+
+// failing is a reader that has failed.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// jsonExtensions translates the extensions in a JSON document, and in the
+// paths of a JSON patch. Everything else stays as it is, byte for byte; so does
+// what follows a syntax error, for the server to report.
+func jsonExtensions(body []byte) []byte {
+	var places []int
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	stack := []level{{}}
+	for len(stack) <= maxDepth {
+		token, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		top := &stack[len(stack)-1]
+		text, isString := token.(string)
+		end := int(decoder.InputOffset())
+		switch {
+		case token == json.Delim('{'):
+			stack = append(stack, level{object: true, wantsKey: true, properties: top.key == "properties" && !top.properties})
+			continue
+		case token == json.Delim('['):
+			stack = append(stack, level{})
+			continue
+		case token == json.Delim('}'), token == json.Delim(']'):
+			stack = stack[:len(stack)-1]
+			top = &stack[len(stack)-1]
+		case top.wantsKey:
+			top.key, top.wantsKey = text, false
+			if at := end - 1 - len(text); isExtension(text) && !top.properties && bytes.HasPrefix(body[at:], []byte(text)) {
+				places = append(places, at)
+			}
+			continue
+		case isString && (top.key == "path" || top.key == "from") && len(stack) == 3:
+			places = append(places, pathPlaces(body, text, end)...)
+		}
+		top.wantsKey = top.object
+	}
+	return replace(body, places)
+}
+
+// level is what is known of an open object or array of a JSON document.
+type level struct {
+	object bool
+	// wantsKey says that the next token is a key; key is the last one.
+	wantsKey bool
+	key      string
+	// properties says that the keys are the names of a schema's properties.
+	properties bool
+}
+
+// pathPlaces are the extensions in the path of a JSON patch's operation, which
+// is an object in an array; the path's string ends at end.
+func pathPlaces(body []byte, path string, end int) []int {
+	if !bytes.HasSuffix(body[:end], []byte(`"`+path+`"`)) {
+		return nil
+	}
+	var places []int
+	at := end - 1 - len(path)
+	for i, segment := range strings.Split(path, "/") {
+		if i > 0 && isExtension(segment) {
+			places = append(places, at)
+		}
+		at += len(segment) + 1
+	}
+	return places
+}
+
+// yamlExtensions translates the extensions in a YAML document, as
+// jsonExtensions does. A document that is not YAML stays as it is.
+func yamlExtensions(body []byte) []byte {
+	var document yaml.Node
+	if err := yaml.NewDecoder(bytes.NewReader(body)).Decode(&document); err != nil {
+		return body
+	}
+	lines := lineStarts(body)
+	var places []int
+	var visit func(node *yaml.Node, inProperties bool)
+	visit = func(node *yaml.Node, inProperties bool) {
+		if node.Kind != yaml.MappingNode {
+			for _, child := range node.Content {
+				visit(child, false)
+			}
+			return
+		}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], node.Content[i+1]
+			if isExtension(key.Value) && !inProperties {
+				if at, err := offset(body, lines, key); err == nil {
+					places = append(places, at)
+				}
+			}
+			visit(value, key.Value == "properties" && !inProperties)
+		}
+	}
+	visit(&document, false)
+	return replace(body, places)
+}
+
+// offset is where the text of a key begins in the document. A YAML position
+// counts lines and characters from 1 and is that of the quote, if there is one.
+func offset(body []byte, lines []int, key *yaml.Node) (int, error) {
+	if key.Line > len(lines) {
+		return 0, errors.New("no such line")
+	}
+	at := lines[key.Line-1]
+	for range key.Column - 1 {
+		_, size := utf8.DecodeRune(body[at:])
+		at += size
+	}
+	if key.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		at++
+	}
+	if !bytes.HasPrefix(body[at:], []byte(key.Value)) {
+		return 0, errors.New("the key is spelled otherwise")
+	}
+	return at, nil
+}
+
+func lineStarts(body []byte) []int {
+	starts := []int{0}
+	for i, b := range body {
+		if b == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+func isExtension(key string) bool {
+	suffix, ok := strings.CutPrefix(key, svcExtension)
+	return ok && slices.Contains(extensions, suffix)
+}
+
+// replace exchanges the prefix of the extensions that begin in the places,
+// which are in order.
+func replace(body []byte, places []int) []byte {
+	if len(places) == 0 {
+		return body
+	}
+	out := make([]byte, 0, len(body)+len(places)*(len(kubeExtension)-len(svcExtension)))
+	from := 0
+	for _, at := range places {
+		out = append(out, body[from:at]...)
+		out = append(out, kubeExtension...)
+		from = at + len(svcExtension)
+	}
+	return append(out, body[from:]...)
+}
