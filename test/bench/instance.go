@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// startTimeout bounds the way from the first process to readiness.
+	startTimeout = 2 * time.Minute
+	// stopTimeout is how long a process may take to end after SIGTERM.
+	stopTimeout = 90 * time.Second
+	// pollInterval is the resolution of the times of start.
+	pollInterval = 5 * time.Millisecond
+)
+
+// An instance is a system that runs on a data directory.
+type instance struct {
+	system   system
+	dir      string
+	commands []*command // in the order of their start
+}
+
+// command is a process that was started, in a group of its own.
+type command struct {
+	name string
+	cmd  *exec.Cmd
+	log  *os.File
+	done chan struct{} // closed when the process has ended
+}
+
+// start starts a system and waits until it is ready. It returns how long that
+// took from the start of the first process. A directory with data is resumed.
+func start(ctx context.Context, s system, dir string) (*instance, time.Duration, error) {
+	processes, err := s.Processes(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	in := &instance{system: s, dir: dir}
+	began := time.Now()
+	for _, p := range processes {
+		if err := in.run(ctx, p); err != nil {
+			return nil, 0, errors.Join(err, in.stop())
+		}
+	}
+	if err := in.poll(ctx, ready(s.URL())); err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("%s is not ready after %s: %w", s.Name(), time.Since(began).Round(time.Millisecond), err), in.stop())
+	}
+	return in, time.Since(began), nil
+}
+
+// run starts a process and waits for its address.
+func (in *instance) run(ctx context.Context, p process) error {
+	log, err := os.OpenFile(in.log(p.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	c := &command{name: p.name, log: log, cmd: exec.Command(p.path, p.args...), done: make(chan struct{})}
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.cmd.Start(); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", p.name, err), log.Close())
+	}
+	go func() {
+		defer close(c.done)
+		_ = c.cmd.Wait() // How a process ended is in its log and its ProcessState.
+	}()
+	in.commands = append(in.commands, c)
+	if p.listens == "" {
+		return nil
+	}
+	return in.poll(ctx, func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.listens)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+func (in *instance) log(process string) string {
+	return filepath.Join(filepath.Dir(in.dir), filepath.Base(in.dir)+"-"+process+".log")
+}
+
+// poll asks until there is no error, a process ends, or the context does.
+func (in *instance) poll(ctx context.Context, ask func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		for _, c := range in.commands {
+			select {
+			case <-c.done:
+				return fmt.Errorf("%s ended: %s\n%s", c.name, c.cmd.ProcessState, tail(in.log(c.name)))
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// ready asks /readyz, anonymously and without a look at the certificate: a
+// first start has yet to make both.
+func ready(url string) func(context.Context) error {
+	probe := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := probe.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz: %s: %s", resp.Status, body)
+		}
+		probe.CloseIdleConnections()
+		return nil
+	}
+}
+
+// groups are the process groups of the instance.
+func (in *instance) groups() []int {
+	groups := make([]int, len(in.commands))
+	for i, c := range in.commands {
+		groups[i] = c.cmd.Process.Pid
+	}
+	return groups
+}
+
+// stop ends the processes in the reverse order of their start.
+func (in *instance) stop() error {
+	var errs []error
+	for len(in.commands) > 0 {
+		last := len(in.commands) - 1
+		c := in.commands[last]
+		in.commands = in.commands[:last]
+		if err := c.stop(); err != nil {
+			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// line is the command as a reader of the report would type it, with DIR for
+// the directory of the data.
+func (c *command) line(dir string) string {
+	words := append([]string{filepath.Base(c.cmd.Path)}, c.cmd.Args[1:]...)
+	return strings.ReplaceAll(strings.Join(words, " "), dir, "DIR")
+}
+
+func (c *command) stop() error {
+	defer c.log.Close()
+	group := -c.cmd.Process.Pid
+	if err := syscall.Kill(group, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(stopTimeout):
+	}
+	if err := syscall.Kill(group, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	<-c.done
+	return fmt.Errorf("still running %s after SIGTERM", stopTimeout)
+}
+
+// tail is the end of a log, for an error's message.
+func tail(file string) []byte {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-15):], nil)
+}

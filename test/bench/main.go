@@ -1,0 +1,197 @@
+// Bench compares svc with kube-apiserver and etcd on this machine, as
+// docs/benchmarks.md describes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	rounds                   int
+	quick, keep              bool
+	only                     *regexp.Regexp
+	dir, json, profiles      string
+	svc, kubeAPIServer, etcd string
+}
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	o, err := parseFlags(os.Args[1:])
+	if err == nil {
+		err = run(ctx, o, os.Stdout, os.Stderr)
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (options, error) {
+	var o options
+	var only string
+	var names []string
+	for _, m := range measures() {
+		names = append(names, m.name)
+	}
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.IntVar(&o.rounds, "rounds", 3, "how often each system is measured, in turn")
+	fs.BoolVar(&o.quick, "quick", false, "measure little, in about a minute, to see that everything works")
+	fs.StringVar(&only, "only", "", "measures to take, separated by commas or as a regular expression, of: "+strings.Join(names, ", "))
+	fs.StringVar(&o.dir, "dir", "bin/bench-data", "directory for data and logs, on a real disk; data is removed after each round")
+	fs.BoolVar(&o.keep, "keep", false, "keep the data")
+	fs.StringVar(&o.json, "json", "", "file to write the report to, as JSON")
+	fs.StringVar(&o.profiles, "profile", "", "directory to write profiles of the first round to; taking them costs time, so compare no figures of such a run")
+	fs.StringVar(&o.svc, "svc", "bin/svc", "the svc binary; empty to measure kube-apiserver alone")
+	fs.StringVar(&o.kubeAPIServer, "kube-apiserver", "bin/kube-apiserver", "the kube-apiserver binary; empty to measure svc alone")
+	fs.StringVar(&o.etcd, "etcd", "bin/etcd", "the etcd binary for kube-apiserver")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: bench takes flags only", fs.Arg(0))
+	}
+	if o.rounds < 1 {
+		return o, fmt.Errorf("--rounds=%d: at least one is needed", o.rounds)
+	}
+	var err error
+	if o.only, err = regexp.Compile("^(" + strings.ReplaceAll(only, ",", "|") + ")"); err != nil {
+		return o, fmt.Errorf("--only: %w", err)
+	}
+	return o, nil
+}
+
+// run measures the systems in turn and writes the report.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	// The client shares the processors with the servers; memory it may have.
+	debug.SetGCPercent(400)
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var selected []measure
+	for _, m := range measures() {
+		if o.only.MatchString(m.name) {
+			selected = append(selected, m)
+		}
+	}
+	if len(selected) == 0 {
+		return fmt.Errorf("--only=%s names no measure", o.only)
+	}
+	systems, err := systemsOf(o)
+	if err != nil {
+		return err
+	}
+	rep := report{Date: time.Now(), Rounds: o.rounds, Quick: o.quick, Sizes: fullSizes(), Commands: map[string][]string{}}
+	if o.quick {
+		rep.Sizes = quickSizes()
+	}
+	if rep.Machine, err = inspect(dir); err != nil {
+		return err
+	}
+	figures := newLedger()
+	var failures []error
+	for round := range o.rounds {
+		for i := range systems {
+			// The order changes with each round, so that neither is always
+			// measured on a machine that the other has just warmed.
+			s := systems[(i+round)%len(systems)]
+			t := &trial{
+				system: s, sizes: rep.Sizes,
+				dir:    filepath.Join(dir, fmt.Sprintf("round%d-%s", round+1, s.Name())),
+				record: func(r row, v float64) { figures.add(s.Name(), r, v) },
+				log:    func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
+			}
+			if o.profiles != "" && round == 0 {
+				t.profiles = o.profiles
+			}
+			if err := runTrial(ctx, t, selected, o.keep); err != nil {
+				failures = append(failures, fmt.Errorf("round %d, %s: %w", round+1, s.Name(), err))
+			}
+			rep.Commands[s.Name()] = t.commands
+		}
+	}
+	rep.Results = figures.results()
+	return errors.Join(append(failures, write(rep, o.json, stdout))...)
+}
+
+// runTrial runs a trial on an empty directory and removes it afterwards.
+func runTrial(ctx context.Context, t *trial, selected []measure, keep bool) error {
+	t.log("%s", filepath.Base(t.dir))
+	if err := os.RemoveAll(t.dir); err != nil {
+		return err
+	}
+	if err := t.run(ctx, selected); err != nil {
+		return err
+	}
+	if keep {
+		return nil
+	}
+	return os.RemoveAll(t.dir)
+}
+
+// systemsOf are the systems to measure.
+func systemsOf(o options) ([]system, error) {
+	for flag, file := range map[string]*string{"svc": &o.svc, "kube-apiserver": &o.kubeAPIServer, "etcd": &o.etcd} {
+		if *file == "" {
+			continue
+		}
+		var err error
+		if *file, err = filepath.Abs(*file); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(*file); err != nil {
+			return nil, fmt.Errorf("--%s: %w (make bench builds it)", flag, err)
+		}
+	}
+	var systems []system
+	if o.svc != "" {
+		s, err := newSVC(o.svc)
+		if err != nil {
+			return nil, err
+		}
+		systems = append(systems, s)
+	}
+	if o.kubeAPIServer != "" {
+		k, err := newKube(o.kubeAPIServer, o.etcd)
+		if err != nil {
+			return nil, err
+		}
+		systems = append(systems, k)
+	}
+	if len(systems) == 0 {
+		return nil, errors.New("--svc and --kube-apiserver are both empty: nothing to measure")
+	}
+	return systems, nil
+}
+
+// write prints the report and writes its file.
+func write(rep report, file string, stdout io.Writer) error {
+	if err := rep.writeText(stdout); err != nil || file == "" {
+		return err
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rep.writeJSON(out), out.Close())
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A row is a figure that both systems are measured by.
+type row struct {
+	Name   string `json:"name"`   // what was done, such as "pods create, 16 clients"
+	Figure string `json:"figure"` // what was measured of it, such as "p99"
+	Unit   string `json:"unit"`
+	Higher bool   `json:"higherIsBetter"`
+}
+
+func lower(name, figure, unit string) row { return row{Name: name, Figure: figure, Unit: unit} }
+func higher(name, figure, unit string) row {
+	return row{Name: name, Figure: figure, Unit: unit, Higher: true}
+}
+
+// A goal bounds the ratio svc / kube of the rows with a name and figure.
+type goal struct {
+	name, figure string
+	limit        float64 // at most, or at least where higher is better
+}
+
+// goals are those of the project. A row without a goal of its own has 1.0:
+// nothing is to be worse.
+func goals() []goal {
+	return []goal{
+		{"start, first", "time", 0.15},
+		{"idle", "memory, RSS", 0.40},
+		{"configmaps create, 16 clients", "rate", 1.8},
+		{"pods create, 16 clients", "rate", 1.8},
+		{"list pods, JSON", "p50", 0.8},
+		{"fan-out to 100 watchers", "p99", 0.7},
+		{"fan-out to 1000 watchers", "p99", 0.7},
+	}
+}
+
+// Verdicts on a row.
+const (
+	met     = "met"
+	missed  = "MISSED"
+	ok      = "ok"
+	worse   = "WORSE"
+	unclear = "worse within the spread"
+)
+
+// result is a row with the values of all rounds.
+type result struct {
+	row
+	SVC     summary  `json:"svc"`
+	Kube    summary  `json:"kube"`
+	Ratio   *float64 `json:"ratio,omitempty"` // svc / kube, of the medians
+	Goal    *float64 `json:"goal,omitempty"`
+	Verdict string   `json:"verdict,omitempty"`
+}
+
+// summary is the values of a system, one for each round.
+type summary struct {
+	Values []float64 `json:"values"`
+	Median *float64  `json:"median,omitempty"`
+}
+
+func summarize(values []float64) summary {
+	s := summary{Values: values}
+	if len(values) > 0 {
+		m := median(values)
+		s.Median = &m
+	}
+	return s
+}
+
+// String is the median with the smallest and the largest value.
+func (s summary) String() string {
+	if s.Median == nil {
+		return "-"
+	}
+	if len(s.Values) == 1 {
+		return figures(*s.Median)
+	}
+	return fmt.Sprintf("%s (%s-%s)", figures(*s.Median), figures(slices.Min(s.Values)), figures(slices.Max(s.Values)))
+}
+
+// figures writes a value with three significant figures.
+func figures(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	decimals := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	return fmt.Sprintf("%.*f", min(max(decimals, 0), 6), v)
+}
+
+// judge completes a result with the ratio, the goal and the verdict.
+func judge(r row, svc, kube []float64) result {
+	res := result{row: r, SVC: summarize(svc), Kube: summarize(kube)}
+	limit := 1.0
+	if i := slices.IndexFunc(goals(), func(g goal) bool { return g.name == r.Name && g.figure == r.Figure }); i >= 0 {
+		limit = goals()[i].limit
+		res.Goal = &limit
+	}
+	if res.SVC.Median == nil || res.Kube.Median == nil || *res.Kube.Median == 0 {
+		return res
+	}
+	ratio := *res.SVC.Median / *res.Kube.Median
+	res.Ratio = &ratio
+	reached := ratio <= limit
+	if r.Higher {
+		reached = ratio >= limit
+	}
+	switch overlap := slices.Min(svc) <= slices.Max(kube) && slices.Min(kube) <= slices.Max(svc); {
+	case res.Goal != nil && reached:
+		res.Verdict = met
+	case res.Goal != nil:
+		res.Verdict = missed
+	case reached:
+		res.Verdict = ok
+	case overlap:
+		res.Verdict = unclear
+	default:
+		res.Verdict = worse
+	}
+	return res
+}
+
+// report is everything that a run of the benchmark has found.
+type report struct {
+	Date     time.Time           `json:"date"`
+	Machine  machine             `json:"machine"`
+	Rounds   int                 `json:"rounds"`
+	Quick    bool                `json:"quick"`
+	Sizes    sizes               `json:"sizes"`
+	Commands map[string][]string `json:"commands"` // of each system's processes
+	Results  []result            `json:"results"`
+}
+
+func (r report) writeJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+func (r report) writeText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s, %s\n", r.Date.Format(time.DateTime), r.Machine, plural(r.Rounds, "round"))
+	for _, name := range []string{"svc", "kube"} {
+		for _, command := range r.Commands[name] {
+			fmt.Fprintf(&b, "%s: %s\n", name, command)
+		}
+	}
+	if r.Quick {
+		b.WriteString("A quick run: its figures say little.\n")
+	}
+	b.WriteString("Medians (smallest-largest); the ratio is svc / kube.\n")
+	heading := fmt.Sprintf("%-36s %-20s %-7s %26s %26s %7s\n", "", "", "", "svc", "kube", "ratio")
+	b.WriteString(heading)
+	name := ""
+	for _, res := range r.Results {
+		shown := res.Name
+		if shown == name {
+			shown = ""
+		}
+		name = res.Name
+		b.WriteString(res.line(shown))
+	}
+	b.WriteString("\nGoals, and what is worse than kube:\n" + heading)
+	for _, res := range r.Results {
+		if res.Goal != nil || res.Verdict == worse || res.Verdict == unclear {
+			b.WriteString(res.line(res.Name))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// line is the result under a name, which is empty where the line above has it.
+func (r result) line(name string) string {
+	ratio, bound := "-", ""
+	if r.Ratio != nil {
+		ratio = fmt.Sprintf("%.2f", *r.Ratio)
+	}
+	if r.Goal != nil {
+		bound = fmt.Sprintf("<= %.2f ", *r.Goal)
+		if r.Higher {
+			bound = fmt.Sprintf(">= %.2f ", *r.Goal)
+		}
+	}
+	line := fmt.Sprintf("%-36s %-20s %-7s %26s %26s %7s  %s%s", name, r.Figure, r.Unit, r.SVC, r.Kube, ratio, bound, r.Verdict)
+	return strings.TrimRight(line, " ") + "\n"
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"time"
+)
+
+// measureBinary is the size of what an operator installs.
+func measureBinary(_ context.Context, t *trial) error {
+	var sum int64
+	for _, binary := range t.system.Binaries() {
+		info, err := os.Stat(binary)
+		if err != nil {
+			return err
+		}
+		sum += info.Size()
+	}
+	t.record(lower("binary", "size", "MB"), float64(sum)/1e6)
+	return nil
+}
+
+// measureStart is from the start of the first process to /readyz, on an empty
+// directory.
+func measureStart(_ context.Context, t *trial) error {
+	t.record(lower("start, first", "time", "ms"), milliseconds(t.firstStart))
+	return nil
+}
+
+// measureRestart is the same on the data of an almost empty cluster.
+func measureRestart(ctx context.Context, t *trial) error {
+	took, err := t.restart(ctx)
+	if err != nil {
+		return err
+	}
+	t.record(lower("start, again", "time", "ms"), milliseconds(took))
+	return nil
+}
+
+// measureIdle is what the processes hold and use without any client.
+func measureIdle(ctx context.Context, t *trial) error {
+	if err := wait(ctx, t.sizes.Settle); err != nil {
+		return err
+	}
+	if err := t.recordMemory("idle"); err != nil {
+		return err
+	}
+	before, err := cpuTime(t.instance.groups())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := wait(ctx, t.sizes.Idle); err != nil {
+		return err
+	}
+	after, err := cpuTime(t.instance.groups())
+	if err != nil {
+		return err
+	}
+	t.record(lower("idle", "processor", "ms/min"), milliseconds(after-before)/time.Since(began).Minutes())
+	return nil
+}
+
+func (t *trial) recordMemory(when string) error {
+	m, err := memoryOf(t.instance.groups())
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		figure string
+		bytes  uint64
+	}{{"memory, RSS", m.RSS}, {"memory, PSS", m.PSS}, {"memory, anonymous", m.Anon}, {"memory, largest RSS", m.Peak}} {
+		t.record(lower(when, f.figure, "MB"), float64(f.bytes)/1e6)
+	}
+	return nil
+}
+
+// measureFirst is how long the first requests of their kind take: what a
+// server puts off at its start, its first clients wait for.
+func measureFirst(ctx context.Context, t *trial) error {
+	clients, err := t.clients(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	k := podKind()
+	if err := t.namespace(ctx, clients[0], firstNamespace); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		request
+	}{
+		{"first create", k.create(firstNamespace, "first", 0)},
+		{"first get", k.get(firstNamespace, "first")},
+		{"first apply", k.apply(firstNamespace, "first", 1)},
+		{"first /apis", request{method: http.MethodGet, path: "/apis", accept: discoveryType}},
+		{"first /openapi/v2", request{method: http.MethodGet, path: "/openapi/v2"}},
+	} {
+		began := time.Now()
+		if err := clients[0].do(ctx, f.request); err != nil {
+			return err
+		}
+		t.record(lower(f.name, "time", "ms"), milliseconds(time.Since(began)))
+	}
+	return nil
+}

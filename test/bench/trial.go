@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// sizes are how much each measure does.
+type sizes struct {
+	Settle       time.Duration // from readiness to the measure of idle memory
+	Idle         time.Duration // over which idle processor time is measured
+	Operations   map[int]int   // of each verb and kind, by the number of clients
+	ListPods     int           // that exist when lists and watches are measured
+	Lists        int           // of each kind
+	Watchers     []int         // that receive the same events
+	Events       int           // that each of them receives
+	EventPause   time.Duration // between two events
+	MemoryPods   int           // that exist when memory is measured at the end
+	MemorySettle time.Duration // from the last of them to the measure
+	Profile      time.Duration // of the processor, at the start of each measure
+}
+
+func fullSizes() sizes {
+	return sizes{
+		Settle: time.Minute, Idle: time.Minute,
+		Operations: map[int]int{1: 1_000, 16: 6_000, 64: 6_000},
+		ListPods:   10_000, Lists: 11,
+		Watchers: []int{100, 1_000}, Events: 100, EventPause: 100 * time.Millisecond,
+		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
+		Profile: 10 * time.Second,
+	}
+}
+
+// quickSizes are for a look, or to see that the benchmark itself works.
+func quickSizes() sizes {
+	return sizes{
+		Settle: 2 * time.Second, Idle: 2 * time.Second,
+		Operations: map[int]int{1: 50, 16: 320, 64: 640},
+		ListPods:   1_000, Lists: 3,
+		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
+		MemoryPods: 2_000, MemorySettle: time.Second,
+		Profile: time.Second,
+	}
+}
+
+// clientCounts are the numbers of clients that the verbs are measured with.
+func clientCounts() []int { return []int{1, 16, 64} }
+
+// A measure records figures of a running system. Measures run in their order,
+// each on what those before it have left.
+type measure struct {
+	name string
+	run  func(context.Context, *trial) error
+}
+
+func measures() []measure {
+	return []measure{
+		{"binary", measureBinary},
+		{"start", measureStart},
+		{"idle", measureIdle},
+		{"first", measureFirst},
+		{"restart", measureRestart},
+		{"configmaps", measureConfigMaps},
+		{"pods", measurePods},
+		{"list", measureLists},
+		{"watch", measureWatches},
+		{"fanout", measureFanOut},
+		{"memory", measureMemory},
+	}
+}
+
+// A trial is one system in one round, on a data directory of its own.
+type trial struct {
+	system     system
+	dir        string
+	sizes      sizes
+	record     func(row, float64)
+	profiles   string // directory for profiles; empty for none
+	log        func(format string, args ...any)
+	instance   *instance
+	firstStart time.Duration
+	commands   []string // that started the processes
+	pods       int      // that exist in listNamespace
+}
+
+// run starts the system, takes the measures and stops it. A measure that fails
+// does not keep those after it from being taken.
+func (t *trial) run(ctx context.Context, selected []measure) error {
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if t.instance, t.firstStart, err = start(ctx, t.system, t.dir); err != nil {
+		return err
+	}
+	for _, c := range t.instance.commands {
+		t.commands = append(t.commands, c.line(t.dir))
+	}
+	var errs []error
+	for _, m := range selected {
+		if ctx.Err() != nil {
+			errs = append(errs, ctx.Err())
+			break
+		}
+		began := time.Now()
+		finish := t.profile(ctx, m.name)
+		if err := m.run(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w\n%s", m.name, err, t.logs()))
+		}
+		finish()
+		t.log("%s: %s took %s", t.system.Name(), m.name, time.Since(began).Round(100*time.Millisecond))
+	}
+	return errors.Join(append(errs, t.instance.stop())...)
+}
+
+// restart stops the system and starts it again on the same data.
+func (t *trial) restart(ctx context.Context) (time.Duration, error) {
+	if err := t.instance.stop(); err != nil {
+		return 0, err
+	}
+	in, took, err := start(ctx, t.system, t.dir)
+	if err == nil {
+		t.instance = in
+	}
+	return took, err
+}
+
+// clients connects n clients.
+func (t *trial) clients(ctx context.Context, n int) ([]*client, error) {
+	config, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, config, n)
+}
+
+func (t *trial) config() (*rest.Config, error) { return t.system.Config(t.dir) }
+
+// namespace makes a namespace, with the service account that its pods name,
+// unless they exist.
+func (t *trial) namespace(ctx context.Context, c *client, name string) error {
+	for _, r := range []request{
+		{path: "/api/v1/namespaces", body: []byte(`{"metadata":{"name":"` + name + `"}}`)},
+		{path: "/api/v1/namespaces/" + name + "/serviceaccounts", body: []byte(`{"metadata":{"name":"default"}}`)},
+	} {
+		r.method = http.MethodPost
+		err := c.do(ctx, r)
+		if status := (*statusError)(nil); errors.As(err, &status) && status.code == http.StatusConflict {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logs is the end of what the system's processes have written.
+func (t *trial) logs() []byte {
+	var all []byte
+	for _, c := range t.instance.commands {
+		all = append(all, fmt.Sprintf("the end of the log of %s:\n", c.name)...)
+		all = append(all, tail(t.instance.log(c.name))...)
+	}
+	return all
+}
+
+// wait sleeps, or returns why it may not.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+func measureConfigMaps(ctx context.Context, t *trial) error {
+	return t.measureVerbs(ctx, configMapKind())
+}
+
+func measurePods(ctx context.Context, t *trial) error { return t.measureVerbs(ctx, podKind()) }
+
+// A verb is a request about the object with a name; the revision is another
+// one for each write.
+type verb struct {
+	name    string
+	request func(name string, revision int64) request
+}
+
+func verbs(k kind) []verb {
+	return []verb{
+		{"create", func(name string, revision int64) request { return k.create(verbNamespace, name, revision) }},
+		{"get", func(name string, _ int64) request { return k.get(verbNamespace, name) }},
+		{"update", func(name string, revision int64) request { return k.update(verbNamespace, name, revision) }},
+		{"merge patch", func(name string, revision int64) request { return k.patch(verbNamespace, name, revision) }},
+		{"apply", func(name string, revision int64) request { return k.apply(verbNamespace, name, revision) }},
+	}
+}
+
+func verbRow(k kind, v verb, clients int) string {
+	return fmt.Sprintf("%s %s, %s", k.resource, v.name, plural(clients, "client"))
+}
+
+// measureVerbs runs every verb with few and with many clients. Each number of
+// clients has objects of its own, which its first verb creates.
+func (t *trial) measureVerbs(ctx context.Context, k kind) error {
+	clients, err := t.clients(ctx, 64)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	if err := t.namespace(ctx, clients[0], verbNamespace); err != nil {
+		return err
+	}
+	if _, err := t.runVerbs(ctx, clients[:1], k, "warm-up", 20); err != nil {
+		return err
+	}
+	for _, count := range clientCounts() {
+		group := fmt.Sprintf("of%d", count)
+		outcomes, err := t.runVerbs(ctx, clients[:count], k, group, t.sizes.Operations[count])
+		if err != nil {
+			return err
+		}
+		for i, v := range verbs(k) {
+			t.recordOutcome(verbRow(k, v, count), outcomes[i])
+		}
+	}
+	return nil
+}
+
+// runVerbs runs n operations of each verb on n objects of the group.
+func (t *trial) runVerbs(ctx context.Context, clients []*client, k kind, group string, n int) ([]outcome, error) {
+	var outcomes []outcome
+	for _, v := range verbs(k) {
+		o, err := t.load(ctx, clients, n, func(ctx context.Context, c *client, i int) error {
+			return c.do(ctx, v.request(fmt.Sprintf("%s-%06d", group, i), time.Now().UnixNano()))
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes, nil
+}
+
+func (t *trial) recordOutcome(name string, o outcome) {
+	t.record(higher(name, "rate", "/s"), o.perSecond())
+	t.record(lower(name, "p50", "ms"), percentile(o.latencies, 50))
+	t.record(lower(name, "p99", "ms"), percentile(o.latencies, 99))
+	t.record(lower(name, "server processor", "s/1000"), o.cpuPerThousand())
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
