@@ -1,0 +1,106 @@
+// Package authorization decides who may do what.
+//
+// The decision is a union of authorizers: members of system:masters may do
+// everything; what else is allowed, the modes of the flag --authorization-mode
+// say, in their order. Without a mode the policy of [Basic] holds.
+package authorization
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/union"
+)
+
+// Authorizer decides on requests and lists what a user may do.
+type Authorizer interface {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
+// New makes the authorizer of the flag --authorization-mode. The error names
+// the flag and the mode that is refused.
+func New(modes []string) (Authorizer, error) {
+	members := []member{{"system:masters", masters()}}
+	if len(modes) == 0 {
+		members = append(members, member{"Basic", Basic()})
+	}
+	for i, mode := range modes {
+		construct, ok := available(mode)
+		if !ok {
+			return nil, fmt.Errorf("--authorization-mode: mode %q is not available: choose from %s, or leave the flag out", mode, strings.Join(Modes(), ", "))
+		}
+		if slices.Contains(modes[:i], mode) {
+			return nil, fmt.Errorf("--authorization-mode: mode %q is named twice", mode)
+		}
+		members = append(members, member{mode, construct()})
+	}
+	return unite(members)
+}
+
+// Modes are the values of the flag --authorization-mode.
+func Modes() []string {
+	var names []string
+	for _, m := range modes() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+type mode struct {
+	name      string
+	construct func() Authorizer
+}
+
+// modes lists the modes that exist.
+func modes() []mode {
+	return []mode{
+		{"AlwaysAllow", func() Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }},
+		{"AlwaysDeny", func() Authorizer { return authorizerfactory.NewAlwaysDenyAuthorizer() }},
+	}
+}
+
+func available(name string) (func() Authorizer, bool) {
+	for _, m := range modes() {
+		if m.name == name {
+			return m.construct, true
+		}
+	}
+	return nil, false
+}
+
+// masters allows everything to the group that administrates the cluster.
+func masters() Authorizer {
+	return Grants{{Group: user.SystemPrivilegedGroup, Rules: everything()}}
+}
+
+// member is one authorizer of a union; its name is unique in it and stands
+// before the reason of a refusal.
+type member struct {
+	name       string
+	authorizer Authorizer
+}
+
+// united is a union of authorizers and of their rules.
+type united struct {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
+func unite(members []member) (Authorizer, error) {
+	var authorizers []union.NamedAuthorizer
+	var resolvers []authorizer.RuleResolver
+	for _, m := range members {
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: m.name, Authorizer: m.authorizer})
+		resolvers = append(resolvers, m.authorizer)
+	}
+	decide, err := union.New(authorizers...)
+	if err != nil {
+		return nil, fmt.Errorf("unite authorizers: %w", err)
+	}
+	return united{Authorizer: decide, RuleResolver: union.NewRuleResolvers(resolvers...)}, nil
+}

@@ -1,0 +1,57 @@
+package authorization
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Basic is what everybody may do, without any role: the default roles
+// system:public-info-viewer, system:discovery and system:basic-user of
+// Kubernetes. Anonymous users see health and version; authenticated users
+// also what the server offers (discovery, OpenAPI), and who they are and what
+// they may do.
+func Basic() Grants {
+	return Grants{
+		{Group: user.AllUnauthenticated, Rules: publicInfo()},
+		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), discovery(), self())},
+	}
+}
+
+func publicInfo() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		Verbs:           []string{"get"},
+		NonResourceURLs: []string{"/healthz", "/livez", "/readyz", "/version", "/version/"},
+	}}
+}
+
+func discovery() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		Verbs:           []string{"get"},
+		NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"},
+	}}
+}
+
+func self() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{
+			Verbs:     []string{"create"},
+			APIGroups: []string{"authorization.k8s.io"},
+			Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+		},
+		{
+			Verbs:     []string{"create"},
+			APIGroups: []string{"authentication.k8s.io"},
+			Resources: []string{"selfsubjectreviews"},
+		},
+	}
+}
+
+func everything() []rbacv1.PolicyRule {
+	all := []string{rbacv1.VerbAll}
+	return []rbacv1.PolicyRule{
+		{Verbs: all, APIGroups: all, Resources: all},
+		{Verbs: all, NonResourceURLs: all},
+	}
+}
