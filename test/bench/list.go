@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -98,7 +99,7 @@ func readChunk(ctx context.Context, c *client, r request, token func([]byte) str
 	defer body.Close()
 	reader := bufio.NewReaderSize(body, 4<<10)
 	head, err := reader.Peek(reader.Size())
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	next := token(head) // before the next read overwrites the head

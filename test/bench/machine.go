@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,13 +67,13 @@ func inspect(dir string) (machine, error) {
 	return m, err
 }
 
-func probeFsync(file string) (float64, error) {
+// probeFsync appends to a file, which it removes again.
+func probeFsync(file string) (median float64, err error) {
 	f, err := os.Create(file)
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(file)
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(file)) }()
 	var times []time.Duration
 	for page := make([]byte, 4<<10); len(times) < 200; {
 		began := time.Now()

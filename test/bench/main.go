@@ -95,7 +95,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		}
 	}
 	if len(selected) == 0 {
-		return fmt.Errorf("--only=%s names no measure", o.only)
+		return fmt.Errorf("--only: no measure matches %s", o.only)
 	}
 	systems, err := systemsOf(o)
 	if err != nil {

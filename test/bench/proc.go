@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -99,6 +100,15 @@ func cpuTime(groups []int) (time.Duration, error) {
 		sum += stat.cpu
 	}
 	return sum, nil
+}
+
+// ownCPU is the processor time that this process, the clients, has used so far.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0 // It fails only for a bad argument (getrusage(2)).
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // memoryOf is what the groups occupy now.

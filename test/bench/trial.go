@@ -108,13 +108,14 @@ func (t *trial) run(ctx context.Context, selected []measure) error {
 			errs = append(errs, ctx.Err())
 			break
 		}
-		began := time.Now()
+		began, clients := time.Now(), ownCPU()
 		finish := t.profile(ctx, m.name)
 		if err := m.run(ctx, t); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w\n%s", m.name, err, t.logs()))
 		}
 		finish()
-		t.log("%s: %s took %s", t.system.Name(), m.name, time.Since(began).Round(100*time.Millisecond))
+		t.log("%s: %s took %s, and the clients %s of the processors", t.system.Name(), m.name,
+			time.Since(began).Round(100*time.Millisecond), (ownCPU() - clients).Round(100*time.Millisecond))
 	}
 	return errors.Join(append(errs, t.instance.stop())...)
 }
