@@ -26,6 +26,10 @@ var services = resource.Type[*corev1.Service]{
 	Status:         true,
 	ValidateStatus: validateServiceStatus,
 	CreateOnUpdate: true,
+	BeginCreate:    beginServiceCreate,
+	BeginUpdate:    beginServiceUpdate,
+	AfterDelete:    releaseService,
+	Claims:         serviceClaims,
 	Fields: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 		"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },

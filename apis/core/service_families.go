@@ -5,193 +5,153 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// clusterIPsFitFamilies judges clusterIP, clusterIPs, ipFamilies and
-// ipFamilyPolicy together. What is missing is filled in after validation.
-func clusterIPsFitFamilies(s *corev1.Service) field.ErrorList {
-	if s.Spec.Type == corev1.ServiceTypeExternalName {
+// completeFamilies fills in ipFamilyPolicy and ipFamilies, and drops the
+// second address of a service that becomes single-stack. configured are the
+// families of the server's ranges, the primary first; old is nil on create.
+// An error means that the server, or the service as it was, cannot give what
+// the service asks for.
+func completeFamilies(s, old *corev1.Service, configured []corev1.IPFamily) field.ErrorList {
+	if !needsClusterIP(s) || staysAsItPreferred(s, old) {
 		return nil
 	}
-	errs := clusterIPsAgree(s)
-	errs = append(errs, familiesAreKnown(s)...)
-	bad := clusterIPsAreValid(s)
-	if errs = append(errs, bad...); len(bad) > 0 {
+	completePolicy(s, old)
+	var errs field.ErrorList
+	if old != nil {
+		errs = dropSecondFamily(s, old)
+	}
+	errs = append(errs, policyAllowsBoth(s)...)
+	if errs = append(errs, inferFamilies(s, configured)...); len(errs) > 0 {
 		return errs
 	}
-	ips := s.Spec.ClusterIPs
-	path := specPath.Child("clusterIPs")
-	if len(ips) > 2 {
-		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
-	}
-	if len(ips) > 1 && len(ipFamiliesOf(ips)) < 2 {
-		errs = append(errs, field.Invalid(path, ips, "may specify no more than one IP for each IP family"))
-	}
-	if headless(s) {
-		return errs
-	}
-	for i, ip := range ips[:min(len(ips), len(s.Spec.IPFamilies))] {
-		family := s.Spec.IPFamilies[i]
-		if slices.Contains(ipFamilies, family) && family != familyOf(ip) {
-			errs = append(errs, field.Invalid(path.Index(i), ip, fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", family, i)))
+	// Nobody knows what endpoints a headless service without selector will be
+	// given, so it may have families that the server does not have.
+	if free := headless(s) && len(s.Spec.Selector) == 0; !free {
+		if errs := familiesAreConfigured(s, configured); len(errs) > 0 {
+			return errs
 		}
-	}
-	return errs
-}
-
-var ipFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-
-// ipFamiliesOf are the families of the addresses, each once.
-func ipFamiliesOf(ips []string) []corev1.IPFamily {
-	var families []corev1.IPFamily
-	for _, ip := range ips {
-		if family := familyOf(ip); !slices.Contains(families, family) {
-			families = append(families, family)
-		}
-	}
-	return families
-}
-
-// clusterIPsAgree demands that clusterIP is the first of clusterIPs.
-func clusterIPsAgree(s *corev1.Service) field.ErrorList {
-	path := specPath.Child("clusterIPs")
-	ips := s.Spec.ClusterIPs
-	switch {
-	case s.Spec.ClusterIP == "" && len(ips) > 0:
-		return field.ErrorList{field.Invalid(path, ips, "must be empty when `clusterIP` is not specified")}
-	case s.Spec.ClusterIP != "" && len(ips) == 0:
-		return field.ErrorList{field.Required(path, "")}
-	case s.Spec.ClusterIP != "" && ips[0] != s.Spec.ClusterIP:
-		return field.ErrorList{field.Invalid(path, ips, "first value must match `clusterIP`")}
+		addFamilies(s, configured, len(configured) > 1)
+	} else {
+		addFamilies(s, configured, true)
 	}
 	return nil
 }
 
-func familiesAreKnown(s *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
-	for i, family := range s.Spec.IPFamilies {
-		path := specPath.Child("ipFamilies").Index(i)
-		errs = append(errs, oneOf(path, family, ipFamilies)...)
-		if slices.Contains(s.Spec.IPFamilies[:i], family) {
-			errs = append(errs, field.Duplicate(path, family))
-		}
+// staysAsItPreferred says that the service asks for what it has. A service
+// that prefers dual-stack must not change by itself because the server's
+// families have.
+func staysAsItPreferred(s, old *corev1.Service) bool {
+	return old != nil && old.Spec.Type == s.Spec.Type &&
+		hasPolicy(s, corev1.IPFamilyPolicyPreferDualStack) &&
+		(old.Spec.IPFamilyPolicy == nil || hasPolicy(old, corev1.IPFamilyPolicyPreferDualStack)) &&
+		slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
+}
+
+func hasPolicy(s *corev1.Service, policy corev1.IPFamilyPolicy) bool {
+	return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == policy
+}
+
+// completePolicy keeps a policy on update: a service becomes single-stack or
+// dual-stack only when it says so.
+func completePolicy(s, old *corev1.Service) {
+	switch {
+	case s.Spec.IPFamilyPolicy != nil:
+	case old != nil && old.Spec.IPFamilyPolicy != nil:
+		s.Spec.IPFamilyPolicy = new(*old.Spec.IPFamilyPolicy)
+	case s.Spec.ClusterIP == corev1.ClusterIPNone && len(s.Spec.Selector) == 0:
+		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+	default:
+		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
 	}
-	if policy := s.Spec.IPFamilyPolicy; policy != nil {
-		errs = append(errs, oneOf(specPath.Child("ipFamilyPolicy"), *policy, []corev1.IPFamilyPolicy{
-			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
-		})...)
+}
+
+// dropSecondFamily follows a policy that has become SingleStack, and refuses
+// the loss of a family without one.
+func dropSecondFamily(s, old *corev1.Service) field.ErrorList {
+	ips, families := &s.Spec.ClusterIPs, &s.Spec.IPFamilies
+	if hasPolicy(s, corev1.IPFamilyPolicySingleStack) {
+		if slices.Equal(*ips, old.Spec.ClusterIPs) && len(*ips) > 1 {
+			*ips = (*ips)[:1]
+		}
+		if slices.Equal(*families, old.Spec.IPFamilies) && len(*families) > 1 {
+			*families = (*families)[:1]
+		}
+		return nil
+	}
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name     string
+		len, was int
+	}{{"cluster IP", len(*ips), len(old.Spec.ClusterIPs)}, {"IP family", len(*families), len(old.Spec.IPFamilies)}} {
+		if f.len > 0 && f.len < f.was {
+			errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+				fmt.Sprintf("must be 'SingleStack' to release the secondary %s", f.name)))
+		}
 	}
 	return errs
 }
 
-func clusterIPsAreValid(s *corev1.Service) field.ErrorList {
+func policyAllowsBoth(s *corev1.Service) field.ErrorList {
+	if !hasPolicy(s, corev1.IPFamilyPolicySingleStack) {
+		return nil
+	}
 	var errs field.ErrorList
-	path := specPath.Child("clusterIPs")
-	for i, ip := range s.Spec.ClusterIPs {
-		if i == 0 && ip == corev1.ClusterIPNone {
-			if len(s.Spec.ClusterIPs) > 1 {
-				errs = append(errs, field.Invalid(path, s.Spec.ClusterIPs, "'None' must be the first and only value"))
-			}
+	for _, f := range []struct {
+		name string
+		len  int
+	}{{"cluster IPs", len(s.Spec.ClusterIPs)}, {"IP families", len(s.Spec.IPFamilies)}} {
+		if f.len > 1 {
+			errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+				fmt.Sprintf("must be 'RequireDualStack' or 'PreferDualStack' when multiple %s are specified", f.name)))
+		}
+	}
+	return errs
+}
+
+// inferFamilies adds the families of addresses for which the client named none.
+func inferFamilies(s *corev1.Service, configured []corev1.IPFamily) field.ErrorList {
+	if headless(s) {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := len(s.Spec.IPFamilies); i < len(s.Spec.ClusterIPs); i++ {
+		family := familyOf(s.Spec.ClusterIPs[i])
+		if !slices.Contains(configured, family) {
+			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(i), s.Spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family)))
 			continue
 		}
-		errs = append(errs, validation.IsValidIPForLegacyField(path.Index(i), ip, true, nil)...)
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, family)
 	}
 	return errs
 }
 
-// validateServiceUpdate guards what a service keeps for life. A second family
-// may come and go, the first stays, unless the service is or becomes an
-// ExternalName.
-func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
+func familiesAreConfigured(s *corev1.Service, configured []corev1.IPFamily) field.ErrorList {
 	var errs field.ErrorList
-	if needsClusterIP(s) && needsClusterIP(old) && (!headless(s) || !headless(old)) {
-		errs = append(errs, clusterIPsStay(s, old)...)
-		if !headless(s) && !headless(old) {
-			errs = append(errs, familiesStay(s, old)...)
+	if hasPolicy(s, corev1.IPFamilyPolicyRequireDualStack) && len(configured) < 2 {
+		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+	}
+	for i, family := range s.Spec.IPFamilies {
+		if !slices.Contains(configured, family) {
+			errs = append(errs, field.Invalid(specPath.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
 		}
 	}
-	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && old.Spec.Type == corev1.ServiceTypeLoadBalancer &&
-		!equal(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
-		errs = append(errs, field.Invalid(specPath.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, "may not change once set"))
-	}
-	if needsHealthCheckPort(s) && needsHealthCheckPort(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
-		errs = append(errs, field.Forbidden(specPath.Child("healthCheckNodePort"), "field is immutable"))
-	}
 	return errs
 }
 
-func clusterIPsStay(s, old *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
-	path := specPath.Child("clusterIPs")
-	ips, was := s.Spec.ClusterIPs, old.Spec.ClusterIPs
-	if len(ips) == 0 && len(was) > 0 {
-		errs = append(errs, field.Invalid(path.Index(0), ips, "primary clusterIP can not be unset"))
+// addFamilies adds the server's primary family to a service without any, and
+// the other one if the policy wants it and it may be had.
+func addFamilies(s *corev1.Service, configured []corev1.IPFamily, both bool) {
+	if len(s.Spec.IPFamilies) == 0 && len(configured) > 0 {
+		s.Spec.IPFamilies = []corev1.IPFamily{configured[0]}
 	}
-	for i := range min(len(ips), len(was)) {
-		// Only the first counts when the number changes.
-		if ips[i] != was[i] && (i == 0 || len(ips) == len(was)) {
-			errs = append(errs, field.Invalid(path.Index(i), ips, "may not change once set"))
-		}
+	if len(s.Spec.IPFamilies) != 1 || !both || hasPolicy(s, corev1.IPFamilyPolicySingleStack) {
+		return
 	}
-	if len(was) > len(ips) && len(ips) == 1 && !singleStack(s) {
-		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+	if s.Spec.IPFamilies[0] == corev1.IPv4Protocol {
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPv6Protocol)
+	} else {
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPv4Protocol)
 	}
-	return errs
-}
-
-// familiesStay lets a client leave the families out: they are filled in later.
-func familiesStay(s, old *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
-	path := specPath.Child("ipFamilies").Index(0)
-	families, was := s.Spec.IPFamilies, old.Spec.IPFamilies
-	for i := range min(len(families), len(was)) {
-		if families[i] != was[i] && (i == 0 || len(families) == len(was)) {
-			errs = append(errs, field.Invalid(path, families, "may not change once set"))
-		}
-	}
-	if len(was) > len(families) && len(families) == 1 && !singleStack(s) {
-		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
-	}
-	return errs
-}
-
-func singleStack(s *corev1.Service) bool {
-	return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
-}
-
-func validateServiceStatus(s, _ *corev1.Service) field.ErrorList {
-	path := field.NewPath("status", "loadBalancer", "ingress")
-	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) > 0 {
-		return field.ErrorList{field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")}
-	}
-	var errs field.ErrorList
-	for i, ingress := range s.Status.LoadBalancer.Ingress {
-		errs = append(errs, validateIngress(ingress, path.Index(i))...)
-	}
-	return errs
-}
-
-func validateIngress(ingress corev1.LoadBalancerIngress, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if ingress.IP != "" {
-		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("ip"), ingress.IP, true, nil)...)
-	}
-	switch mode := ingress.IPMode; {
-	case mode == nil && ingress.IP != "":
-		errs = append(errs, field.Required(path.Child("ipMode"), "must be specified when `ip` is set"))
-	case mode != nil && ingress.IP == "":
-		errs = append(errs, field.Forbidden(path.Child("ipMode"), "may not be specified when `ip` is not set"))
-	case mode != nil:
-		errs = append(errs, oneOf(path.Child("ipMode"), *mode, []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP})...)
-	}
-	if ingress.Hostname == "" {
-		return errs
-	}
-	errs = append(errs, invalid(path.Child("hostname"), ingress.Hostname, validation.IsDNS1123Subdomain(ingress.Hostname))...)
-	if len(validation.IsValidIP(path, ingress.Hostname)) == 0 {
-		errs = append(errs, field.Invalid(path.Child("hostname"), ingress.Hostname, "must be a DNS name, not an IP address"))
-	}
-	return errs
 }

@@ -369,11 +369,3 @@ func warnService(s, _ *corev1.Service) []string {
 	add(!named && s.Spec.ExternalName != "", "spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
 	return warnings
 }
-
-// familyOf is the family of a valid address.
-func familyOf(ip string) corev1.IPFamily {
-	if netutils.IsIPv6String(ip) {
-		return corev1.IPv6Protocol
-	}
-	return corev1.IPv4Protocol
-}
