@@ -18,13 +18,7 @@ import (
 // version and, with its list, as the internal version, so that no conversion
 // runs on the way between the wire, memory and etcd.
 func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	core := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(s, core)
-	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
-	for _, gv := range groupVersions(kinds) {
-		addExternalTypes(s, gv)
-	}
+	s := NewExternalScheme(kinds)
 	for _, k := range kinds {
 		if err := k.AddToScheme(s); err != nil {
 			return nil, fmt.Errorf("kind %s: %w", k.Resource(), err)
@@ -33,7 +27,21 @@ func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// groupVersions are the versions of the kinds, each once.
+// NewExternalScheme makes a scheme that knows the types of the kinds' versions
+// as they appear on the wire, and nothing else.
+func NewExternalScheme(kinds []*resource.Kind) *runtime.Scheme {
+	s := runtime.NewScheme()
+	core := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, core)
+	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	for _, gv := range groupVersions(kinds) {
+		addExternalTypes(s, gv)
+	}
+	return s
+}
+
+// groupVersions are the versions of the kinds, each once. Their order becomes
+// the order of priority: a hub comes before the versions declared beside it.
 func groupVersions(kinds []*resource.Kind) []schema.GroupVersion {
 	seen := map[schema.GroupVersion]bool{}
 	var gvs []schema.GroupVersion
@@ -65,7 +73,4 @@ func addExternalTypes(s *runtime.Scheme, gv schema.GroupVersion) {
 			s.AddKnownTypeWithName(gv.WithKind(kind), reflect.New(t).Interface().(runtime.Object))
 		}
 	}
-	// The newest version is the first in order of priority: the hub's is
-	// registered before those that its kinds declare beside it.
-	_ = s.SetVersionPriority(append(s.PrioritizedVersionsForGroup(gv.Group), gv)...)
 }

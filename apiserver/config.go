@@ -1,0 +1,152 @@
+package apiserver
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/client-go/dynamic"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/apiserver/alias"
+	"svc.dev/svc/apiserver/authentication"
+	"svc.dev/svc/apiserver/release"
+)
+
+// genericConfig is the configuration that the servers of the chain share.
+func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
+	o := b.options
+	config := genericapiserver.NewRecommendedConfig(serializer.NewCodecFactory(b.scheme))
+	config.EffectiveVersion = release.Public(o.Release, release.SVCVersion())
+	config.FeatureGate = utilfeature.DefaultFeatureGate
+	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	config.MergedResourceConfig = serverstorage.NewResourceConfig()
+	config.MergedResourceConfig.EnableVersions(
+		apiextensionsv1.SchemeGroupVersion,
+		apiregistrationv1.SchemeGroupVersion,
+	)
+	config.LoopbackClientConfig = b.loopback
+	config.ClientConfig = b.loopback
+	config.SharedInformerFactory = b.informers
+	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"),
+		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
+	)
+	config.EnableProfiling = o.Features.Profiling
+	config.MaxRequestsInFlight = o.Requests.MaxInFlight
+	config.MaxMutatingRequestsInFlight = o.Requests.MaxMutatingInFlight
+	config.RequestTimeout = o.Requests.Timeout
+	config.MinRequestTimeout = o.Requests.MinTimeout
+	config.GoawayChance = o.Requests.GoawayChance
+	config.LivezGracePeriod = o.Requests.LivezGracePeriod
+	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return alias.Filter(genericapiserver.DefaultBuildHandlerChain(handler, c), groupDomain)
+	}
+	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return b.backend.Check(r.Context()) })
+	config.AddReadyzChecks(etcdCheck)
+	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)
+
+	if err := b.setServing(config); err != nil {
+		return nil, err
+	}
+	if err := b.setIdentity(config); err != nil {
+		return nil, err
+	}
+	if err := o.Audit.ApplyTo(&config.Config); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	if o.Requests.PriorityAndFairness {
+		config.FlowControl = utilflowcontrol.New(b.informers, b.client.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
+	}
+	return config, nil
+}
+
+// setServing opens the port.
+func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
+	o := b.options
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return fmt.Errorf("serving certificate: %w; set --tls-cert-file and --tls-private-key-file, or --cert-dir to a directory that can be written", err)
+	}
+	if err := o.SecureServing.ApplyTo(&config.SecureServing); err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address",
+			net.JoinHostPort(o.SecureServing.BindAddress.String(), strconv.Itoa(o.SecureServing.BindPort)), err)
+	}
+	advertise := o.Network.AdvertiseAddress
+	if advertise == nil {
+		var err error
+		if advertise, err = o.SecureServing.DefaultExternalAddress(); err != nil {
+			return fmt.Errorf("no address to advertise: %w; set --advertise-address", err)
+		}
+	}
+	config.PublicAddress = advertise
+	config.ExternalAddress = o.Network.ExternalHostname
+	return nil
+}
+
+// setIdentity sets who is who and who may do what.
+func (b *builder) setIdentity(config *genericapiserver.RecommendedConfig) error {
+	config.Authentication.Authenticator = b.authenticators.Request
+	config.Authentication.RequestHeaderConfig = b.identity.RequestHeader
+	if b.identity.ClientCA != nil {
+		if err := config.Authentication.ApplyClientCert(b.identity.ClientCA, config.SecureServing); err != nil {
+			return err
+		}
+	}
+	if h := b.identity.RequestHeader; h != nil {
+		if err := config.Authentication.ApplyClientCert(h.CAContentProvider, config.SecureServing); err != nil {
+			return err
+		}
+	}
+	config.Authorization.Authorizer = b.authorizer
+	config.RuleResolver = b.authorizer
+	return nil
+}
+
+// identityConfig reads the files of the authentication methods.
+func (b *builder) identityConfig() (authentication.Config, error) {
+	o := b.options.Authentication
+	config := authentication.Config{TokenFile: o.TokenAuthFile, Anonymous: o.Anonymous}
+	if o.ClientCAFile != "" {
+		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", o.ClientCAFile)
+		if err != nil {
+			return config, fmt.Errorf("--client-ca-file: %w", err)
+		}
+		config.ClientCA = ca
+	}
+	header, err := o.RequestHeader.ToAuthenticationRequestHeaderConfig()
+	if err != nil {
+		return config, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+	}
+	config.RequestHeader = header
+	return config, nil
+}
+
+// admission adds the admission plugins to the configuration.
+func (b *builder) admission(config *genericapiserver.RecommendedConfig) error {
+	dynamicClient, err := dynamic.NewForConfig(b.loopback)
+	if err != nil {
+		return err
+	}
+	if err := b.options.Admission.ApplyTo(&config.Config, b.informers, b.client, dynamicClient,
+		utilfeature.DefaultFeatureGate, release.Internal(), b.admissionInitializers()...); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	// The specification names the check after the service (document 2, section 4).
+	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"
+	config.PostStartHooks[name] = config.PostStartHooks[libraryName]
+	delete(config.PostStartHooks, libraryName)
+	return nil
+}

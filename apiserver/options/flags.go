@@ -1,0 +1,96 @@
+package options
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"svc.dev/svc/apiserver/authorization"
+)
+
+// Flags are the options' flags, by subject.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var sets cliflag.NamedFlagSets
+	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
+	o.addEtcdFlags(sets.FlagSet("etcd"))
+	o.Authentication.addFlags(sets.FlagSet("authentication"))
+	o.Authorization.addFlags(sets.FlagSet("authorization"))
+	o.Admission.AddFlags(sets.FlagSet("admission"))
+	o.Audit.AddFlags(sets.FlagSet("auditing"))
+	o.Requests.addFlags(sets.FlagSet("requests"))
+	o.Network.addFlags(sets.FlagSet("network"))
+	o.addAPIFlags(sets.FlagSet("API"))
+	return sets
+}
+
+func (o *Options) addEtcdFlags(fs *pflag.FlagSet) {
+	e := &o.Etcd
+	fs.StringSliceVar(&e.Servers, "etcd-servers", e.Servers, "Etcd servers to connect with (scheme://host:port), comma separated.")
+	fs.StringVar(&e.Prefix, "etcd-prefix", e.Prefix, "The prefix of all keys in etcd.")
+	fs.StringVar(&e.CertFile, "etcd-certfile", e.CertFile, "Client certificate for the connection to etcd.")
+	fs.StringVar(&e.KeyFile, "etcd-keyfile", e.KeyFile, "Private key of --etcd-certfile.")
+	fs.StringVar(&e.TrustedCAFile, "etcd-cafile", e.TrustedCAFile, "Authorities of etcd's serving certificate.")
+	fs.DurationVar(&e.CompactionInterval, "etcd-compaction-interval", e.CompactionInterval,
+		"The age at which history is dropped from etcd; a watch from an older version is answered with 410.")
+}
+
+func (a *Authentication) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&a.ClientCAFile, "client-ca-file", a.ClientCAFile,
+		"Authorities of client certificates: a request with a certificate of theirs comes from the user of its common name, in the groups of its organizations.")
+	fs.StringVar(&a.TokenAuthFile, "token-auth-file", a.TokenAuthFile,
+		"CSV file of bearer tokens with the columns token, user name, user uid and, quoted, group names. It is read at the start.")
+	fs.BoolVar(&a.Anonymous, "anonymous-auth", a.Anonymous,
+		"Let requests that no method recognises pass as user system:anonymous in group system:unauthenticated.")
+	h := &a.RequestHeader
+	fs.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", h.ClientCAFile,
+		"Authorities of front proxies: only from a client with a certificate of theirs are the identity headers believed.")
+	fs.StringSliceVar(&h.AllowedNames, "requestheader-allowed-names", h.AllowedNames,
+		"Common names of front proxies' certificates; empty allows every one of --requestheader-client-ca-file.")
+	fs.StringSliceVar(&h.UsernameHeaders, "requestheader-username-headers", h.UsernameHeaders, "Headers that hold the user name.")
+	fs.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", h.UIDHeaders, "Headers that hold the user's UID.")
+	fs.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", h.GroupHeaders, "Headers that hold the groups.")
+	fs.StringSliceVar(&h.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", h.ExtraHeaderPrefixes, "Prefixes of headers that hold extra attributes.")
+}
+
+func (a *Authorization) addFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&a.Modes, "authorization-mode", a.Modes,
+		"Authorizers, asked in order: "+strings.Join(authorization.Modes(), ", ")+". Members of system:masters may always do everything; "+
+			"without the flag everybody else may read health, version, discovery and OpenAPI.")
+}
+
+func (r *Requests) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&r.MaxInFlight, "max-requests-inflight", r.MaxInFlight, "The most reading requests at a time.")
+	fs.IntVar(&r.MaxMutatingInFlight, "max-mutating-requests-inflight", r.MaxMutatingInFlight,
+		"The most writing requests at a time; with flow control the sum of both is what priority levels share.")
+	fs.DurationVar(&r.Timeout, "request-timeout", r.Timeout, "The longest that a request other than a watch may take.")
+	fs.IntVar(&r.MinTimeout, "min-request-timeout", r.MinTimeout, "The shortest life of a watch in seconds; each gets up to twice as long, at random.")
+	fs.Float64Var(&r.GoawayChance, "goaway-chance", r.GoawayChance, "The probability, up to 0.02, that a request makes its HTTP/2 client reconnect.")
+	fs.DurationVar(&r.LivezGracePeriod, "livez-grace-period", r.LivezGracePeriod, "How long after the start /livez passes although start-up hooks still run.")
+	fs.DurationVar(&r.ShutdownDelay, "shutdown-delay-duration", r.ShutdownDelay,
+		"How long a terminating server goes on answering, /readyz failing, so that load balancers notice.")
+	fs.BoolVar(&r.PriorityAndFairness, "enable-priority-and-fairness", r.PriorityAndFairness, "Queue requests by priority levels.")
+}
+
+func (n *Network) addFlags(fs *pflag.FlagSet) {
+	fs.IPVar(&n.AdvertiseAddress, "advertise-address", n.AdvertiseAddress,
+		"The address at which members of the cluster reach this server; the default is --bind-address or, if that is any address, the host's.")
+	fs.StringVar(&n.ServiceClusterIPRange, "service-cluster-ip-range", n.ServiceClusterIPRange,
+		"CIDR of the cluster IP addresses of services, or two, comma separated, of both families.")
+	fs.Var(&n.ServiceNodePortRange, "service-node-port-range", "Ports that services of type NodePort get, both ends included.")
+	fs.StringVar(&n.ExternalHostname, "external-hostname", n.ExternalHostname, "The host name in external URLs.")
+	fs.BoolVar(&n.AggregatorRouting, "enable-aggregator-routing", n.AggregatorRouting,
+		"Connect to the endpoints of an APIService's service rather than to its cluster IP.")
+}
+
+func (o *Options) addAPIFlags(fs *pflag.FlagSet) {
+	fs.Var((*cliflag.ConfigurationMap)(&o.RuntimeConfig), "runtime-config",
+		"Comma-separated key[=true|false] pairs that turn API versions and resources on and off: "+
+			"<group>/<version>, <group>/<version>/<resource>, v1 for the core group, api/all, api/ga, api/beta, api/alpha.")
+	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
+	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
+		"Client certificate by which the aggregation layer identifies itself to extension API servers.")
+	fs.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "Private key of --proxy-client-cert-file.")
+	fs.BoolVar(&o.Features.Profiling, "profiling", o.Features.Profiling, "Serve /debug/pprof to those who are allowed to read it.")
+}

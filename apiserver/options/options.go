@@ -1,0 +1,133 @@
+// Package options are the flags of the API server. Their names are those of
+// the specification and, where it is silent, of kube-apiserver.
+package options
+
+import (
+	"net"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/storage"
+)
+
+// Options are the API server's settings. New fills in the defaults; the zero
+// value of a field with a default is not meant.
+type Options struct {
+	SecureServing  *genericoptions.SecureServingOptions
+	Etcd           storage.Config
+	Authentication Authentication
+	Authorization  Authorization
+	Admission      *genericoptions.AdmissionOptions
+	Audit          *genericoptions.AuditOptions
+	Features       Features
+	Requests       Requests
+	Network        Network
+
+	// RuntimeConfig turns API versions and resources on and off.
+	RuntimeConfig map[string]string
+	// Release is the Kubernetes release whose API is served.
+	Release release.Release
+	// ProxyClientCertFile and ProxyClientKeyFile are the certificate by which
+	// the aggregation layer identifies itself to extension API servers.
+	ProxyClientCertFile, ProxyClientKeyFile string
+}
+
+// Authentication says who is believed to be who.
+type Authentication struct {
+	ClientCAFile  string
+	TokenAuthFile string
+	Anonymous     bool
+	RequestHeader genericoptions.RequestHeaderAuthenticationOptions
+}
+
+// Authorization says who may do what.
+type Authorization struct {
+	// Modes are asked in order; the first that decides, does.
+	Modes []string
+}
+
+// Features are the endpoints that are not resources.
+type Features struct {
+	// Profiling serves /debug/pprof to those who may read it.
+	Profiling bool
+}
+
+// Requests bounds requests and the life of the server around them.
+type Requests struct {
+	MaxInFlight, MaxMutatingInFlight int
+	// Timeout is for all but long-running requests; MinTimeout (seconds) is
+	// the shortest random life of a watch.
+	Timeout    time.Duration
+	MinTimeout int
+	// GoawayChance is the probability of closing an HTTP/2 connection
+	// gracefully, to spread clients over servers.
+	GoawayChance float64
+	// LivezGracePeriod is how long /livez passes while start-up hooks run.
+	LivezGracePeriod time.Duration
+	// ShutdownDelay is how long a terminating server still takes requests.
+	ShutdownDelay time.Duration
+	// PriorityAndFairness queues requests by priority levels rather than
+	// counting them.
+	PriorityAndFairness bool
+}
+
+// Network describes the cluster's addresses.
+type Network struct {
+	// AdvertiseAddress is where members of the cluster reach this server;
+	// empty is the bind address or, if that is any address, the host's.
+	AdvertiseAddress net.IP
+	// ServiceClusterIPRange is one CIDR or two, one of each family.
+	ServiceClusterIPRange string
+	ServiceNodePortRange  utilnet.PortRange
+	// ExternalHostname is the host name for external URLs.
+	ExternalHostname string
+	// AggregatorRouting makes the aggregation layer connect to endpoint
+	// addresses rather than to cluster IPs.
+	AggregatorRouting bool
+}
+
+// New are the default options.
+func New() *Options {
+	serving := genericoptions.NewSecureServingOptions()
+	serving.BindAddress = net.IPv4(127, 0, 0, 1)
+	serving.BindPort = 6443
+	serving.Required = true
+	serving.ServerCert.PairName = "apiserver"
+	serving.ServerCert.CertDirectory = "/var/run/svc"
+	serving.HTTP2MaxStreamsPerConnection = 1000
+	return &Options{
+		SecureServing: serving,
+		Etcd: storage.Config{
+			Prefix:             storage.DefaultPrefix,
+			CompactionInterval: storagebackend.DefaultCompactInterval,
+		},
+		Authentication: Authentication{
+			Anonymous: true,
+			RequestHeader: genericoptions.RequestHeaderAuthenticationOptions{
+				UsernameHeaders:     []string{"X-Remote-User"},
+				UIDHeaders:          []string{"X-Remote-Uid"},
+				GroupHeaders:        []string{"X-Remote-Group"},
+				ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
+			},
+		},
+		Admission: genericoptions.NewAdmissionOptions(),
+		Audit:     genericoptions.NewAuditOptions(),
+		Features:  Features{Profiling: true},
+		Requests: Requests{
+			MaxInFlight:         400,
+			MaxMutatingInFlight: 200,
+			Timeout:             time.Minute,
+			MinTimeout:          1800,
+			PriorityAndFairness: true,
+		},
+		Network: Network{
+			ServiceClusterIPRange: "10.0.0.0/24",
+			ServiceNodePortRange:  utilnet.PortRange{Base: 30000, Size: 2768},
+		},
+		Release: release.Default,
+	}
+}

@@ -1,0 +1,125 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"svc.dev/svc/apiserver/authorization"
+)
+
+// Validate returns everything that is wrong with the options, each error
+// naming its flag and the remedy.
+func (o *Options) Validate() []error {
+	var errs []error
+	errs = append(errs, o.SecureServing.Validate()...)
+	errs = append(errs, o.Admission.Validate()...)
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Authentication.RequestHeader.Validate()...)
+	errs = append(errs, o.validateEtcd()...)
+	errs = append(errs, o.Requests.validate()...)
+	if _, err := authorization.New(o.Authorization.Modes); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.Network.ServiceCIDRs(); err != nil {
+		errs = append(errs, err)
+	}
+	if r := o.Network.ServiceNodePortRange; r.Size < 1 || r.Base < 1 || r.Base+r.Size-1 > 65535 {
+		errs = append(errs, fmt.Errorf("--service-node-port-range: %s is not a range of ports from 1 to 65535", &r))
+	}
+	if (o.ProxyClientCertFile == "") != (o.ProxyClientKeyFile == "") {
+		errs = append(errs, errors.New("--proxy-client-cert-file and --proxy-client-key-file: set both or none"))
+	}
+	for flag, file := range map[string]string{
+		"client-ca-file": o.Authentication.ClientCAFile, "token-auth-file": o.Authentication.TokenAuthFile,
+		"requestheader-client-ca-file": o.Authentication.RequestHeader.ClientCAFile,
+		"etcd-certfile":                o.Etcd.CertFile, "etcd-keyfile": o.Etcd.KeyFile, "etcd-cafile": o.Etcd.TrustedCAFile,
+		"proxy-client-cert-file": o.ProxyClientCertFile, "proxy-client-key-file": o.ProxyClientKeyFile,
+	} {
+		if err := readable(file); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	return errs
+}
+
+func readable(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (o *Options) validateEtcd() []error {
+	var errs []error
+	if len(o.Etcd.Servers) == 0 {
+		errs = append(errs, errors.New("--etcd-servers: name at least one etcd server, as http://127.0.0.1:2379"))
+	}
+	for _, server := range o.Etcd.Servers {
+		scheme, rest, ok := strings.Cut(server, "://")
+		if !ok || rest == "" || scheme != "http" && scheme != "https" && scheme != "unix" && scheme != "unixs" {
+			errs = append(errs, fmt.Errorf("--etcd-servers: %q is not a URL; write http://HOST:PORT or https://HOST:PORT", server))
+		}
+	}
+	if (o.Etcd.CertFile == "") != (o.Etcd.KeyFile == "") {
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile: set both or none"))
+	}
+	if !strings.HasPrefix(o.Etcd.Prefix, "/") {
+		errs = append(errs, fmt.Errorf("--etcd-prefix: %q must begin with a slash", o.Etcd.Prefix))
+	}
+	return errs
+}
+
+func (r *Requests) validate() []error {
+	var errs []error
+	for flag, value := range map[string]int{
+		"max-requests-inflight": r.MaxInFlight, "max-mutating-requests-inflight": r.MaxMutatingInFlight, "min-request-timeout": r.MinTimeout,
+	} {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("--%s: %d is negative; 0 is no limit", flag, value))
+		}
+	}
+	if r.PriorityAndFairness && r.MaxInFlight+r.MaxMutatingInFlight <= 0 {
+		errs = append(errs, errors.New("--max-requests-inflight and --max-mutating-requests-inflight: flow control needs their sum to be above 0; "+
+			"set one, or --enable-priority-and-fairness=false"))
+	}
+	if r.Timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--request-timeout: %s must be above 0", r.Timeout))
+	}
+	if r.GoawayChance < 0 || r.GoawayChance > 0.02 {
+		errs = append(errs, fmt.Errorf("--goaway-chance: %v is not between 0 and 0.02", r.GoawayChance))
+	}
+	if r.LivezGracePeriod < 0 {
+		errs = append(errs, fmt.Errorf("--livez-grace-period: %s is negative", r.LivezGracePeriod))
+	}
+	if r.ShutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-delay-duration: %s is negative", r.ShutdownDelay))
+	}
+	return errs
+}
+
+// ServiceCIDRs are the ranges of cluster IPs, the primary family first.
+func (n *Network) ServiceCIDRs() ([]netip.Prefix, error) {
+	const flag = "--service-cluster-ip-range"
+	var ranges []netip.Prefix
+	for part := range strings.SplitSeq(n.ServiceClusterIPRange, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a CIDR, such as 10.0.0.0/24", flag, part)
+		}
+		if hosts := prefix.Addr().BitLen() - prefix.Bits(); hosts < 3 || hosts > 20 {
+			return nil, fmt.Errorf("%s: %s must leave 3 to 20 bits to addresses", flag, prefix)
+		}
+		ranges = append(ranges, prefix.Masked())
+	}
+	if len(ranges) > 2 || len(ranges) == 2 && ranges[0].Addr().Is4() == ranges[1].Addr().Is4() {
+		return nil, fmt.Errorf("%s: give one CIDR, or two of different families", flag)
+	}
+	return ranges, nil
+}

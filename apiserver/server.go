@@ -1,0 +1,222 @@
+// Package apiserver is the API server: the way of a request, from TLS to etcd.
+//
+//	TLS -> filters -> authentication -> flow control -> authorization
+//	    -> aggregator | kinds | custom resources | 404
+//	    -> admission -> registry -> watch cache -> etcd
+//
+// One folder stands for each stage; this file joins them. The stores are there
+// once and have two views: the public one, behind the port, shows the versions
+// of the chosen release; the internal one shows every version to the server's
+// own clients (admission, flow control, the aggregator) in process.
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/authentication"
+	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/claims"
+	"svc.dev/svc/apiserver/inprocess"
+	"svc.dev/svc/apiserver/openapi"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/storage"
+
+	definitions "svc.dev/svc/apis/openapi"
+)
+
+// groupDomain is the domain of the API groups (document 1): standalone, the
+// service speaks Kubernetes' own.
+const groupDomain = "k8s.io"
+
+// Server is an API server that has been put together and listens.
+type Server struct {
+	aggregator runnable
+	handler    http.Handler
+	backend    *storage.Backend
+	address    string
+}
+
+type runnable interface {
+	Run(ctx context.Context) error
+}
+
+// builder holds what New puts together on its way.
+type builder struct {
+	options        *options.Options
+	kinds          []*resource.Kind
+	scheme         *runtime.Scheme
+	backend        *storage.Backend
+	claims         *claims.Store
+	registry       *registry.Registry
+	docs           *openapi.Documents
+	internal       *internalView
+	loopback       *rest.Config
+	client         kubernetes.Interface
+	informers      informers.SharedInformerFactory
+	services       webhook.ServiceResolver
+	identity       authentication.Config
+	authenticators authentication.Authenticators
+	authorizer     authorization.Authorizer
+}
+
+// New puts the server together and opens its port. It does not wait for etcd.
+// Errors name the flag that would mend them.
+func New(ctx context.Context, o *options.Options) (*Server, error) {
+	b := &builder{options: o}
+	if err := b.makeStorage(); err != nil {
+		return nil, err
+	}
+	server, err := b.makeServers(ctx)
+	if err != nil {
+		return nil, errors.Join(err, b.backend.Close())
+	}
+	return server, nil
+}
+
+// makeStorage makes the kinds' storage, and who may use it.
+func (b *builder) makeStorage() error {
+	var err error
+	if b.identity, err = b.identityConfig(); err != nil {
+		return err
+	}
+	if b.authenticators, err = authentication.New(b.identity); err != nil {
+		return err
+	}
+	if b.authorizer, err = authorization.New(b.options.Authorization.Modes); err != nil {
+		return err
+	}
+	b.kinds = b.declarations()
+	if b.scheme, err = apis.NewScheme(b.kinds); err != nil {
+		return err
+	}
+	if b.backend, err = storage.Open(b.options.Etcd); err != nil {
+		return err
+	}
+	cidrs, err := b.options.Network.ServiceCIDRs()
+	if err != nil {
+		return err
+	}
+	ports := b.options.Network.ServiceNodePortRange
+	b.claims = claims.New(b.backend.Client().KV, b.backend.Prefix(), clock.RealClock{})
+	env := &resource.Env{
+		Claims:       b.claims.Pool,
+		ServiceCIDRs: cidrs,
+		NodePorts:    resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)},
+	}
+	codec, versioner := storage.KindCodec(b.scheme, b.kinds)
+	b.registry, err = registry.New(b.kinds, b.scheme, b.backend.RESTOptions(codec, versioner), env)
+	return err
+}
+
+// makeServers makes the views and the chain of servers.
+func (b *builder) makeServers(ctx context.Context) (*Server, error) {
+	b.docs = openapi.New("svc", b.documentsVersion(), definitions.GetOpenAPIDefinitions, func() *runtime.Scheme {
+		return apis.NewExternalScheme(b.kinds)
+	})
+	if err := b.makeInternal(); err != nil {
+		return nil, err
+	}
+	config, err := b.genericConfig()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.admission(config); err != nil {
+		return nil, err
+	}
+	crds, err := b.customResources(config)
+	if err != nil {
+		return nil, fmt.Errorf("custom resources: %w", err)
+	}
+	own, groups, err := b.own(config, crds.GenericAPIServer)
+	if err != nil {
+		return nil, fmt.Errorf("resources: %w", err)
+	}
+	aggregator, err := b.aggregator(config, own, crds, groups)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	if err := b.bootstrap(config, aggregator.GenericAPIServer); err != nil {
+		return nil, err
+	}
+	prepared, err := aggregator.PrepareRun()
+	if err != nil {
+		return nil, err
+	}
+	b.internal.complete(aggregator.GenericAPIServer.UnprotectedHandler())
+	return &Server{
+		aggregator: prepared,
+		handler:    aggregator.GenericAPIServer.UnprotectedHandler(),
+		backend:    b.backend,
+		address:    config.SecureServing.Listener.Addr().String(),
+	}, nil
+}
+
+// makeInternal makes the internal view and the clients and informers on it.
+func (b *builder) makeInternal() error {
+	var err error
+	if b.internal, err = newInternalView(b.scheme, b.registry, b.authorizer); err != nil {
+		return fmt.Errorf("internal view: %w", err)
+	}
+	b.loopback = inprocess.ClientConfig(b.internal)
+	typed := rest.CopyConfig(b.loopback)
+	typed.ContentType = runtime.ContentTypeProtobuf
+	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if b.client, err = kubernetes.NewForConfig(typed); err != nil {
+		return err
+	}
+	b.informers = informers.NewSharedInformerFactory(b.client, 0)
+	return nil
+}
+
+// Address is the host and port that the server listens on.
+func (s *Server) Address() string { return s.address }
+
+// Run serves until ctx is done and everything has drained. onReady, if not
+// nil, is called once, when /readyz passes for the first time.
+func (s *Server) Run(ctx context.Context, onReady func()) error {
+	if onReady != nil {
+		go func() {
+			if s.waitReady(ctx) == nil {
+				onReady()
+			}
+		}()
+	}
+	err := s.aggregator.Run(ctx)
+	return errors.Join(err, s.backend.Close())
+}
+
+const readyInterval = 2 * time.Millisecond
+
+// waitReady returns when /readyz passes, or an error when ctx is done before.
+func (s *Server) waitReady(ctx context.Context) error {
+	handler := inprocess.Chain(s.handler)
+	return wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {
+		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		return w.Code == http.StatusOK, nil
+	})
+}
+
+// noFieldManagement is the type converter of the internal view: what the
+// server itself writes needs no schema to be tracked.
+func noFieldManagement(...string) managedfields.TypeConverter {
+	return managedfields.NewDeducedTypeConverter()
+}
