@@ -5,5 +5,8 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the certificates.k8s.io group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		certificateSigningRequests,
+		clusterTrustBundles,
+	}
 }

@@ -5,5 +5,11 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the networking.k8s.io group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		ingresses,
+		ingressClasses,
+		networkPolicies,
+		serviceCIDRs,
+		ipAddresses,
+	}
 }

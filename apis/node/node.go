@@ -5,5 +5,7 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the node.k8s.io group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		runtimeClasses,
+	}
 }

@@ -1,9 +1,12 @@
 package resource
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -45,4 +48,34 @@ func Invalid(path *field.Path, value any, messages []string) field.ErrorList {
 // a URL, for example roles.
 func PathSegmentName(name string, _ bool) []string {
 	return content.IsPathSegmentName(name)
+}
+
+// IP requires an IP address as Kubernetes writes one in fields older than its
+// strict rule: without leading zeros, and not IPv4 in IPv6's form.
+func IP(path *field.Path, value string) field.ErrorList {
+	return validation.IsValidIPForLegacyField(path, value, true, nil)
+}
+
+// CIDR is IP for an address range.
+func CIDR(path *field.Path, value string) field.ErrorList {
+	return validation.IsValidCIDRForLegacyField(path, value, true, nil)
+}
+
+// ReachableIP refuses addresses that mean nothing on another machine.
+func ReachableIP(path *field.Path, value string) field.ErrorList {
+	ip, err := netip.ParseAddr(value)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, value, "must be a valid IP address")}
+	}
+	switch {
+	case ip.IsUnspecified():
+		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("may not be unspecified (%s)", value))}
+	case ip.IsLoopback():
+		return field.ErrorList{field.Invalid(path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)")}
+	case ip.IsLinkLocalUnicast():
+		return field.ErrorList{field.Invalid(path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")}
+	case ip.IsLinkLocalMulticast():
+		return field.ErrorList{field.Invalid(path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")}
+	}
+	return nil
 }

@@ -5,5 +5,12 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the storage.k8s.io group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		storageClasses,
+		volumeAttachments,
+		csiNodes,
+		csiDrivers,
+		csiStorageCapacities,
+		volumeAttributesClasses,
+	}
 }

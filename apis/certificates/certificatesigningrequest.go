@@ -1,0 +1,311 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"svc.dev/svc/apis/resource"
+)
+
+const (
+	// minExpiration is the shortest life that a request may ask for, in seconds.
+	minExpiration = 600
+	// legacySigner is a signer that v1 refuses.
+	legacySigner = "kubernetes.io/legacy-unknown"
+)
+
+var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSigningRequest]{
+	Name: "certificatesigningrequests", ShortNames: []string{"csr"},
+	NameRule:      resource.PathSegmentName,
+	PrepareCreate: signWithUser,
+	PrepareUpdate: func(_ context.Context, r, old *certificatesv1.CertificateSigningRequest) { r.Spec = old.Spec },
+	Validate:      validateRequest,
+	Status:        true,
+	PrepareStatus: prepareStatus,
+	ValidateStatus: func(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+		return append(validateStatus(r, old), validateNoApproval(r, old)...)
+	},
+	Views: []resource.View[*certificatesv1.CertificateSigningRequest]{{
+		Name:     "approval",
+		Prepare:  prepareApproval,
+		Validate: validateStatus,
+		Resets:   []string{"spec", "status.certificate"},
+	}},
+	Columns: []resource.Column[*certificatesv1.CertificateSigningRequest]{
+		resource.Name[*certificatesv1.CertificateSigningRequest](),
+		resource.Age[*certificatesv1.CertificateSigningRequest](),
+		{Name: "SignerName", Description: requestDoc["signerName"],
+			Value: func(r *certificatesv1.CertificateSigningRequest) any { return r.Spec.SignerName }},
+		{Name: "Requestor", Description: requestDoc["username"],
+			Value: func(r *certificatesv1.CertificateSigningRequest) any { return r.Spec.Username }},
+		{Name: "RequestedDuration", Description: requestDoc["expirationSeconds"], Value: func(r *certificatesv1.CertificateSigningRequest) any {
+			if r.Spec.ExpirationSeconds == nil {
+				return "<none>"
+			}
+			return duration.HumanDuration(time.Duration(*r.Spec.ExpirationSeconds) * time.Second)
+		}},
+		{Name: "Condition", Description: certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], Value: conditionCell},
+	},
+	Fields: map[string]func(*certificatesv1.CertificateSigningRequest) string{
+		"spec.signerName": func(r *certificatesv1.CertificateSigningRequest) string { return r.Spec.SignerName },
+	},
+}
+
+var requestDoc = certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
+
+// signWithUser writes who asks into the request: signers rely on it, so it is
+// never the client's word.
+func signWithUser(ctx context.Context, r *certificatesv1.CertificateSigningRequest) {
+	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = "", "", nil, nil
+	user, ok := request.UserFrom(ctx)
+	if !ok {
+		return
+	}
+	r.Spec.Username, r.Spec.UID, r.Spec.Groups = user.GetName(), user.GetUID(), user.GetGroups()
+	for key, values := range user.GetExtra() {
+		if r.Spec.Extra == nil {
+			r.Spec.Extra = map[string]certificatesv1.ExtraValue{}
+		}
+		r.Spec.Extra[key] = values
+	}
+}
+
+// usages are what a certificate may be used for, in the order of messages.
+var usages = []certificatesv1.KeyUsage{
+	certificatesv1.UsageAny, certificatesv1.UsageCertSign, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageContentCommitment, certificatesv1.UsageCRLSign, certificatesv1.UsageDataEncipherment,
+	certificatesv1.UsageDecipherOnly, certificatesv1.UsageDigitalSignature, certificatesv1.UsageEmailProtection,
+	certificatesv1.UsageEncipherOnly, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel,
+	certificatesv1.UsageIPsecUser, certificatesv1.UsageKeyAgreement, certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC, certificatesv1.UsageOCSPSigning,
+	certificatesv1.UsageSMIME, certificatesv1.UsageServerAuth, certificatesv1.UsageSigning, certificatesv1.UsageTimestamping,
+}
+
+func validateRequest(r *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if err := checkPKCS10(r.Spec.Request); err != nil {
+		errs = append(errs, field.Invalid(path.Child("request"), r.Spec.Request, err.Error()))
+	}
+	if len(r.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(path.Child("usages"), ""))
+	}
+	for i, usage := range r.Spec.Usages {
+		errs = append(errs, resource.OneOf(path.Child("usages").Index(i), usage, usages...)...)
+		if slices.Contains(r.Spec.Usages[:i], usage) {
+			errs = append(errs, field.Duplicate(path.Child("usages").Index(i), usage))
+		}
+	}
+	if r.Spec.SignerName == legacySigner {
+		errs = append(errs, field.Invalid(path.Child("signerName"), r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+	} else {
+		errs = append(errs, validateSigner(path.Child("signerName"), r.Spec.SignerName)...)
+	}
+	if s := r.Spec.ExpirationSeconds; s != nil && *s < minExpiration {
+		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	return errs
+}
+
+// checkPKCS10 requires a PEM block with a certificate request that its own key
+// has signed.
+func checkPKCS10(data []byte) error {
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err
+	}
+	return csr.CheckSignature()
+}
+
+// prepareStatus lets a signer's update leave the verdict as it is, whatever
+// the signer makes of its details.
+func prepareStatus(r, old *certificatesv1.CertificateSigningRequest) {
+	for _, verdict := range verdicts {
+		is, was := conditionsOf(r, verdict), conditionsOf(old, verdict)
+		if len(is) != len(was) {
+			continue // refused by validation
+		}
+		for i := range is {
+			*is[i] = *was[i]
+		}
+	}
+	stampConditions(r, old)
+}
+
+// prepareApproval lets the verdict, and nothing but conditions, change.
+func prepareApproval(r, old *certificatesv1.CertificateSigningRequest) {
+	stampConditions(r, old)
+	r.Spec = old.Spec
+	r.Status.Certificate = old.Status.Certificate
+}
+
+// stampConditions fills the times that clients leave out. A condition keeps
+// the time of its transition for as long as its status stays.
+func stampConditions(r, old *certificatesv1.CertificateSigningRequest) {
+	now := metav1.Now()
+	for i := range r.Status.Conditions {
+		c := &r.Status.Conditions[i]
+		if c.LastUpdateTime.IsZero() {
+			c.LastUpdateTime = now
+		}
+		if !c.LastTransitionTime.IsZero() {
+			continue
+		}
+		c.LastTransitionTime = now
+		for _, was := range conditionsOf(old, c.Type) {
+			if was.Status == c.Status && !was.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = was.LastTransitionTime
+				break
+			}
+		}
+	}
+}
+
+// verdicts are the conditions that only the approval view may set.
+var verdicts = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
+
+// conditionsOf are the conditions of a type, in place.
+func conditionsOf(r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) []*certificatesv1.CertificateSigningRequestCondition {
+	var found []*certificatesv1.CertificateSigningRequestCondition
+	for i := range r.Status.Conditions {
+		if r.Status.Conditions[i].Type == t {
+			found = append(found, &r.Status.Conditions[i])
+		}
+	}
+	return found
+}
+
+// validateStatus judges what the status and approval views have in common.
+func validateStatus(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	path := field.NewPath("status", "conditions")
+	errs := validateConditions(path, r)
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+		if len(conditionsOf(r, t)) < len(conditionsOf(old, t)) {
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("updates may not remove a condition of type %q", t)))
+		}
+	}
+	if bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
+		return errs
+	}
+	certificate := field.NewPath("status", "certificate")
+	if len(old.Status.Certificate) > 0 {
+		errs = append(errs, field.Forbidden(certificate, "updates may not modify existing certificate content"))
+	}
+	if err := checkCertificates(r.Status.Certificate); err != nil {
+		errs = append(errs, field.Invalid(certificate, "<certificate data>", err.Error()))
+	}
+	return errs
+}
+
+// validateNoApproval keeps the verdict for those who may approve.
+func validateNoApproval(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("status", "conditions")
+	for _, t := range verdicts {
+		is, was := conditionsOf(r, t), conditionsOf(old, t)
+		switch {
+		case len(is) > len(was):
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("updates may not add a condition of type %q", t)))
+		case len(is) == len(was) && !apiequality.Semantic.DeepEqual(is, was):
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("updates may not modify a condition of type %q", t)))
+		}
+	}
+	return errs
+}
+
+func validateConditions(path *field.Path, r *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	var errs field.ErrorList
+	var seen []certificatesv1.RequestConditionType
+	for i, c := range r.Status.Conditions {
+		at := path.Index(i)
+		if c.Type == "" {
+			errs = append(errs, field.Required(at.Child("type"), ""))
+		}
+		if slices.Contains(seen, c.Type) {
+			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))
+		}
+		seen = append(seen, c.Type)
+		errs = append(errs, validateConditionStatus(at.Child("status"), c)...)
+	}
+	approved, denied := slices.Index(seen, certificatesv1.CertificateApproved), slices.Index(seen, certificatesv1.CertificateDenied)
+	if approved >= 0 && denied >= 0 {
+		errs = append(errs, field.Invalid(path, seen[max(approved, denied)], "Approved and Denied conditions are mutually exclusive"))
+	}
+	return errs
+}
+
+// validateConditionStatus requires True of the conditions that mean something
+// by being there.
+func validateConditionStatus(path *field.Path, c certificatesv1.CertificateSigningRequestCondition) field.ErrorList {
+	if c.Status == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	switch c.Type {
+	case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+		return resource.OneOf(path, c.Status, corev1.ConditionTrue)
+	}
+	return resource.OneOf(path, c.Status, corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown)
+}
+
+// checkCertificates requires PEM blocks of certificates, and nothing else.
+func checkCertificates(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	blocks := 0
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+		}
+		if len(block.Headers) > 0 {
+			return errors.New("no PEM block headers are permitted")
+		}
+		certificates, err := x509.ParseCertificates(block.Bytes)
+		if err != nil {
+			return err
+		}
+		if len(certificates) == 0 {
+			return errors.New("found CERTIFICATE PEM block containing 0 certificates")
+		}
+		blocks++
+	}
+	if blocks == 0 {
+		return errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return nil
+}
+
+func conditionCell(r *certificatesv1.CertificateSigningRequest) any {
+	cell := "Pending"
+	if len(conditionsOf(r, certificatesv1.CertificateApproved)) > 0 {
+		cell = "Approved"
+	}
+	if len(conditionsOf(r, certificatesv1.CertificateDenied)) > 0 {
+		cell = "Denied"
+	}
+	if len(conditionsOf(r, certificatesv1.CertificateFailed)) > 0 {
+		cell += ",Failed"
+	}
+	if len(r.Status.Certificate) > 0 {
+		cell += ",Issued"
+	}
+	return cell
+}

@@ -1,0 +1,67 @@
+package networking
+
+import (
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var ipAddresses = resource.Type[*networkingv1.IPAddress]{
+	Name: "ipaddresses", Singular: "ipaddress", ShortNames: []string{"ip"},
+	NameRule: canonicalIP,
+	Validate: func(a *networkingv1.IPAddress) field.ErrorList {
+		return validateParent(field.NewPath("spec", "parentRef"), a.Spec.ParentRef)
+	},
+	ValidateUpdate: func(a, old *networkingv1.IPAddress) field.ErrorList {
+		return apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+	},
+	Columns: []resource.Column[*networkingv1.IPAddress]{
+		resource.Name[*networkingv1.IPAddress](),
+		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"],
+			Value: func(a *networkingv1.IPAddress) any { return parentCell(a.Spec.ParentRef) }},
+	},
+}
+
+// canonicalIP requires an address as the name, in the one way of writing it.
+func canonicalIP(name string, _ bool) []string {
+	var messages []string
+	for _, err := range validation.IsValidIP(nil, name) {
+		messages = append(messages, err.Detail)
+	}
+	return messages
+}
+
+// validateParent judges a reference to the object that has the address; the
+// core group, of services, is the empty string.
+func validateParent(path *field.Path, p *networkingv1.ParentReference) field.ErrorList {
+	if p == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	if p.Group != "" {
+		errs = append(errs, resource.Invalid(path.Child("group"), p.Group, validation.IsDNS1123Subdomain(p.Group))...)
+	}
+	errs = append(errs, requireSegment(path.Child("resource"), p.Resource)...)
+	errs = append(errs, requireSegment(path.Child("name"), p.Name)...)
+	if p.Namespace != "" {
+		errs = append(errs, requireSegment(path.Child("namespace"), p.Namespace)...)
+	}
+	return errs
+}
+
+func parentCell(p *networkingv1.ParentReference) string {
+	if p == nil {
+		return "<none>"
+	}
+	parts := []string{strings.ToLower(schema.GroupResource{Group: p.Group, Resource: p.Resource}.String())}
+	if p.Namespace != "" {
+		parts = append(parts, p.Namespace)
+	}
+	return strings.Join(append(parts, p.Name), "/")
+}

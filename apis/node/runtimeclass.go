@@ -1,0 +1,104 @@
+package node
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var runtimeClasses = resource.Type[*nodev1.RuntimeClass]{
+	Name:     "runtimeclasses",
+	Validate: validateRuntimeClass,
+	ValidateUpdate: func(c, old *nodev1.RuntimeClass) field.ErrorList {
+		return apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))
+	},
+	CreateOnUpdate: true,
+	RequireVersion: true,
+	Columns: []resource.Column[*nodev1.RuntimeClass]{
+		resource.Name[*nodev1.RuntimeClass](),
+		{Name: "Handler", Description: nodev1.RuntimeClass{}.SwaggerDoc()["handler"], Value: func(c *nodev1.RuntimeClass) any { return c.Handler }},
+		resource.Age[*nodev1.RuntimeClass](),
+	},
+}
+
+func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
+	var errs field.ErrorList
+	if c.Handler == "" {
+		errs = append(errs, field.Required(field.NewPath("handler"), ""))
+	} else {
+		errs = append(errs, resource.Invalid(field.NewPath("handler"), c.Handler, apivalidation.NameIsDNSLabel(c.Handler, false))...)
+	}
+	if c.Overhead != nil {
+		errs = append(errs, validateOverhead(field.NewPath("overhead", "podFixed"), c.Overhead.PodFixed)...)
+	}
+	if c.Scheduling != nil {
+		path := field.NewPath("scheduling")
+		errs = append(errs, metav1validation.ValidateLabels(c.Scheduling.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, validateTolerations(path.Child("tolerations"), c.Scheduling.Tolerations)...)
+	}
+	return errs
+}
+
+func validateOverhead(path *field.Path, fixed corev1.ResourceList) field.ErrorList {
+	var errs field.ErrorList
+	for name, quantity := range fixed {
+		at := path.Key(string(name))
+		errs = append(errs, resource.Invalid(at, name, validation.IsQualifiedName(string(name)))...)
+		if quantity.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, quantity.String(), apivalidation.IsNegativeErrorMsg))
+		}
+	}
+	return errs
+}
+
+func validateTolerations(path *field.Path, tolerations []corev1.Toleration) field.ErrorList {
+	var errs field.ErrorList
+	for i, t := range tolerations {
+		errs = append(errs, validateToleration(path.Index(i), t)...)
+		if slices.ContainsFunc(tolerations[:i], func(other corev1.Toleration) bool {
+			return other.Key == t.Key && other.Operator == t.Operator && other.Value == t.Value && other.Effect == t.Effect
+		}) {
+			errs = append(errs, field.Duplicate(path.Index(i), t))
+		}
+	}
+	return errs
+}
+
+func validateToleration(path *field.Path, t corev1.Toleration) field.ErrorList {
+	var errs field.ErrorList
+	if t.Key != "" {
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+	} else if t.Operator != corev1.TolerationOpExists {
+		errs = append(errs, field.Invalid(path.Child("operator"), t.Operator,
+			"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+	}
+	switch t.Operator {
+	case corev1.TolerationOpEqual, "":
+		if msgs := validation.IsValidLabelValue(t.Value); len(msgs) > 0 {
+			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, strings.Join(msgs, ";")))
+		}
+	case corev1.TolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
+			[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+	}
+	if t.Effect != "" {
+		errs = append(errs, resource.OneOf(path.Child("effect"), t.Effect,
+			corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+	}
+	return errs
+}

@@ -1,0 +1,107 @@
+// Package resourcetest runs declarations of kinds as the server does, for the
+// tests of those kinds: objects are YAML, rules are tables.
+package resourcetest
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// Rule is one rule of what a kind accepts. Objects are made from the table's
+// base by JSON merge patches, written in YAML.
+type Rule struct {
+	// Name says what holds, as a sentence.
+	Name string
+	// Change makes the object.
+	Change string
+	// Update judges the object as an update; Was makes the object that it
+	// replaces. Status judges it as an update of the status, and View as one
+	// through the view of that name.
+	Update bool
+	Status bool
+	View   string
+	Was    string
+	// Want are the errors, in any order; none if the object is accepted.
+	Want []string
+}
+
+// Rules checks the rules of a kind, each in a subtest, with defaulted and
+// prepared objects as the server has them.
+func Rules(t *testing.T, d resource.Declaration, base string, rules []Rule) {
+	t.Helper()
+	k := d.Kind()
+	for _, r := range rules {
+		t.Run(r.Name, func(t *testing.T) {
+			obj, old := Object(t, k, base, r.Change), Object(t, k, base, r.Was)
+			Errors(t, judge(t, k, r, obj, old), r.Want...)
+		})
+	}
+}
+
+func judge(t *testing.T, k *resource.Kind, r Rule, obj, old runtime.Object) field.ErrorList {
+	switch {
+	case r.Status:
+		k.PrepareStatus(obj, old)
+		return k.ValidateStatus(obj, old)
+	case r.View != "":
+		for _, v := range k.Views {
+			if v.Name == r.View {
+				v.Prepare(obj, old)
+				return v.Validate(obj, old)
+			}
+		}
+		t.Fatalf("%s has no view %s", k.Name, r.View)
+	case r.Update:
+		k.PrepareUpdate(t.Context(), obj, old)
+		return append(k.Validate(obj), k.ValidateUpdate(obj, old)...)
+	}
+	k.PrepareCreate(t.Context(), obj)
+	var errs field.ErrorList
+	name, err := meta.Accessor(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, msg := range k.NameRule(name.GetName(), false) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name.GetName(), msg))
+	}
+	return append(errs, k.Validate(obj)...)
+}
+
+// Object makes a defaulted object from YAML and merge patches onto it.
+func Object(t *testing.T, k *resource.Kind, base string, changes ...string) runtime.Object {
+	t.Helper()
+	doc := toJSON(t, base)
+	for _, change := range changes {
+		if change == "" {
+			continue
+		}
+		merged, err := jsonpatch.MergePatch(doc, toJSON(t, change))
+		if err != nil {
+			t.Fatalf("merge: %v\n%s", err, change)
+		}
+		doc = merged
+	}
+	obj := k.New()
+	if err := yaml.UnmarshalStrict(doc, obj); err != nil {
+		t.Fatalf("not a %s: %v\n%s", k.Hub.Kind, err, doc)
+	}
+	k.Default(obj)
+	return obj
+}
+
+func toJSON(t *testing.T, doc string) []byte {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(doc))
+	if err != nil {
+		t.Fatalf("bad YAML: %v\n%s", err, doc)
+	}
+	return data
+}

@@ -1,0 +1,80 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// maxNodeID is the greatest length of a driver's name for a node.
+const maxNodeID = 256
+
+var csiNodes = resource.Type[*storagev1.CSINode]{
+	Name:           "csinodes",
+	Validate:       validateCSINode,
+	ValidateUpdate: validateSameDrivers,
+	RequireVersion: true,
+	Columns: []resource.Column[*storagev1.CSINode]{
+		resource.Name[*storagev1.CSINode](),
+		{Name: "Drivers", Type: "integer", Description: "Drivers indicates the number of CSI drivers registered on the node",
+			Value: func(n *storagev1.CSINode) any { return int64(len(n.Spec.Drivers)) }},
+		resource.Age[*storagev1.CSINode](),
+	},
+}
+
+func validateCSINode(n *storagev1.CSINode) field.ErrorList {
+	var errs field.ErrorList
+	var names []string
+	for i, d := range n.Spec.Drivers {
+		path := field.NewPath("spec", "drivers").Index(i)
+		errs = append(errs, validateCSINodeDriver(path, d)...)
+		if slices.Contains(names, d.Name) {
+			errs = append(errs, field.Duplicate(path.Child("name"), d.Name))
+		}
+		names = append(names, d.Name)
+	}
+	return errs
+}
+
+func validateCSINodeDriver(path *field.Path, d storagev1.CSINodeDriver) field.ErrorList {
+	errs := validateCSIName(path.Child("name"), d.Name)
+	if d.NodeID == "" {
+		errs = append(errs, field.Required(path.Child("nodeID"), ""))
+	} else if len(d.NodeID) > maxNodeID {
+		errs = append(errs, field.Invalid(path.Child("nodeID"), d.NodeID, fmt.Sprintf("must be %d characters or less", maxNodeID)))
+	}
+	if d.Allocatable != nil && d.Allocatable.Count != nil {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*d.Allocatable.Count), path.Child("allocatable", "count"))...)
+	}
+	for i, key := range d.TopologyKeys {
+		if key == "" {
+			errs = append(errs, field.Required(path, ""))
+		}
+		if slices.Contains(d.TopologyKeys[:i], key) {
+			errs = append(errs, field.Duplicate(path, key))
+		}
+		errs = append(errs, resource.Invalid(path, key, validation.IsQualifiedName(key))...)
+	}
+	return errs
+}
+
+// validateSameDrivers holds a driver that stays to its entry, but for how many
+// volumes it can still attach.
+func validateSameDrivers(n, old *storagev1.CSINode) field.ErrorList {
+	var errs field.ErrorList
+	for _, was := range old.Spec.Drivers {
+		for _, is := range n.Spec.Drivers {
+			if is.Name == was.Name {
+				is.Allocatable, was.Allocatable = nil, nil
+				errs = append(errs, apivalidation.ValidateImmutableField(is, was, field.NewPath("spec", "drivers"))...)
+			}
+		}
+	}
+	return errs
+}

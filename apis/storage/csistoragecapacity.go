@@ -1,0 +1,40 @@
+package storage
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var csiStorageCapacities = resource.Type[*storagev1.CSIStorageCapacity]{
+	Name: "csistoragecapacities", Namespaced: true,
+	Validate: func(c *storagev1.CSIStorageCapacity) field.ErrorList {
+		errs := metav1validation.ValidateLabelSelector(c.NodeTopology, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("nodeTopology"))
+		errs = append(errs, resource.Invalid(field.NewPath("storageClassName"), c.StorageClassName, apivalidation.NameIsDNSSubdomain(c.StorageClassName, false))...)
+		if c.Capacity != nil && c.Capacity.Sign() < 0 {
+			errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), apivalidation.IsNegativeErrorMsg))
+		}
+		return errs
+	},
+	ValidateUpdate: func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+		errs := apivalidation.ValidateImmutableField(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))
+		return append(errs, apivalidation.ValidateImmutableField(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+	},
+	RequireVersion: true,
+	Columns: []resource.Column[*storagev1.CSIStorageCapacity]{
+		resource.Name[*storagev1.CSIStorageCapacity](),
+		{Name: "StorageClassName", Description: capacityDoc["storageClassName"],
+			Value: func(c *storagev1.CSIStorageCapacity) any { return c.StorageClassName }},
+		{Name: "Capacity", Description: capacityDoc["capacity"], Value: func(c *storagev1.CSIStorageCapacity) any {
+			if c.Capacity == nil {
+				return "<unset>"
+			}
+			return c.Capacity.String()
+		}},
+	},
+}
+
+var capacityDoc = storagev1.CSIStorageCapacity{}.SwaggerDoc()

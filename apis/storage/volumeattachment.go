@@ -1,0 +1,96 @@
+package storage
+
+import (
+	"math"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// The greatest sizes of what a driver reports, in bytes.
+const (
+	maxAttachmentMetadata = 256 << 10
+	maxErrorMessage       = 1024
+)
+
+var volumeAttachments = resource.Type[*storagev1.VolumeAttachment]{
+	Name:     "volumeattachments",
+	Validate: validateAttachment,
+	ValidateUpdate: func(a, old *storagev1.VolumeAttachment) field.ErrorList {
+		return apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))
+	},
+	Status:         true,
+	ValidateStatus: func(a, _ *storagev1.VolumeAttachment) field.ErrorList { return validateAttachmentStatus(&a.Status) },
+	RequireVersion: true,
+	Columns: []resource.Column[*storagev1.VolumeAttachment]{
+		resource.Name[*storagev1.VolumeAttachment](),
+		{Name: "Attacher", Format: "name", Description: storagev1.VolumeAttachmentSpec{}.SwaggerDoc()["attacher"],
+			Value: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
+		{Name: "PV", Description: storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"],
+			Value: func(a *storagev1.VolumeAttachment) any {
+				if a.Spec.Source.PersistentVolumeName == nil {
+					return ""
+				}
+				return *a.Spec.Source.PersistentVolumeName
+			}},
+		{Name: "Node", Description: storagev1.VolumeAttachmentSpec{}.SwaggerDoc()["nodeName"],
+			Value: func(a *storagev1.VolumeAttachment) any { return a.Spec.NodeName }},
+		{Name: "Attached", Type: "boolean", Description: storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"],
+			Value: func(a *storagev1.VolumeAttachment) any { return a.Status.Attached }},
+		resource.Age[*storagev1.VolumeAttachment](),
+	},
+}
+
+func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateCSIName(path.Child("attacher"), a.Spec.Attacher)
+	errs = append(errs, validateAttachmentSource(path.Child("source"), &a.Spec.Source)...)
+	return append(errs, resource.Invalid(path.Child("nodeName"), a.Spec.NodeName, apivalidation.NameIsDNSSubdomain(a.Spec.NodeName, false))...)
+}
+
+func validateAttachmentSource(path *field.Path, s *storagev1.VolumeAttachmentSource) field.ErrorList {
+	const exactlyOne = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+	name := path.Child("persistentVolumeName")
+	switch {
+	case s.InlineVolumeSpec == nil && s.PersistentVolumeName == nil:
+		return field.ErrorList{field.Required(path, exactlyOne)}
+	case s.InlineVolumeSpec != nil && s.PersistentVolumeName != nil:
+		return field.ErrorList{field.Forbidden(path, exactlyOne)}
+	case s.InlineVolumeSpec != nil:
+		if s.InlineVolumeSpec.CSI == nil {
+			return field.ErrorList{field.Required(path.Child("inlineVolumeSpec", "csi"), "may not be specified in the context of inline volumes without a CSI source")}
+		}
+		return nil
+	case *s.PersistentVolumeName == "":
+		return field.ErrorList{field.Required(name, "must specify non empty persistentVolumeName")}
+	}
+	return resource.Invalid(name, *s.PersistentVolumeName, apivalidation.NameIsDNSSubdomain(*s.PersistentVolumeName, false))
+}
+
+func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("status")
+	if sizeOf(s.AttachmentMetadata) > maxAttachmentMetadata {
+		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", maxAttachmentMetadata))
+	}
+	errs = append(errs, validateVolumeError(path.Child("attachError"), s.AttachError)...)
+	return append(errs, validateVolumeError(path.Child("detachError"), s.DetachError)...)
+}
+
+func validateVolumeError(path *field.Path, e *storagev1.VolumeError) field.ErrorList {
+	var errs field.ErrorList
+	if e == nil {
+		return nil
+	}
+	if len(e.Message) > maxErrorMessage {
+		errs = append(errs, field.TooLong(path.Child("message"), "", maxErrorMessage))
+	}
+	if e.ErrorCode != nil && *e.ErrorCode < 0 {
+		errs = append(errs, field.Invalid(path.Child("errorCode"), *e.ErrorCode, validation.InclusiveRangeError(0, math.MaxInt32)))
+	}
+	return errs
+}
