@@ -41,7 +41,7 @@ func (b *builder) customResources(shared *genericapiserver.RecommendedConfig) (*
 	config.Serializer = apiextensionsserver.Codecs
 	codec := apiextensionsserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
 	config.RESTOptionsGetter = b.backend.RESTOptions(codec, apiextensionsv1.SchemeGroupVersion)
-	docs := openapi.New("svc", b.documentsVersion(), apiextensionsopenapi.GetOpenAPIDefinitions,
+	docs := openapi.New("svc", b.documentsVersion(), openapi.All(apiextensionsopenapi.GetOpenAPIDefinitions),
 		func() *runtime.Scheme { return apiextensionsserver.Scheme })
 	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	made := apiextensionsserver.Config{
@@ -121,7 +121,7 @@ func (b *builder) aggregator(shared *genericapiserver.RecommendedConfig, own *ge
 	codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
 	config.RESTOptionsGetter = b.backend.RESTOptions(codec, apiregistrationv1.SchemeGroupVersion)
 	config.SkipOpenAPIInstallation = true
-	docs := openapi.New("svc", b.documentsVersion(), aggregatoropenapi.GetOpenAPIDefinitions,
+	docs := openapi.New("svc", b.documentsVersion(), openapi.All(aggregatoropenapi.GetOpenAPIDefinitions),
 		func() *runtime.Scheme { return aggregatorscheme.Scheme })
 	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	made := aggregatorserver.Config{

@@ -12,13 +12,20 @@ import (
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/view"
 )
 
 func discoveryNotFound(s runtime.NegotiatedSerializer) http.Handler {
 	return notfoundhandler.New(s, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 }
-func (b *builder) declarations() []*resource.Kind { return apis.Kinds() }
+func (b *builder) declarations() []*resource.Kind {
+	kinds := apis.Kinds()
+	for _, d := range reviews.Kinds(b.authorizer, b.authorizer, b.authenticators.Identified, nil) {
+		kinds = append(kinds, d.Kind())
+	}
+	return kinds
+}
 func (b *builder) registerServices(config genericapiserver.RecommendedConfig, server *aggregatorserver.APIAggregator, crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group) error {
 	return nil
 }

@@ -127,7 +127,7 @@ func (b *builder) makeStorage() error {
 
 // makeServers makes the views and the chain of servers.
 func (b *builder) makeServers(ctx context.Context) (*Server, error) {
-	b.docs = openapi.New("svc", b.documentsVersion(), definitions.GetOpenAPIDefinitions, func() *runtime.Scheme {
+	b.docs = openapi.New("svc", b.documentsVersion(), definitions.Definitions, func() *runtime.Scheme {
 		return apis.NewExternalScheme(b.kinds)
 	})
 	if err := b.makeInternal(); err != nil {

@@ -49,3 +49,11 @@ bin/openapi-gen \
 	--output-file zz_generated.openapi.go --go-header-file /dev/null \
 	--report-filename /dev/null \
 	"${packages[@]}"
+
+# The map of all definitions would be built as a whole, some 20 MB, by every
+# call. Made a map of functions, a caller builds those that it asks for.
+sed -i \
+	-e 's/^func GetOpenAPIDefinitions(ref common.ReferenceCallback) map\[string\]common.OpenAPIDefinition {$/func makers() map[string]func(common.ReferenceCallback) common.OpenAPIDefinition {/' \
+	-e 's/^\treturn map\[string\]common.OpenAPIDefinition{$/\treturn map[string]func(common.ReferenceCallback) common.OpenAPIDefinition{/' \
+	-e '/OpenAPIModelName():/s/(ref),$/,/' \
+	apis/openapi/zz_generated.openapi.go

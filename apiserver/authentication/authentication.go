@@ -40,10 +40,9 @@ const tokenCacheTTL = 10 * time.Second
 
 // Authenticators are the methods, joined.
 type Authenticators struct {
-	// Request judges a request by all methods; Token judges a bearer token
-	// alone, nil if no method takes tokens.
-	Request authenticator.Request
-	Token   authenticator.Token
+	// Request judges a request by all methods; Identified by all but the
+	// anonymous one.
+	Request, Identified authenticator.Request
 }
 
 // New joins the enabled methods: the first that recognises a request decides.
@@ -64,19 +63,18 @@ func New(config Config) (Authenticators, error) {
 		}
 		tokens = append(tokens, file)
 	}
-	var token authenticator.Token
 	if len(tokens) > 0 {
-		token = tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)
-		methods = append(methods, bearertoken.New(token))
+		methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
 	}
-	var joined authenticator.Request = authenticator.RequestFunc(nobody)
+	var identified authenticator.Request = authenticator.RequestFunc(nobody)
 	if len(methods) > 0 {
-		joined = group.NewAuthenticatedGroupAdder(union.New(methods...))
+		identified = group.NewAuthenticatedGroupAdder(union.New(methods...))
 	}
+	made := Authenticators{Request: identified, Identified: identified}
 	if config.Anonymous {
-		joined = union.NewFailOnError(joined, anonymous.NewAuthenticator([]apiserver.AnonymousAuthCondition{}))
+		made.Request = union.NewFailOnError(identified, anonymous.NewAuthenticator([]apiserver.AnonymousAuthCondition{}))
 	}
-	return Authenticators{Request: joined, Token: token}, nil
+	return made, nil
 }
 
 // nobody recognises no request.

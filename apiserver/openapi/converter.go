@@ -13,7 +13,7 @@ import (
 // the kinds of a group version, with all that they refer to), on first use.
 func (d *Documents) TypeConverter(models ...string) managedfields.TypeConverter {
 	return lazyConverter(sync.OnceValues(func() (managedfields.TypeConverter, error) {
-		definitions, err := builder3.BuildOpenAPIDefinitionsForResources(d.ConfigV3(), models...)
+		definitions, err := builder3.BuildOpenAPIDefinitionsForResources(d.ConfigV3(models...), models...)
 		if err != nil {
 			return nil, err
 		}

@@ -5,9 +5,13 @@
 package openapi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,14 +29,24 @@ import (
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
+
+// Definitions makes the definitions of the named models and of what they refer
+// to; without names, all.
+type Definitions func(models ...string) common.GetOpenAPIDefinitions
+
+// All are definitions that are made as a whole.
+func All(definitions common.GetOpenAPIDefinitions) Definitions {
+	return func(...string) common.GetOpenAPIDefinitions { return definitions }
+}
 
 // Documents makes the documents of one server.
 type Documents struct {
 	// title and version are the documents' info.
 	title, version string
-	definitions    common.GetOpenAPIDefinitions
+	definitions    Definitions
 	namer          func() *openapi.DefinitionNamer
 }
 
@@ -40,7 +54,7 @@ type Documents struct {
 // types alone: the internal ones would appear in x-kubernetes-group-version-kind.
 // version names the release and the build: documents of the same version are
 // the same.
-func New(title, version string, definitions common.GetOpenAPIDefinitions, scheme func() *runtime.Scheme) *Documents {
+func New(title, version string, definitions Definitions, scheme func() *runtime.Scheme) *Documents {
 	return &Documents{
 		title: title, version: version, definitions: definitions,
 		namer: sync.OnceValue(func() *openapi.DefinitionNamer { return openapi.NewDefinitionNamer(scheme()) }),
@@ -49,14 +63,15 @@ func New(title, version string, definitions common.GetOpenAPIDefinitions, scheme
 
 // ConfigV2 is the configuration of the version 2 document.
 func (d *Documents) ConfigV2() *common.Config {
-	config := genericapiserver.DefaultOpenAPIConfig(d.definitions, d.namer())
+	config := genericapiserver.DefaultOpenAPIConfig(d.definitions(), d.namer())
 	config.Info.Title, config.Info.Version = d.title, d.version
 	return config
 }
 
-// ConfigV3 is the configuration of the version 3 documents.
-func (d *Documents) ConfigV3() *common.OpenAPIV3Config {
-	config := genericapiserver.DefaultOpenAPIV3Config(d.definitions, d.namer())
+// ConfigV3 is the configuration of the version 3 documents of the named
+// models; without names, of all.
+func (d *Documents) ConfigV3(models ...string) *common.OpenAPIV3Config {
+	config := genericapiserver.DefaultOpenAPIV3Config(d.definitions(models...), d.namer())
 	config.Info.Title, config.Info.Version = d.title, d.version
 	return config
 }
@@ -73,7 +88,7 @@ func (d *Documents) Install(container *restful.Container, to *mux.PathRecorderMu
 		return doc, d.version, nil
 	}))).RegisterOpenAPIVersionedService("/openapi/v2", to)
 
-	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, made: handler3.NewOpenAPIService()}
+	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, made: handler3.NewOpenAPIService(), hash: d.hash(container)}
 	for _, ws := range container.RegisteredWebServices() {
 		gv := strings.TrimPrefix(ws.RootPath(), "/")
 		v3.services[gv] = ws
@@ -83,29 +98,61 @@ func (d *Documents) Install(container *restful.Container, to *mux.PathRecorderMu
 	to.HandlePrefix("/openapi/v3/", http.HandlerFunc(v3.serveDocument))
 }
 
+func (d *Documents) hash(container *restful.Container) string {
+	sum := sha256.New()
+	sum.Write([]byte(d.version))
+	for _, ws := range container.RegisteredWebServices() {
+		for _, route := range ws.Routes() {
+			sum.Write([]byte(route.Method + route.Path))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
 // versions serves the version 3 documents. Its index names each by the
-// server's version rather than by a hash of its content, so that the index
+// server's version and routes rather than by a hash of its content, so that the index
 // can be read without building them all.
 type versions struct {
 	docs     *Documents
 	services map[string]*restful.WebService
 	made     *handler3.OpenAPIService
+	// hash names what is served: the server's version and its routes.
+	hash string
 }
 
 func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
-	doc, err := builder3.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices([]*restful.WebService{v.services[gv]}), v.docs.ConfigV3())
+	ws := v.services[gv]
+	doc, err := builder3.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices([]*restful.WebService{ws}), v.docs.ConfigV3(models(ws)...))
 	if err != nil {
 		return nil, "", err
 	}
 	keepOwnKinds(doc, gv)
-	return doc, v.docs.version, nil
+	return doc, v.hash, nil
+}
+
+// models are the names of the types in the bodies of the service's routes.
+func models(ws *restful.WebService) []string {
+	seen := map[string]bool{}
+	add := func(sample any) {
+		if sample != nil {
+			seen[util.GetCanonicalTypeName(sample)] = true
+		}
+	}
+	for _, route := range ws.Routes() {
+		add(route.ReadSample)
+		add(route.WriteSample)
+		for _, response := range route.ResponseErrors {
+			add(response.Model)
+		}
+	}
+	return slices.Collect(maps.Keys(seen))
 }
 
 func (v *versions) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
 	for gv := range v.services {
 		index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{
-			ServerRelativeURL: path.Join("/openapi/v3", gv) + "?hash=" + v.docs.version,
+			ServerRelativeURL: path.Join("/openapi/v3", gv) + "?hash=" + v.hash,
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -118,7 +165,7 @@ func (v *versions) serveDocument(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if query := r.URL.Query(); query.Get("hash") == v.docs.version {
+	if query := r.URL.Query(); query.Get("hash") == v.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 		r = r.Clone(r.Context())
