@@ -7,9 +7,13 @@ import "svc.dev/svc/apis/resource"
 // the core group's.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
+		bindings,
 		configMaps,
 		events,
 		namespaces,
+		pods,
+		podTemplates,
+		replicationControllers,
 		secrets,
 		serviceAccounts,
 		services,

@@ -5,24 +5,26 @@ import (
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // DefaultPodSpec fills the unset fields of a pod spec, be it a pod's or a
 // template's. What only a pod gets (requests from limits, host ports) is not
 // among them, so that a template keeps saying what its author said.
 func DefaultPodSpec(spec *corev1.PodSpec) {
-	setIfEmpty(&spec.RestartPolicy, corev1.RestartPolicyAlways)
-	setIfEmpty(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	setIfEmpty(&spec.SchedulerName, corev1.DefaultSchedulerName)
-	setIfNil(&spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	resource.FillEmpty(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	resource.FillEmpty(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	resource.FillEmpty(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	resource.Fill(&spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	// The first version of the API knew the account by another name, and
 	// clients read either.
-	setIfEmpty(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	resource.FillEmpty(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i].VolumeSource)
@@ -37,11 +39,11 @@ func DefaultPodSpec(spec *corev1.PodSpec) {
 }
 
 func defaultContainer(c *corev1.Container) {
-	setIfEmpty(&c.ImagePullPolicy, pullPolicy(c.Image))
-	setIfEmpty(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	setIfEmpty(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	resource.FillEmpty(&c.ImagePullPolicy, pullPolicy(c.Image))
+	resource.FillEmpty(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	resource.FillEmpty(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		setIfEmpty(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		resource.FillEmpty(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
 	for _, env := range c.Env {
 		if env.ValueFrom == nil {
@@ -49,7 +51,7 @@ func defaultContainer(c *corev1.Container) {
 		}
 		defaultFieldRef(env.ValueFrom.FieldRef)
 		if env.ValueFrom.FileKeyRef != nil {
-			setIfNil(&env.ValueFrom.FileKeyRef.Optional, false)
+			resource.Fill(&env.ValueFrom.FileKeyRef.Optional, false)
 		}
 	}
 	defaultResources(&c.Resources)
@@ -80,26 +82,26 @@ func pullPolicy(image string) corev1.PullPolicy {
 }
 
 func defaultProbe(p *corev1.Probe) {
-	setIfEmpty(&p.TimeoutSeconds, 1)
-	setIfEmpty(&p.PeriodSeconds, 10)
-	setIfEmpty(&p.SuccessThreshold, 1)
-	setIfEmpty(&p.FailureThreshold, 3)
+	resource.FillEmpty(&p.TimeoutSeconds, 1)
+	resource.FillEmpty(&p.PeriodSeconds, 10)
+	resource.FillEmpty(&p.SuccessThreshold, 1)
+	resource.FillEmpty(&p.FailureThreshold, 3)
 	defaultHTTPGet(p.HTTPGet)
 	if p.GRPC != nil {
-		setIfNil(&p.GRPC.Service, "")
+		resource.Fill(&p.GRPC.Service, "")
 	}
 }
 
 func defaultHTTPGet(h *corev1.HTTPGetAction) {
 	if h != nil {
-		setIfEmpty(&h.Path, "/")
-		setIfEmpty(&h.Scheme, corev1.URISchemeHTTP)
+		resource.FillEmpty(&h.Path, "/")
+		resource.FillEmpty(&h.Scheme, corev1.URISchemeHTTP)
 	}
 }
 
 func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
 	if ref != nil {
-		setIfEmpty(&ref.APIVersion, "v1")
+		resource.FillEmpty(&ref.APIVersion, "v1")
 	}
 }
 
@@ -109,48 +111,48 @@ func defaultVolume(v *corev1.VolumeSource) {
 	}
 	switch {
 	case v.HostPath != nil:
-		setIfNil(&v.HostPath.Type, corev1.HostPathUnset)
+		resource.Fill(&v.HostPath.Type, corev1.HostPathUnset)
 	case v.Secret != nil:
-		setIfNil(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
+		resource.Fill(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
 	case v.ConfigMap != nil:
-		setIfNil(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
+		resource.Fill(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
 	case v.DownwardAPI != nil:
-		setIfNil(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
+		resource.Fill(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
 		defaultDownwardFiles(v.DownwardAPI.Items)
 	case v.Projected != nil:
 		defaultProjected(v.Projected)
 	case v.ISCSI != nil:
-		setIfEmpty(&v.ISCSI.ISCSIInterface, "default")
+		resource.FillEmpty(&v.ISCSI.ISCSIInterface, "default")
 	case v.RBD != nil:
-		setIfEmpty(&v.RBD.RBDPool, "rbd")
-		setIfEmpty(&v.RBD.RadosUser, "admin")
-		setIfEmpty(&v.RBD.Keyring, "/etc/ceph/keyring")
+		resource.FillEmpty(&v.RBD.RBDPool, "rbd")
+		resource.FillEmpty(&v.RBD.RadosUser, "admin")
+		resource.FillEmpty(&v.RBD.Keyring, "/etc/ceph/keyring")
 	case v.AzureDisk != nil:
-		setIfNil(&v.AzureDisk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-		setIfNil(&v.AzureDisk.FSType, "ext4")
-		setIfNil(&v.AzureDisk.ReadOnly, false)
-		setIfNil(&v.AzureDisk.Kind, corev1.AzureSharedBlobDisk)
+		resource.Fill(&v.AzureDisk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		resource.Fill(&v.AzureDisk.FSType, "ext4")
+		resource.Fill(&v.AzureDisk.ReadOnly, false)
+		resource.Fill(&v.AzureDisk.Kind, corev1.AzureSharedBlobDisk)
 	case v.ScaleIO != nil:
-		setIfEmpty(&v.ScaleIO.StorageMode, "ThinProvisioned")
-		setIfEmpty(&v.ScaleIO.FSType, "xfs")
+		resource.FillEmpty(&v.ScaleIO.StorageMode, "ThinProvisioned")
+		resource.FillEmpty(&v.ScaleIO.FSType, "xfs")
 	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
 		claim := &v.Ephemeral.VolumeClaimTemplate.Spec
-		setIfNil(&claim.VolumeMode, corev1.PersistentVolumeFilesystem)
+		resource.Fill(&claim.VolumeMode, corev1.PersistentVolumeFilesystem)
 		roundUpToMilli(claim.Resources.Limits)
 		roundUpToMilli(claim.Resources.Requests)
 	case v.Image != nil:
-		setIfEmpty(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+		resource.FillEmpty(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}
 }
 
 func defaultProjected(p *corev1.ProjectedVolumeSource) {
-	setIfNil(&p.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
+	resource.Fill(&p.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 	for _, source := range p.Sources {
 		if source.DownwardAPI != nil {
 			defaultDownwardFiles(source.DownwardAPI.Items)
 		}
 		if source.ServiceAccountToken != nil {
-			setIfNil(&source.ServiceAccountToken.ExpirationSeconds, int64(time.Hour/time.Second))
+			resource.Fill(&source.ServiceAccountToken.ExpirationSeconds, int64(time.Hour/time.Second))
 		}
 	}
 }
@@ -169,22 +171,9 @@ func defaultResources(r *corev1.ResourceRequirements) {
 // roundUpToMilli rounds quantities up to a thousandth, the finest that the API
 // keeps.
 func roundUpToMilli(list corev1.ResourceList) {
-	for name, quantity := range list {
-		if !quantity.RoundUp(resource.Milli) {
-			list[name] = quantity
+	for name, amount := range list {
+		if !amount.RoundUp(quantity.Milli) {
+			list[name] = amount
 		}
-	}
-}
-
-func setIfEmpty[T comparable](to *T, value T) {
-	var empty T
-	if *to == empty {
-		*to = value
-	}
-}
-
-func setIfNil[T any](to **T, value T) {
-	if *to == nil {
-		*to = &value
 	}
 }

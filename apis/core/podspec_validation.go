@@ -177,7 +177,7 @@ func dnsConfigIsValid(s *podSpec) field.ErrorList {
 	for i, search := range config.Searches {
 		if search != "." {
 			name := strings.TrimSuffix(search, ".")
-			errs = append(errs, invalidFor(path.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
+			errs = append(errs, invalid(path.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
 		}
 	}
 	for i, option := range config.Options {
@@ -197,7 +197,7 @@ func validateIP(path *field.Path, ip string) field.ErrorList {
 func readinessGatesAreValid(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
 	for i, gate := range s.ReadinessGates {
-		errs = append(errs, invalidFor(s.path.Child("readinessGates").Index(i).Child("conditionType"),
+		errs = append(errs, invalid(s.path.Child("readinessGates").Index(i).Child("conditionType"),
 			string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	return errs
@@ -208,7 +208,7 @@ func schedulingGatesAreValid(s *podSpec) field.ErrorList {
 	seen := sets.New[string]()
 	for i, gate := range s.SchedulingGates {
 		path := s.path.Child("schedulingGates").Index(i)
-		errs = append(errs, invalidFor(path, gate.Name, validation.IsQualifiedName(gate.Name))...)
+		errs = append(errs, invalid(path, gate.Name, validation.IsQualifiedName(gate.Name))...)
 		if seen.Has(gate.Name) {
 			errs = append(errs, field.Duplicate(path, gate.Name))
 		}
@@ -259,7 +259,7 @@ func hostnameOverrideIsValid(s *podSpec) field.ErrorList {
 	if len(name) > maxHostnameLength {
 		errs = append(errs, field.TooLong(path, "", maxHostnameLength))
 	}
-	return append(errs, invalidFor(path, name, validation.IsDNS1123Subdomain(name))...)
+	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(name))...)
 }
 
 func namesAreValid(s *podSpec) field.ErrorList {
@@ -274,7 +274,7 @@ func namesAreValid(s *podSpec) field.ErrorList {
 		{"subdomain", s.Subdomain, validation.IsDNS1123Label},
 	} {
 		if f.name != "" {
-			errs = append(errs, invalidFor(s.path.Child(f.field), f.name, f.rule(f.name))...)
+			errs = append(errs, invalid(s.path.Child(f.field), f.name, f.rule(f.name))...)
 		}
 	}
 	return errs
@@ -293,7 +293,7 @@ func hostAliasesAreValid(s *podSpec) field.ErrorList {
 		path := s.path.Child("hostAliases").Index(i)
 		errs = append(errs, validateIP(path.Child("ip"), alias.IP)...)
 		for j, name := range alias.Hostnames {
-			errs = append(errs, invalidFor(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
+			errs = append(errs, invalid(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
 		}
 	}
 	return errs
@@ -302,10 +302,10 @@ func hostAliasesAreValid(s *podSpec) field.ErrorList {
 func classesAreValid(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
 	if name := s.PriorityClassName; name != "" {
-		errs = append(errs, invalidFor(s.path.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))...)
+		errs = append(errs, invalid(s.path.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))...)
 	}
 	if s.RuntimeClassName != nil {
-		errs = append(errs, invalidFor(s.path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
+		errs = append(errs, invalid(s.path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
 	}
 	if s.PreemptionPolicy != nil {
 		errs = append(errs, mustBeOneOf(s.path.Child("preemptionPolicy"), *s.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
@@ -322,7 +322,7 @@ func schedulingGroupIsValid(s *podSpec) field.ErrorList {
 	if name == nil {
 		return field.ErrorList{field.Invalid(path, name, "must specify one of: `podGroupName`")}
 	}
-	return invalidFor(path, *name, validation.IsDNS1123Subdomain(*name))
+	return invalid(path, *name, validation.IsDNS1123Subdomain(*name))
 }
 
 // mustBeSet requires a value.
@@ -352,14 +352,4 @@ func mayBeOneOf[T ~string](path *field.Path, value *T, supported ...T) field.Err
 		}
 	}
 	return field.ErrorList{field.NotSupported(path, *value, supported)}
-}
-
-// invalidFor makes an error of each of the messages in which apimachinery's
-// rules say what is wrong with a value.
-func invalidFor(path *field.Path, value any, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range messages {
-		errs = append(errs, field.Invalid(path, value, msg))
-	}
-	return errs
 }

@@ -166,7 +166,7 @@ func validateLabelName(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalidFor(path, name, validation.IsDNS1123Label(name))
+	return invalid(path, name, validation.IsDNS1123Label(name))
 }
 
 // mustBeUnique adds value to those seen, which must not have it.
@@ -189,7 +189,7 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		path := path.Index(i)
 		if port.Name != "" {
 			if msgs := validation.IsValidPortName(port.Name); len(msgs) > 0 {
-				errs = append(errs, invalidFor(path.Child("name"), port.Name, msgs)...)
+				errs = append(errs, invalid(path.Child("name"), port.Name, msgs)...)
 			} else {
 				errs = append(errs, mustBeUnique(path.Child("name"), port.Name, names)...)
 			}
@@ -197,10 +197,10 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		if port.ContainerPort == 0 {
 			errs = append(errs, field.Required(path.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, invalidFor(path.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
+			errs = append(errs, invalid(path.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
 		}
 		if port.HostPort != 0 {
-			errs = append(errs, invalidFor(path.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
+			errs = append(errs, invalid(path.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
 		}
 		errs = append(errs, mustBeOneOf(path.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
 	}

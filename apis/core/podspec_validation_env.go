@@ -17,7 +17,7 @@ func validateEnv(vars []corev1.EnvVar, path *field.Path) field.ErrorList {
 		if v.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), ""))
 		} else {
-			errs = append(errs, invalidFor(path.Child("name"), v.Name, validation.IsRelaxedEnvVarName(v.Name))...)
+			errs = append(errs, invalid(path.Child("name"), v.Name, validation.IsRelaxedEnvVarName(v.Name))...)
 		}
 		if v.ValueFrom != nil {
 			errs = append(errs, validateEnvSource(v, path.Child("valueFrom"))...)
@@ -62,11 +62,11 @@ func validateEnvSource(v *corev1.EnvVar, path *field.Path) field.ErrorList {
 }
 
 func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
-	errs := invalidFor(path.Child("name"), name, validation.IsDNS1123Subdomain(name))
+	errs := invalid(path.Child("name"), name, validation.IsDNS1123Subdomain(name))
 	if key == "" {
 		return append(errs, field.Required(path.Child("key"), ""))
 	}
-	return append(errs, invalidFor(path.Child("key"), key, validation.IsConfigMapKey(key))...)
+	return append(errs, invalid(path.Child("key"), key, validation.IsConfigMapKey(key))...)
 }
 
 func validateFileKeyRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
@@ -74,7 +74,7 @@ func validateFileKeyRef(ref *corev1.FileKeySelector, path *field.Path) field.Err
 	if ref.Key == "" {
 		errs = append(errs, field.Required(path.Child("key"), ""))
 	} else {
-		errs = append(errs, invalidFor(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
+		errs = append(errs, invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
 	}
 	errs = append(errs, validateLabelName(path.Child("volumeName"), ref.VolumeName)...)
 	if ref.Path == "" {
@@ -109,7 +109,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 	for i, source := range sources {
 		item := path.Index(i)
 		if source.Prefix != "" {
-			errs = append(errs, invalidFor(item.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix))...)
+			errs = append(errs, invalid(item.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix))...)
 		}
 		if source.ConfigMapRef != nil {
 			errs = append(errs, validateEnvFromName(source.ConfigMapRef.Name, item.Child("configMapRef", "name"))...)
@@ -131,7 +131,7 @@ func validateEnvFromName(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalidFor(path, name, validation.IsDNS1123Subdomain(name))
+	return invalid(path, name, validation.IsDNS1123Subdomain(name))
 }
 
 // The fields of a pod that its containers may see as environment variables
@@ -161,9 +161,9 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, allowed []string, path *f
 	if of, key, ok := cutSubscript(ref.FieldPath); ok {
 		switch of {
 		case "metadata.annotations":
-			return invalidFor(path, strings.ToLower(key), validation.IsQualifiedName(strings.ToLower(key)))
+			return invalid(path, strings.ToLower(key), validation.IsQualifiedName(strings.ToLower(key)))
 		case "metadata.labels":
-			return invalidFor(path, key, validation.IsQualifiedName(key))
+			return invalid(path, key, validation.IsQualifiedName(key))
 		}
 		return field.ErrorList{field.Invalid(fieldPath, ref.FieldPath, "error converting fieldPath: field label does not support subscript: "+ref.FieldPath)}
 	}

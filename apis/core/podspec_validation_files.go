@@ -191,7 +191,7 @@ func validateSignerName(name string, p *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
 	errs := validation.IsFullyQualifiedDomainName(p, domain)
-	return append(errs, invalidFor(p, name, validation.IsDNS1123Subdomain(segment))...)
+	return append(errs, invalid(p, name, validation.IsDNS1123Subdomain(segment))...)
 }
 
 // The bounds of the life of a pod's certificate, in seconds; signers of

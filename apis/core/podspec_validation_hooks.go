@@ -131,16 +131,16 @@ func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorLis
 	errs = append(errs, validatePortNumOrName(get.Port, path.Child("port"))...)
 	errs = append(errs, mayBeOneOf(path.Child("scheme"), &get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for _, header := range get.HTTPHeaders {
-		errs = append(errs, invalidFor(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
+		errs = append(errs, invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
 	}
 	return errs
 }
 
 func validatePortNumOrName(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	if port.Type == intstr.String {
-		return invalidFor(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
 	}
-	return invalidFor(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
+	return invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
 }
 
 func (s *podSpec) validateSleep(sleep *corev1.SleepAction, path *field.Path) field.ErrorList {

@@ -154,7 +154,7 @@ func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field
 	}
 	var errs field.ErrorList
 	if name := o.GMSACredentialSpecName; name != nil {
-		errs = append(errs, invalidFor(path.Child("gmsaCredentialSpecName"), *name, validation.IsDNS1123Subdomain(*name))...)
+		errs = append(errs, invalid(path.Child("gmsaCredentialSpecName"), *name, validation.IsDNS1123Subdomain(*name))...)
 	}
 	if spec := o.GMSACredentialSpec; spec != nil {
 		switch {
@@ -165,7 +165,7 @@ func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field
 		}
 	}
 	if o.RunAsUserName != nil {
-		errs = append(errs, invalidFor(path.Child("runAsUserName"), *o.RunAsUserName, windowsUserProblems(*o.RunAsUserName))...)
+		errs = append(errs, invalid(path.Child("runAsUserName"), *o.RunAsUserName, windowsUserProblems(*o.RunAsUserName))...)
 	}
 	return errs
 }

@@ -96,7 +96,7 @@ func validateQuantityOf(name corev1.ResourceName, quantity resource.Quantity, pa
 }
 
 func validateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := invalidFor(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
+	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
 		return errs
 	}
 	switch {
@@ -160,7 +160,7 @@ func podResourcesAreValid(s *podSpec) field.ErrorList {
 }
 
 func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := invalidFor(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
+	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
 		return errs
 	}
 	if !resourcehelper.IsSupportedPodLevelResource(name) {
@@ -218,10 +218,10 @@ func resourceClaimsAreValid(s *podSpec) field.ErrorList {
 			errs = append(errs, field.Invalid(path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if name := claim.ResourceClaimName; name != nil {
-			errs = append(errs, invalidFor(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
+			errs = append(errs, invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
 		}
 		if name := claim.ResourceClaimTemplateName; name != nil {
-			errs = append(errs, invalidFor(path.Child("resourceClaimTemplateName"), *name, validation.IsDNS1123Subdomain(*name))...)
+			errs = append(errs, invalid(path.Child("resourceClaimTemplateName"), *name, validation.IsDNS1123Subdomain(*name))...)
 		}
 	}
 	return errs
@@ -240,7 +240,7 @@ func validateClaimRefs(refs []corev1.ResourceClaim, claims sets.Set[string], pat
 		}
 		key := ref.Name
 		if ref.Request != "" {
-			errs = append(errs, invalidFor(path.Child("request"), ref.Request, validation.IsDNS1123Label(ref.Request))...)
+			errs = append(errs, invalid(path.Child("request"), ref.Request, validation.IsDNS1123Label(ref.Request))...)
 			key += "/" + ref.Request
 		}
 		overlaps := whole.Has(ref.Name) || parts.Has(key)

@@ -101,7 +101,7 @@ func validateNodeRequirement(r corev1.NodeSelectorRequirement, anyValue bool, pa
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
 	if !anyValue {
 		for i, value := range r.Values {
-			errs = append(errs, invalidFor(values.Index(i), value, validation.IsValidLabelValue(value))...)
+			errs = append(errs, invalid(values.Index(i), value, validation.IsValidLabelValue(value))...)
 		}
 	}
 	return errs
@@ -121,7 +121,7 @@ func validateNodeFieldRequirement(r corev1.NodeSelectorRequirement, path *field.
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
 	for i, value := range r.Values {
-		errs = append(errs, invalidFor(path.Child("values").Index(i), value, validation.IsDNS1123Subdomain(value))...)
+		errs = append(errs, invalid(path.Child("values").Index(i), value, validation.IsDNS1123Subdomain(value))...)
 	}
 	return errs
 }
@@ -147,7 +147,7 @@ func validatePodAffinityTerm(t *corev1.PodAffinityTerm, path *field.Path) field.
 	errs := metav1validation.ValidateLabelSelector(t.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))
 	errs = append(errs, metav1validation.ValidateLabelSelector(t.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)
 	for _, name := range t.Namespaces {
-		errs = append(errs, invalidFor(path.Child("namespaces"), name, validation.IsDNS1123Label(name))...)
+		errs = append(errs, invalid(path.Child("namespaces"), name, validation.IsDNS1123Label(name))...)
 	}
 	errs = append(errs, validateLabelKeys(t.MatchLabelKeys, t.MismatchLabelKeys, t.LabelSelector, path)...)
 	if t.TopologyKey == "" {

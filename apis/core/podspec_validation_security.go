@@ -19,11 +19,11 @@ func podSecurityContextIsValid(s *podSpec) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if sc.FSGroup != nil {
-		errs = append(errs, invalidFor(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID(*sc.FSGroup))...)
+		errs = append(errs, invalid(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID(*sc.FSGroup))...)
 	}
 	errs = append(errs, validateRunAs(sc.RunAsUser, sc.RunAsGroup, path)...)
 	for i, group := range sc.SupplementalGroups {
-		errs = append(errs, invalidFor(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
+		errs = append(errs, invalid(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
 	}
 	if s.ShareProcessNamespace != nil && *s.ShareProcessNamespace && s.HostPID {
 		errs = append(errs, field.Invalid(s.path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
@@ -40,10 +40,10 @@ func podSecurityContextIsValid(s *podSpec) field.ErrorList {
 func validateRunAs(user, group *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if user != nil {
-		errs = append(errs, invalidFor(path.Child("runAsUser"), *user, validation.IsValidUserID(*user))...)
+		errs = append(errs, invalid(path.Child("runAsUser"), *user, validation.IsValidUserID(*user))...)
 	}
 	if group != nil {
-		errs = append(errs, invalidFor(path.Child("runAsGroup"), *group, validation.IsValidGroupID(*group))...)
+		errs = append(errs, invalid(path.Child("runAsGroup"), *group, validation.IsValidGroupID(*group))...)
 	}
 	return errs
 }

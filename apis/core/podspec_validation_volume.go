@@ -126,7 +126,9 @@ var volumeSources = []volumeSource{
 			return append(mustBeSet(p.Child("volumeID"), s.VolumeID), secretRefHasName(s.SecretRef, p)...)
 		}),
 	source("cephfs", func(v *corev1.VolumeSource) *corev1.CephFSVolumeSource { return v.CephFS },
-		func(s *corev1.CephFSVolumeSource, p *field.Path) field.ErrorList { return mustHaveMonitors(s.Monitors, p) }),
+		func(s *corev1.CephFSVolumeSource, p *field.Path) field.ErrorList {
+			return mustHaveMonitors(s.Monitors, p)
+		}),
 	source("quobyte", func(v *corev1.VolumeSource) *corev1.QuobyteVolumeSource { return v.Quobyte }, validateQuobyte),
 	source("downwardAPI", func(v *corev1.VolumeSource) *corev1.DownwardAPIVolumeSource { return v.DownwardAPI }, validateDownwardAPI),
 	source("fc", func(v *corev1.VolumeSource) *corev1.FCVolumeSource { return v.FC }, validateFC),
@@ -339,7 +341,7 @@ func validateAzureDisk(s *corev1.AzureDiskVolumeSource, p *field.Path) field.Err
 func validateStorageOS(s *corev1.StorageOSVolumeSource, p *field.Path) field.ErrorList {
 	errs := validateLabelName(p.Child("volumeName"), s.VolumeName)
 	if s.VolumeNamespace != "" {
-		errs = append(errs, invalidFor(p.Child("volumeNamespace"), s.VolumeNamespace, validation.IsDNS1123Label(s.VolumeNamespace))...)
+		errs = append(errs, invalid(p.Child("volumeNamespace"), s.VolumeNamespace, validation.IsDNS1123Label(s.VolumeNamespace))...)
 	}
 	return append(errs, secretRefHasName(s.SecretRef, p)...)
 }
@@ -363,5 +365,5 @@ func validateCSIDriver(driver string, p *field.Path) field.ErrorList {
 	if len(driver) > maxCSIDriverName {
 		errs = append(errs, field.TooLong(p, "", maxCSIDriverName))
 	}
-	return append(errs, invalidFor(p, driver, validation.IsDNS1123Subdomain(strings.ToLower(driver)))...)
+	return append(errs, invalid(p, driver, validation.IsDNS1123Subdomain(strings.ToLower(driver)))...)
 }

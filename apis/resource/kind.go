@@ -38,6 +38,7 @@ type Kind struct {
 	PrepareCreate  func(ctx context.Context, obj runtime.Object)
 	PrepareUpdate  func(ctx context.Context, obj, old runtime.Object)
 	Validate       func(obj runtime.Object) field.ErrorList
+	ValidateCreate func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
 	// Warn is given a nil interface for old on create.
 	Warn func(obj, old runtime.Object) []string
@@ -135,12 +136,7 @@ func (t Type[T]) Kind() *Kind {
 			t.PrepareUpdate(ctx, obj.(T), old.(T))
 		}
 	}
-	k.Validate = func(obj runtime.Object) field.ErrorList {
-		if t.Validate == nil {
-			return nil
-		}
-		return t.Validate(obj.(T))
-	}
+	k.Validate, k.ValidateCreate = examine(t.Validate), examine(t.ValidateCreate)
 	k.ValidateUpdate = judge(t.ValidateUpdate)
 	k.Warn = func(obj, old runtime.Object) []string {
 		if t.Warn == nil {
@@ -242,6 +238,15 @@ func two[T Object](f func(obj, old T)) func(obj, old runtime.Object) {
 		if f != nil {
 			f(obj.(T), old.(T))
 		}
+	}
+}
+
+func examine[T Object](f func(obj T) field.ErrorList) func(obj runtime.Object) field.ErrorList {
+	return func(obj runtime.Object) field.ErrorList {
+		if f == nil {
+			return nil
+		}
+		return f(obj.(T))
 	}
 }
 

@@ -47,9 +47,11 @@ type Type[T Object] struct {
 	// What Status and Generation imply is done already.
 	PrepareCreate func(ctx context.Context, obj T)
 	PrepareUpdate func(ctx context.Context, obj, old T)
-	// Validate judges an object on create and on every update; ValidateUpdate
+	// Validate judges an object on create and on every update; ValidateCreate
+	// judges what an object may get later, but not begin with; ValidateUpdate
 	// judges what changed. Metadata is checked by the server itself.
 	Validate       func(obj T) field.ErrorList
+	ValidateCreate func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
 	// Warn returns warnings for the client (at most 120 characters each). On
 	// create old is nil.

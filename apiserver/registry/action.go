@@ -23,8 +23,9 @@ type actionREST struct {
 }
 
 var (
-	_ rest.NamedCreater             = &actionREST{}
-	_ rest.GroupVersionKindProvider = &actionREST{}
+	_ rest.NamedCreater                   = &actionREST{}
+	_ rest.GroupVersionKindProvider       = &actionREST{}
+	_ rest.SubresourceObjectMetaPreserver = &actionREST{}
 )
 
 func newAction(action resource.Action, main *mainREST, scheme *runtime.Scheme, env *resource.Env) (*actionREST, error) {
@@ -43,6 +44,11 @@ func (a *actionREST) Destroy() {}
 
 // GroupVersionKind implements rest.GroupVersionKindProvider.
 func (a *actionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind { return a.gvk }
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
+// rest.SubresourceObjectMetaPreserver: the UID and resourceVersion of a posted
+// object are preconditions of the action.
+func (a *actionREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // Create implements rest.NamedCreater.
 func (a *actionREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {

@@ -52,7 +52,8 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 // Validate implements rest.RESTCreateStrategy.
 func (s *strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, field.NewPath("metadata"))
-	return append(errs, s.kind.Validate(obj)...)
+	errs = append(errs, s.kind.Validate(obj)...)
+	return append(errs, s.kind.ValidateCreate(obj)...)
 }
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.

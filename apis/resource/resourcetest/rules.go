@@ -72,7 +72,7 @@ func judge(t *testing.T, k *resource.Kind, r Rule, obj, old runtime.Object) fiel
 	for _, msg := range k.NameRule(name.GetName(), false) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name.GetName(), msg))
 	}
-	return append(errs, k.Validate(obj)...)
+	return append(append(errs, k.Validate(obj)...), k.ValidateCreate(obj)...)
 }
 
 // Object makes a defaulted object from YAML and merge patches onto it.

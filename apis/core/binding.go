@@ -1,0 +1,97 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var podResource = schema.GroupResource{Resource: "pods"}
+
+// binding puts a pod on a node.
+var binding = resource.Action{
+	Name:  "binding",
+	Input: func() runtime.Object { return &corev1.Binding{} },
+	Run: func(ctx context.Context, env *resource.Env, req resource.ActionRequest) (runtime.Object, error) {
+		return bind(ctx, env, req.Input.(*corev1.Binding), req.Namespace, req.Name, req.DryRun)
+	},
+}
+
+// bindings are the same, posted to the namespace (the form of the first
+// version of the API).
+var bindings = resource.Virtual[*corev1.Binding]{
+	Name: "bindings", Namespaced: true,
+	Run: func(ctx context.Context, env *resource.Env, b *corev1.Binding, dryRun bool) (runtime.Object, error) {
+		return bind(ctx, env, b, b.Namespace, b.Name, dryRun)
+	},
+}
+
+func bind(ctx context.Context, env *resource.Env, b *corev1.Binding, namespace, name string, dryRun bool) (runtime.Object, error) {
+	if errs := validateBinding(b); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), name, errs)
+	}
+	_, err := env.Objects(podResource).Update(ctx, namespace, name, dryRun, func(obj runtime.Object) (runtime.Object, error) {
+		pod := obj.(*corev1.Pod)
+		if err := assign(pod, b); err != nil {
+			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, err)
+		}
+		return pod, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &metav1.Status{Status: metav1.StatusSuccess}, nil
+}
+
+func validateBinding(b *corev1.Binding) field.ErrorList {
+	var errs field.ErrorList
+	if b.Target.Kind != "" && b.Target.Kind != "Node" {
+		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), b.Target.Kind, []string{"Node", "<empty>"}))
+	}
+	return append(errs, mustBeSet(field.NewPath("target", "name"), b.Target.Name)...)
+}
+
+// assign puts the pod on the binding's node, with the binding's annotations
+// and labels, unless the pod has a node, must not get one yet, or is not the
+// one that the binding names.
+func assign(pod *corev1.Pod, b *corev1.Binding) error {
+	switch {
+	case b.UID != "" && b.UID != pod.UID:
+		return fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", b.UID, pod.UID)
+	case b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion:
+		return fmt.Errorf("precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", b.ResourceVersion, pod.ResourceVersion)
+	case pod.DeletionTimestamp != nil:
+		return fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+	case pod.Spec.NodeName != "":
+		return fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return errors.New("pod " + pod.Name + " has non-empty .spec.schedulingGates")
+	}
+	pod.Spec.NodeName = b.Target.Name
+	// The nomination has served its purpose, and would mislead autoscalers.
+	pod.Status.NominatedNodeName = ""
+	pod.Annotations = merged(pod.Annotations, b.Annotations)
+	pod.Labels = merged(pod.Labels, b.Labels)
+	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	return nil
+}
+
+// merged adds entries to a map that may be nil.
+func merged(to, from map[string]string) map[string]string {
+	if to == nil && len(from) > 0 {
+		to = make(map[string]string, len(from))
+	}
+	for key, value := range from {
+		to[key] = value
+	}
+	return to
+}

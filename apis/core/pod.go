@@ -1,0 +1,251 @@
+package core
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var pods = resource.Type[*corev1.Pod]{
+	Name: "pods", ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
+	Default:        defaultPod,
+	PrepareCreate:  preparePod,
+	Validate:       validatePod,
+	ValidateCreate: validateNewPod,
+	ValidateUpdate: validatePodUpdate,
+	Warn:           warnPod,
+	Status:         true,
+	PrepareStatus:  preparePodStatus,
+	ValidateStatus: validatePodStatus,
+	Generation:     true,
+	GracePeriod:    podGracePeriod,
+	Views:          []resource.View[*corev1.Pod]{ephemeralContainers, resize},
+	Actions:        []resource.Action{binding, eviction},
+	Columns:        podColumns,
+	WatchField:     "spec.nodeName",
+	Fields: map[string]func(*corev1.Pod) string{
+		"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
+		"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
+		"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
+		"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
+		"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
+		"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
+		"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
+		"status.podIP":             func(p *corev1.Pod) string { return p.Status.PodIP },
+		"status.podIPs":            podIPs,
+	},
+}
+
+// podIPs are the pod's addresses, separated by commas.
+func podIPs(p *corev1.Pod) string {
+	ips := make([]string, len(p.Status.PodIPs))
+	for i, ip := range p.Status.PodIPs {
+		ips[i] = ip.IP
+	}
+	return strings.Join(ips, ",")
+}
+
+// preparePod begins a pod's life: pending, of a class of service that stays.
+func preparePod(_ context.Context, p *corev1.Pod) {
+	// Admission may have chosen the account since defaulting.
+	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&p.Spec)}
+	if len(p.Spec.SchedulingGates) > 0 {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates",
+			LastTransitionTime: metav1.Now(),
+		}}
+	}
+	selectByOwnLabels(p)
+	adoptAppArmorAnnotations(p)
+}
+
+// selectByOwnLabels turns the label keys of the pod's affinities and spread
+// constraints into expressions with the pod's own values.
+func selectByOwnLabels(p *corev1.Pod) {
+	extend := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
+		for _, key := range keys {
+			if value, ok := p.Labels[key]; ok && selector != nil {
+				selector.MatchExpressions = append(selector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+			}
+		}
+	}
+	for _, term := range podAffinityTerms(p.Spec.Affinity) {
+		extend(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn)
+		extend(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+	}
+	for i := range p.Spec.TopologySpreadConstraints {
+		c := &p.Spec.TopologySpreadConstraints[i]
+		extend(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn)
+	}
+}
+
+// podAffinityTerms are all terms that select other pods.
+func podAffinityTerms(a *corev1.Affinity) []*corev1.PodAffinityTerm {
+	if a == nil {
+		return nil
+	}
+	var terms []*corev1.PodAffinityTerm
+	add := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i := range required {
+			terms = append(terms, &required[i])
+		}
+		for i := range preferred {
+			terms = append(terms, &preferred[i].PodAffinityTerm)
+		}
+	}
+	if a.PodAffinity != nil {
+		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a.PodAntiAffinity != nil {
+		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return terms
+}
+
+// adoptAppArmorAnnotations fills the field of containers whose profile is
+// given by the annotation that preceded it, unless the annotation makes no
+// sense or says what holds for the pod anyway.
+func adoptAppArmorAnnotations(p *corev1.Pod) {
+	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
+		return
+	}
+	var own *corev1.AppArmorProfile
+	if p.Spec.SecurityContext != nil {
+		own = p.Spec.SecurityContext.AppArmorProfile
+	}
+	for _, c := range containersOf(&p.Spec) {
+		annotation, ok := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
+		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+			continue
+		}
+		profile := appArmorProfileOf(annotation)
+		if profile == nil || validateAppArmor(profile, nil) != nil || apiequality.Semantic.DeepEqual(profile, own) {
+			continue
+		}
+		if c.SecurityContext == nil {
+			c.SecurityContext = &corev1.SecurityContext{}
+		}
+		c.SecurityContext.AppArmorProfile = profile
+	}
+}
+
+func appArmorProfileOf(annotation string) *corev1.AppArmorProfile {
+	name, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	switch {
+	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	case local && name != "":
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+	}
+	return nil
+}
+
+func validatePod(p *corev1.Pod) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validatePodAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	errs = append(errs, ValidatePodSpec(&p.Spec, &p.ObjectMeta, spec)...)
+	if p.Spec.ServiceAccountName == "" {
+		errs = append(errs, mayNotProjectTokens(&p.Spec, spec.Child("volumes"))...)
+	}
+	for _, c := range containersOf(&p.Spec) {
+		// Ephemeral containers are checked by the spec's rules.
+		if c.Kind != ephemeralContainer {
+			errs = append(errs, imageIsTrimmed(c.Container, c.path(spec))...)
+		}
+	}
+	return errs
+}
+
+func mayNotProjectTokens(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range spec.Volumes {
+		projected := spec.Volumes[i].Projected
+		if projected == nil {
+			continue
+		}
+		for j := range projected.Sources {
+			if projected.Sources[j].ServiceAccountToken != nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+					"must not be specified when serviceAccountName is not set"))
+			}
+		}
+	}
+	return errs
+}
+
+// validateNewPod judges what a pod may get later, but not begin with.
+func validateNewPod(p *corev1.Pod) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	if len(p.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "cannot be set on create"))
+	}
+	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
+		errs = append(errs, field.Forbidden(spec.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
+	return append(errs, profileAnnotationsMatchFields(p.Annotations, &p.Spec, spec)...)
+}
+
+// podGracePeriod is the time in seconds that a pod gets to end by itself. A
+// deletion with such a period only marks the pod; its node deletes it, with a
+// period of zero, when its containers have ended. Nobody would do so for a pod
+// that has no node, and a pod whose containers have ended has nothing left to
+// wait for: these are deleted at once. A negative period counts as one second.
+func podGracePeriod(p *corev1.Pod, requested *int64) int64 {
+	period := int64(0)
+	switch {
+	case p.Spec.NodeName == "" || isTerminal(p):
+	case requested != nil:
+		period = *requested
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		period = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if period < 0 {
+		return 1
+	}
+	return period
+}
+
+// isTerminal reports that the pod's containers have ended for good.
+func isTerminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// setPodCondition adds the condition to the pod or replaces that of its type;
+// the time of transition moves if the status does.
+func setPodCondition(p *corev1.Pod, c corev1.PodCondition) {
+	c.LastTransitionTime = metav1.Now()
+	for i := range p.Status.Conditions {
+		if old := &p.Status.Conditions[i]; old.Type == c.Type {
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			c.LastProbeTime, c.ObservedGeneration = old.LastProbeTime, old.ObservedGeneration
+			*old = c
+			return
+		}
+	}
+	p.Status.Conditions = append(p.Status.Conditions, c)
+}
+
+// podConditionIs reports whether the pod has the condition with the status.
+func podConditionIs(p *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == t {
+			return c.Status == status
+		}
+	}
+	return false
+}

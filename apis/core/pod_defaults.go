@@ -1,0 +1,105 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/apis/resource"
+)
+
+func defaultPod(p *corev1.Pod) {
+	spec := &p.Spec
+	DefaultPodSpec(spec)
+	for _, c := range containersOf(spec) {
+		if c.Kind == ephemeralContainer {
+			continue
+		}
+		requestWhatIsLimited(&c.Resources)
+		if spec.HostNetwork {
+			for i := range c.Ports {
+				resource.FillEmpty(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+			}
+		}
+	}
+	if spec.Resources != nil {
+		limitHugePages(p)
+		requestForContainers(p)
+	}
+	resource.Fill(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	alignPodIPs(&p.Status)
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			roundUpToMilli(statuses[i].AllocatedResources)
+			if statuses[i].Resources != nil {
+				defaultResources(statuses[i].Resources)
+			}
+		}
+	}
+	roundUpToMilli(p.Status.AllocatedResources)
+	if p.Status.Resources != nil {
+		defaultResources(p.Status.Resources)
+	}
+}
+
+// alignPodIPs keeps the first address where clients of either age look for it.
+// Of two that differ, podIP counts: nodes that know nothing of podIPs set it.
+func alignPodIPs(s *corev1.PodStatus) {
+	switch {
+	case s.PodIP == "" && len(s.PodIPs) > 0:
+		s.PodIP = s.PodIPs[0].IP
+	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
+}
+
+// requestWhatIsLimited makes limits requests where there are none.
+func requestWhatIsLimited(r *corev1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		addResource(&r.Requests, name, limit.DeepCopy())
+	}
+}
+
+// addResource adds an amount to a list that has none of that name.
+func addResource(list *corev1.ResourceList, name corev1.ResourceName, amount quantity.Quantity) {
+	if _, ok := (*list)[name]; ok {
+		return
+	}
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = amount
+}
+
+// limitHugePages gives a pod with resources of its own the huge pages of its
+// containers as a limit, which for huge pages is a request, too.
+func limitHugePages(p *corev1.Pod) {
+	r := p.Spec.Resources
+	if len(r.Limits) == 0 && len(r.Requests) == 0 {
+		return
+	}
+	for name, sum := range resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{}) {
+		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
+			addResource(&r.Limits, name, sum.DeepCopy())
+		}
+	}
+}
+
+// requestForContainers gives a pod with limits of its own requests: what its
+// containers request together, or else the limit.
+func requestForContainers(p *corev1.Pod) {
+	r := p.Spec.Resources
+	if len(r.Limits) == 0 {
+		return
+	}
+	for name, sum := range resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{}) {
+		if resourcehelper.IsSupportedPodLevelResource(name) && mayOvercommit(name) {
+			addResource(&r.Requests, name, sum.DeepCopy())
+		}
+	}
+	for name, limit := range r.Limits {
+		if resourcehelper.IsSupportedPodLevelResource(name) {
+			addResource(&r.Requests, name, limit.DeepCopy())
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package core
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+// preparePodStatus keeps what a node, whose status may be older than the pod,
+// must not undo.
+func preparePodStatus(p, old *corev1.Pod) {
+	p.DeletionTimestamp = old.DeletionTimestamp
+	p.OwnerReferences = old.OwnerReferences
+	if p.Status.QOSClass == "" {
+		p.Status.QOSClass = old.Status.QOSClass
+	}
+	if p.Status.ObservedGeneration == 0 {
+		p.Status.ObservedGeneration = old.Status.ObservedGeneration
+	}
+	generations := map[corev1.PodConditionType]int64{}
+	for _, c := range old.Status.Conditions {
+		generations[c.Type] = c.ObservedGeneration
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.ObservedGeneration == 0 {
+			c.ObservedGeneration = generations[c.Type]
+		}
+	}
+}
+
+func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("status")
+	errs := validatePodAnnotationUpdate(p, old)
+	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validatePodConditions(p.Status.Conditions, path.Child("conditions"))...)
+	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
+		errs = append(errs, invalid(path.Child("nominatedNodeName"), name, validation.IsDNS1123Subdomain(name))...)
+		if old.Spec.NodeName != "" {
+			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node"))
+		}
+	}
+	if p.Status.ObservedGeneration < 0 {
+		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration, "must be a non-negative integer"))
+	}
+	errs = append(errs, apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, path.Child("qosClass"))...)
+	for _, kind := range []containerKind{mainContainer, initContainer, ephemeralContainer} {
+		path := path.Child(statusFields[kind])
+		errs = append(errs, endedContainersStayEnded(statusesOf(p, kind), statusesOf(old, kind), &old.Spec, kind, path)...)
+		errs = append(errs, validateContainerUsers(statusesOf(p, kind), p.Spec.OS, path)...)
+		errs = append(errs, validateAllocated(statusesOf(p, kind), &p.Spec, kind, path)...)
+	}
+	errs = append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
+	errs = append(errs, validatePodIPs(p, path.Child("podIPs"))...)
+	return append(errs, validateHostIPs(p, path.Child("hostIPs"))...)
+}
+
+// statusFields are the names of the fields with the status of containers.
+var statusFields = map[containerKind]string{
+	initContainer:      "initContainerStatuses",
+	mainContainer:      "containerStatuses",
+	ephemeralContainer: "ephemeralContainerStatuses",
+}
+
+func statusesOf(p *corev1.Pod, kind containerKind) []corev1.ContainerStatus {
+	switch kind {
+	case initContainer:
+		return p.Status.InitContainerStatuses
+	case mainContainer:
+		return p.Status.ContainerStatuses
+	}
+	return p.Status.EphemeralContainerStatuses
+}
+
+func validatePodConditions(conditions []corev1.PodCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, c := range conditions {
+		if c.ObservedGeneration < 0 {
+			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"), c.ObservedGeneration, "must be a non-negative integer"))
+		}
+		errs = append(errs, invalid(path.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+	}
+	return errs
+}
+
+// endedContainersStayEnded, unless they may be restarted.
+func endedContainersStayEnded(now, before []corev1.ContainerStatus, spec *corev1.PodSpec, kind containerKind, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, was := range before {
+		if was.State.Terminated == nil || mayRestart(spec, kind, was.Name, was.State.Terminated.ExitCode) {
+			continue
+		}
+		for _, is := range now {
+			if is.Name == was.Name && is.State.Terminated == nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+			}
+		}
+	}
+	return errs
+}
+
+// mayRestart reports whether a container that ended with the exit code may run
+// again: by its own rules, else by its own policy, else by the pod's. A rule
+// that restarts all containers counts for each of them.
+func mayRestart(spec *corev1.PodSpec, kind containerKind, name string, exitCode int32) bool {
+	if kind == ephemeralContainer {
+		return false
+	}
+	policy := spec.RestartPolicy
+	for _, c := range containersOf(spec) {
+		for _, rule := range c.RestartPolicyRules {
+			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+				return true
+			}
+			if c.Kind == kind && c.Name == name && ruleApplies(rule, exitCode) {
+				return true
+			}
+		}
+		if c.Kind == kind && c.Name == name && c.RestartPolicy != nil {
+			policy = corev1.RestartPolicy(*c.RestartPolicy)
+		}
+	}
+	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
+}
+
+func ruleApplies(rule corev1.ContainerRestartRule, exitCode int32) bool {
+	if rule.ExitCodes == nil {
+		return false
+	}
+	in := false
+	for _, code := range rule.ExitCodes.Values {
+		in = in || code == exitCode
+	}
+	return in == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn)
+}
+
+func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, status := range statuses {
+		if status.User == nil || status.User.Linux == nil {
+			continue
+		}
+		user, path := status.User.Linux, path.Index(i).Child("user", "linux")
+		if os != nil && os.Name == corev1.Windows {
+			errs = append(errs, field.Forbidden(path, "cannot be set for a windows pod"))
+			continue
+		}
+		errs = append(errs, invalid(path.Child("uid"), user.UID, validation.IsValidUserID(user.UID))...)
+		errs = append(errs, invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID))...)
+		for j, group := range user.SupplementalGroups {
+			errs = append(errs, invalid(path.Child("supplementalGroups").Index(j), group, validation.IsValidGroupID(group))...)
+		}
+	}
+	return errs
+}
+
+// validateAllocated judges the health of the devices that a container has got:
+// each of a resource that it requests or claims, and each once.
+func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, kind containerKind, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, status := range statuses {
+		path := path.Index(i).Child("allocatedResourcesStatus")
+		if kind == ephemeralContainer && len(status.AllocatedResourcesStatus) > 0 {
+			errs = append(errs, field.Forbidden(path, "must not be specified in container status"))
+			continue
+		}
+		for j, allocated := range status.AllocatedResourcesStatus {
+			path := path.Index(j)
+			for _, c := range containersOf(spec) {
+				if c.Kind == kind && c.Name == status.Name {
+					errs = append(errs, asksFor(c.Container, allocated.Name, path.Child("name"))...)
+				}
+			}
+			seen := sets.New[corev1.ResourceID]()
+			for k, device := range allocated.Resources {
+				path := path.Child("resources").Index(k)
+				errs = append(errs, mayBeOneOf(path.Child("health"), &device.Health,
+					corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown)...)
+				if seen.Has(device.ResourceID) {
+					errs = append(errs, field.Duplicate(path.Child("resourceID"), device.ResourceID))
+				}
+				seen.Insert(device.ResourceID)
+			}
+		}
+	}
+	return errs
+}
+
+func asksFor(c *corev1.Container, name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if !strings.HasPrefix(string(name), "claim:") {
+		if _, ok := c.Resources.Requests[name]; !ok {
+			return field.ErrorList{field.Invalid(path, name, "must match one of the container's resource requests")}
+		}
+		return nil
+	}
+	for _, claim := range c.Resources.Claims {
+		full := "claim:" + claim.Name
+		if claim.Request != "" {
+			full += "/" + claim.Request
+		}
+		if full == string(name) {
+			return nil
+		}
+	}
+	return field.ErrorList{field.Invalid(path, name, "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty")}
+}
+
+func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
+	claims := sets.New[string]()
+	for _, claim := range p.Spec.ResourceClaims {
+		claims.Insert(claim.Name)
+	}
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, status := range p.Status.ResourceClaimStatuses {
+		path := path.Index(i)
+		if !claims.Has(status.Name) {
+			errs = append(errs, field.Invalid(path.Child("name"), status.Name, "must match the name of an entry in `spec.resourceClaims`"))
+		}
+		errs = append(errs, mustBeUnique(path.Child("name"), status.Name, seen)...)
+		if name := status.ResourceClaimName; name != nil {
+			errs = append(errs, invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
+		}
+	}
+	return errs
+}
+
+func validatePodIPs(p *corev1.Pod, path *field.Path) field.ErrorList {
+	ips := make([]string, len(p.Status.PodIPs))
+	for i, ip := range p.Status.PodIPs {
+		ips[i] = ip.IP
+	}
+	return validateAddresses(ips, p.Status.PodIPs, path)
+}
+
+func validateHostIPs(p *corev1.Pod, path *field.Path) field.ErrorList {
+	if len(p.Status.HostIPs) == 0 {
+		return nil
+	}
+	var errs field.ErrorList
+	if first := p.Status.HostIPs[0].IP; first != p.Status.HostIP {
+		errs = append(errs, field.Invalid(path.Index(0).Child("ip"), first, "must be equal to `hostIP`"))
+	}
+	ips := make([]string, len(p.Status.HostIPs))
+	for i, ip := range p.Status.HostIPs {
+		ips[i] = ip.IP
+	}
+	return append(errs, validateAddresses(ips, p.Status.HostIPs, path)...)
+}
+
+// validateAddresses allows one address of each family.
+func validateAddresses(ips []string, list any, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, ip := range ips {
+		errs = append(errs, validateIP(path.Index(i), ip)...)
+	}
+	if len(errs) > 0 || len(ips) < 2 {
+		return errs
+	}
+	if dual, err := netutils.IsDualStackIPStrings(ips); err != nil || !dual || len(ips) > 2 {
+		errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family"))
+	}
+	return errs
+}

@@ -1,0 +1,395 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// warnPod speaks to those who create a pod; updates come from machines.
+func warnPod(p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
+	var warnings []string
+	if msgs := validation.IsDNS1123Label(p.Name); len(msgs) > 0 {
+		warnings = append(warnings, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", msgs))
+	}
+	return append(warnings, warnPodSpec(&p.Spec, p.Annotations, nil)...)
+}
+
+// WarnPodTemplate warns of what a template's pods will not do as its author
+// seems to expect; path is the template's.
+func WarnPodTemplate(t *corev1.PodTemplateSpec, path *field.Path) []string {
+	if t == nil {
+		return nil
+	}
+	return warnPodSpec(&t.Spec, t.Annotations, path)
+}
+
+// podSpecWarnings are given the spec, the annotations beside it, and the path
+// of the object that has both.
+var podSpecWarnings = []func(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string{
+	warnDeprecatedNodeLabels,
+	warnSelectingNothing,
+	warnDeadAnnotations,
+	warnDeadVolumes,
+	warnOverlappingFiles,
+	warnRepeatedReferences,
+	warnFractionalBytes,
+	warnHiddenVariables,
+	warnCollidingPorts,
+	warnNegativeGracePeriod,
+	warnOddAddresses,
+}
+
+func warnPodSpec(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string {
+	var warnings []string
+	for _, warn := range podSpecWarnings {
+		warnings = append(warnings, warn(spec, annotations, path)...)
+	}
+	return warnings
+}
+
+// at formats a warning about a field.
+func at(path *field.Path, format string, args ...any) string {
+	return path.String() + ": " + fmt.Sprintf(format, args...)
+}
+
+var deprecatedNodeLabels = map[string]string{
+	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+	"app.kubernetes.io/created-by":                  `deprecated since v1.9`,
+	"scheduler.alpha.kubernetes.io/preferAvoidPods": `deprecated since v1.22; use Taints and Tolerations instead`,
+	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
+}
+
+func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		if msg := deprecatedNodeLabels[key]; msg != "" {
+			warnings = append(warnings, at(path.Child("spec", "nodeSelector").Key(key), "%s", msg))
+		}
+	}
+	term := func(t *corev1.NodeSelectorTerm, path *field.Path) {
+		for i, e := range t.MatchExpressions {
+			if msg := deprecatedNodeLabels[e.Key]; msg != "" {
+				warnings = append(warnings, at(path.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, msg))
+			}
+		}
+	}
+	if a := nodeAffinityOf(spec); a != nil {
+		path := path.Child("spec", "affinity", "nodeAffinity")
+		if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+			for i := range required.NodeSelectorTerms {
+				term(&required.NodeSelectorTerms[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i))
+			}
+		}
+		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+			term(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"))
+		}
+	}
+	for i, c := range spec.TopologySpreadConstraints {
+		if msg := deprecatedNodeLabels[c.TopologyKey]; msg != "" {
+			warnings = append(warnings, at(path.Child("spec", "topologySpreadConstraints").Index(i).Child("topologyKey"), "%s is %s", c.TopologyKey, msg))
+		}
+	}
+	return warnings
+}
+
+func warnSelectingNothing(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	check := func(selector *metav1.LabelSelector, path *field.Path) {
+		if selector == nil {
+			warnings = append(warnings, at(path.Child("labelSelector"), "a null labelSelector results in matching no pod"))
+		}
+	}
+	for i, c := range spec.TopologySpreadConstraints {
+		check(c.LabelSelector, path.Child("spec", "topologySpreadConstraints").Index(i))
+	}
+	terms := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path) {
+		for i, t := range required {
+			check(t.LabelSelector, path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))
+		}
+		for i, t := range preferred {
+			check(t.PodAffinityTerm.LabelSelector, path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm"))
+		}
+	}
+	if spec.Affinity != nil {
+		path := path.Child("spec", "affinity")
+		if a := spec.Affinity.PodAffinity; a != nil {
+			terms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
+		}
+		if a := spec.Affinity.PodAntiAffinity; a != nil {
+			terms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
+		}
+	}
+	return warnings
+}
+
+// deadAnnotations meant something to pods once.
+var deadAnnotations = map[string]string{
+	"scheduler.alpha.kubernetes.io/critical-pod":  `non-functional in v1.16+; use the "priorityClassName" field instead`,
+	"security.alpha.kubernetes.io/sysctls":        `non-functional in v1.11+; use the "sysctls" field instead`,
+	"security.alpha.kubernetes.io/unsafe-sysctls": `non-functional in v1.11+; use the "sysctls" field instead`,
+}
+
+func warnDeadAnnotations(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string {
+	path = path.Child("metadata", "annotations")
+	dead := maps.Clone(deadAnnotations)
+	const seccomp = `non-functional in v1.27+; use the "seccompProfile" field instead`
+	if spec.SecurityContext == nil || spec.SecurityContext.SeccompProfile == nil {
+		dead[corev1.SeccompPodAnnotationKey] = seccomp
+	}
+	for _, c := range containersOf(spec) {
+		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
+			dead[corev1.SeccompContainerAnnotationKeyPrefix+c.Name] = seccomp
+		}
+	}
+	var warnings []string
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if msg := dead[key]; msg != "" {
+			warnings = append(warnings, at(path.Key(key), "%s", msg))
+		}
+	}
+	return warnings
+}
+
+func warnDeadVolumes(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	for i := range spec.Volumes {
+		v, path := &spec.Volumes[i], path.Child("spec", "volumes").Index(i)
+		for _, dead := range []struct {
+			field string
+			used  bool
+			msg   string
+		}{
+			{"photonPersistentDisk", v.PhotonPersistentDisk != nil, "deprecated in v1.11, non-functional in v1.16+"},
+			{"gitRepo", v.GitRepo != nil, "deprecated in v1.11, and disabled by default in v1.33+"},
+			{"scaleIO", v.ScaleIO != nil, "deprecated in v1.16, non-functional in v1.22+"},
+			{"flocker", v.Flocker != nil, "deprecated in v1.22, non-functional in v1.25+"},
+			{"storageos", v.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+"},
+			{"quobyte", v.Quobyte != nil, "deprecated in v1.22, non-functional in v1.25+"},
+			{"glusterfs", v.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+"},
+			{"cephfs", v.CephFS != nil, "deprecated in v1.28, non-functional in v1.31+"},
+			{"rbd", v.RBD != nil, "deprecated in v1.28, non-functional in v1.31+"},
+		} {
+			if dead.used {
+				warnings = append(warnings, at(path.Child(dead.field), "%s", dead.msg))
+			}
+		}
+	}
+	return warnings
+}
+
+// warnRepeatedReferences: of several entries for the same thing, one counts.
+func warnRepeatedReferences(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	ips, secrets := map[string]bool{}, map[string]bool{}
+	for i, alias := range spec.HostAliases {
+		if ips[alias.IP] {
+			warnings = append(warnings, at(path.Child("spec", "hostAliases").Index(i).Child("ip"), "duplicate ip %q", alias.IP))
+		}
+		ips[alias.IP] = true
+	}
+	for i, secret := range spec.ImagePullSecrets {
+		path := path.Child("spec", "imagePullSecrets").Index(i).Child("name")
+		if secrets[secret.Name] {
+			warnings = append(warnings, at(path, "duplicate name %q", secret.Name))
+		}
+		if secret.Name == "" {
+			warnings = append(warnings, at(path, "invalid empty name %q", secret.Name))
+		}
+		secrets[secret.Name] = true
+	}
+	return warnings
+}
+
+func warnFractionalBytes(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	check := func(list corev1.ResourceList, path *field.Path) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+			if amount, ok := list[name]; ok && amount.MilliValue()%1000 != 0 {
+				warnings = append(warnings, at(path.Key(string(name)), "fractional byte value %q is invalid, must be an integer", amount.String()))
+			}
+		}
+	}
+	check(spec.Overhead, path.Child("spec", "overhead"))
+	for _, c := range containersOf(spec) {
+		path := c.path(path.Child("spec")).Child("resources")
+		check(c.Resources.Limits, path.Child("limits"))
+		check(c.Resources.Requests, path.Child("requests"))
+	}
+	return warnings
+}
+
+// warnHiddenVariables: a variable may be given twice if the second is made
+// from the first; else the first is lost.
+func warnHiddenVariables(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	for _, c := range containersOf(spec) {
+		seen := map[string]bool{}
+		for i, v := range c.Env {
+			self := "$(" + v.Name + ")"
+			if seen[v.Name] && (v.ValueFrom != nil || v.Value == self || !strings.Contains(v.Value, self)) {
+				warnings = append(warnings, at(c.path(path.Child("spec")).Child("env").Index(i),
+					"hides previous definition of %q, which may be dropped when using apply", v.Name))
+			}
+			seen[v.Name] = true
+		}
+	}
+	return warnings
+}
+
+func warnCollidingPorts(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	type placed struct {
+		corev1.ContainerPort
+		path *field.Path
+	}
+	var warnings []string
+	byNumber, byName := map[string][]placed{}, map[string]*field.Path{}
+	for _, c := range containersOf(spec) {
+		for i, port := range c.Ports {
+			path := c.path(path.Child("spec")).Child("ports").Index(i)
+			if port.HostIP != "" && port.HostPort == 0 {
+				warnings = append(warnings, at(path, "hostIP set without hostPort: %+v", port))
+			}
+			number := fmt.Sprintf("%d/%s", port.ContainerPort, port.Protocol)
+			for _, other := range byNumber[number] {
+				switch {
+				case port.HostIP == other.HostIP && port.HostPort == other.HostPort:
+					warnings = append(warnings, at(path, "duplicate port definition with %s", other.path))
+				case port.HostPort == 0 || other.HostPort == 0:
+					warnings = append(warnings, at(path, "overlapping port definition with %s", other.path))
+				case port.HostPort == other.HostPort && (port.HostIP == "") != (other.HostIP == ""):
+					warnings = append(warnings, at(path, "dangerously ambiguous port definition with %s", other.path))
+				}
+			}
+			byNumber[number] = append(byNumber[number], placed{port, path})
+			if other := byName[port.Name]; port.Name != "" && other != nil {
+				warnings = append(warnings, at(path, "duplicate port name %q with %s, services and probes that select ports by name will use %s", port.Name, other, other))
+			} else {
+				byName[port.Name] = path
+			}
+		}
+	}
+	return warnings
+}
+
+func warnNegativeGracePeriod(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	if period := spec.TerminationGracePeriodSeconds; period != nil && *period < 0 {
+		return []string{at(path.Child("spec", "terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")}
+	}
+	return nil
+}
+
+func warnOddAddresses(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	var warnings []string
+	if spec.DNSConfig != nil {
+		for i, server := range spec.DNSConfig.Nameservers {
+			warnings = append(warnings, validation.GetWarningsForIP(path.Child("spec", "dnsConfig", "nameservers").Index(i), server)...)
+		}
+	}
+	for i, alias := range spec.HostAliases {
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("spec", "hostAliases").Index(i).Child("ip"), alias.IP)...)
+	}
+	return warnings
+}
+
+// file is a path in a volume and where it comes from.
+type file struct{ path, source string }
+
+func (f file) String() string {
+	if f.source == "" {
+		return fmt.Sprintf("%q", f.path)
+	}
+	return fmt.Sprintf("%q (%s)", f.path, f.source)
+}
+
+// warnOverlappingFiles: of two files with one path, or one below the other, a
+// volume can hold only one.
+func warnOverlappingFiles(spec *corev1.PodSpec, _ map[string]string, _ *field.Path) []string {
+	var warnings []string
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		switch {
+		case v.ConfigMap != nil:
+			warnings = append(warnings, overlaps(v.Name, fmt.Sprintf("ConfigMap %q", v.ConfigMap.Name), filesOf(v.ConfigMap.Items, ""))...)
+		case v.Secret != nil:
+			warnings = append(warnings, overlaps(v.Name, fmt.Sprintf("Secret %q", v.Secret.SecretName), filesOf(v.Secret.Items, ""))...)
+		case v.DownwardAPI != nil:
+			warnings = append(warnings, overlaps(v.Name, "DownwardAPI", downwardFilesOf(v.DownwardAPI.Items, ""))...)
+		case v.Projected != nil:
+			var files []file
+			for _, source := range v.Projected.Sources {
+				if source == (corev1.VolumeProjection{}) {
+					warnings = append(warnings, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
+				}
+				files = append(files, projectedFilesOf(&source)...)
+			}
+			warnings = append(warnings, overlaps(v.Name, "Projected", files)...)
+		}
+	}
+	return warnings
+}
+
+func overlaps(volume, kind string, files []file) []string {
+	var warnings []string
+	for i := range files {
+		a := strings.TrimRight(files[i].path, "/") + "/"
+		for j := range i {
+			b := strings.TrimRight(files[j].path, "/") + "/"
+			if files[i].path != "" && files[j].path != "" && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
+				warnings = append(warnings, fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", volume, kind, files[i], files[j]))
+			}
+		}
+	}
+	return warnings
+}
+
+func filesOf(items []corev1.KeyToPath, source string) []file {
+	var files []file
+	for _, item := range items {
+		files = append(files, file{item.Path, source})
+	}
+	return files
+}
+
+func downwardFilesOf(items []corev1.DownwardAPIVolumeFile, source string) []file {
+	var files []file
+	for _, item := range items {
+		files = append(files, file{item.Path, source})
+	}
+	return files
+}
+
+func projectedFilesOf(source *corev1.VolumeProjection) []file {
+	switch {
+	case source.ConfigMap != nil:
+		return filesOf(source.ConfigMap.Items, fmt.Sprintf("ConfigMap %q", source.ConfigMap.Name))
+	case source.Secret != nil:
+		return filesOf(source.Secret.Items, fmt.Sprintf("Secret %q", source.Secret.Name))
+	case source.DownwardAPI != nil:
+		return downwardFilesOf(source.DownwardAPI.Items, "DownwardAPI")
+	case source.ServiceAccountToken != nil:
+		return []file{{source.ServiceAccountToken.Path, "ServiceAccountToken"}}
+	case source.ClusterTrustBundle != nil:
+		return []file{{source.ClusterTrustBundle.Path, "ClusterTrustBundle"}}
+	case source.PodCertificate != nil:
+		return []file{
+			{source.PodCertificate.CertificateChainPath, "PodCertificate chain"},
+			{source.PodCertificate.KeyPath, "PodCertificate key"},
+			{source.PodCertificate.CredentialBundlePath, "PodCertificate credential bundle"},
+		}
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/workload"
+)
+
+var podTemplates = resource.Type[*corev1.PodTemplate]{
+	Name: "podtemplates", Namespaced: true,
+	Default: func(t *corev1.PodTemplate) { DefaultPodSpec(&t.Template.Spec) },
+	Validate: func(t *corev1.PodTemplate) field.ErrorList {
+		return ValidatePodTemplateSpec(&t.Template, field.NewPath("template"))
+	},
+	Warn: func(t, _ *corev1.PodTemplate) []string {
+		return WarnPodTemplate(&t.Template, field.NewPath("template"))
+	},
+	Generation: true,
+	Columns: append(append([]resource.Column[*corev1.PodTemplate]{resource.Name[*corev1.PodTemplate]()},
+		workload.ContainerColumns(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template })...),
+		resource.Column[*corev1.PodTemplate]{Name: "Pod Labels", Description: "The labels for the pod template.",
+			Value: func(t *corev1.PodTemplate) any { return labels.FormatLabels(t.Template.Labels) }}),
+}
