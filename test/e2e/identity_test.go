@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("identity", func() {
+	var k *sandbox
+	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
+
+	It("knows the administrator by his certificate", func() {
+		who := k.run("auth", "whoami", "-o", "json")
+		Expect(who).To(And(ContainSubstring(`"system:masters"`), ContainSubstring(`"system:authenticated"`)))
+		Expect(k.run("auth", "can-i", "delete", "nodes")).To(Equal("yes\n"))
+	})
+
+	It("knows a user by a static token, who may look around and do nothing", func() {
+		alice := []string{"--token=" + aliceToken, "--kubeconfig=" + withoutCertificate(k)}
+		Expect(k.run(append(alice, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.uid}")...)).To(Equal("alice alice-uid"))
+		Expect(k.run(append(alice, "version", "-o", "json")...)).To(ContainSubstring("serverVersion"))
+		Expect(k.run(append(alice, "api-resources", "-o", "name")...)).To(ContainSubstring("deployments.apps"))
+		Expect(k.fails("", append(alice, "get", "pods")...)).
+			To(ContainSubstring(`pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "` + k.Namespace + `"`))
+		Expect(k.fails("", append(alice, "create", "cm", "x")...)).To(ContainSubstring("Forbidden"))
+	})
+
+	DescribeTable("lets everybody see health and version, and nothing else", func(path, token string, status int) {
+		answer := send(request{method: http.MethodGet, path: path, token: token, anonymous: true})
+		Expect(answer.status).To(Equal(status), answer.body)
+	},
+		Entry(nil, "/livez", "", 200),
+		Entry(nil, "/readyz", "", 200),
+		Entry(nil, "/healthz", "", 200),
+		Entry(nil, "/version", "", 200),
+		Entry("anonymous users may not list", "/api/v1/pods", "", 403),
+		Entry("anonymous users may not read metrics", "/metrics", "", 403),
+		Entry("a wrong token is not an anonymous user", "/version", "nonsense", 401),
+		Entry("a user without rights may discover", "/apis/apps/v1", aliceToken, 200),
+		Entry("a user without rights may not list", "/api/v1/secrets", aliceToken, 403),
+		Entry("no profile without rights", "/debug/pprof/", "", 403),
+	)
+
+	It("does not believe headers that only a trusted proxy may send", func() {
+		answer := send(request{method: http.MethodGet, path: "/api/v1/secrets", anonymous: true,
+			header: map[string]string{"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}})
+		Expect(answer.status).To(Equal(403))
+	})
+
+	It("lets an administrator act as somebody else", func() {
+		Expect(k.fails("", "get", "pods", "--as=bob")).To(ContainSubstring(`User "bob" cannot list resource "pods"`))
+	})
+})
+
+var _ = Describe("kubectl cluster-info and config", func() {
+	It("show the server", func(ctx SpecContext) {
+		k := newSandbox(ctx)
+		Expect(k.run("cluster-info")).To(ContainSubstring(server.Config.Host))
+		Expect(k.run("config", "view", "--minify")).To(And(ContainSubstring("server: "+server.Config.Host), ContainSubstring("DATA+OMITTED")))
+		Expect(k.run("config", "current-context")).NotTo(BeEmpty())
+		Expect(k.run("get", "ns", "-o", "name")).To(And(ContainSubstring("namespace/default\n"), ContainSubstring("namespace/kube-system\n")))
+	})
+})
+
+// withoutCertificate writes a kubeconfig that names the server and its CA only.
+func withoutCertificate(k *sandbox) string {
+	GinkgoHelper()
+	path := GinkgoT().TempDir() + "/config"
+	fresh := k.with("KUBECONFIG=" + path)
+	ca := path + ".ca"
+	Expect(os.WriteFile(ca, server.Config.CAData, 0o600)).To(Succeed())
+	fresh.run("config", "set-cluster", "svc", "--server="+server.Config.Host, "--certificate-authority="+ca, "--embed-certs")
+	fresh.run("config", "set-context", "svc", "--cluster=svc")
+	fresh.run("config", "use-context", "svc")
+	return path
+}

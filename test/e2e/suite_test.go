@@ -1,0 +1,78 @@
+// Package e2e drives a running `svc up` as its users do: with kubectl, and,
+// where kubectl would not let bad input through, with HTTP.
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/kubernetes"
+
+	"svc.dev/svc/test/launch"
+)
+
+// aliceToken authenticates the user alice, who is in no group that may do anything.
+const aliceToken = "alice-static-token"
+
+// The suite's server, and a client for what kubectl is not the subject of.
+var (
+	server *launch.Server
+	client kubernetes.Interface
+)
+
+func TestE2E(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "svc")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	dir, err := launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+
+	tokens := filepath.Join(dir, "tokens.csv")
+	Expect(os.WriteFile(tokens, fmt.Appendf(nil, "%s,alice,alice-uid\n", aliceToken), 0o600)).To(Succeed())
+
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--token-auth-file="+tokens)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		code, err := server.Stop(20 * time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", server.Output())
+	})
+	client, err = kubernetes.NewForConfig(server.Config)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+// serverLogged is how much of the server's log earlier reports have shown.
+var serverLogged int
+
+var _ = ReportAfterEach(func(report SpecReport) {
+	if server == nil {
+		return
+	}
+	log := server.Output()
+	if report.Failed() {
+		AddReportEntry("server log during this spec", log[serverLogged:])
+	}
+	serverLogged = len(log)
+})
+
+// object is what kubectl prints with -o json.
+type object = map[string]any
+
+// parse reads JSON.
+func parse(text string) object {
+	GinkgoHelper()
+	var obj object
+	Expect(json.Unmarshal([]byte(text), &obj)).To(Succeed(), text)
+	return obj
+}

@@ -1,0 +1,112 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a running child process.
+type Process struct {
+	cmd    *exec.Cmd
+	output output
+	done   chan struct{}
+	err    error
+}
+
+// Start runs a program. The caller ends it with Kill, or with Stop.
+func Start(env []string, program string, args ...string) (*Process, error) {
+	p := &Process{cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+// Output is what the process has written so far, on both streams.
+func (p *Process) Output() string { return p.output.String() }
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal.
+func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.done }
+
+// Wait waits for the end of the process and returns its exit code, -1 if a
+// signal ended it.
+func (p *Process) Wait(ctx context.Context) (int, error) {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%s still runs: %w", p.cmd, ctx.Err())
+	}
+	var exit *exec.ExitError
+	if p.err != nil && !errors.As(p.err, &exit) {
+		return 0, p.err
+	}
+	return p.cmd.ProcessState.ExitCode(), nil
+}
+
+// Stop asks the process to end (SIGTERM), and kills it if it has not ended
+// after the grace period. It returns the exit code.
+func (p *Process) Stop(grace time.Duration) (int, error) {
+	_ = p.Signal(syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	code, err := p.Wait(ctx)
+	if err != nil {
+		p.Kill()
+	}
+	return code, err
+}
+
+// Kill ends the process at once (SIGKILL) and waits until it is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// FreePort is a TCP port on the loopback interface that nothing listens on.
+func FreePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+// output collects what a process writes.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
