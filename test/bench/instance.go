@@ -178,22 +178,24 @@ func (c *command) line(dir string) string {
 	return strings.ReplaceAll(strings.Join(words, " "), dir, "DIR")
 }
 
+// stop asks the process to end, as an operator would, and kills what of its
+// group is there after it has, or after stopTimeout.
 func (c *command) stop() error {
 	defer c.log.Close()
-	group := -c.cmd.Process.Pid
-	if err := syscall.Kill(group, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
+	var late error
 	select {
 	case <-c.done:
-		return nil
 	case <-time.After(stopTimeout):
+		late = fmt.Errorf("still running %s after SIGTERM", stopTimeout)
 	}
-	if err := syscall.Kill(group, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
+	if err := syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return errors.Join(late, err)
 	}
 	<-c.done
-	return fmt.Errorf("still running %s after SIGTERM", stopTimeout)
+	return late
 }
 
 // tail is the end of a log, for an error's message.

@@ -51,7 +51,7 @@ func parseFlags(args []string) (options, error) {
 		names = append(names, m.name)
 	}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.IntVar(&o.rounds, "rounds", 3, "how often each system is measured, in turn")
+	fs.IntVar(&o.rounds, "rounds", 3, "how often each system is measured, in turn (default with --quick: 1)")
 	fs.BoolVar(&o.quick, "quick", false, "measure little, in about a minute, to see that everything works")
 	fs.StringVar(&only, "only", "", "measures to take, separated by commas or as a regular expression, of: "+strings.Join(names, ", "))
 	fs.StringVar(&o.dir, "dir", "bin/bench-data", "directory for data and logs, on a real disk; data is removed after each round")
@@ -67,6 +67,9 @@ func parseFlags(args []string) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: bench takes flags only", fs.Arg(0))
 	}
+	if o.quick && !isSet(fs, "rounds") {
+		o.rounds = 1
+	}
 	if o.rounds < 1 {
 		return o, fmt.Errorf("--rounds=%d: at least one is needed", o.rounds)
 	}
@@ -75,6 +78,11 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("--only: %w", err)
 	}
 	return o, nil
+}
+
+func isSet(fs *flag.FlagSet, name string) (set bool) {
+	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // run measures the systems in turn and writes the report.

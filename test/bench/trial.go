@@ -104,8 +104,8 @@ func (t *trial) run(ctx context.Context, selected []measure) error {
 	}
 	var errs []error
 	for _, m := range selected {
-		if ctx.Err() != nil {
-			errs = append(errs, ctx.Err())
+		if ctx.Err() != nil || len(t.instance.commands) == 0 {
+			errs = append(errs, fmt.Errorf("%s and the measures after it were not taken", m.name), ctx.Err())
 			break
 		}
 		began, clients := time.Now(), ownCPU()
@@ -122,14 +122,12 @@ func (t *trial) run(ctx context.Context, selected []measure) error {
 
 // restart stops the system and starts it again on the same data.
 func (t *trial) restart(ctx context.Context) (time.Duration, error) {
-	if err := t.instance.stop(); err != nil {
-		return 0, err
-	}
+	stopped := t.instance.stop()
 	in, took, err := start(ctx, t.system, t.dir)
 	if err == nil {
 		t.instance = in
 	}
-	return took, err
+	return took, errors.Join(stopped, err)
 }
 
 // clients connects n clients.
