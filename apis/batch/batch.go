@@ -5,5 +5,8 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the batch group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		jobs,
+		cronJobs,
+	}
 }

@@ -87,7 +87,9 @@ func wideTable(k *resource.Kind, obj runtime.Object) string {
 			heading += " (wide)"
 		}
 		value := c.Value(obj)
-		if at, ok := value.(metav1.Time); ok {
+		if at, ok := value.(metav1.Time); ok && at.IsZero() {
+			value = "<unknown>"
+		} else if ok {
 			value = "since " + at.UTC().Format("2006-01-02T15:04:05Z")
 		}
 		fmt.Fprintf(w, "%s\t%v\n", heading, value) //nolint:errcheck // a strings.Builder does not fail

@@ -1,0 +1,167 @@
+package batch
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // what time zones there are must not depend on the machine
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/workload"
+)
+
+var cronJobs = resource.Type[*batchv1.CronJob]{
+	Name: "cronjobs", ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
+	NameRule: cronJobName,
+	Default:  defaultCronJob,
+	Validate: validateCronJob,
+	Warn: func(c, old *batchv1.CronJob) []string {
+		const path = "spec.jobTemplate.spec"
+		if old == nil {
+			return append(workload.NameWarnings(c.Name), jobWarnings(&c.Spec.JobTemplate.Spec, path)...)
+		}
+		if c.Generation == old.Generation {
+			return nil
+		}
+		return jobWarnings(&c.Spec.JobTemplate.Spec, path)
+	},
+	Generation: true,
+	Status:     true,
+	Columns: slices.Concat([]resource.Column[*batchv1.CronJob]{
+		resource.Name[*batchv1.CronJob](),
+		{Name: "Schedule", Description: batchv1.CronJobSpec{}.SwaggerDoc()["schedule"],
+			Value: func(c *batchv1.CronJob) any { return c.Spec.Schedule }},
+		{Name: "Timezone", Description: batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"], Value: timeZone},
+		{Name: "Suspend", Type: "boolean", Description: batchv1.CronJobSpec{}.SwaggerDoc()["suspend"], Value: suspended},
+		{Name: "Active", Type: "integer", Description: batchv1.CronJobStatus{}.SwaggerDoc()["active"],
+			Value: func(c *batchv1.CronJob) any { return int64(len(c.Status.Active)) }},
+		{Name: "Last Schedule", Description: batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"], Value: lastSchedule},
+		resource.Age[*batchv1.CronJob](),
+	}, resource.Wide(append(
+		workload.ContainerColumns(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
+		workload.SelectorColumn(batchv1.JobSpec{}.SwaggerDoc()["selector"], func(c *batchv1.CronJob) *metav1.LabelSelector { return c.Spec.JobTemplate.Spec.Selector }),
+	)...)),
+}
+
+// maxCronJobName leaves room for what the controller appends to make the name
+// of a job (a dash and a time, 11 characters), which is a label of its pods
+// and thus at most 63 characters long.
+const maxCronJobName = 52
+
+func cronJobName(name string, prefix bool) []string {
+	msgs := apivalidation.NameIsDNSSubdomain(name, prefix)
+	if !prefix && len(name) > maxCronJobName {
+		msgs = append(msgs, fmt.Sprintf("must be no more than %d characters", maxCronJobName))
+	}
+	return msgs
+}
+
+// defaultCronJob leaves the job's own defaults to the jobs that are made.
+func defaultCronJob(c *batchv1.CronJob) {
+	defaultJobTemplate(&c.Spec.JobTemplate.Spec)
+	resource.FillEmpty(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
+	resource.Fill(&c.Spec.Suspend, false)
+	resource.Fill(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	resource.Fill(&c.Spec.FailedJobsHistoryLimit, 1)
+}
+
+func validateCronJob(c *batchv1.CronJob) field.ErrorList {
+	spec, path := &c.Spec, field.NewPath("spec")
+	return slices.Concat(
+		validateSchedule(spec.Schedule, path.Child("schedule")),
+		validateTimeZone(spec.TimeZone, path.Child("timeZone")),
+		resource.OneOf(path.Child("concurrencyPolicy"), spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent),
+		validateJobTemplate(&spec.JobTemplate.Spec, path.Child("jobTemplate", "spec")),
+		workload.ValidateCounts(path,
+			workload.OfPtr("startingDeadlineSeconds", spec.StartingDeadlineSeconds),
+			workload.OfPtr("successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit),
+			workload.OfPtr("failedJobsHistoryLimit", spec.FailedJobsHistoryLimit)))
+}
+
+func validateSchedule(schedule string, path *field.Path) field.ErrorList {
+	if schedule == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	// The parser knows time zones, which have a field of their own here, and
+	// panics on some of them.
+	if strings.Contains(schedule, "TZ") {
+		return field.ErrorList{field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")}
+	}
+	if _, err := cron.ParseStandard(schedule); err != nil {
+		return field.ErrorList{field.Invalid(path, schedule, err.Error())}
+	}
+	return nil
+}
+
+// timeZonePart is a component of a zone's name (https://data.iana.org/time-zones/theory.html#naming),
+// with the digits and the plus of old names. It keeps a name from being a path
+// to some other file.
+var timeZonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
+
+func validateTimeZone(zone *string, path *field.Path) field.ErrorList {
+	if zone == nil {
+		return nil
+	}
+	invalid := func(msg string) field.ErrorList { return field.ErrorList{field.Invalid(path, *zone, msg)} }
+	if *zone == "" {
+		return invalid("timeZone must be nil or non-empty string")
+	}
+	for _, part := range strings.Split(*zone, "/") {
+		if part == "." || part == ".." || !timeZonePart.MatchString(part) {
+			return invalid("unknown time zone " + *zone)
+		}
+	}
+	if strings.EqualFold(*zone, "Local") {
+		return invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+	}
+	if _, err := time.LoadLocation(*zone); err != nil {
+		return invalid(err.Error())
+	}
+	return nil
+}
+
+// validateJobTemplate judges the spec of the jobs to be made, which all get a
+// selector of their own.
+func validateJobTemplate(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	errs := validateJobSpec(spec, path)
+	if spec.Selector != nil {
+		errs = append(errs, field.Invalid(path.Child("selector"), spec.Selector, "`selector` will be auto-generated"))
+	}
+	if spec.ManualSelector != nil && *spec.ManualSelector {
+		errs = append(errs, field.NotSupported(path.Child("manualSelector"), *spec.ManualSelector, []string{"nil", "false"}))
+	}
+	return errs
+}
+
+func timeZone(c *batchv1.CronJob) any {
+	if c.Spec.TimeZone == nil {
+		return "<none>"
+	}
+	return *c.Spec.TimeZone
+}
+
+func suspended(c *batchv1.CronJob) any {
+	switch suspend := c.Spec.Suspend; {
+	case suspend == nil:
+		return "<unset>"
+	case *suspend:
+		return "True"
+	}
+	return "False"
+}
+
+func lastSchedule(c *batchv1.CronJob) any {
+	if c.Status.LastScheduleTime == nil {
+		return "<none>"
+	}
+	return *c.Status.LastScheduleTime
+}
