@@ -21,10 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
@@ -182,6 +184,13 @@ func (b *builder) makeInternal() error {
 		return err
 	}
 	b.informers = informers.NewSharedInformerFactory(b.client, 0)
+	// Extension servers and webhooks are called at an endpoint of their
+	// service: nothing says that cluster IP addresses work on this machine.
+	endpoints, err := proxy.NewEndpointSliceIndexerGetter(b.informers.Discovery().V1().EndpointSlices())
+	if err != nil {
+		return err
+	}
+	b.services = aggregatorapiserver.NewEndpointServiceResolver(b.informers.Core().V1().Services().Lister(), endpoints)
 	return nil
 }
 

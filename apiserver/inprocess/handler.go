@@ -19,7 +19,9 @@ func Chain(handler http.Handler) http.Handler {
 	asServer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(request.WithUser(req.Context(), User)))
 	})
-	withWarnings := genericapifilters.WithWarningRecorder(asServer)
+	// Handlers look for an audit context; it stays empty, as nobody audits the server's own requests.
+	withAudit := genericapifilters.WithAuditInit(asServer)
+	withWarnings := genericapifilters.WithWarningRecorder(withAudit)
 	withInfo := genericapifilters.WithRequestInfo(withWarnings, &request.RequestInfoFactory{
 		APIPrefixes:          sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api"),
