@@ -56,7 +56,11 @@ func beginService(ctx context.Context, env *resource.Env, s, old *corev1.Service
 	if old == nil {
 		shareNodePorts(s)
 	}
-	c := &serviceClaimer{env: env, s: s, owner: resource.OwnerOf(s), dryRun: dryRun, random: rand.Uint64N}
+	owner := resource.OwnerOf(s)
+	if old != nil {
+		owner = resource.OwnerOf(old) // the client may have left the UID out
+	}
+	c := &serviceClaimer{env: env, s: s, owner: owner, dryRun: dryRun, random: rand.Uint64N}
 	if err := c.carryOut(ctx, planService(s, old), old == nil); err != nil {
 		c.finish(ctx, false, old)
 		return nil, err

@@ -44,6 +44,7 @@ type Kind struct {
 	Warn func(obj, old runtime.Object) []string
 
 	Status         bool
+	StatusOnCreate bool
 	PrepareStatus  func(obj, old runtime.Object)
 	ValidateStatus func(obj, old runtime.Object) field.ErrorList
 	Generation     bool
@@ -145,7 +146,7 @@ func (t Type[T]) Kind() *Kind {
 		before, _ := old.(T)
 		return t.Warn(obj.(T), before)
 	}
-	k.Status, k.Generation = t.Status, t.Generation
+	k.Status, k.StatusOnCreate, k.Generation = t.Status, t.StatusOnCreate, t.Generation
 	k.PrepareStatus, k.ValidateStatus = two(t.PrepareStatus), judge(t.ValidateStatus)
 	if t.Scale != nil {
 		k.Scale = &KindScale{

@@ -61,6 +61,8 @@ type Type[T Object] struct {
 	// changes of the field Status, the subresource those of everything else
 	// but metadata.
 	Status bool
+	// StatusOnCreate lets a client set the status of a new object.
+	StatusOnCreate bool
 	// PrepareStatus runs before ValidateStatus, after what Status implies.
 	PrepareStatus  func(obj, old T)
 	ValidateStatus func(obj, old T) field.ErrorList

@@ -63,7 +63,7 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 			return !kind.Held(obj) && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 		}
 	}
-	setHooks(store, kind, env)
+	setHooks(store, s, env)
 	if err := store.CompleteWithOptions(&generic.StoreOptions{
 		RESTOptions: options,
 		AttrFunc:    attributes(kind),
@@ -72,37 +72,6 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 		return nil, err
 	}
 	return &mainREST{Store: store, kind: kind, strategy: s}, nil
-}
-
-// setHooks carries the kind's transaction hooks to the store.
-func setHooks(store *genericregistry.Store, kind *resource.Kind, env *resource.Env) {
-	if kind.BeginCreate != nil {
-		store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
-			finish, err := kind.BeginCreate(ctx, env, obj, isDryRun(options.DryRun))
-			return finishFunc(finish), err
-		}
-	}
-	if kind.BeginUpdate != nil {
-		store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
-			finish, err := kind.BeginUpdate(ctx, env, obj, old, isDryRun(options.DryRun))
-			return finishFunc(finish), err
-		}
-	}
-	if kind.AfterDelete != nil {
-		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
-			if !isDryRun(options.DryRun) {
-				kind.AfterDelete(context.Background(), env, obj)
-			}
-		}
-	}
-}
-
-func finishFunc(finish func(ok bool)) genericregistry.FinishFunc {
-	return func(_ context.Context, ok bool) {
-		if finish != nil {
-			finish(ok)
-		}
-	}
 }
 
 // ShortNames implements rest.ShortNamesProvider.

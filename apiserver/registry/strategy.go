@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 
@@ -40,7 +41,7 @@ func (s *strategy) Canonicalize(runtime.Object)                   {}
 
 // PrepareForCreate implements rest.RESTCreateStrategy.
 func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
-	if s.kind.Status {
+	if s.kind.Status && !s.kind.StatusOnCreate {
 		s.shape.keepStatus(obj, nil)
 	}
 	if s.kind.Generation {
@@ -50,10 +51,9 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 }
 
 // Validate implements rest.RESTCreateStrategy.
-func (s *strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s *strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, field.NewPath("metadata"))
-	errs = append(errs, s.kind.Validate(obj)...)
-	return append(errs, s.kind.ValidateCreate(obj)...)
+	return append(errs, s.judge(ctx, obj, nil)...)
 }
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
@@ -78,9 +78,25 @@ func (s *strategy) count(obj, old runtime.Object) {
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
-func (s *strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+func (s *strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
-	errs = append(errs, s.kind.Validate(obj)...)
+	return append(errs, s.judge(ctx, obj, old)...)
+}
+
+// judge validates all of an object but its metadata, by the rules of the
+// version that the client writes. On create old is nil.
+func (s *strategy) judge(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if info, ok := request.RequestInfoFrom(ctx); ok {
+		for _, v := range s.kind.Versions {
+			if v.Judge != nil && v.GVK.Group == info.APIGroup && v.GVK.Version == info.APIVersion {
+				return v.Judge(obj, old)
+			}
+		}
+	}
+	errs := s.kind.Validate(obj)
+	if old == nil {
+		return append(errs, s.kind.ValidateCreate(obj)...)
+	}
 	return append(errs, s.kind.ValidateUpdate(obj, old)...)
 }
 
