@@ -10,47 +10,47 @@ import (
 func TestValidateCronJob(t *testing.T) {
 	schedule := func(s string) string { return "{spec: {schedule: '" + s + "'}}" }
 	zone := func(s string) string { return "{spec: {timeZone: '" + s + "'}}" }
-	resourcetest.Run(t, cronJobs, input(t, "cronjobs/minimal"), []resourcetest.Case{
-		{Rule: "a defaulted cron job is valid"},
-		{Rule: "a schedule may have ranges, steps and names", Change: schedule("*/15 0-6 1,15 JAN-MAR MON")},
-		{Rule: "a schedule may be an interval", Change: schedule("@every 1h30m")},
-		{Rule: "a schedule is required", Change: "{spec: {schedule: null}}", Want: []string{"spec.schedule: Required value"}},
-		{Rule: "a schedule has five fields", Change: schedule("* * * *"), Want: []string{
+	resourcetest.Rules(t, cronJobs, input(t, "cronjobs/minimal"), []resourcetest.Rule{
+		{Name: "a defaulted cron job is valid"},
+		{Name: "a schedule may have ranges, steps and names", Change: schedule("*/15 0-6 1,15 JAN-MAR MON")},
+		{Name: "a schedule may be an interval", Change: schedule("@every 1h30m")},
+		{Name: "a schedule is required", Change: "{spec: {schedule: null}}", Want: []string{"spec.schedule: Required value"}},
+		{Name: "a schedule has five fields", Change: schedule("* * * *"), Want: []string{
 			`spec.schedule: Invalid value: "* * * *": expected exactly 5 fields, found 4: [* * * *]`,
 		}},
-		{Rule: "a schedule's fields are in range", Change: schedule("60 * * * *"), Want: []string{
+		{Name: "a schedule's fields are in range", Change: schedule("60 * * * *"), Want: []string{
 			`spec.schedule: Invalid value: "60 * * * *": end of range (60) above maximum (59): 60`,
 		}},
-		{Rule: "a schedule has no time zone", Change: schedule("TZ=0"), Want: []string{
+		{Name: "a schedule has no time zone", Change: schedule("TZ=0"), Want: []string{
 			`spec.schedule: Invalid value: "TZ=0": cannot use TZ or CRON_TZ in schedule, use timeZone field instead`,
 		}},
-		{Rule: "a time zone is one of IANA's", Change: zone("America/Argentina/Buenos_Aires")},
-		{Rule: "a time zone may have an old name", Change: zone("Etc/GMT+7")},
-		{Rule: "a time zone is not empty", Change: zone(""), Want: []string{`spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string`}},
-		{Rule: "a time zone is known", Change: zone("Mars/Base"), Want: []string{`spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base`}},
-		{Rule: "a time zone is no path", Change: zone("../passwd"), Want: []string{`spec.timeZone: Invalid value: "../passwd": unknown time zone ../passwd`}},
-		{Rule: "a time zone is not the machine's", Change: zone("Local"), Want: []string{
+		{Name: "a time zone is one of IANA's", Change: zone("America/Argentina/Buenos_Aires")},
+		{Name: "a time zone may have an old name", Change: zone("Etc/GMT+7")},
+		{Name: "a time zone is not empty", Change: zone(""), Want: []string{`spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string`}},
+		{Name: "a time zone is known", Change: zone("Mars/Base"), Want: []string{`spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base`}},
+		{Name: "a time zone is no path", Change: zone("../passwd"), Want: []string{`spec.timeZone: Invalid value: "../passwd": unknown time zone ../passwd`}},
+		{Name: "a time zone is not the machine's", Change: zone("Local"), Want: []string{
 			`spec.timeZone: Invalid value: "Local": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones`,
 		}},
-		{Rule: "the concurrency policy is known", Change: "{spec: {concurrencyPolicy: Queue}}", Want: []string{
+		{Name: "the concurrency policy is known", Change: "{spec: {concurrencyPolicy: Queue}}", Want: []string{
 			`spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"`,
 		}},
-		{Rule: "limits are not negative", Change: "{spec: {startingDeadlineSeconds: -1, successfulJobsHistoryLimit: -2, failedJobsHistoryLimit: -3}}", Want: []string{
+		{Name: "limits are not negative", Change: "{spec: {startingDeadlineSeconds: -1, successfulJobsHistoryLimit: -2, failedJobsHistoryLimit: -3}}", Want: []string{
 			"spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
 			"spec.successfulJobsHistoryLimit: Invalid value: -2: must be greater than or equal to 0",
 			"spec.failedJobsHistoryLimit: Invalid value: -3: must be greater than or equal to 0",
 		}},
-		{Rule: "the jobs select their own pods", Change: "{spec: {jobTemplate: {spec: {manualSelector: true, selector: {matchLabels: {a: b}}}}}}", Want: []string{
+		{Name: "the jobs select their own pods", Change: "{spec: {jobTemplate: {spec: {manualSelector: true, selector: {matchLabels: {a: b}}}}}}", Want: []string{
 			"spec.jobTemplate.spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"b\"}}: `selector` will be auto-generated",
 			`spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"`,
 		}},
-		{Rule: "the jobs are valid", Change: "{spec: {jobTemplate: {spec: {completions: -1, template: {spec: {restartPolicy: Always}}}}}}", Want: []string{
+		{Name: "the jobs are valid", Change: "{spec: {jobTemplate: {spec: {completions: -1, template: {spec: {restartPolicy: Always}}}}}}", Want: []string{
 			"spec.jobTemplate.spec.completions: Invalid value: -1: must be greater than or equal to 0",
 			`spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`,
 		}},
-		{Rule: "a name leaves room for that of a job", Change: "{metadata: {name: " + strings.Repeat("a", 53) + "}}", Want: []string{
+		{Name: "a name leaves room for that of a job", Change: "{metadata: {name: " + strings.Repeat("a", 53) + "}}", Want: []string{
 			`metadata.name: Invalid value: "` + strings.Repeat("a", 53) + `": must be no more than 52 characters`,
 		}},
-		{Rule: "a long name does not stand in the way of updates", Update: true, Change: "{metadata: {name: " + strings.Repeat("a", 53) + "}}"},
+		{Name: "a long name does not stand in the way of updates", Update: true, Change: "{metadata: {name: " + strings.Repeat("a", 53) + "}}"},
 	})
 }

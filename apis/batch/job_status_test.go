@@ -20,11 +20,11 @@ func TestValidateJobStatus(t *testing.T) {
 	conditions := func(list string) string { return "conditions: [" + list + "]" }
 	done := status(start + "," + end + "," + conditions(success+","+complete))
 	dead := status(start + "," + conditions(failing+","+failed))
-	resourcetest.Run(t, jobs, input(t, "jobs/minimal"), []resourcetest.Case{
-		{Rule: "a job starts", Status: true, Change: status(start + ", active: 2, ready: 1")},
-		{Rule: "a job completes", Status: true, Was: status(start + ", active: 1"), Change: done},
-		{Rule: "a job fails", Status: true, Was: status(start + ", active: 1"), Change: dead},
-		{Rule: "counters are not negative", Status: true, Change: status("active: -1, succeeded: -2, failed: -3, ready: -4, terminating: -5"), Want: []string{
+	resourcetest.Rules(t, jobs, input(t, "jobs/minimal"), []resourcetest.Rule{
+		{Name: "a job starts", Status: true, Change: status(start + ", active: 2, ready: 1")},
+		{Name: "a job completes", Status: true, Was: status(start + ", active: 1"), Change: done},
+		{Name: "a job fails", Status: true, Was: status(start + ", active: 1"), Change: dead},
+		{Name: "counters are not negative", Status: true, Change: status("active: -1, succeeded: -2, failed: -3, ready: -4, terminating: -5"), Want: []string{
 			"status.active: Invalid value: -1: must be greater than or equal to 0",
 			"status.succeeded: Invalid value: -2: must be greater than or equal to 0",
 			"status.failed: Invalid value: -3: must be greater than or equal to 0",
@@ -33,68 +33,68 @@ func TestValidateJobStatus(t *testing.T) {
 			"status.succeeded: Invalid value: -2: cannot decrease the succeeded counter",
 			"status.failed: Invalid value: -3: cannot decrease the failed counter",
 		}},
-		{Rule: "uncounted pods are named once", Status: true, Change: status(`uncountedTerminatedPods: {succeeded: [a, ""], failed: [a]}`), Want: []string{
+		{Name: "uncounted pods are named once", Status: true, Change: status(`uncountedTerminatedPods: {succeeded: [a, ""], failed: [a]}`), Want: []string{
 			`status.uncountedTerminatedPods.succeeded[1]: Invalid value: "": must not be empty`,
 			`status.uncountedTerminatedPods.failed[0]: Duplicate value: "a"`,
 		}},
-		{Rule: "complete excludes failed", Status: true, Change: status(start + "," + end + "," + conditions(complete+","+failed)), Want: []string{
+		{Name: "complete excludes failed", Status: true, Change: status(start + "," + end + "," + conditions(complete+","+failed)), Want: []string{
 			"status.conditions: Invalid value: cannot set Complete=True and Failed=true conditions",
 			"status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
 			"status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
 		}},
-		{Rule: "complete excludes a target of failure", Status: true, Change: status(start + "," + end + "," + conditions(success+","+complete+","+failing)), Want: []string{
+		{Name: "complete excludes a target of failure", Status: true, Change: status(start + "," + end + "," + conditions(success+","+complete+","+failing)), Want: []string{
 			"status.conditions: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
 			"status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
 		}},
-		{Rule: "what a failed job was, it stays", Status: true, Was: dead, Change: status(start), Want: []string{
+		{Name: "what a failed job was, it stays", Status: true, Was: dead, Change: status(start), Want: []string{
 			"status.conditions: Invalid value: cannot disable the terminal Failed=True condition",
 			"status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition",
 		}},
-		{Rule: "what a complete job was, it stays", Status: true, Was: done, Change: status(start), Want: []string{
+		{Name: "what a complete job was, it stays", Status: true, Was: done, Change: status(start), Want: []string{
 			"status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
 			"status.conditions: Invalid value: cannot disable the SuccessCriteriaMet=True condition",
 		}},
-		{Rule: "a complete job has a time of completion", Status: true, Change: status(start + "," + conditions(success+","+complete)), Want: []string{
+		{Name: "a complete job has a time of completion", Status: true, Change: status(start + "," + conditions(success+","+complete)), Want: []string{
 			"status.completionTime: Required value: completionTime is required for Complete jobs",
 		}},
-		{Rule: "only a complete job has a time of completion", Status: true, Change: status(start + "," + end), Want: []string{
+		{Name: "only a complete job has a time of completion", Status: true, Change: status(start + "," + end), Want: []string{
 			`status.completionTime: Invalid value: "2024-05-01T13:00:00Z": cannot set completionTime when there is no Complete=True condition`,
 		}},
-		{Rule: "a job completes after its start", Status: true, Change: status(`startTime: "2024-05-01T14:00:00Z",` + end + "," + conditions(success+","+complete)), Want: []string{
+		{Name: "a job completes after its start", Status: true, Change: status(`startTime: "2024-05-01T14:00:00Z",` + end + "," + conditions(success+","+complete)), Want: []string{
 			"status.completionTime: Invalid value: \"2024-05-01T13:00:00Z\": must be equal to or after `startTime`",
 		}},
-		{Rule: "the time of completion is immutable", Status: true, Was: done, Change: status(start + `, completionTime: "2024-05-01T15:00:00Z",` + conditions(success+","+complete)), Want: []string{
+		{Name: "the time of completion is immutable", Status: true, Was: done, Change: status(start + `, completionTime: "2024-05-01T15:00:00Z",` + conditions(success+","+complete)), Want: []string{
 			`status.completionTime: Invalid value: "2024-05-01T15:00:00Z": field is immutable`,
 		}},
-		{Rule: "the time of start is immutable", Status: true, Was: status(start), Change: status(`startTime: "2024-05-01T11:00:00Z"`), Want: []string{
+		{Name: "the time of start is immutable", Status: true, Was: status(start), Change: status(`startTime: "2024-05-01T11:00:00Z"`), Want: []string{
 			`status.startTime: Invalid value: "2024-05-01T11:00:00Z": field is immutable for unsuspended job once set`,
 		}},
-		{Rule: "a job that resumes starts again", Status: true,
+		{Name: "a job that resumes starts again", Status: true,
 			Was:    status(start + "," + conditions(`{type: Suspended, status: "True"}`)),
 			Change: status(`startTime: "2024-05-01T16:00:00Z",` + conditions(`{type: Suspended, status: "False"}`))},
-		{Rule: "a finished job has started, and has no pods any more", Status: true,
+		{Name: "a finished job has started, and has no pods any more", Status: true,
 			Change: status("active: 1, terminating: 2, uncountedTerminatedPods: {failed: [a]}," + conditions(failing+","+failed)), Want: []string{
 				"status.startTime: Required value: startTime is required for finished job",
 				"status.active: Invalid value: 1: active>0 is invalid for finished job",
 				"status.terminating: Invalid value: 2: terminating>0 is invalid for finished job",
 				`status.uncountedTerminatedPods: Invalid value: {"failed":["a"]}: must be empty for finished job`,
 			}},
-		{Rule: "ready pods are active", Status: true, Change: status("active: 1, ready: 2"), Want: []string{
+		{Name: "ready pods are active", Status: true, Change: status("active: 1, ready: 2"), Want: []string{
 			"status.ready: Invalid value: 2: cannot set more ready pods than active",
 		}},
-		{Rule: "counters do not decrease", Status: true, Was: status("succeeded: 2, failed: 2"), Change: status("succeeded: 1, failed: 1"), Want: []string{
+		{Name: "counters do not decrease", Status: true, Was: status("succeeded: 2, failed: 2"), Change: status("succeeded: 1, failed: 1"), Want: []string{
 			"status.failed: Invalid value: 1: cannot decrease the failed counter",
 			"status.succeeded: Invalid value: 1: cannot decrease the succeeded counter",
 		}},
-		{Rule: "indexes need the indexed mode", Status: true, Was: "{spec: {completions: 9}}", Change: `{spec: {completions: 9}, status: {completedIndexes: "1", failedIndexes: "2"}}`, Want: []string{
+		{Name: "indexes need the indexed mode", Status: true, Was: "{spec: {completions: 9}}", Change: `{spec: {completions: 9}, status: {completedIndexes: "1", failedIndexes: "2"}}`, Want: []string{
 			`status.completedIndexes: Invalid value: "1": cannot set non-empty completedIndexes when non-indexed completion mode`,
 			`status.failedIndexes: Invalid value: "2": cannot set non-null failedIndexes when backoffLimitPerIndex is null`,
 		}},
-		{Rule: "indexes are well-formed", Status: true, Was: "{" + indexed + "}", Change: "{" + indexed + `, status: {completedIndexes: "1-2-3", failedIndexes: "x"}}`, Want: []string{
+		{Name: "indexes are well-formed", Status: true, Was: "{" + indexed + "}", Change: "{" + indexed + `, status: {completedIndexes: "1-2-3", failedIndexes: "x"}}`, Want: []string{
 			`status.completedIndexes: Invalid value: "1-2-3": error parsing completedIndexes: the fragment "1-2-3" violates the requirement that an index interval can have at most two parts separated by '-'`,
 			`status.failedIndexes: Invalid value: "x": error parsing failedIndexes: cannot convert string to integer for index: "x"`,
 		}},
-		{Rule: "an index completes or fails", Status: true, Was: "{" + indexed + "}", Change: "{" + indexed + `, status: {completedIndexes: "0,3-5", failedIndexes: "1,5-6"}}`, Want: []string{
+		{Name: "an index completes or fails", Status: true, Was: "{" + indexed + "}", Change: "{" + indexed + `, status: {completedIndexes: "0,3-5", failedIndexes: "1,5-6"}}`, Want: []string{
 			`status.failedIndexes: Invalid value: "1,5-6": failedIndexes and completedIndexes overlap at index: 5`,
 		}},
 	})

@@ -13,17 +13,17 @@ func TestValidateJobUpdate(t *testing.T) {
 		scheduling    = "{spec: {suspend: true, template: {metadata: {labels: {queue: a}}, spec: {nodeSelector: {disk: ssd}, tolerations: [{key: gpu, operator: Exists}], affinity: {nodeAffinity: {}}}}}}"
 		withResources = `{spec: {suspend: true, template: {spec: {containers: [{name: pi, image: "perl:5.40", command: [perl, -Mbignum=bpi, -wle, print bpi(2000)], resources: {requests: {cpu: 1}}}]}}}}`
 	)
-	resourcetest.Run(t, jobs, input(t, "jobs/minimal"), []resourcetest.Case{
-		{Rule: "an unchanged job is valid", Update: true},
-		{Rule: "parallelism, deadline, backoff and suspension may change", Update: true, Change: "{spec: {completions: 1, parallelism: 5, activeDeadlineSeconds: 60, backoffLimit: 1, suspend: true, ttlSecondsAfterFinished: 3}}"},
-		{Rule: "completions are immutable", Update: true, Change: "{spec: {completions: 2}}", Was: "{spec: {completions: 1}}", Want: []string{
+	resourcetest.Rules(t, jobs, input(t, "jobs/minimal"), []resourcetest.Rule{
+		{Name: "an unchanged job is valid", Update: true},
+		{Name: "parallelism, deadline, backoff and suspension may change", Update: true, Change: "{spec: {completions: 1, parallelism: 5, activeDeadlineSeconds: 60, backoffLimit: 1, suspend: true, ttlSecondsAfterFinished: 3}}"},
+		{Name: "completions are immutable", Update: true, Change: "{spec: {completions: 2}}", Was: "{spec: {completions: 1}}", Want: []string{
 			"spec.completions: Invalid value: 2: field is immutable",
 		}},
-		{Rule: "an indexed job scales", Update: true, Change: "{spec: {completionMode: Indexed, completions: 5, parallelism: 5}}", Was: "{spec: {" + indexed + "}}"},
-		{Rule: "an indexed job scales with its parallelism only", Update: true, Change: "{spec: {completionMode: Indexed, completions: 5, parallelism: 3}}", Was: "{spec: {" + indexed + "}}", Want: []string{
+		{Name: "an indexed job scales", Update: true, Change: "{spec: {completionMode: Indexed, completions: 5, parallelism: 5}}", Was: "{spec: {" + indexed + "}}"},
+		{Name: "an indexed job scales with its parallelism only", Update: true, Change: "{spec: {completionMode: Indexed, completions: 5, parallelism: 3}}", Was: "{spec: {" + indexed + "}}", Want: []string{
 			"spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism",
 		}},
-		{Rule: "mode, policies, limits and manager are immutable", Update: true,
+		{Name: "mode, policies, limits and manager are immutable", Update: true,
 			Change: "{spec: {" + indexed + ", backoffLimitPerIndex: 1, managedBy: example.com/queue, successPolicy: {rules: [{succeededCount: 1}]}}}",
 			Was:    "{spec: {completions: 3, parallelism: 3}}",
 			Want: []string{
@@ -32,9 +32,9 @@ func TestValidateJobUpdate(t *testing.T) {
 				`spec.managedBy: Invalid value: "example.com/queue": field is immutable`,
 				`spec.successPolicy: Invalid value: {"rules":[{"succeededCount":1}]}: field is immutable`,
 			}},
-		{Rule: "a suspended job may be told where its pods run", Update: true, Change: scheduling, Was: suspended},
-		{Rule: "a suspended job may be told what resources its pods get", Update: true, Change: withResources, Was: suspended},
-		{Rule: "a job that was suspended again may be, too", Update: true, Change: scheduling, Was: `{spec: {suspend: true}, status: {startTime: "2024-05-01T12:00:00Z", conditions: [{type: Suspended, status: "True"}]}}`},
+		{Name: "a suspended job may be told where its pods run", Update: true, Change: scheduling, Was: suspended},
+		{Name: "a suspended job may be told what resources its pods get", Update: true, Change: withResources, Was: suspended},
+		{Name: "a job that was suspended again may be, too", Update: true, Change: scheduling, Was: `{spec: {suspend: true}, status: {startTime: "2024-05-01T12:00:00Z", conditions: [{type: Suspended, status: "True"}]}}`},
 	})
 }
 
