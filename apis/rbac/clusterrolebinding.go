@@ -14,7 +14,9 @@ var clusterRoleBindings = resource.Type[*rbacv1.ClusterRoleBinding]{
 	Validate: func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 		return append(validateRoleRef(b.RoleRef, "ClusterRole"), validateSubjects(b.Subjects, false)...)
 	},
-	ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList { return validateSameRole(b.RoleRef, old.RoleRef) },
+	ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+		return validateSameRole(b.RoleRef, old.RoleRef)
+	},
 	CreateOnUpdate: true,
 	Columns: bindingColumns("clusterRoleBinding", rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"],
 		func(b *rbacv1.ClusterRoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) { return b.RoleRef, b.Subjects }),

@@ -1,0 +1,70 @@
+package discovery
+
+import (
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/apis/resource/resourcetest"
+)
+
+func TestDefaultsAndTables(t *testing.T) { resourcetest.Golden(t, Kinds()) }
+
+func TestEndpointSlice(t *testing.T) {
+	resourcetest.Rules(t, endpointSlices, `
+metadata: {name: web-abc, namespace: default}
+addressType: IPv4
+ports: [{name: http, port: 80}, {port: 81}]
+endpoints: [{addresses: [10.0.0.1], nodeName: node-1, hostname: web-0, hints: {forZones: [{name: a}]}}]
+`, []resourcetest.Rule{
+		{Name: "a slice is accepted"},
+		{Name: "the address type is required", Change: `addressType: ""`, Want: []string{`addressType: Required value`}},
+		{Name: "the address type is known", Change: `addressType: MAC`, Want: []string{`addressType: Unsupported value: "MAC": supported values: "FQDN", "IPv4", "IPv6"`}},
+		{Name: "the address type is immutable", Update: true, Change: `{addressType: IPv6, endpoints: []}`,
+			Want: []string{`addressType: Invalid value: "IPv6": field is immutable`}},
+		{Name: "port names are unique and protocols known", Change: `ports: [{name: a}, {name: a, protocol: ICMP}]`, Want: []string{
+			`ports[1].name: Duplicate value: "a"`,
+			`ports[1].protocol: Unsupported value: "ICMP": supported values: "SCTP", "TCP", "UDP"`}},
+		{Name: "an endpoint has an address", Change: `endpoints: [{addresses: []}]`, Want: []string{`endpoints[0].addresses: Required value: must contain at least 1 address`}},
+		{Name: "an address is of the type", Change: `endpoints: [{addresses: ["::2", x]}]`, Want: []string{
+			`endpoints[0].addresses[0]: Invalid value: "::2": must be an IPv4 address`,
+			`endpoints[0].addresses[1]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`}},
+		{Name: "an address can be reached from elsewhere", Change: `endpoints: [{addresses: [127.0.0.1]}, {addresses: [169.254.0.1]}, {addresses: [0.0.0.0]}]`, Want: []string{
+			`endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`,
+			`endpoints[1].addresses[0]: Invalid value: "169.254.0.1": may not be in the link-local range (169.254.0.0/16, fe80::/10)`,
+			`endpoints[2].addresses[0]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)`}},
+		{Name: "a domain name is one", Change: `{addressType: FQDN, endpoints: [{addresses: [localhost]}]}`,
+			Want: []string{`endpoints[0].addresses[0]: Invalid value: "localhost": should be a domain with at least two segments separated by dots`}},
+		{Name: "hints are unique", Change: `endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: a}, {name: a}]}}]`,
+			Want: []string{`endpoints[0].hints.forZones[1].name: Duplicate value: "a"`}},
+	})
+}
+
+func TestThereAreLimits(t *testing.T) {
+	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: make([]discoveryv1.Endpoint, 1001)}
+	resourcetest.Errors(t, validateSlice(s), `endpoints: Too many: 1001: must have at most 1000 items`)
+}
+
+func TestLabelsCountAsAGeneration(t *testing.T) {
+	old := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 4, Labels: map[string]string{discoveryv1.LabelServiceName: "a"}}}
+	for _, test := range []struct {
+		rule       string
+		service    string
+		generation int64 // as the server has set it
+		want       int64
+	}{
+		{"nothing changes", "a", 4, 4},
+		{"the labels change", "b", 4, 5},
+		{"the labels and something else change", "b", 5, 5},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			s := old.DeepCopy()
+			s.Generation, s.Labels[discoveryv1.LabelServiceName] = test.generation, test.service
+			prepareSliceUpdate(t.Context(), s, old)
+			if s.Generation != test.want {
+				t.Errorf("generation %d, want %d", s.Generation, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package storage
+
+import (
+	"testing"
+
+	"svc.dev/svc/apis/resource/resourcetest"
+)
+
+func TestDefaultsAndTables(t *testing.T) { resourcetest.Golden(t, Kinds()) }
+
+func TestStorageClass(t *testing.T) {
+	resourcetest.Rules(t, storageClasses, `
+metadata: {name: fast}
+provisioner: example.com/disks
+parameters: {kind: ssd}
+allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [a, b]}]}]
+`, []resourcetest.Rule{
+		{Name: "a class is accepted"},
+		{Name: "the provisioner is required", Change: `provisioner: ""`, Want: []string{`provisioner: Required value`}},
+		{Name: "parameters have keys", Change: `parameters: {"": x}`, Want: []string{`parameters: Invalid value: "": field can not be empty.`}},
+		{Name: "policies and modes are known", Change: `{reclaimPolicy: Recycle, volumeBindingMode: Someday}`, Want: []string{
+			`reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"`,
+			`volumeBindingMode: Unsupported value: "Someday": supported values: "Immediate", "WaitForFirstConsumer"`}},
+		{Name: "what provisions is immutable", Update: true, Change: `{provisioner: example.com/other, parameters: {kind: hdd}, reclaimPolicy: Retain, volumeBindingMode: WaitForFirstConsumer}`, Want: []string{
+			`provisioner: Invalid value: "example.com/other": field is immutable`,
+			`parameters: Invalid value: {"kind":"hdd"}: field is immutable`,
+			`reclaimPolicy: Invalid value: "Retain": field is immutable`,
+			`volumeBindingMode: Invalid value: "WaitForFirstConsumer": field is immutable`}},
+		{Name: "expansion and topologies may change", Update: true, Change: `{allowVolumeExpansion: true, allowedTopologies: null}`},
+		{Name: "topologies differ, whatever their order", Change: `allowedTopologies: [{matchLabelExpressions: [{key: z, values: [a, b]}]}, {matchLabelExpressions: [{key: z, values: [b, a]}]}]`,
+			Want: []string{`allowedTopologies[1].matchLabelExpressions: Duplicate value: ""`}},
+		{Name: "a topology has keys once, and values", Change: `allowedTopologies: [{matchLabelExpressions: [{key: z, values: [a, a]}, {key: z, values: []}]}]`, Want: []string{
+			`allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"`,
+			`allowedTopologies[0].matchLabelExpressions[1].key: Duplicate value: "z"`,
+			`allowedTopologies[0].matchLabelExpressions[1].values: Required value`}},
+	})
+}
+
+func TestVolumeAttributesClass(t *testing.T) {
+	resourcetest.Rules(t, volumeAttributesClasses, `
+metadata: {name: gold}
+driverName: disks.example.com
+parameters: {iops: "1000"}
+`, []resourcetest.Rule{
+		{Name: "a class is accepted"},
+		{Name: "a driver and parameters are required", Change: `{driverName: "", parameters: null}`, Want: []string{
+			`driverName: Required value`, `parameters: Required value: must contain at least one key/value pair`}},
+		{Name: "driver and parameters are immutable", Update: true, Change: `{driverName: other.example.com, parameters: {iops: "2"}}`, Want: []string{
+			`driverName: Forbidden: updates to driverName are forbidden.`, `parameters: Forbidden: updates to parameters are forbidden.`}},
+	})
+}
+
+func TestVolumeAttachment(t *testing.T) {
+	resourcetest.Rules(t, volumeAttachments, `
+metadata: {name: csi-1}
+spec: {attacher: disks.example.com, nodeName: node-1, source: {persistentVolumeName: pv-1}}
+`, []resourcetest.Rule{
+		{Name: "an attachment is accepted"},
+		{Name: "the attacher is required", Change: `spec: {attacher: ""}`, Want: []string{`spec.attacher: Required value`}},
+		{Name: "there is one source", Change: `spec: {source: {persistentVolumeName: null}}`,
+			Want: []string{`spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName`}},
+		{Name: "the spec is immutable", Update: true, Change: `spec: {nodeName: node-2}`, Want: []string{
+			`spec: Invalid value: {"attacher":"disks.example.com","source":{"persistentVolumeName":"pv-1"},"nodeName":"node-2"}: field is immutable`}},
+		{Name: "error codes are not negative", Status: true, Change: `status: {attached: false, attachError: {errorCode: -1}}`,
+			Want: []string{`status.attachError.errorCode: Invalid value: -1: must be between 0 and 2147483647, inclusive`}},
+	})
+}
+
+func TestCSIDriver(t *testing.T) {
+	resourcetest.Rules(t, csiDrivers, `
+metadata: {name: disks.example.com}
+spec: {tokenRequests: [{audience: a, expirationSeconds: 600}, {audience: ""}]}
+`, []resourcetest.Rule{
+		{Name: "a driver is accepted"},
+		{Name: "audiences are unique and lives bounded", Change: `spec: {tokenRequests: [{audience: a, expirationSeconds: 599}, {audience: a}, {audience: b, expirationSeconds: 4294967297}]}`, Want: []string{
+			`spec.tokenRequests[0].expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes`,
+			`spec.tokenRequests[1].audience: Duplicate value: "a"`,
+			`spec.tokenRequests[2].expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds`}},
+		{Name: "policies and modes are known", Change: `spec: {fsGroupPolicy: Some, volumeLifecycleModes: [Eternal]}`, Want: []string{
+			`spec.fsGroupPolicy: Unsupported value: "Some": supported values: "File", "None", "ReadWriteOnceWithFSType"`,
+			`spec.volumeLifecycleModes: Unsupported value: "Eternal": supported values: "Persistent", "Ephemeral"`}},
+		{Name: "attaching and modes are immutable", Update: true, Change: `spec: {attachRequired: false, volumeLifecycleModes: [Ephemeral]}`, Want: []string{
+			`spec.attachRequired: Invalid value: false: field is immutable`,
+			`spec.volumeLifecycleModes: Invalid value: ["Ephemeral"]: field is immutable`}},
+		{Name: "the rest may change", Update: true, Change: `spec: {podInfoOnMount: true, tokenRequests: null}`},
+	})
+}
+
+func TestCSINode(t *testing.T) {
+	resourcetest.Rules(t, csiNodes, `
+metadata: {name: node-1}
+spec: {drivers: [{name: disks.example.com, nodeID: n1, topologyKeys: [zone], allocatable: {count: 8}}]}
+`, []resourcetest.Rule{
+		{Name: "a node's drivers are accepted"},
+		{Name: "a driver has a name and an ID, once", Change: `spec: {drivers: [{name: "", nodeID: ""}, {name: a, nodeID: n}, {name: a, nodeID: n}]}`, Want: []string{
+			`spec.drivers[0].name: Required value`, `spec.drivers[0].nodeID: Required value`, `spec.drivers[2].name: Duplicate value: "a"`}},
+		{Name: "a driver's name has at most 63 characters", Change: `spec: {drivers: [{name: a23456789.b23456789.c23456789.d23456789.e23456789.f23456789.g234, nodeID: n}]}`,
+			Want: []string{`spec.drivers[0].name: Too long: may not be more than 63 bytes`}},
+		{Name: "a driver that stays is immutable", Update: true, Change: `spec: {drivers: [{name: disks.example.com, nodeID: n2, topologyKeys: [zone], allocatable: {count: 8}}]}`, Want: []string{
+			`spec.drivers: Invalid value: {"name":"disks.example.com","nodeID":"n2","topologyKeys":["zone"]}: field is immutable`}},
+		{Name: "what a driver can attach may change", Update: true, Change: `spec: {drivers: [{name: disks.example.com, nodeID: n1, topologyKeys: [zone], allocatable: {count: 4}}]}`},
+		{Name: "a driver may go", Update: true, Change: `spec: {drivers: []}`},
+	})
+}
+
+func TestCSIStorageCapacity(t *testing.T) {
+	resourcetest.Rules(t, csiStorageCapacities, `
+metadata: {name: csisc-1, namespace: default}
+storageClassName: fast
+nodeTopology: {matchLabels: {zone: a}}
+capacity: 100Gi
+`, []resourcetest.Rule{
+		{Name: "a capacity is accepted"},
+		{Name: "a capacity is not negative", Change: `capacity: "-1"`, Want: []string{`capacity: Invalid value: "-1": must be greater than or equal to 0`}},
+		{Name: "class and topology are immutable", Update: true, Change: `{storageClassName: slow, nodeTopology: {matchLabels: {zone: b}}}`, Want: []string{
+			`storageClassName: Invalid value: "slow": field is immutable`,
+			`nodeTopology: Invalid value: {"matchLabels":{"zone":"b"}}: field is immutable`}},
+	})
+}
