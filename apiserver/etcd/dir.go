@@ -17,6 +17,9 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/protobuf/proto"
 )
 
 var (
@@ -32,14 +35,22 @@ var (
 const lockWait = time.Second
 
 // checkDir makes sure that a member can live in dir, before etcd tries: its
-// own ways to say no are a panic, a bus error, or to wait without end.
-func checkDir(dir string) error {
-	for _, check := range []func(dir string) error{dirIsWritable, databaseIsReadable} {
-		if err := check(dir); err != nil {
-			return explain(dir, err)
+// own ways to say no are a panic, a bus error, or to wait without end. It
+// returns how many entries of the log the database there has taken in.
+func checkDir(dir string) (applied uint64, err error) {
+	if err := dirIsWritable(dir); err != nil {
+		return 0, explain(dir, err)
+	}
+	applied, err = databaseIsReadable(dir)
+	if err != nil {
+		return 0, explain(dir, err)
+	}
+	if applied == 0 {
+		if err := discardUnborn(dir); err != nil {
+			return 0, explain(dir, err)
 		}
 	}
-	return nil
+	return applied, nil
 }
 
 func dirIsWritable(dir string) error {
@@ -67,21 +78,21 @@ func dirIsWritable(dir string) error {
 // databaseIsReadable looks at the database's head and tail without reading the
 // whole: whether another process holds it, whether it is one, and whether it is
 // all there.
-func databaseIsReadable(dir string) (err error) {
+func databaseIsReadable(dir string) (applied uint64, err error) {
 	path := filepath.Join(dir, "member", "snap", "db")
 	stat, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if hasLog(dir) {
-			return fmt.Errorf("%s: %w: the log is there, the database is not", path, ErrCorrupt)
+			return 0, fmt.Errorf("%s: %w: the log is there, the database is not", path, ErrCorrupt)
 		}
-		return nil
+		return 0, nil
 	case err != nil:
-		return err
+		return 0, err
 	case stat.Size() == 0 && hasLog(dir):
-		return fmt.Errorf("%s: %w: it is empty", path, ErrCorrupt)
+		return 0, fmt.Errorf("%s: %w: it is empty", path, ErrCorrupt)
 	case stat.Size() == 0: // a first start was killed here
-		return nil
+		return 0, nil
 	}
 	// The database is mapped into memory: touching a page that the file does
 	// not have faults, which ends the process unless it is made a panic.
@@ -94,28 +105,29 @@ func databaseIsReadable(dir string) (err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockWait})
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
-		return fmt.Errorf("%s: %w", path, ErrInUse)
+		return 0, fmt.Errorf("%s: %w", path, ErrInUse)
 	case errors.Is(err, fs.ErrPermission):
-		return err
+		return 0, err
 	case err != nil:
-		return fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
+		return 0, fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
 	}
 	defer db.Close()
-	return db.View(func(tx *bbolt.Tx) error {
+	err = db.View(func(tx *bbolt.Tx) error {
 		if size := tx.Size(); size > stat.Size() {
 			return fmt.Errorf("%s: %w: it has %d bytes and should have %d", path, ErrCorrupt, stat.Size(), size)
 		}
-		if applied(tx) > 0 && !hasLog(dir) {
+		// A member that was killed during its very first start has a database
+		// with neither a log nor an entry of one, and is well.
+		if applied = appliedEntries(tx); applied > 0 && !hasLog(dir) {
 			return fmt.Errorf("%s: %w: the database is there, the log (member/wal) is not", path, ErrCorrupt)
 		}
 		return nil
 	})
+	return applied, err
 }
 
-// applied is how many entries of the log the database has taken in. A member
-// that was killed during its very first start has a database but neither a log
-// nor an entry, and is well.
-func applied(tx *bbolt.Tx) uint64 {
+// appliedEntries is how many entries of the log the database has taken in.
+func appliedEntries(tx *bbolt.Tx) uint64 {
 	meta := tx.Bucket([]byte("meta"))
 	if meta == nil {
 		return 0
@@ -125,6 +137,39 @@ func applied(tx *bbolt.Tx) uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(index)
+}
+
+// discardUnborn removes a member that was killed in the first milliseconds of
+// its life, between making a log and writing its own name to it: it would never
+// find out that it may stand for election. As it has committed nothing, it has
+// acknowledged nothing.
+func discardUnborn(dir string) (err error) {
+	if !hasLog(dir) {
+		return nil
+	}
+	member := filepath.Join(dir, "member")
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: %w: %v", member, ErrCorrupt, r)
+		}
+	}()
+	logger := zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
+	log, err := wal.OpenForRead(logger, filepath.Join(member, "wal"), &walpb.Snapshot{})
+	if err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	defer log.Close()
+	_, state, _, err := log.ReadAll()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if state.GetCommit() > 0 {
+		return nil
+	}
+	if err := os.RemoveAll(member); err != nil {
+		return fmt.Errorf("remove what an interrupted first start has left: %w", err)
+	}
+	return nil
 }
 
 func hasLog(dir string) bool {
@@ -158,6 +203,6 @@ func isUnreadable(err error) bool {
 	return slices.ContainsFunc([]error{
 		walpb.ErrCRCMismatch, wal.ErrCRCMismatch, wal.ErrMetadataConflict,
 		wal.ErrFileNotFound, wal.ErrSnapshotNotFound, wal.ErrSnapshotMismatch, wal.ErrSliceOutOfRange,
-		io.ErrUnexpectedEOF,
+		proto.Error, io.ErrUnexpectedEOF,
 	}, func(unreadable error) bool { return errors.Is(err, unreadable) })
 }

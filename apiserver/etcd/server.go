@@ -35,6 +35,7 @@ type Config struct {
 // Server is a running member.
 type Server struct {
 	member  *embed.Etcd
+	applied uint64 // entries of the log in the database before the start
 	quota   int64
 	socket  socket
 	logs    *logCore
@@ -55,7 +56,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Quota == 0 {
 		cfg.Quota = DefaultQuota
 	}
-	if err := checkDir(cfg.Dir); err != nil {
+	applied, err := checkDir(cfg.Dir)
+	if err != nil {
 		return nil, err
 	}
 	socket, err := newSocket(cfg.Dir)
@@ -63,6 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
+		applied: applied,
 		quota:   cfg.Quota,
 		socket:  socket,
 		logs:    newLogCore(klog.FromContext(ctx).WithName("etcd")),
@@ -114,10 +117,13 @@ func (s *Server) Check(ctx context.Context) error {
 // five seconds.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
-		s.logs.serving.Store(false)
 		// A member that failed has lost one of its goroutines, and Close would
 		// wait for it without end. Its files are what a kill would have left.
 		if s.member != nil && s.failure.err() == nil {
+			// Close waits for listeners that only a ready member opens.
+			if !s.logs.serving.Swap(false) {
+				s.member.Server.HardStop()
+			}
 			s.member.Close()
 		}
 		s.socket.remove()
@@ -161,6 +167,7 @@ func (s *Server) elect(ctx context.Context) error {
 	stand := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 	retry := time.NewTicker(electionRetry)
 	defer retry.Stop()
+	var leads chan error
 	for {
 		select {
 		case <-s.member.Server.ReadyNotify():
@@ -172,6 +179,16 @@ func (s *Server) elect(ctx context.Context) error {
 				if err := s.member.Server.Process(ctx, stand); err != nil {
 					return fmt.Errorf("stand for election: %w", err)
 				}
+			} else if leads == nil {
+				leads = make(chan error, 1)
+				go func() { leads <- s.member.Server.LinearizableReadNotify(ctx) }()
+			}
+		case err := <-leads:
+			// Whoever answers such a read has committed all of his log. When
+			// the database is ahead of that, the log has lost its end, and
+			// would now drop as many writes as it lost.
+			if committed := s.member.Server.CommittedIndex(); err == nil && committed < s.applied {
+				return fmt.Errorf("%w: the log (member/wal) ends at entry %d, the database has %d", ErrCorrupt, committed, s.applied)
 			}
 		case err := <-s.failure.c:
 			return err

@@ -16,6 +16,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
 )
 
 func TestMemberServesWhatItWasGivenBeforeARestart(t *testing.T) {
@@ -92,8 +94,17 @@ func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
 		{"the log is garbage", func(t *testing.T, dir string) {
 			write(t, theLog(t, dir), strings.Repeat("garbage ", 4096))
 		}, ErrCorrupt, "restore a backup"},
+		{"the head of the log is damaged", func(t *testing.T, dir string) {
+			flip(t, theLog(t, dir), 40)
+		}, ErrCorrupt, "restore a backup"},
+		{"the frame of a record of the log is damaged", func(t *testing.T, dir string) {
+			flip(t, theLog(t, dir), 2000)
+		}, ErrCorrupt, "restore a backup"},
+		{"the log has lost its end", func(t *testing.T, dir string) {
+			flip(t, theLog(t, dir), 500)
+		}, ErrCorrupt, "the log (member/wal) ends at entry"},
 		{"a record of the log is damaged", func(t *testing.T, dir string) {
-			flip(t, theLog(t, dir), 600)
+			flip(t, theLog(t, dir), 2300)
 		}, ErrCorrupt, "restore a backup"},
 		{"the directory is a file", func(t *testing.T, dir string) {
 			remove(t, dir)
@@ -144,6 +155,21 @@ func TestAFirstStartThatWasKilledBeginsAnew(t *testing.T) {
 			if err := os.Rename(filepath.Join(dir, "db"), filepath.Join(dir, "member", "snap", "db")); err != nil {
 				t.Fatal(err)
 			}
+		},
+		"before the log had content": func(t *testing.T, dir string) {
+			if err := os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			log, err := wal.Create(zap.NewNop(), filepath.Join(dir, "member", "wal"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Close()
+			db, err := bbolt.Open(filepath.Join(dir, "member", "snap", "db"), 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

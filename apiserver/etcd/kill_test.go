@@ -1,0 +1,98 @@
+package etcd
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// victim is the environment variable that makes a copy of this test binary a
+// member that writes to the directory it names until it is killed.
+const victim = "SVC_ETCD_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victim); dir != "" {
+		writeUntilKilled(dir)
+	}
+	os.Exit(m.Run())
+}
+
+func TestAKillLosesNothingThatWasAcknowledged(t *testing.T) {
+	root := t.TempDir()
+	for round := range 24 {
+		// Three lives for each directory; the first ones end during the start.
+		dir := filepath.Join(root, strconv.Itoa(round/3))
+		acknowledged := liveFor(t, dir, time.Duration(round)*2*time.Millisecond)
+		s, err := Start(t.Context(), Config{Dir: dir})
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		c := client(t, s)
+		for _, key := range acknowledged {
+			r, err := c.Get(t.Context(), key)
+			if err != nil || len(r.Kvs) != 1 {
+				t.Errorf("round %d: %s was acknowledged and is lost (%v, %v)", round, key, r, err)
+			}
+		}
+		c.Close()
+		s.Stop()
+	}
+}
+
+// liveFor runs a victim, kills it after about the given time, and returns the
+// keys whose writes it saw acknowledged.
+func liveFor(t *testing.T, dir string, life time.Duration) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), victim+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if lines.Text() == "starting" {
+			time.AfterFunc(life, func() { _ = cmd.Process.Kill() })
+			continue
+		}
+		keys = append(keys, lines.Text())
+	}
+	_ = cmd.Wait() // killed
+	return keys
+}
+
+func writeUntilKilled(dir string) {
+	ctx := context.Background()
+	fmt.Println("starting")
+	s, err := Start(ctx, Config{Dir: dir})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints()})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for i := 0; ; i++ {
+		key := fmt.Sprintf("key-%d-%d", os.Getpid(), i)
+		if _, err := c.Put(ctx, key, "value"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(key)
+	}
+}
