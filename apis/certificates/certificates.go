@@ -8,5 +8,6 @@ func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		certificateSigningRequests,
 		clusterTrustBundles,
+		podCertificateRequests,
 	}
 }
