@@ -9,11 +9,10 @@ SHELL := /bin/bash
 GO ?= go
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X svc.dev/svc/apiserver/release.svcVersion=$(VERSION)
 
 # Binaries are static. Only the race detector needs a C compiler (test-unit).
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath $(GOFLAGS)
 
 ##@ Use
 

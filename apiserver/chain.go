@@ -11,17 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 
+	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/view"
@@ -53,7 +58,8 @@ func (b *builder) customResources(shared *genericapiserver.RecommendedConfig) (*
 			AuthResolverWrapper:  b.webhookAuth(),
 		},
 	}
-	return made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(discoveryNotFound(config.Serializer)))
+	return made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(
+		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)))
 }
 
 // own is the link of the kinds.
@@ -137,7 +143,33 @@ func (b *builder) aggregator(shared *genericapiserver.RecommendedConfig, own *ge
 	if err != nil {
 		return nil, err
 	}
-	return server, b.registerServices(config, server, crds, groups)
+	return server, registerVersions(&config, server, crds, groups)
+}
+
+// registerVersions makes the APIServices of the versions served in this process.
+func registerVersions(config *genericapiserver.RecommendedConfig, server *aggregatorserver.APIAggregator,
+	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
+) error {
+	var local []schema.GroupVersion
+	for _, group := range groups {
+		for _, version := range group.Versions {
+			local = append(local, version.GroupVersion)
+		}
+	}
+	client, err := apiregistrationclient.NewForConfig(config.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	registration, err := aggregation.New(aggregation.Config{
+		Local:       append(local, apiextensionsv1.SchemeGroupVersion),
+		CRDs:        crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
+		APIServices: server.APIRegistrationInformers.Apiregistration().V1().APIServices(),
+		Client:      client,
+	})
+	if err != nil {
+		return err
+	}
+	return registration.AddTo(server.GenericAPIServer)
 }
 
 // admissionInitializers give the plugins that call out what they need for it.

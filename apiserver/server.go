@@ -26,11 +26,11 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/claims"
@@ -38,6 +38,7 @@ import (
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/storage"
 
 	definitions "svc.dev/svc/apis/openapi"
@@ -66,6 +67,7 @@ type builder struct {
 	scheme         *runtime.Scheme
 	backend        *storage.Backend
 	claims         *claims.Store
+	env            *resource.Env
 	registry       *registry.Registry
 	docs           *openapi.Documents
 	internal       *internalView
@@ -104,7 +106,10 @@ func (b *builder) makeStorage() error {
 	if b.authorizer, err = authorization.New(b.options.Authorization.Modes); err != nil {
 		return err
 	}
-	b.kinds = b.declarations()
+	b.kinds = apis.Kinds()
+	for _, d := range reviews.Kinds(b.authorizer, b.authorizer, b.authenticators.Identified, nil) {
+		b.kinds = append(b.kinds, d.Kind())
+	}
 	if b.scheme, err = apis.NewScheme(b.kinds); err != nil {
 		return err
 	}
@@ -117,13 +122,13 @@ func (b *builder) makeStorage() error {
 	}
 	ports := b.options.Network.ServiceNodePortRange
 	b.claims = claims.New(b.backend.Client().KV, b.backend.Prefix(), clock.RealClock{})
-	env := &resource.Env{
+	b.env = &resource.Env{
 		Claims:       b.claims.Pool,
 		ServiceCIDRs: cidrs,
 		NodePorts:    resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)},
 	}
 	codec, versioner := storage.KindCodec(b.scheme, b.kinds)
-	b.registry, err = registry.New(b.kinds, b.scheme, b.backend.RESTOptions(codec, versioner), env)
+	b.registry, err = registry.New(b.kinds, b.scheme, b.backend.RESTOptions(codec, versioner), b.env)
 	return err
 }
 
@@ -154,7 +159,7 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	if err := b.bootstrap(config, aggregator.GenericAPIServer); err != nil {
+	if err := b.addBootstrap(config, aggregator.GenericAPIServer); err != nil {
 		return nil, err
 	}
 	prepared, err := aggregator.PrepareRun()
@@ -178,20 +183,28 @@ func (b *builder) makeInternal() error {
 	}
 	b.loopback = inprocess.ClientConfig(b.internal)
 	typed := rest.CopyConfig(b.loopback)
+	typed.WarningHandler = rest.NoWarnings{}
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if b.client, err = kubernetes.NewForConfig(typed); err != nil {
 		return err
 	}
 	b.informers = informers.NewSharedInformerFactory(b.client, 0)
-	// Extension servers and webhooks are called at an endpoint of their
-	// service: nothing says that cluster IP addresses work on this machine.
-	endpoints, err := proxy.NewEndpointSliceIndexerGetter(b.informers.Discovery().V1().EndpointSlices())
-	if err != nil {
-		return err
+	b.services, err = b.serviceResolver()
+	return err
+}
+
+// serviceResolver finds extension servers and webhooks at an endpoint of their
+// service, unless told that cluster IP addresses work on this machine.
+func (b *builder) serviceResolver() (webhook.ServiceResolver, error) {
+	services := aggregation.Services{Lister: b.informers.Core().V1().Services().Lister()}
+	if b.options.Network.AggregatorRouting {
+		var err error
+		if services.Endpoints, err = proxy.NewEndpointSliceIndexerGetter(b.informers.Discovery().V1().EndpointSlices()); err != nil {
+			return nil, err
+		}
 	}
-	b.services = aggregatorapiserver.NewEndpointServiceResolver(b.informers.Core().V1().Services().Lister(), endpoints)
-	return nil
+	return services, nil
 }
 
 // Address is the host and port that the server listens on.

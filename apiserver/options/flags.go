@@ -81,7 +81,7 @@ func (n *Network) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&n.ServiceNodePortRange, "service-node-port-range", "Ports that services of type NodePort get, both ends included.")
 	fs.StringVar(&n.ExternalHostname, "external-hostname", n.ExternalHostname, "The host name in external URLs.")
 	fs.BoolVar(&n.AggregatorRouting, "enable-aggregator-routing", n.AggregatorRouting,
-		"Connect to the endpoints of an APIService's service rather than to its cluster IP.")
+		"Reach extension servers and webhooks at the endpoints of their services rather than at cluster IPs.")
 }
 
 func (o *Options) addAPIFlags(fs *pflag.FlagSet) {

@@ -31,6 +31,9 @@ type Options struct {
 	RuntimeConfig map[string]string
 	// Release is the Kubernetes release whose API is served.
 	Release release.Release
+	// SharedStorage says that other API servers may use the same etcd: it is
+	// true unless the etcd is embedded.
+	SharedStorage bool
 	// ProxyClientCertFile and ProxyClientKeyFile are the certificate by which
 	// the aggregation layer identifies itself to extension API servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
@@ -85,8 +88,9 @@ type Network struct {
 	ServiceNodePortRange  utilnet.PortRange
 	// ExternalHostname is the host name for external URLs.
 	ExternalHostname string
-	// AggregatorRouting makes the aggregation layer connect to endpoint
-	// addresses rather than to cluster IPs.
+	// AggregatorRouting makes the server reach extension servers and webhooks
+	// at the endpoints of their services rather than at cluster IPs, which
+	// need not work on its machine.
 	AggregatorRouting bool
 }
 
@@ -127,7 +131,9 @@ func New() *Options {
 		Network: Network{
 			ServiceClusterIPRange: "10.0.0.0/24",
 			ServiceNodePortRange:  utilnet.PortRange{Base: 30000, Size: 2768},
+			AggregatorRouting:     true,
 		},
-		Release: release.Default,
+		Release:       release.Default,
+		SharedStorage: true,
 	}
 }

@@ -1,0 +1,89 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/bootstrap"
+	"svc.dev/svc/apiserver/claims"
+)
+
+const (
+	// servicePort is where pods find the kubernetes Service.
+	servicePort = 443
+	// repairInterval is how often claims are compared with their holders.
+	repairInterval = 3 * time.Minute
+)
+
+// addBootstrap makes what a cluster cannot be without part of the server's
+// start. Each step runs once before the server is ready and is kept true after.
+func (b *builder) addBootstrap(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer) error {
+	_, port, err := config.SecureServing.HostPort()
+	if err != nil {
+		return err
+	}
+	advertise, _ := netip.AddrFromSlice(config.PublicAddress)
+	auth := bootstrap.Authentication{ClientCA: b.identity.ClientCA}
+	if h := b.options.Authentication.RequestHeader; b.identity.RequestHeader != nil {
+		auth.RequestHeaderCA = b.identity.RequestHeader.CAContentProvider
+		auth.UsernameHeaders, auth.UIDHeaders, auth.GroupHeaders = h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders
+		auth.ExtraHeaderPrefixes, auth.AllowedNames = h.ExtraHeaderPrefixes, h.AllowedNames
+	}
+	steps := bootstrap.Steps(bootstrap.Config{
+		Client: b.client,
+		Clock:  clock.RealClock{},
+		Service: bootstrap.Service{
+			ClusterIP: bootstrap.FirstAddress(b.env.ServiceCIDRs[0]), Port: servicePort, TargetPort: int32(port),
+		},
+		Advertise:      netip.AddrPortFrom(advertise.Unmap(), uint16(port)),
+		Shared:         b.options.SharedStorage,
+		Authentication: auth,
+	})
+	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: b.repairClaims})
+	for _, step := range steps {
+		if err := server.AddPostStartHook(step.Name, func(hook genericapiserver.PostStartHookContext) error {
+			// First fails only when the server ends before it succeeds.
+			if step.First(hook, clock.RealClock{}) == nil {
+				go step.Keep(hook, clock.RealClock{})
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repairClaims settles what crashes have left between claims and the objects
+// that hold them.
+func (b *builder) repairClaims(ctx context.Context) error {
+	holders, err := claims.Holders(ctx, b.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
+		return b.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
+	})
+	if err != nil {
+		return err
+	}
+	for pool, held := range holders {
+		report, err := b.claims.Repair(ctx, pool, held, 2*b.options.Requests.Timeout+time.Minute)
+		if err != nil {
+			return fmt.Errorf("repair claims of %s: %w", pool, err)
+		}
+		logger := klog.FromContext(ctx).WithValues("pool", pool)
+		if len(report.Freed) > 0 || len(report.Claimed) > 0 {
+			logger.Info("Claims repaired", "freed", report.Freed, "claimed", report.Claimed)
+		}
+		for _, conflict := range report.Conflicts {
+			logger.Error(nil, "Several objects hold the same; make all but one anew", "key", conflict.Key, "holders", conflict.Holders)
+		}
+	}
+	return nil
+}
