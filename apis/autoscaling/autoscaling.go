@@ -5,5 +5,7 @@ import "svc.dev/svc/apis/resource"
 
 // Kinds are the kinds of the autoscaling group.
 func Kinds() []resource.Declaration {
-	return []resource.Declaration{}
+	return []resource.Declaration{
+		horizontalPodAutoscalers,
+	}
 }
