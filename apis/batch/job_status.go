@@ -256,7 +256,7 @@ func readyPodsAreActive(c statusChange, status *field.Path) *field.Error {
 	if ptr.Equal(now.Ready, old.Ready) && now.Active == old.Active || ptr.Deref(now.Ready, 0) <= now.Active {
 		return nil
 	}
-	return field.Invalid(status.Child("ready"), *now.Ready, "cannot set more ready pods than active")
+	return field.Invalid(status.Child("ready"), ptr.Deref(now.Ready, 0), "cannot set more ready pods than active")
 }
 
 func failedNeverDecreases(c statusChange, status *field.Path) *field.Error {

@@ -1,0 +1,106 @@
+package apis
+
+import (
+	"fmt"
+	"runtime/debug"
+	"testing"
+
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
+
+	"svc.dev/svc/apis/resource"
+)
+
+func TestSchemeKnowsAllKinds(t *testing.T) {
+	kinds := Kinds()
+	s, err := NewScheme(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, k := range kinds {
+		if name := k.Resource().String(); seen[name] {
+			t.Errorf("%s is declared twice", name)
+		} else {
+			seen[name] = true
+		}
+		for _, gvk := range k.GVKs() {
+			if !s.Recognizes(gvk) {
+				t.Errorf("the scheme does not know %s", gvk)
+			}
+		}
+	}
+}
+
+// FuzzKinds: whatever an object holds, judging and showing it does not panic.
+// The seed 0 stands for the empty object.
+func FuzzKinds(f *testing.F) {
+	for seed := range int64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed int64) {
+		for _, k := range Kinds() {
+			if k.Answer != nil {
+				continue // is not stored, so has none of these functions
+			}
+			obj, old := k.New(), k.New()
+			if seed != 0 {
+				fill(obj, seed)
+				fill(old, seed+1)
+			}
+			exercise(t, k, obj, old)
+		}
+	})
+}
+
+// exercise calls what the server calls of a kind.
+func exercise(t *testing.T, k *resource.Kind, obj, old runtime.Object) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.Errorf("%s: %v\n%s", k.Resource(), r, debug.Stack())
+		}
+	}()
+	k.Default(obj)
+	k.Default(old)
+	for _, c := range k.Columns {
+		_ = fmt.Sprint(c.Value(obj))
+	}
+	for _, value := range k.Fields {
+		_ = value(obj)
+	}
+	created := obj.DeepCopyObject()
+	k.PrepareCreate(t.Context(), created)
+	_ = k.Validate(created).ToAggregate()
+	updated := obj.DeepCopyObject()
+	k.PrepareUpdate(t.Context(), updated, old)
+	_ = append(k.Validate(updated), k.ValidateUpdate(updated, old)...).ToAggregate()
+	status := obj.DeepCopyObject()
+	k.PrepareStatus(status, old)
+	_ = k.ValidateStatus(status, old).ToAggregate()
+	for _, v := range k.Views {
+		view := obj.DeepCopyObject()
+		v.Prepare(view, old)
+		_ = v.Validate(view, old).ToAggregate()
+	}
+}
+
+// fill fills an object from a seed, with pointers unset now and then.
+func fill(obj runtime.Object, seed int64) {
+	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
+		func(_ *metav1.TypeMeta, _ randfill.Continue) {},
+		func(_ *metav1.FieldsV1, _ randfill.Continue) {},
+		func(_ *runtime.RawExtension, _ randfill.Continue) {},
+		func(q *apiresource.Quantity, c randfill.Continue) {
+			*q = *apiresource.NewQuantity(c.Int63n(1000)-500, apiresource.DecimalSI)
+		},
+		func(v *intstr.IntOrString, c randfill.Continue) {
+			*v = intstr.FromInt32(c.Int31n(1000) - 500)
+			if c.Bool() {
+				*v = intstr.FromString(c.String(0))
+			}
+		},
+	).Fill(obj)
+}
