@@ -80,9 +80,9 @@ func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return fmt.Errorf("serving certificate: %w; set --tls-cert-file and --tls-private-key-file, or --cert-dir to a directory that can be written", err)
 	}
+	address := net.JoinHostPort(o.SecureServing.BindAddress.String(), strconv.Itoa(o.SecureServing.BindPort))
 	if err := o.SecureServing.ApplyTo(&config.SecureServing); err != nil {
-		return fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address",
-			net.JoinHostPort(o.SecureServing.BindAddress.String(), strconv.Itoa(o.SecureServing.BindPort)), err)
+		return fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address", address, err)
 	}
 	advertise := o.Network.AdvertiseAddress
 	if advertise == nil {

@@ -2,6 +2,9 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,32 +25,58 @@ import (
 // chain.
 type internalView struct {
 	handler http.Handler
+	// install, by version, makes its routes, when somebody first asks for it:
+	// the server's clients use few of them.
+	install map[string]func() error
 	// rest is set before made is closed.
 	rest http.Handler
 	made chan struct{}
 }
 
-func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer) (*internalView, error) {
+func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer) *internalView {
 	v := &internalView{made: make(chan struct{})}
-	served := genericapiserver.NewAPIServerHandler("internal", serializer.NewCodecFactory(scheme), inprocess.Chain, http.HandlerFunc(v.serveRest))
-	_, err := view.View{
-		Scheme:            scheme,
-		Versions:          func(k *resource.Kind) []schema.GroupVersionKind { return k.GVKs() },
-		Converter:         noFieldManagement,
-		Authorizer:        authorizer,
-		Equivalents:       runtime.NewEquivalentResourceRegistry(),
-		MinRequestTimeout: 30 * time.Minute,
-	}.Install(served.GoRestfulContainer, kinds)
-	if err != nil {
-		return nil, err
+	handler := genericapiserver.NewAPIServerHandler("internal", serializer.NewCodecFactory(scheme), inprocess.Chain, http.HandlerFunc(v.serveRest))
+	v.handler = handler
+	v.install = map[string]func() error{}
+	for _, gv := range scheme.PrioritizedVersionsAllGroups() {
+		v.install[gv.String()] = sync.OnceValue(func() error {
+			_, err := view.View{
+				Scheme: scheme,
+				Versions: func(k *resource.Kind) []schema.GroupVersionKind {
+					return slices.DeleteFunc(k.GVKs(), func(gvk schema.GroupVersionKind) bool { return gvk.GroupVersion() != gv })
+				},
+				Converter:         noFieldManagement,
+				Authorizer:        authorizer,
+				Equivalents:       runtime.NewEquivalentResourceRegistry(),
+				MinRequestTimeout: 30 * time.Minute,
+			}.Install(handler.GoRestfulContainer, kinds)
+			return err
+		})
 	}
-	v.handler = served
-	return v, nil
+	return v
 }
 
 // ServeHTTP implements http.Handler.
 func (v *internalView) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if install := v.install[groupVersion(req.URL.Path)]; install != nil {
+		if err := install(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
 	v.handler.ServeHTTP(w, req)
+}
+
+// groupVersion is the version that a path is in, as apiVersion writes it.
+func groupVersion(path string) string {
+	parts := strings.SplitN(path, "/", 5)
+	switch {
+	case len(parts) >= 3 && parts[1] == "api":
+		return parts[2]
+	case len(parts) >= 4 && parts[1] == "apis":
+		return parts[2] + "/" + parts[3]
+	}
+	return ""
 }
 
 // complete says where requests go that are not for a kind.

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,7 +139,7 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 		return apis.NewExternalScheme(b.kinds)
 	})
 	if err := b.makeInternal(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("internal view: %w", err)
 	}
 	config, err := b.genericConfig()
 	if err != nil {
@@ -177,15 +178,13 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 
 // makeInternal makes the internal view and the clients and informers on it.
 func (b *builder) makeInternal() error {
-	var err error
-	if b.internal, err = newInternalView(b.scheme, b.registry, b.authorizer); err != nil {
-		return fmt.Errorf("internal view: %w", err)
-	}
+	b.internal = newInternalView(b.scheme, b.registry, b.authorizer)
 	b.loopback = inprocess.ClientConfig(b.internal)
 	typed := rest.CopyConfig(b.loopback)
 	typed.WarningHandler = rest.NoWarnings{}
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	var err error
 	if b.client, err = kubernetes.NewForConfig(typed); err != nil {
 		return err
 	}
@@ -220,21 +219,36 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 			}
 		}()
 	}
+	go freeStartMemory(ctx)
 	err := s.aggregator.Run(ctx)
 	return errors.Join(err, s.backend.Close())
 }
 
-const readyInterval = 2 * time.Millisecond
-
 // waitReady returns when /readyz passes, or an error when ctx is done before.
+// It looks often at first, as a start takes a fraction of a second.
 func (s *Server) waitReady(ctx context.Context) error {
 	handler := inprocess.Chain(s.handler)
-	return wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {
+	delay := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.2, Steps: 24, Cap: 100 * time.Millisecond}.DelayFunc()
+	return delay.Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, req)
 		return w.Code == http.StatusOK, nil
 	})
+}
+
+// settleTime is how long a server takes until what only its start needed is
+// garbage.
+const settleTime = 10 * time.Second
+
+// freeStartMemory gives the memory of the start back to the machine, once. The
+// collector would keep it for a growth that an idle server never sees.
+func freeStartMemory(ctx context.Context) {
+	select {
+	case <-time.After(settleTime):
+		debug.FreeOSMemory()
+	case <-ctx.Done():
+	}
 }
 
 // noFieldManagement is the type converter of the internal view: what the
