@@ -47,7 +47,7 @@ var unreadableBodies = []named{
 	badRequest("text that is not JSON", post(configMaps, jsonType, `hello`), "json parse error"),
 	badRequest("a JSON list", post(configMaps, jsonType, `[1,2]`), "cannot unmarshal array"),
 	badRequest("a JSON string", post(configMaps, jsonType, `"ConfigMap"`), "cannot unmarshal string"),
-	badRequest("null", post(configMaps, jsonType, `null`), ""),
+	invalid("null, which is an object without fields", post(configMaps, jsonType, `null`), "name or generateName is required"),
 	badRequest("something after the JSON object", post(configMaps, jsonType, configMap("x")+"}"), "invalid character '}' after top-level value"),
 	badRequest("broken YAML", post(configMaps, yamlType, "apiVersion: [v1"), "yaml"),
 	badRequest("a YAML document that expands without end", post(configMaps, yamlType, "a: &a [x,x,x,x,x,x,x,x,x]\n"+yamlBomb(9)), "excessive aliasing"),

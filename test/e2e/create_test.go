@@ -73,7 +73,7 @@ var _ = Describe("kubectl create", func() {
 
 	It("refuses what exists already, and keeps it", func() {
 		k.run("create", "cm", "colours", "--from-literal=sky=blue")
-		Expect(k.fails("", "create", "cm", "colours", "--from-literal=sky=red")).To(ContainSubstring(`(AlreadyExists): configmaps "colours" already exists`))
+		Expect(k.fails("", "create", "cm", "colours", "--from-literal=sky=red")).To(ContainSubstring(`configmaps "colours" already exists`))
 		Expect(k.field("{.data.sky}", "cm/colours")).To(Equal("blue"))
 	})
 

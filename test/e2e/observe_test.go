@@ -51,7 +51,8 @@ var _ = Describe("kubectl diff", func() {
 
 	It("is empty for what is applied", func() {
 		Expect(k.pipe(webDeployment, "diff", "-f", "-")).To(BeEmpty())
-		Expect(k.pipe(webDeployment, "diff", "--server-side", "--force-conflicts", "-f", "-")).To(BeEmpty())
+		k.pipe(webDeployment, "apply", "--server-side", "-f", "-")
+		Expect(k.pipe(webDeployment, "diff", "--server-side", "-f", "-")).To(BeEmpty())
 	})
 
 	It("shows what apply would change, and exits with 1", func() {
@@ -112,11 +113,11 @@ var _ = Describe("kubectl describe", func() {
 			Expect(text).To(MatchRegexp(w))
 		}
 	},
-		Entry(nil, webDeployment, "deployment/web", `Replicas: +2 desired \| 0 updated`, `StrategyType: +RollingUpdate`, `Image: +nginx:1.25`),
-		Entry(nil, colours("sky: blue"), "configmap/colours", `sky:\n----\nblue`),
-		Entry(nil, "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}", "service/web", `Selector: +app=web`, `IP: +10\.`, `Session Affinity: +None`),
-		Entry(nil, "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [{name: a, image: busybox}]}}", "pod/one", `Status: +Pending`, `QoS Class: +BestEffort`),
-		Entry(nil, "{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {user: ann}}", "secret/login", `user: +3 bytes`),
+		Entry("a deployment", webDeployment, "deployment/web", `Replicas: +2 desired \| 0 updated`, `StrategyType: +RollingUpdate`, `Image: +nginx:1.25`),
+		Entry("a config map", colours("sky: blue"), "configmap/colours", `sky:\n----\nblue`),
+		Entry("a service", "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}", "service/web", `Selector: +app=web`, `IP: +10\.`, `Session Affinity: +None`),
+		Entry("a pod", "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [{name: a, image: busybox}]}}", "pod/one", `Status: +Pending`, `QoS Class: +BestEffort`),
+		Entry("a secret", "{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {user: ann}}", "secret/login", `user: +3 bytes`),
 	)
 
 	It("describes namespaces and all of a kind", func() {

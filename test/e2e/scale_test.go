@@ -31,9 +31,9 @@ var _ = Describe("kubectl scale", func() {
 		Expect(k.field("{.spec.replicas}", printed+"/web")).To(Equal("1"))
 		Expect(k.run("scale", printed+"/web", "--replicas=3")).To(Equal(printed + "/web scaled\n"))
 		Expect(k.fails("", "scale", printed+"/web", "--current-replicas=1", "--replicas=5")).To(ContainSubstring("Expected replicas to be 1, was 3"))
+		Expect(k.field("{.spec.replicas} {.status.selector}", "--subresource=scale", printed+"/web")).To(Equal("3 app=web"))
 		k.run("scale", printed+"/web", "--current-replicas=3", "--replicas=0")
 		Expect(k.field("{.spec.replicas}", printed+"/web")).To(Equal("0"))
-		Expect(k.field("{.spec.replicas} {.status.selector}", "--subresource=scale", printed+"/web")).To(Equal("0 app=web"))
 	},
 		Entry(nil, "Deployment", "deployment.apps", ""),
 		Entry(nil, "ReplicaSet", "replicaset.apps", ""),

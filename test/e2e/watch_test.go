@@ -37,11 +37,11 @@ var _ = Describe("kubectl get --watch", func() {
 	})
 
 	It("follows a selector: what begins to match is added, what ceases is deleted", func() {
-		watch := k.start("get", "cm", "-l", "colour=blue", "-w", "--output-watch-events", "-o", "name")
+		watch := k.start("get", "cm", "-l", "colour=blue", "-w", "--output-watch-events")
 		k.run("label", "cm", "first", "colour=blue")
-		Eventually(watch).Should(gbytes.Say("ADDED +configmap/first"))
+		Eventually(watch).Should(gbytes.Say("ADDED +first"))
 		k.run("label", "cm", "first", "colour=red", "--overwrite")
-		Eventually(watch).Should(gbytes.Say("DELETED +configmap/first"))
+		Eventually(watch).Should(gbytes.Say("DELETED +first"))
 	})
 
 	It("follows one object", func() {
