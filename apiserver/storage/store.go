@@ -84,7 +84,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 		},
 	}
 	var once sync.Once
-	return cached, func() {
+	return answers{cached}, func() {
 		once.Do(func() {
 			cached.stop()
 			raw.Close()

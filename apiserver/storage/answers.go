@@ -1,0 +1,102 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// answers is a store whose errors a client understands: whether it, the size
+// of the object or etcd is at fault. What the store below returns as an API
+// status or a storage error stays as it is; the rest would be answered as an
+// internal error without a reason.
+type answers struct{ storage.Interface }
+
+// Create implements storage.Interface.
+func (a answers) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	return answer(a.Interface.Create(ctx, key, obj, out, ttl))
+}
+
+// Get implements storage.Interface.
+func (a answers) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	err := a.Interface.Get(ctx, key, opts, out)
+	if storage.IsInvalidError(err) {
+		return apierrors.NewBadRequest(err.Error()) // the resourceVersion is the only input
+	}
+	return answer(err)
+}
+
+// GetList implements storage.Interface.
+func (a answers) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	return answer(a.Interface.GetList(ctx, key, opts, list))
+}
+
+// GuaranteedUpdate implements storage.Interface. Applying a client's patch is
+// part of it.
+func (a answers) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
+) error {
+	return answer(a.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+}
+
+// Delete implements storage.Interface.
+func (a answers) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	return answer(a.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
+}
+
+// untypedPatch begins the error of a server-side apply whose body does not fit
+// the schema; the library gives it no type.
+const untypedPatch = "failed to create typed patch object"
+
+// answer translates an error.
+func answer(err error) error {
+	var stored *storage.StorageError
+	var answered apierrors.APIStatus
+	switch {
+	case err == nil, errors.As(err, &stored), errors.As(err, &answered), storage.IsInvalidError(err):
+		return err
+	case strings.HasPrefix(err.Error(), untypedPatch):
+		return apierrors.NewBadRequest(err.Error())
+	case tooLarge(err):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is larger than etcd accepts: %v", err))
+	case unavailable(err):
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("etcd does not answer: %v", err))
+	case errors.Is(err, context.DeadlineExceeded), code(err) == codes.DeadlineExceeded, errors.Is(err, rpctypes.ErrTimeout):
+		return apierrors.NewTimeoutError(fmt.Sprintf("etcd did not answer in time: %v", err), 0)
+	}
+	return err
+}
+
+// tooLarge reports whether etcd, or the client on the way to it, refused a
+// request for its size.
+func tooLarge(err error) bool {
+	return errors.Is(err, rpctypes.ErrRequestTooLarge) ||
+		code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}
+
+// unavailable reports whether etcd cannot be reached or has no leader.
+func unavailable(err error) bool {
+	return code(err) == codes.Unavailable && !errors.Is(err, rpctypes.ErrTimeout)
+}
+
+// code is the gRPC code of an error of etcd's client.
+func code(err error) codes.Code {
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return known.Code()
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code()
+	}
+	return codes.Unknown
+}

@@ -1,0 +1,57 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+func TestAnswer(t *testing.T) {
+	for _, test := range []struct {
+		rule string
+		err  error
+		// code is 0 where the error stays as it is.
+		code    int32
+		message string
+	}{
+		{"no error stays none", nil, 0, ""},
+		{"a storage error is the registry's to translate", storage.NewKeyNotFoundError("a", 1), 0, ""},
+		{"an answer stays", apierrors.NewBadRequest("no"), 0, ""},
+		{"what is unknown stays", errors.New("strange"), 0, ""},
+		{"a patch that does not fit the schema is the client's fault", fmt.Errorf("%s (a/b; /v1): .data: expected map", untypedPatch), http.StatusBadRequest, ".data: expected map"},
+		{"etcd refuses the size", rpctypes.ErrRequestTooLarge, http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
+		{"its client refuses the size", status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
+		{"etcd is out of space, which is not a matter of size", rpctypes.ErrNoSpace, 0, ""},
+		{"nothing listens", status.Error(codes.Unavailable, "connection refused"), http.StatusServiceUnavailable, "etcd does not answer: "},
+		{"there is no leader", rpctypes.ErrNoLeader, http.StatusServiceUnavailable, "no leader"},
+		{"etcd gives up", rpctypes.ErrTimeout, http.StatusGatewayTimeout, "etcd did not answer in time"},
+		{"the request's time is over", fmt.Errorf("get: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "etcd did not answer in time"},
+		{"the request's time is over, says gRPC", status.Error(codes.DeadlineExceeded, "late"), http.StatusGatewayTimeout, "late"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			g := NewWithT(t)
+			got := answer(test.err)
+			if test.code == 0 {
+				if test.err == nil {
+					g.Expect(got).NotTo(HaveOccurred())
+				} else {
+					g.Expect(got).To(BeIdenticalTo(test.err))
+				}
+				return
+			}
+			var answered apierrors.APIStatus
+			g.Expect(errors.As(got, &answered)).To(BeTrue())
+			g.Expect(answered.Status().Code).To(Equal(test.code))
+			g.Expect(answered.Status().Message).To(ContainSubstring(test.message))
+		})
+	}
+}
