@@ -22,6 +22,7 @@ import (
 
 	"svc.dev/svc/apiserver/alias"
 	"svc.dev/svc/apiserver/authentication"
+	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -53,6 +54,7 @@ func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.LivezGracePeriod = o.Requests.LivezGracePeriod
 	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
 		return alias.Filter(genericapiserver.DefaultBuildHandlerChain(handler, c), groupDomain)
 	}
 	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return b.backend.Check(r.Context()) })

@@ -9,48 +9,53 @@
 package nesting
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
 // Limit is the most levels of messages within messages, the same as that of
 // the JSON decoder.
 const Limit = 10_000
 
-// Bound returns the serializer with decoders that refuse protobuf bodies that
-// are nested deeper than Limit. Only servers of types that contain themselves
-// need it.
-func Bound(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
-	b := bounded{NegotiatedSerializer: s}
-	for _, info := range s.SupportedMediaTypes() {
-		if info.MediaType == runtime.ContentTypeProtobuf {
-			info.Serializer = decoder{info.Serializer}
-			info.StrictSerializer = decoder{info.StrictSerializer}
+// Filter refuses protobuf bodies that are nested deeper than Limit with 400.
+// Bodies of more than maxBytes pass, as the handler refuses them without
+// decoding.
+func Filter(handler http.Handler, s runtime.NegotiatedSerializer, maxBytes int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Body == nil || !strings.Contains(req.Header.Get("Content-Type"), "protobuf") {
+			handler.ServeHTTP(w, req)
+			return
 		}
-		b.infos = append(b.infos, info)
-	}
-	return b
+		data, err := io.ReadAll(io.LimitReader(req.Body, maxBytes+1))
+		switch {
+		case err != nil:
+			refuse(w, req, s, fmt.Sprintf("reading the body: %v", err))
+		case int64(len(data)) <= maxBytes && deeper(data[min(len(magic), len(data)):], Limit):
+			refuse(w, req, s, fmt.Sprintf("the message is nested deeper than %d levels", Limit))
+		default:
+			req.Body = body{io.MultiReader(bytes.NewReader(data), req.Body), req.Body}
+			handler.ServeHTTP(w, req)
+		}
+	})
 }
 
-type bounded struct {
-	runtime.NegotiatedSerializer
-	infos []runtime.SerializerInfo
+func refuse(w http.ResponseWriter, req *http.Request, s runtime.NegotiatedSerializer, message string) {
+	responsewriters.ErrorNegotiated(apierrors.NewBadRequest(message), s, schema.GroupVersion{}, w, req)
 }
 
-// SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (b bounded) SupportedMediaTypes() []runtime.SerializerInfo { return b.infos }
-
-type decoder struct{ runtime.Serializer }
-
-// Decode implements runtime.Decoder.
-func (d decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if deeper(data[min(len(magic), len(data)):], Limit) {
-		return nil, nil, fmt.Errorf("the message is nested deeper than %d levels", Limit)
-	}
-	return d.Serializer.Decode(data, defaults, into)
+// body is a request's body of which a part was read already.
+type body struct {
+	io.Reader
+	io.Closer
 }
 
 // magic is the prefix of a body, before the message (document 1, section 2).

@@ -1,16 +1,18 @@
 package nesting
 
 import (
+	"bytes"
 	"encoding/binary"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 // message is a field 1 that holds a field 1 and so on, to a depth.
@@ -48,37 +50,37 @@ func TestDeeper(t *testing.T) {
 	}
 }
 
-func TestBoundDecodesWhatIsNotTooDeep(t *testing.T) {
-	g := NewWithT(t)
-	crd := &apiextensionsv1.CustomResourceDefinition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "deep.example.com"},
-	}
-	schemaOf := func(depth int) *apiextensionsv1.JSONSchemaProps {
-		s := &apiextensionsv1.JSONSchemaProps{Type: "string"}
-		for range depth {
-			s = &apiextensionsv1.JSONSchemaProps{Not: s}
-		}
-		return s
-	}
-	for _, serializer := range []func(runtime.SerializerInfo) runtime.Serializer{
-		func(i runtime.SerializerInfo) runtime.Serializer { return i.Serializer },
-		func(i runtime.SerializerInfo) runtime.Serializer { return i.StrictSerializer },
+func TestFilter(t *testing.T) {
+	const maxBytes = 1 << 20
+	deep := append([]byte("k8s\x00"), message(Limit+1)...)
+	for _, test := range []struct {
+		rule, contentType string
+		body              []byte
+		want              int
+	}{
+		{"a flat message passes", runtime.ContentTypeProtobuf, append([]byte("k8s\x00"), message(5)...), http.StatusOK},
+		{"a body that is no message passes, for the decoder to refuse", runtime.ContentTypeProtobuf, []byte("x"), http.StatusOK},
+		{"a deep one is refused", runtime.ContentTypeProtobuf, deep, http.StatusBadRequest},
+		{"a deep one of svc's own media type is refused", "application/vnd.svc.protobuf", deep, http.StatusBadRequest},
+		{"one that is too large passes, for the handler to refuse", runtime.ContentTypeProtobuf, append(deep, make([]byte, maxBytes)...), http.StatusOK},
+		{"JSON passes", runtime.ContentTypeJSON, deep, http.StatusOK},
 	} {
-		info, found := runtime.SerializerInfoForMediaType(Bound(apiextensionsserver.Codecs).SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-		g.Expect(found).To(BeTrue())
-		for depth, want := range map[int]string{100: "", Limit + 1: "nested deeper than 10000 levels"} {
-			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schemaOf(depth)}}}
-			body, err := runtime.Encode(info.Serializer, crd)
-			g.Expect(err).NotTo(HaveOccurred())
-			got, _, err := serializer(info).Decode(body, nil, nil)
-			if want != "" {
-				g.Expect(err).To(MatchError(ContainSubstring(want)))
-				continue
+		t.Run(test.rule, func(t *testing.T) {
+			g := NewWithT(t)
+			handler := Filter(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				got, err := io.ReadAll(req.Body)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(got).To(Equal(test.body))
+			}), clientgoscheme.Codecs.WithoutConversion(), maxBytes)
+			req := httptest.NewRequest(http.MethodPost, "/apis", bytes.NewReader(test.body))
+			req.Header.Set("Content-Type", test.contentType)
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, req)
+			g.Expect(w.Code).To(Equal(test.want), w.Body.String())
+			if test.want == http.StatusBadRequest {
+				g.Expect(w.Body.String()).To(ContainSubstring("nested deeper than 10000 levels"))
 			}
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got).To(BeAssignableToTypeOf(crd))
-		}
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -32,6 +33,15 @@ func (a answers) Get(ctx context.Context, key string, opts storage.GetOptions, o
 		return apierrors.NewBadRequest(err.Error()) // the resourceVersion is the only input
 	}
 	return answer(err)
+}
+
+// Watch implements storage.Interface.
+func (a answers) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := a.Interface.Watch(ctx, key, opts)
+	if storage.IsInvalidError(err) {
+		return nil, apierrors.NewBadRequest(err.Error()) // as in Get
+	}
+	return w, answer(err)
 }
 
 // GetList implements storage.Interface.
