@@ -1,0 +1,53 @@
+package pki
+
+import (
+	"bytes"
+	"fmt"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// connectionName is what cluster and context are called in the connection file.
+const connectionName = "svc"
+
+// writeConnectionFile writes the administrator's kubeconfig, if it has changed.
+// It carries the certificates in itself, so that it can be copied elsewhere.
+func (p *PKI) writeConnectionFile(ca, admin *pair) error {
+	content, err := connectionFile(p.cfg.Server, ca, admin)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", p.cfg.ConnectionFile, err)
+	}
+	have, err := readFile(p.cfg.ConnectionFile)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(have, content) {
+		return nil
+	}
+	return writeFile(p.cfg.ConnectionFile, content)
+}
+
+func connectionFile(server string, ca, admin *pair) ([]byte, error) {
+	authority, err := cert.EncodeCertificates(ca.certificate)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := cert.EncodeCertificates(admin.certificate)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyutil.MarshalPrivateKeyToPEM(admin.key)
+	if err != nil {
+		return nil, err
+	}
+	user := admin.certificate.Subject.CommonName
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{connectionName: {Server: server, CertificateAuthorityData: authority}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: certificate, ClientKeyData: key}},
+		Contexts:       map[string]*clientcmdapi.Context{connectionName: {Cluster: connectionName, AuthInfo: user}},
+		CurrentContext: connectionName,
+	})
+}

@@ -1,0 +1,85 @@
+package pki
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/util/keyutil"
+)
+
+// makePrivateDir makes dir, and closes it to other users.
+func makePrivateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create the directory of certificates: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("keep others out of the directory of certificates: %w", err)
+	}
+	return nil
+}
+
+// readFile returns nil when there is no file. It closes the file to other
+// users.
+func readFile(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read a file of the PKI: %w", err)
+	}
+	if stat, err := os.Stat(path); err == nil && stat.Mode().Perm()&0o077 == 0 {
+		return content, nil
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fmt.Errorf("keep others out of a file of the PKI: %w", err)
+	}
+	return content, nil
+}
+
+// writeFile replaces path as a whole or not at all, and returns when that is
+// on the disk. The directory has one writer, so a temporary file that a crash
+// left is overwritten.
+func writeFile(path string, content []byte) error {
+	dir, name := filepath.Split(path)
+	temporary := filepath.Join(dir, "."+name+".tmp")
+	if err := writeSynced(temporary, content); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeSynced(path string, content []byte) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(content); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+func syncDir(path string) (err error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	return dir.Sync()
+}
+
+func encodePublicKey(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PublicKeyBlockType, Bytes: der})
+}

@@ -1,0 +1,59 @@
+package pki
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+func TestARunningServerRenewsBeforeTheEnd(t *testing.T) {
+	g := gomega.NewWithT(t)
+	e := newEnvironment(t)
+	p := e.open(t)
+	before := e.all(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	// The first turn comes with leaves that are not near their end, the second
+	// with leaves that are.
+	turn(g, e, day)
+	turn(g, e, leafLifetime-leafRenewal)
+	g.Eventually(func() string { return e.read(t, "apiserver.crt") }).ShouldNot(gomega.Equal(before["apiserver.crt"]))
+	g.Eventually(func() string { return e.read(t, "admin.crt") }).ShouldNot(gomega.Equal(before["admin.crt"]))
+	g.Eventually(func() string { return e.all(t)["connection"] }).ShouldNot(gomega.Equal(before["connection"]))
+	g.Expect(e.read(t, "ca.crt")).To(gomega.Equal(before["ca.crt"]))
+	g.Expect(e.read(t, "admin.key")).To(gomega.Equal(before["admin.key"]))
+}
+
+func TestARunningServerTriesAgainWhatItCouldNotRenew(t *testing.T) {
+	g := gomega.NewWithT(t)
+	e := newEnvironment(t)
+	p := e.open(t)
+	before := e.all(t)
+	e.remove(t, "ca.key")
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	turn(g, e, leafLifetime)
+	if err := os.WriteFile(e.path("ca.key"), []byte(before["ca.key"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	turn(g, e, renewalInterval)
+	g.Eventually(func() string { return e.read(t, "apiserver.crt") }).ShouldNot(gomega.Equal(before["apiserver.crt"]))
+}
+
+// turn moves the clock on when somebody looks at it.
+func turn(g *gomega.WithT, e *environment, by time.Duration) {
+	g.Eventually(e.clock.HasWaiters).Should(gomega.BeTrue())
+	e.clock.Step(by)
+}
