@@ -188,7 +188,6 @@ func authority(name, commonName string) want {
 	return want{name: name, lifetime: authorityLifetime, renewal: authorityRenewal,
 		template: x509.Certificate{
 			Subject:               pkix.Name{CommonName: commonName},
-			DNSNames:              []string{commonName},
 			KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 			IsCA:                  true,
 			BasicConstraintsValid: true,
