@@ -24,6 +24,7 @@ import (
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/tolerance"
 )
 
 // genericConfig is the configuration that the servers of the chain share.
@@ -54,6 +55,7 @@ func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.LivezGracePeriod = o.Requests.LivezGracePeriod
 	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
 		handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
 		return alias.Filter(genericapiserver.DefaultBuildHandlerChain(handler, c), groupDomain)
 	}
