@@ -152,7 +152,7 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	own, groups, err := b.own(config, crds.GenericAPIServer)
+	own, groups, err := b.own(config, noProtobuf{crds.GenericAPIServer, config.Serializer})
 	if err != nil {
 		return nil, fmt.Errorf("resources: %w", err)
 	}

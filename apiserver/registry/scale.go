@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // scaleREST is the scale subresource.
@@ -39,8 +41,18 @@ func (s *scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 
 // ConvertToTable implements rest.TableConvertor.
 func (s *scaleREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return s.main.ConvertToTable(ctx, obj, options)
+	return scaleTable.ConvertToTable(ctx, obj, options)
 }
+
+// scaleTable is the table view of every kind's scale.
+var scaleTable = tableOf([]resource.KindColumn{
+	{Name: "Name", Format: "name", Value: func(obj runtime.Object) any { return obj.(*autoscalingv1.Scale).Name }},
+	{Name: "Desired", Type: "integer", Description: "Number of replicas that are wanted.",
+		Value: func(obj runtime.Object) any { return int64(obj.(*autoscalingv1.Scale).Spec.Replicas) }},
+	{Name: "Available", Type: "integer", Description: "Number of replicas that exist.",
+		Value: func(obj runtime.Object) any { return int64(obj.(*autoscalingv1.Scale).Status.Replicas) }},
+	{Name: "Age", Value: func(obj runtime.Object) any { return obj.(*autoscalingv1.Scale).CreationTimestamp }},
+})
 
 // Get implements rest.Getter.
 func (s *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

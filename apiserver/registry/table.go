@@ -23,8 +23,12 @@ func newTable(kind *resource.Kind) rest.TableConvertor {
 	if len(kind.Columns) == 0 {
 		return rest.NewDefaultTableConvertor(kind.Resource())
 	}
-	t := &table{columns: kind.Columns}
-	for _, c := range kind.Columns {
+	return tableOf(kind.Columns)
+}
+
+func tableOf(columns []resource.KindColumn) *table {
+	t := &table{columns: columns}
+	for _, c := range columns {
 		if c.Type == "" {
 			c.Type = "string"
 		}
