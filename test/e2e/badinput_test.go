@@ -33,13 +33,13 @@ type refusal struct {
 	message string
 }
 
-// The paths of the object that bad input must not change. NS stands for the
+// The paths of the object that bad input must not change. {ns} stands for the
 // spec's namespace.
 const (
-	configMaps = "/api/v1/namespaces/NS/configmaps"
+	configMaps = "/api/v1/namespaces/{ns}/configmaps"
 	kept       = configMaps + "/kept"
-	pods       = "/api/v1/namespaces/NS/pods"
-	deployment = "/apis/apps/v1/namespaces/NS/deployments"
+	pods       = "/api/v1/namespaces/{ns}/pods"
+	deployment = "/apis/apps/v1/namespaces/{ns}/deployments"
 )
 
 var _ = Describe("bad input", Ordered, ContinueOnFailure, func() {
@@ -157,7 +157,7 @@ var _ = Describe("bad input", Ordered, ContinueOnFailure, func() {
 })
 
 // here fills in the spec's namespace.
-func here(text string, k *sandbox) string { return strings.ReplaceAll(text, "NS", k.Namespace) }
+func here(text string, k *sandbox) string { return strings.ReplaceAll(text, "{ns}", k.Namespace) }
 
 // configMap is a good ConfigMap.
 func configMap(name string) string {

@@ -26,10 +26,10 @@ var _ = Describe("kubectl get", func() {
 			Expect(header(k.run("get", "deploy", "web", "--show-kind", "-L", "app"))).To(HaveSuffix("APP"))
 		})
 
-		It("prints YAML and JSON that can be applied again", func() {
+		It("prints YAML and JSON that can be sent back", func() {
 			yaml := k.run("get", "deploy", "web", "-o", "yaml")
 			Expect(yaml).To(And(HavePrefix("apiVersion: apps/v1\n"), ContainSubstring("\nkind: Deployment\n")))
-			Expect(k.pipe(yaml, "apply", "-f", "-")).To(Equal("deployment.apps/web unchanged\n"))
+			Expect(k.pipe(yaml, "replace", "-f", "-")).To(Equal("deployment.apps/web replaced\n"))
 			obj := k.get("deploy", "web")
 			Expect(obj["kind"]).To(Equal("Deployment"))
 			Expect(obj["metadata"]).To(And(HaveKey("uid"), HaveKey("resourceVersion"), HaveKey("creationTimestamp")))
@@ -80,7 +80,7 @@ var _ = Describe("kubectl get", func() {
 		BeforeEach(func() {
 			var manifest strings.Builder
 			for i := range 5 {
-				fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: pod-%d, labels: {tier: %s, n: %q}}\nspec: {nodeName: %s, containers: [{name: a, image: busybox}]}\n",
+				fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: pod-%d, labels: {tier: %s, rank: %q}}\nspec: {nodeName: %s, containers: [{name: a, image: busybox}]}\n",
 					i, []string{"front", "back"}[i%2], fmt.Sprint(5-i), []string{"node-a", "node-b"}[i%2])
 			}
 			k.pipe(manifest.String(), "create", "-f", "-")
@@ -91,13 +91,13 @@ var _ = Describe("kubectl get", func() {
 			Expect(strings.Fields(strings.ReplaceAll(out, "pod/", ""))).To(Equal(want))
 		},
 			Entry("by label", "-l tier=back", "pod-1", "pod-3"),
-			Entry("by an absent label", "-l tier!=back,n", "pod-0", "pod-2", "pod-4"),
-			Entry("by a set", "-l n,n_in_(1,2)", "pod-3", "pod-4"),
+			Entry("by an absent label", "-l tier!=back,rank", "pod-0", "pod-2", "pod-4"),
+			Entry("by a set", "-l rank,rank_in_(1,2)", "pod-3", "pod-4"),
 			Entry("by node", "--field-selector=spec.nodeName=node-b", "pod-1", "pod-3"),
 			Entry("by name", "--field-selector=metadata.name=pod-2", "pod-2"),
 			Entry("by phase and name", "--field-selector=status.phase=Pending,metadata.name!=pod-0", "pod-1", "pod-2", "pod-3", "pod-4"),
 			Entry("in chunks", "--chunk-size=2", "pod-0", "pod-1", "pod-2", "pod-3", "pod-4"),
-			Entry("sorted", "--sort-by=.metadata.labels.n", "pod-4", "pod-3", "pod-2", "pod-1", "pod-0"),
+			Entry("sorted", "--sort-by=.metadata.labels.rank", "pod-4", "pod-3", "pod-2", "pod-1", "pod-0"),
 		)
 
 		It("refuses selectors that it does not know", func() {
