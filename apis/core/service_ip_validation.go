@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // clusterIPsFitFamilies judges clusterIP, clusterIPs, ipFamilies and
@@ -73,15 +75,15 @@ func familiesAreKnown(s *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	for i, family := range s.Spec.IPFamilies {
 		path := specPath.Child("ipFamilies").Index(i)
-		errs = append(errs, oneOf(path, family, ipFamilies)...)
+		errs = append(errs, resource.OneOf(path, family, ipFamilies...)...)
 		if slices.Contains(s.Spec.IPFamilies[:i], family) {
 			errs = append(errs, field.Duplicate(path, family))
 		}
 	}
 	if policy := s.Spec.IPFamilyPolicy; policy != nil {
-		errs = append(errs, oneOf(specPath.Child("ipFamilyPolicy"), *policy, []corev1.IPFamilyPolicy{
+		errs = append(errs, resource.OneOf(specPath.Child("ipFamilyPolicy"), *policy,
 			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
-		})...)
+		)...)
 	}
 	return errs
 }
@@ -174,7 +176,7 @@ func validateIngress(ingress corev1.LoadBalancerIngress, path *field.Path) field
 	case mode != nil && ingress.IP == "":
 		errs = append(errs, field.Forbidden(path.Child("ipMode"), "may not be specified when `ip` is not set"))
 	case mode != nil:
-		errs = append(errs, oneOf(path.Child("ipMode"), *mode, []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP})...)
+		errs = append(errs, resource.OneOf(path.Child("ipMode"), *mode, corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP)...)
 	}
 	if ingress.Hostname == "" {
 		return errs

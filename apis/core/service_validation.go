@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // serviceRules are what every service keeps to, in the order of the messages.
@@ -123,25 +124,12 @@ func validateProtocol(protocol corev1.Protocol, path *field.Path) field.ErrorLis
 	if protocol == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return oneOf(path, protocol, protocols)
+	return resource.OneOf(path, protocol, protocols...)
 }
 
-// invalid makes an error of each message about a value.
+// invalid is resource.Invalid, for files in which quantities are called resource.
 func invalid(path *field.Path, value any, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range messages {
-		errs = append(errs, field.Invalid(path, value, msg))
-	}
-	return errs
-}
-
-// oneOf demands that a value is one of the supported, which are given in the
-// order that the message lists them.
-func oneOf[T ~string](path *field.Path, value T, supported []T) field.ErrorList {
-	if slices.Contains(supported, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, value, supported)}
+	return resource.Invalid(path, value, messages)
 }
 
 func selectorIsWellFormed(s *corev1.Service) field.ErrorList {
@@ -166,8 +154,7 @@ func sessionAffinityIsComplete(s *corev1.Service) field.ErrorList {
 				fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))}
 		}
 	default:
-		return oneOf(specPath.Child("sessionAffinity"), s.Spec.SessionAffinity,
-			[]corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone})
+		return resource.OneOf(specPath.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
 	}
 	return nil
 }
@@ -209,9 +196,9 @@ func validateReachableIP(value string, path *field.Path) field.ErrorList {
 }
 
 func typeIsKnown(s *corev1.Service) field.ErrorList {
-	return oneOf(specPath.Child("type"), s.Spec.Type, []corev1.ServiceType{
+	return resource.OneOf(specPath.Child("type"), s.Spec.Type,
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort,
-	})
+	)
 }
 
 func nodePortsFitType(s *corev1.Service) field.ErrorList {
@@ -305,8 +292,7 @@ func externalTrafficPolicyFitsType(s *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	path := specPath.Child("externalTrafficPolicy")
 	if externallyAccessible(s) {
-		errs = append(errs, oneOf(path, s.Spec.ExternalTrafficPolicy,
-			[]corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal})...)
+		errs = append(errs, resource.OneOf(path, s.Spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
 	} else if s.Spec.ExternalTrafficPolicy != "" {
 		errs = append(errs, field.Invalid(path, s.Spec.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
 	}
@@ -325,13 +311,12 @@ func externalTrafficPolicyFitsType(s *corev1.Service) field.ErrorList {
 func trafficPreferencesAreKnown(s *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	if policy := s.Spec.InternalTrafficPolicy; policy != nil {
-		errs = append(errs, oneOf(specPath.Child("internalTrafficPolicy"), *policy,
-			[]corev1.ServiceInternalTrafficPolicy{corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal})...)
+		errs = append(errs, resource.OneOf(specPath.Child("internalTrafficPolicy"), *policy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
 	}
 	if distribution := s.Spec.TrafficDistribution; distribution != nil {
-		errs = append(errs, oneOf(specPath.Child("trafficDistribution"), *distribution, []string{
+		errs = append(errs, resource.OneOf(specPath.Child("trafficDistribution"), *distribution,
 			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode,
-		})...)
+		)...)
 	}
 	return errs
 }
