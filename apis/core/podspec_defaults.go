@@ -136,10 +136,7 @@ func defaultVolume(v *corev1.VolumeSource) {
 		resource.FillEmpty(&v.ScaleIO.StorageMode, "ThinProvisioned")
 		resource.FillEmpty(&v.ScaleIO.FSType, "xfs")
 	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-		claim := &v.Ephemeral.VolumeClaimTemplate.Spec
-		resource.Fill(&claim.VolumeMode, corev1.PersistentVolumeFilesystem)
-		roundUpToMilli(claim.Resources.Limits)
-		roundUpToMilli(claim.Resources.Requests)
+		DefaultPersistentVolumeClaimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	case v.Image != nil:
 		resource.FillEmpty(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}

@@ -273,5 +273,5 @@ func validateEphemeral(s *corev1.EphemeralVolumeSource, p *field.Path) field.Err
 	errs := apivalidation.ValidateAnnotations(meta.Annotations, p.Child("metadata", "annotations"))
 	errs = append(errs, metav1validation.ValidateLabels(meta.Labels, p.Child("metadata", "labels"))...)
 	errs = append(errs, mayOnlySet(*meta, sets.New("Annotations", "Labels"), "cannot be set", p.Child("metadata"))...)
-	return errs
+	return append(errs, ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplate.Spec, p.Child("spec"))...)
 }

@@ -89,7 +89,7 @@ func validateQuantityOf(name corev1.ResourceName, quantity resource.Quantity, pa
 	if quantity.Sign() < 0 {
 		errs = append(errs, field.Invalid(path, quantity.String(), apivalidation.IsNegativeErrorMsg))
 	}
-	if isExtendedResource(name) && quantity.MilliValue()%1000 != 0 {
+	if isCounted(name) && quantity.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(path, quantity.String(), "must be an integer"))
 	}
 	return errs

@@ -1,0 +1,251 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var persistentVolumes = resource.Type[*corev1.PersistentVolume]{
+	Name: "persistentvolumes", ShortNames: []string{"pv"},
+	Default:        defaultPersistentVolume,
+	PrepareCreate:  preparePersistentVolume,
+	Validate:       validatePersistentVolume,
+	ValidateUpdate: validatePersistentVolumeUpdate,
+	Warn:           warnPersistentVolume,
+	Status:         true,
+	PrepareStatus:  preparePersistentVolumeStatus,
+	Columns:        persistentVolumeColumns,
+}
+
+func defaultPersistentVolume(v *corev1.PersistentVolume) {
+	resource.FillEmpty(&v.Status.Phase, corev1.VolumePending)
+	resource.FillEmpty(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+	resource.Fill(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	roundUpToMilli(v.Spec.Capacity)
+	defaultPersistentVolumeSource(&v.Spec.PersistentVolumeSource)
+}
+
+// preparePersistentVolume starts a volume's life.
+func preparePersistentVolume(_ context.Context, v *corev1.PersistentVolume) {
+	v.Status.Phase = corev1.VolumePending
+	v.Status.LastPhaseTransitionTime = new(metav1.Now())
+}
+
+// preparePersistentVolumeStatus notes the time of a change of phase, unless
+// the client does.
+func preparePersistentVolumeStatus(v, old *corev1.PersistentVolume) {
+	at, was := &v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime
+	switch {
+	case v.Status.Phase == old.Status.Phase && *at == nil:
+		*at = was
+	case v.Status.Phase != old.Status.Phase && (*at == nil || (*at).Equal(was)):
+		*at = new(metav1.Now())
+	}
+}
+
+func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
+	spec := &v.Spec
+	errs := validateAccessModes(spec.AccessModes, "", specPath.Child("accessModes"))
+	errs = append(errs, validateCapacity(spec.Capacity, specPath.Child("capacity"))...)
+	errs = append(errs, resource.OneOf(specPath.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
+	if spec.NodeAffinity != nil {
+		path := specPath.Child("nodeAffinity", "required")
+		if spec.NodeAffinity.Required == nil {
+			errs = append(errs, field.Required(path, "must specify required node constraints"))
+		} else {
+			errs = append(errs, ValidateNodeSelector(spec.NodeAffinity.Required, path)...)
+		}
+	}
+	errs = append(errs, validatePersistentVolumeSource(v)...)
+	if spec.HostPath != nil && path.Clean(spec.HostPath.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		errs = append(errs, field.Forbidden(specPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
+	}
+	if spec.StorageClassName != "" {
+		errs = append(errs, invalid(specPath.Child("storageClassName"), spec.StorageClassName, apivalidation.NameIsDNSSubdomain(spec.StorageClassName, false))...)
+	}
+	errs = append(errs, mayBeOneOf(specPath.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	if class := spec.VolumeAttributesClassName; class != nil {
+		path := specPath.Child("volumeAttributesClassName")
+		if *class == "" {
+			errs = append(errs, field.Required(path, "an empty string is disallowed"))
+		} else {
+			errs = append(errs, invalid(path, *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
+		}
+		if spec.CSI == nil {
+			errs = append(errs, field.Required(specPath.Child("csi"), "has to be specified when using volumeAttributesClassName"))
+		}
+	}
+	return errs
+}
+
+// accessModes are the ways to mount a volume, with their abbreviations in
+// tables.
+var accessModes = []struct {
+	mode corev1.PersistentVolumeAccessMode
+	name string
+}{
+	{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
+}
+
+func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, requiredMsg string, path *field.Path) field.ErrorList {
+	if len(modes) == 0 {
+		return field.ErrorList{field.Required(path, requiredMsg)}
+	}
+	var errs field.ErrorList
+	onePod, others := false, false
+	for _, mode := range modes {
+		bad := resource.OneOf(path, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
+		errs = append(errs, bad...)
+		onePod = onePod || mode == corev1.ReadWriteOncePod
+		others = others || (mode != corev1.ReadWriteOncePod && len(bad) == 0)
+	}
+	if onePod && others {
+		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
+
+func validateCapacity(capacity corev1.ResourceList, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(capacity) == 0 {
+		errs = append(errs, field.Required(path, ""))
+	}
+	if _, ok := capacity[corev1.ResourceStorage]; !ok || len(capacity) > 1 {
+		errs = append(errs, field.NotSupported(path, capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	for _, name := range sortedResources(capacity) {
+		errs = append(errs, validatePositive(capacity[name], path.Key(string(name)))...)
+	}
+	return errs
+}
+
+func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
+	var errs field.ErrorList
+	source, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
+	if source.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
+		// May be set, once.
+		csi := *source.CSI
+		csi.ControllerExpandSecretRef = nil
+		source.CSI = &csi
+	}
+	if !apiequality.Semantic.DeepEqual(source, was) {
+		errs = append(errs, field.Forbidden(specPath.Child("persistentvolumesource"),
+			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(was, source))))
+	}
+	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Spec.NodeAffinity != nil {
+		errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.NodeAffinity, old.Spec.NodeAffinity, field.NewPath("nodeAffinity"))...)
+	}
+	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
+		errs = append(errs, field.Forbidden(specPath.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+	}
+	return errs
+}
+
+func warnPersistentVolume(v, _ *corev1.PersistentVolume) []string {
+	var warnings []string
+	add := func(broken bool, warning string) {
+		if broken {
+			warnings = append(warnings, warning)
+		}
+	}
+	_, annotated := v.Annotations[corev1.BetaStorageClassAnnotation]
+	add(annotated, `metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use "storageClassName" attribute instead`)
+	add(v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle,
+		"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+	add(v.Spec.CephFS != nil, "spec.cephfs: deprecated in v1.28, non-functional in v1.31+")
+	add(v.Spec.PhotonPersistentDisk != nil, "spec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+")
+	add(v.Spec.ScaleIO != nil, "spec.scaleIO: deprecated in v1.16, non-functional in v1.22+")
+	add(v.Spec.StorageOS != nil, "spec.storageOS: deprecated in v1.22, non-functional in v1.25+")
+	add(v.Spec.Glusterfs != nil, "spec.glusterfs: deprecated in v1.25, non-functional in v1.26+")
+	add(v.Spec.RBD != nil, "spec.rbd: deprecated in v1.28, non-functional in v1.31+")
+	return warnings
+}
+
+var persistentVolumeColumns = func() []resource.Column[*corev1.PersistentVolume] {
+	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
+	column := func(name, description string, value func(v *corev1.PersistentVolume) string) resource.Column[*corev1.PersistentVolume] {
+		return resource.Column[*corev1.PersistentVolume]{Name: name, Description: description, Value: func(v *corev1.PersistentVolume) any { return value(v) }}
+	}
+	return append([]resource.Column[*corev1.PersistentVolume]{
+		resource.Name[*corev1.PersistentVolume](),
+		column("Capacity", spec["capacity"], func(v *corev1.PersistentVolume) string { return amountOf(v.Spec.Capacity) }),
+		column("Access Modes", spec["accessModes"], func(v *corev1.PersistentVolume) string { return accessModeList(v.Spec.AccessModes) }),
+		column("Reclaim Policy", spec["persistentVolumeReclaimPolicy"], func(v *corev1.PersistentVolume) string {
+			return string(v.Spec.PersistentVolumeReclaimPolicy)
+		}),
+		column("Status", status["phase"], func(v *corev1.PersistentVolume) string { return phaseUnlessDeleted(v, string(v.Status.Phase)) }),
+		column("Claim", spec["claimRef"], func(v *corev1.PersistentVolume) string {
+			if v.Spec.ClaimRef == nil {
+				return ""
+			}
+			return v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
+		}),
+		column("StorageClass", "StorageClass of the pv", func(v *corev1.PersistentVolume) string {
+			return storageClass(v.Annotations, &v.Spec.StorageClassName)
+		}),
+		column("VolumeAttributesClass", "VolumeAttributesClass of the pv", func(v *corev1.PersistentVolume) string {
+			return orUnset(v.Spec.VolumeAttributesClassName)
+		}),
+		column("Reason", status["reason"], func(v *corev1.PersistentVolume) string { return v.Status.Reason }),
+		resource.Age[*corev1.PersistentVolume](),
+	}, resource.Wide(
+		column("VolumeMode", spec["volumeMode"], func(v *corev1.PersistentVolume) string { return orUnset(v.Spec.VolumeMode) }),
+	)...)
+}()
+
+// amountOf is a list's amount of storage, "0" if it has none.
+func amountOf(list corev1.ResourceList) string {
+	amount := list[corev1.ResourceStorage]
+	return amount.String()
+}
+
+func accessModeList(modes []corev1.PersistentVolumeAccessMode) string {
+	var names []string
+	for _, known := range accessModes {
+		if slices.Contains(modes, known.mode) {
+			names = append(names, known.name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// phaseUnlessDeleted is the Status cell of volumes and claims.
+func phaseUnlessDeleted(obj metav1.Object, phase string) string {
+	if obj.GetDeletionTimestamp() != nil {
+		return "Terminating"
+	}
+	return phase
+}
+
+// storageClass is the class of a volume or claim, of which the annotation was
+// once the place.
+func storageClass(annotations map[string]string, name *string) string {
+	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	if name == nil {
+		return ""
+	}
+	return *name
+}
+
+func orUnset[T ~string](value *T) string {
+	if value == nil {
+		return "<unset>"
+	}
+	return string(*value)
+}

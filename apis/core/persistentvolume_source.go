@@ -1,0 +1,227 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// podForms say how a pod would name a persistent volume's source, by the
+// source's field: what holds for the one holds for the other. The function
+// returns nil where the source is not set.
+var podForms = []struct {
+	name string
+	form func(s *corev1.PersistentVolumeSource) *corev1.VolumeSource
+}{
+	{"hostPath", podForm(func(s *corev1.PersistentVolumeSource) *corev1.HostPathVolumeSource { return s.HostPath },
+		func(s *corev1.HostPathVolumeSource, v *corev1.VolumeSource) { v.HostPath = s })},
+	{"gcePersistentDisk", podForm(func(s *corev1.PersistentVolumeSource) *corev1.GCEPersistentDiskVolumeSource {
+		return s.GCEPersistentDisk
+	},
+		func(s *corev1.GCEPersistentDiskVolumeSource, v *corev1.VolumeSource) { v.GCEPersistentDisk = s })},
+	{"awsElasticBlockStore", podForm(func(s *corev1.PersistentVolumeSource) *corev1.AWSElasticBlockStoreVolumeSource {
+		return s.AWSElasticBlockStore
+	}, func(s *corev1.AWSElasticBlockStoreVolumeSource, v *corev1.VolumeSource) { v.AWSElasticBlockStore = s })},
+	{"glusterfs", podForm(func(s *corev1.PersistentVolumeSource) *corev1.GlusterfsPersistentVolumeSource { return s.Glusterfs },
+		func(s *corev1.GlusterfsPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.Glusterfs = &corev1.GlusterfsVolumeSource{EndpointsName: s.EndpointsName, Path: s.Path}
+		})},
+	{"flocker", podForm(func(s *corev1.PersistentVolumeSource) *corev1.FlockerVolumeSource { return s.Flocker },
+		func(s *corev1.FlockerVolumeSource, v *corev1.VolumeSource) { v.Flocker = s })},
+	{"nfs", podForm(func(s *corev1.PersistentVolumeSource) *corev1.NFSVolumeSource { return s.NFS },
+		func(s *corev1.NFSVolumeSource, v *corev1.VolumeSource) { v.NFS = s })},
+	{"rbd", podForm(func(s *corev1.PersistentVolumeSource) *corev1.RBDPersistentVolumeSource { return s.RBD },
+		func(s *corev1.RBDPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.RBD = &corev1.RBDVolumeSource{CephMonitors: s.CephMonitors, RBDImage: s.RBDImage}
+		})},
+	{"quobyte", podForm(func(s *corev1.PersistentVolumeSource) *corev1.QuobyteVolumeSource { return s.Quobyte },
+		func(s *corev1.QuobyteVolumeSource, v *corev1.VolumeSource) { v.Quobyte = s })},
+	{"cephfs", podForm(func(s *corev1.PersistentVolumeSource) *corev1.CephFSPersistentVolumeSource { return s.CephFS },
+		func(s *corev1.CephFSPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.CephFS = &corev1.CephFSVolumeSource{Monitors: s.Monitors}
+		})},
+	{"iscsi", podForm(func(s *corev1.PersistentVolumeSource) *corev1.ISCSIPersistentVolumeSource { return s.ISCSI },
+		func(s *corev1.ISCSIPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.ISCSI = &corev1.ISCSIVolumeSource{
+				TargetPortal: s.TargetPortal, IQN: s.IQN, Lun: s.Lun, InitiatorName: s.InitiatorName,
+				DiscoveryCHAPAuth: s.DiscoveryCHAPAuth, SessionCHAPAuth: s.SessionCHAPAuth, SecretRef: localRef(s.SecretRef),
+			}
+		})},
+	{"cinder", podForm(func(s *corev1.PersistentVolumeSource) *corev1.CinderPersistentVolumeSource { return s.Cinder },
+		func(s *corev1.CinderPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.Cinder = &corev1.CinderVolumeSource{VolumeID: s.VolumeID, SecretRef: localRef(s.SecretRef)}
+		})},
+	{"fc", podForm(func(s *corev1.PersistentVolumeSource) *corev1.FCVolumeSource { return s.FC },
+		func(s *corev1.FCVolumeSource, v *corev1.VolumeSource) { v.FC = s })},
+	{"flexVolume", podForm(func(s *corev1.PersistentVolumeSource) *corev1.FlexPersistentVolumeSource { return s.FlexVolume },
+		func(s *corev1.FlexPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.FlexVolume = &corev1.FlexVolumeSource{Driver: s.Driver, Options: s.Options}
+		})},
+	{"azureFile", podForm(func(s *corev1.PersistentVolumeSource) *corev1.AzureFilePersistentVolumeSource { return s.AzureFile },
+		func(s *corev1.AzureFilePersistentVolumeSource, v *corev1.VolumeSource) {
+			v.AzureFile = &corev1.AzureFileVolumeSource{SecretName: s.SecretName, ShareName: s.ShareName}
+		})},
+	{"vsphereVolume", podForm(func(s *corev1.PersistentVolumeSource) *corev1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume },
+		func(s *corev1.VsphereVirtualDiskVolumeSource, v *corev1.VolumeSource) { v.VsphereVolume = s })},
+	{"photonPersistentDisk", podForm(func(s *corev1.PersistentVolumeSource) *corev1.PhotonPersistentDiskVolumeSource {
+		return s.PhotonPersistentDisk
+	}, func(s *corev1.PhotonPersistentDiskVolumeSource, v *corev1.VolumeSource) { v.PhotonPersistentDisk = s })},
+	{"portworxVolume", podForm(func(s *corev1.PersistentVolumeSource) *corev1.PortworxVolumeSource { return s.PortworxVolume },
+		func(s *corev1.PortworxVolumeSource, v *corev1.VolumeSource) { v.PortworxVolume = s })},
+	{"azureDisk", podForm(func(s *corev1.PersistentVolumeSource) *corev1.AzureDiskVolumeSource { return s.AzureDisk },
+		func(s *corev1.AzureDiskVolumeSource, v *corev1.VolumeSource) { v.AzureDisk = s })},
+	{"scaleIO", podForm(func(s *corev1.PersistentVolumeSource) *corev1.ScaleIOPersistentVolumeSource { return s.ScaleIO },
+		func(s *corev1.ScaleIOPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.ScaleIO = &corev1.ScaleIOVolumeSource{Gateway: s.Gateway, System: s.System, VolumeName: s.VolumeName}
+		})},
+	{"storageos", podForm(func(s *corev1.PersistentVolumeSource) *corev1.StorageOSPersistentVolumeSource { return s.StorageOS },
+		func(s *corev1.StorageOSPersistentVolumeSource, v *corev1.VolumeSource) {
+			v.StorageOS = &corev1.StorageOSVolumeSource{VolumeName: s.VolumeName, VolumeNamespace: s.VolumeNamespace}
+		})},
+}
+
+// podForm puts the pair of functions that reads a persistent volume's source
+// and writes a pod's into one.
+func podForm[T any](of func(*corev1.PersistentVolumeSource) *T, to func(*T, *corev1.VolumeSource)) func(*corev1.PersistentVolumeSource) *corev1.VolumeSource {
+	return func(s *corev1.PersistentVolumeSource) *corev1.VolumeSource {
+		source := of(s)
+		if source == nil {
+			return nil
+		}
+		v := &corev1.VolumeSource{}
+		to(source, v)
+		return v
+	}
+}
+
+func localRef(ref *corev1.SecretReference) *corev1.LocalObjectReference {
+	if ref == nil {
+		return nil
+	}
+	return &corev1.LocalObjectReference{Name: ref.Name}
+}
+
+// defaultPersistentVolumeSource fills in what a source lacks; sources that a
+// pod shares with it have the pod's defaults.
+func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
+	for _, source := range podForms {
+		if form := source.form(s); form != nil {
+			defaultVolume(form)
+		}
+	}
+	if s.ISCSI != nil {
+		resource.FillEmpty(&s.ISCSI.ISCSIInterface, "default")
+	}
+	if s.RBD != nil {
+		resource.FillEmpty(&s.RBD.RBDPool, "rbd")
+		resource.FillEmpty(&s.RBD.RadosUser, "admin")
+		resource.FillEmpty(&s.RBD.Keyring, "/etc/ceph/keyring")
+	}
+	if s.ScaleIO != nil {
+		resource.FillEmpty(&s.ScaleIO.StorageMode, "ThinProvisioned")
+		resource.FillEmpty(&s.ScaleIO.FSType, "xfs")
+	}
+}
+
+// validatePersistentVolumeSource demands exactly one source.
+func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList {
+	var errs field.ErrorList
+	chosen := false
+	judge := func(name string, set bool, rule func(path *field.Path) field.ErrorList) {
+		switch path := specPath.Child(name); {
+		case !set:
+		case chosen:
+			errs = append(errs, field.Forbidden(path, "may not specify more than 1 volume type"))
+		default:
+			chosen = true
+			errs = append(errs, rule(path)...)
+		}
+	}
+	s := &pv.Spec.PersistentVolumeSource
+	for _, source := range podForms {
+		form := source.form(s)
+		judge(source.name, form != nil, func(path *field.Path) field.ErrorList {
+			return append(judgePodForm(source.name, form, path), persistentOnly(pv, path)...)
+		})
+	}
+	judge("local", s.Local != nil, func(path *field.Path) field.ErrorList { return validateLocal(pv, path) })
+	judge("csi", s.CSI != nil, func(path *field.Path) field.ErrorList { return validatePersistentCSI(s.CSI, path) })
+	if !chosen {
+		errs = append(errs, field.Required(specPath, "must specify a volume type"))
+	}
+	return errs
+}
+
+func judgePodForm(name string, form *corev1.VolumeSource, path *field.Path) field.ErrorList {
+	for _, source := range volumeSources {
+		if source.name == name {
+			return source.judge(form, path)
+		}
+	}
+	return nil
+}
+
+// persistentOnly judges what the sources have beyond their form in a pod: the
+// namespaces of what they refer to.
+func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
+	s := &pv.Spec.PersistentVolumeSource
+	switch {
+	case s.Glusterfs != nil && s.Glusterfs.EndpointsNamespace != nil:
+		namespace := *s.Glusterfs.EndpointsNamespace
+		return invalid(path.Child("endpointsNamespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))
+	case s.Cinder != nil && s.Cinder.SecretRef != nil:
+		return mustBeSet(path.Child("secretRef", "namespace"), s.Cinder.SecretRef.Namespace)
+	case s.AzureFile != nil && s.AzureFile.SecretNamespace != nil:
+		return mustBeSet(path.Child("secretNamespace"), *s.AzureFile.SecretNamespace)
+	case s.StorageOS != nil && s.StorageOS.SecretRef != nil:
+		return append(mustBeSet(path.Child("secretRef", "name"), s.StorageOS.SecretRef.Name),
+			mustBeSet(path.Child("secretRef", "namespace"), s.StorageOS.SecretRef.Namespace)...)
+	case s.ISCSI != nil && s.ISCSI.InitiatorName != nil && len(pv.Name+":"+s.ISCSI.TargetPortal) > 64:
+		return field.ErrorList{field.Invalid(path.Child("targetportal"), s.ISCSI.TargetPortal,
+			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")}
+	}
+	return nil
+}
+
+func validateLocal(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
+	errs := mustBeSet(path.Child("path"), pv.Spec.Local.Path)
+	if len(errs) == 0 {
+		errs = hasNoBacksteps(pv.Spec.Local.Path, path.Child("path"))
+	}
+	if pv.Spec.NodeAffinity == nil {
+		errs = append(errs, field.Required(specPath.Child("nodeAffinity"), "Local volume requires node affinity"))
+	}
+	return errs
+}
+
+func validatePersistentCSI(s *corev1.CSIPersistentVolumeSource, path *field.Path) field.ErrorList {
+	errs := append(validateCSIDriver(s.Driver, path.Child("driver")), mustBeSet(path.Child("volumeHandle"), s.VolumeHandle)...)
+	for _, ref := range []struct {
+		name   string
+		secret *corev1.SecretReference
+	}{
+		{"controllerPublishSecretRef", s.ControllerPublishSecretRef},
+		{"controllerExpandSecretRef", s.ControllerExpandSecretRef},
+		{"nodePublishSecretRef", s.NodePublishSecretRef},
+		{"nodeExpandSecretRef", s.NodeExpandSecretRef},
+	} {
+		if ref.secret != nil {
+			errs = append(errs, validateSecretRef(ref.secret, path.Child(ref.name))...)
+		}
+	}
+	return errs
+}
+
+func validateSecretRef(ref *corev1.SecretReference, path *field.Path) field.ErrorList {
+	errs := mustBeSet(path.Child("name"), ref.Name)
+	if ref.Name != "" {
+		errs = invalid(path.Child("name"), ref.Name, validation.IsDNS1123Subdomain(ref.Name))
+	}
+	if ref.Namespace == "" {
+		return append(errs, field.Required(path.Child("namespace"), ""))
+	}
+	return append(errs, invalid(path.Child("namespace"), ref.Namespace, validation.IsDNS1123Label(ref.Namespace))...)
+}

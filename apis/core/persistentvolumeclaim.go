@@ -1,0 +1,270 @@
+package core
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var persistentVolumeClaims = resource.Type[*corev1.PersistentVolumeClaim]{
+	Name: "persistentvolumeclaims", ShortNames: []string{"pvc"}, Namespaced: true,
+	Default:       defaultPersistentVolumeClaim,
+	PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, nil) },
+	PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, &old.Spec) },
+	Validate: func(c *corev1.PersistentVolumeClaim) field.ErrorList {
+		return ValidatePersistentVolumeClaimSpec(&c.Spec, specPath)
+	},
+	ValidateUpdate: validatePersistentVolumeClaimUpdate,
+	Warn:           warnPersistentVolumeClaim,
+	Status:         true,
+	ValidateStatus: validatePersistentVolumeClaimStatus,
+	Columns:        persistentVolumeClaimColumns,
+}
+
+func defaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
+	resource.FillEmpty(&c.Status.Phase, corev1.ClaimPending)
+	DefaultPersistentVolumeClaimSpec(&c.Spec)
+	roundUpToMilli(c.Status.Capacity)
+	roundUpToMilli(c.Status.AllocatedResources)
+}
+
+// DefaultPersistentVolumeClaimSpec fills in what a claim, or a template of
+// claims, leaves out.
+func DefaultPersistentVolumeClaimSpec(spec *corev1.PersistentVolumeClaimSpec) {
+	resource.Fill(&spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	roundUpToMilli(spec.Resources.Requests)
+	roundUpToMilli(spec.Resources.Limits)
+}
+
+// prepareDataSource keeps the two fields for a claim's source equal, of which
+// dataSource is the older and may only name another claim or a snapshot: what
+// else it names is ignored, as ever. A source in another namespace needs a
+// permission that the server cannot check, so it is dropped.
+func prepareDataSource(spec, old *corev1.PersistentVolumeClaimSpec) {
+	used := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
+	if ref := spec.DataSourceRef; ref != nil && ref.Namespace != nil && *ref.Namespace != "" && !used {
+		spec.DataSourceRef = nil
+	}
+	if !used && spec.DataSourceRef == nil && !isVolumeOrSnapshot(spec.DataSource) {
+		spec.DataSource = nil
+	}
+	switch source, ref := spec.DataSource, spec.DataSourceRef; {
+	case source != nil && ref == nil:
+		spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+	case source == nil && ref != nil && (ref.Namespace == nil || *ref.Namespace == ""):
+		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+	}
+}
+
+func isVolumeOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
+	if source == nil {
+		return false
+	}
+	switch group := groupOf(source.APIGroup); source.Kind {
+	case "PersistentVolumeClaim":
+		return group == ""
+	case "VolumeSnapshot":
+		return group == "snapshot.storage.k8s.io"
+	}
+	return false
+}
+
+func groupOf(group *string) string {
+	if group == nil {
+		return ""
+	}
+	return *group
+}
+
+// ValidatePersistentVolumeClaimSpec judges a claim, or a template of claims.
+func ValidatePersistentVolumeClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	errs := validateAccessModes(spec.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))
+	if spec.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	storage := path.Child("resources").Key(string(corev1.ResourceStorage))
+	if request, ok := spec.Resources.Requests[corev1.ResourceStorage]; ok {
+		errs = append(errs, validatePositive(request, storage)...)
+	} else {
+		errs = append(errs, field.Required(storage, ""))
+	}
+	if class := spec.StorageClassName; class != nil && *class != "" {
+		errs = append(errs, invalid(path.Child("storageClassName"), *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
+	}
+	errs = append(errs, mayBeOneOf(path.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	errs = append(errs, validateDataSources(spec, path)...)
+	if class := spec.VolumeAttributesClassName; class != nil && *class != "" {
+		errs = append(errs, invalid(path.Child("volumeAttributesClassName"), *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
+	}
+	return errs
+}
+
+func validateDataSources(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	source, ref := spec.DataSource, spec.DataSourceRef
+	if source != nil {
+		errs = append(errs, validateDataSource(corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}, path.Child("dataSource"))...)
+	}
+	if ref == nil {
+		return errs
+	}
+	errs = append(errs, validateDataSource(*ref, path.Child("dataSourceRef"))...)
+	foreign := ref.Namespace != nil && *ref.Namespace != ""
+	if foreign {
+		errs = append(errs, invalid(path.Child("dataSourceRef", "namespace"), *ref.Namespace, apivalidation.ValidateNamespaceName(*ref.Namespace, false))...)
+	}
+	switch {
+	case source == nil:
+	case foreign:
+		errs = append(errs, field.Invalid(path, path.Child("dataSource").String(), "may not be specified when dataSourceRef.namespace is specified"))
+	case groupOf(source.APIGroup) != groupOf(ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name:
+		errs = append(errs, field.Invalid(path, path.Child("dataSource").String(), "must match dataSourceRef"))
+	}
+	return errs
+}
+
+func validateDataSource(ref corev1.TypedObjectReference, path *field.Path) field.ErrorList {
+	errs := append(mustBeSet(path.Child("name"), ref.Name), mustBeSet(path.Child("kind"), ref.Kind)...)
+	group := groupOf(ref.APIGroup)
+	if group != "" {
+		return append(errs, invalid(path.Child("apiGroup"), group, validation.IsDNS1123Subdomain(group))...)
+	}
+	if ref.Kind != "PersistentVolumeClaim" {
+		errs = append(errs, field.Invalid(path, ref.Kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+	}
+	return errs
+}
+
+// validatePersistentVolumeClaimUpdate lets a claim be bound once, and grow and
+// change its attributes class while it is bound.
+func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	var errs field.ErrorList
+	spec, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	if was.VolumeName == "" {
+		was.VolumeName = spec.VolumeName
+	}
+	class, classed := old.Annotations[corev1.BetaStorageClassAnnotation]
+	if was.StorageClassName == nil && spec.StorageClassName != nil && (!classed || class == *spec.StorageClassName) {
+		was.StorageClassName = spec.StorageClassName
+	} else if class != c.Annotations[corev1.BetaStorageClassAnnotation] {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation),
+			c.Annotations[corev1.BetaStorageClassAnnotation], apivalidation.FieldImmutableErrorMsg))
+	}
+	if c.Status.Phase == corev1.ClaimBound {
+		if spec.Resources.Requests != nil {
+			spec.Resources.Requests[corev1.ResourceStorage] = was.Resources.Requests[corev1.ResourceStorage]
+		}
+		spec.VolumeAttributesClassName = was.VolumeAttributesClassName
+	}
+	if !apiequality.Semantic.DeepEqual(spec, was) {
+		errs = append(errs, field.Forbidden(specPath, fmt.Sprintf(
+			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v", diff.Diff(*was, *spec))))
+	}
+	size, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
+	if has := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(oldSize) < 0 && size.Cmp(has) <= 0 {
+		errs = append(errs, field.Forbidden(specPath.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+	}
+	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Status.CurrentVolumeAttributesClassName != nil {
+		path := specPath.Child("volumeAttributesClassName")
+		switch class := c.Spec.VolumeAttributesClassName; {
+		case class == nil && old.Spec.VolumeAttributesClassName != nil:
+			errs = append(errs, field.Forbidden(path, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
+		case class != nil && *class == "" && !equal(class, old.Spec.VolumeAttributesClassName):
+			errs = append(errs, field.Forbidden(path, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil"))
+		}
+	}
+	return errs
+}
+
+func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("status")
+	for _, name := range sortedResources(c.Status.Capacity) {
+		if amount := c.Status.Capacity[name]; amount.Sign() < 0 {
+			errs = append(errs, field.Invalid(path.Child("capacity").Key(string(name)), amount.Value(), "must be a valid resource quantity"))
+		}
+	}
+	for _, name := range sortedResources(c.Status.AllocatedResources) {
+		path := path.Child("allocatedResources").Key(string(name))
+		errs = append(errs, validateClaimResource(name, path)...)
+		errs = append(errs, validateQuantityOf(name, c.Status.AllocatedResources[name], path)...)
+	}
+	for name, status := range c.Status.AllocatedResourceStatuses {
+		path := path.Child("allocatedResourceStatuses").Key(string(name))
+		errs = append(errs, validateClaimResource(name, path)...)
+		errs = append(errs, resource.OneOf(path, status,
+			corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+			corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible,
+			corev1.PersistentVolumeClaimNodeResizePending)...)
+	}
+	return errs
+}
+
+// validateClaimResource demands storage, or a resource of somebody's own domain.
+func validateClaimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
+		return errs
+	}
+	if isNativeResource(name) {
+		return resource.OneOf(path, name, corev1.ResourceStorage)
+	}
+	return nil
+}
+
+func warnPersistentVolumeClaim(c, _ *corev1.PersistentVolumeClaim) []string {
+	var warnings []string
+	if _, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		warnings = append(warnings, fmt.Sprintf(`metadata.annotations[%s]: deprecated since v1.8; use "storageClassName" attribute instead`, corev1.BetaStorageClassAnnotation))
+	}
+	for _, list := range []struct {
+		name  string
+		items corev1.ResourceList
+	}{{"requests", c.Spec.Resources.Requests}, {"limits", c.Spec.Resources.Limits}} {
+		if amount := list.items[corev1.ResourceStorage]; amount.MilliValue()%1000 != 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
+				specPath.Child("resources", list.name).Key(string(corev1.ResourceStorage)), amount.String()))
+		}
+	}
+	return warnings
+}
+
+var persistentVolumeClaimColumns = func() []resource.Column[*corev1.PersistentVolumeClaim] {
+	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
+	column := func(name, description string, value func(c *corev1.PersistentVolumeClaim) string) resource.Column[*corev1.PersistentVolumeClaim] {
+		return resource.Column[*corev1.PersistentVolumeClaim]{Name: name, Description: description, Value: func(c *corev1.PersistentVolumeClaim) any { return value(c) }}
+	}
+	bound := func(value func(c *corev1.PersistentVolumeClaim) string) func(*corev1.PersistentVolumeClaim) string {
+		return func(c *corev1.PersistentVolumeClaim) string {
+			if c.Spec.VolumeName == "" {
+				return ""
+			}
+			return value(c)
+		}
+	}
+	return append([]resource.Column[*corev1.PersistentVolumeClaim]{
+		resource.Name[*corev1.PersistentVolumeClaim](),
+		column("Status", status["phase"], func(c *corev1.PersistentVolumeClaim) string { return phaseUnlessDeleted(c, string(c.Status.Phase)) }),
+		column("Volume", spec["volumeName"], func(c *corev1.PersistentVolumeClaim) string { return c.Spec.VolumeName }),
+		column("Capacity", status["capacity"], bound(func(c *corev1.PersistentVolumeClaim) string { return amountOf(c.Status.Capacity) })),
+		column("Access Modes", status["accessModes"], bound(func(c *corev1.PersistentVolumeClaim) string { return accessModeList(c.Status.AccessModes) })),
+		column("StorageClass", "StorageClass of the pvc", func(c *corev1.PersistentVolumeClaim) string {
+			return storageClass(c.Annotations, c.Spec.StorageClassName)
+		}),
+		column("VolumeAttributesClass", "VolumeAttributesClass of the pvc", func(c *corev1.PersistentVolumeClaim) string {
+			return orUnset(c.Spec.VolumeAttributesClassName)
+		}),
+		resource.Age[*corev1.PersistentVolumeClaim](),
+	}, resource.Wide(
+		column("VolumeMode", spec["volumeMode"], func(c *corev1.PersistentVolumeClaim) string { return orUnset(c.Spec.VolumeMode) }),
+	)...)
+}()
