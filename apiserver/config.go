@@ -89,6 +89,9 @@ func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
 		return fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address", address, err)
 	}
 	advertise := o.Network.AdvertiseAddress
+	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
+		advertise = o.SecureServing.BindAddress
+	}
 	if advertise == nil {
 		var err error
 		if advertise, err = o.SecureServing.DefaultExternalAddress(); err != nil {

@@ -33,22 +33,29 @@ type lazyCache struct {
 type openCache struct {
 	cacher    *cacher.Cacher
 	delegator *cacher.CacheDelegator
+	// filled is set when the cache has been ready for the first time.
+	filled atomic.Bool
 }
 
 // open returns the cache, made and filled if need be.
 func (l *lazyCache) open(ctx context.Context) (*cacher.CacheDelegator, error) {
-	if c := l.opened.Load(); c != nil {
-		return c.delegator, nil
+	c := l.opened.Load()
+	if c == nil {
+		var err error
+		if c, err = l.make(); err != nil {
+			return nil, err
+		}
 	}
-	c, err := l.make()
-	if err != nil {
-		return nil, err
+	if c.filled.Load() {
+		return c.delegator, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
 	// An error is the timeout or the end of the server: what comes next
 	// reports it better.
-	_ = c.cacher.Wait(ctx)
+	if c.cacher.Wait(ctx) == nil {
+		c.filled.Store(true)
+	}
 	return c.delegator, nil
 }
 
