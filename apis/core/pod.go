@@ -119,17 +119,13 @@ func adoptAppArmorAnnotations(p *corev1.Pod) {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
 		return
 	}
-	var own *corev1.AppArmorProfile
-	if p.Spec.SecurityContext != nil {
-		own = p.Spec.SecurityContext.AppArmorProfile
-	}
 	for _, c := range containersOf(&p.Spec) {
 		annotation, ok := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
 		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 			continue
 		}
 		profile := appArmorProfileOf(annotation)
-		if profile == nil || validateAppArmor(profile, nil) != nil || apiequality.Semantic.DeepEqual(profile, own) {
+		if profile == nil || validateAppArmor(profile, nil) != nil || apiequality.Semantic.DeepEqual(profile, podAppArmor(&p.Spec)) {
 			continue
 		}
 		if c.SecurityContext == nil {
@@ -137,6 +133,14 @@ func adoptAppArmorAnnotations(p *corev1.Pod) {
 		}
 		c.SecurityContext.AppArmorProfile = profile
 	}
+}
+
+// podAppArmor is the profile of containers that have none of their own.
+func podAppArmor(spec *corev1.PodSpec) *corev1.AppArmorProfile {
+	if spec.SecurityContext == nil {
+		return nil
+	}
+	return spec.SecurityContext.AppArmorProfile
 }
 
 func appArmorProfileOf(annotation string) *corev1.AppArmorProfile {

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -11,6 +12,10 @@ import (
 func defaultPod(p *corev1.Pod) {
 	spec := &p.Spec
 	DefaultPodSpec(spec)
+	if *spec.TerminationGracePeriodSeconds < 0 {
+		// Nodes must kill the pod at once, yet not delete it without having done so.
+		spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	}
 	for _, c := range containersOf(spec) {
 		if c.Kind == ephemeralContainer {
 			continue

@@ -188,10 +188,10 @@ func dnsConfigIsValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// validateIP accepts addresses as Go once parsed them, leading zeros
-// included: existing fields of pods keep that leniency.
+// validateIP refuses spellings that programs read differently: leading zeros,
+// IPv4 addresses mapped into IPv6.
 func validateIP(path *field.Path, ip string) field.ErrorList {
-	return validation.IsValidIPForLegacyField(path, ip, false, nil)
+	return validation.IsValidIPForLegacyField(path, ip, true, nil)
 }
 
 func readinessGatesAreValid(s *podSpec) field.ErrorList {

@@ -41,18 +41,18 @@ func volumesAreValid(s *podSpec) field.ErrorList {
 
 func (s *podSpec) validateVolume(v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	chosen := false
+	chosen := ""
 	for _, source := range volumeSources {
 		switch {
 		case !source.set(&v.VolumeSource):
-		case chosen:
+		case chosen != "":
 			errs = append(errs, field.Forbidden(path.Child(source.name), "may not specify more than 1 volume type"))
 		default:
-			chosen = true
+			chosen = source.name
 			errs = append(errs, source.judge(&v.VolumeSource, path.Child(source.name))...)
 		}
 	}
-	if !chosen {
+	if chosen == "" {
 		errs = append(errs, field.Required(path, "must specify a volume type"))
 	}
 	if v.ISCSI != nil && v.ISCSI.InitiatorName != nil && len(v.Name+":"+v.ISCSI.TargetPortal) > 64 {
@@ -65,7 +65,7 @@ func (s *podSpec) validateVolume(v *corev1.Volume, path *field.Path) field.Error
 			errs = append(errs, field.Invalid(path.Child("name"), v.Name, fmt.Sprintf("PVC name %q: %v", claim, msg)))
 		}
 	}
-	if v.Image != nil && v.Image.Reference == "" && s.meta != nil {
+	if chosen == "image" && v.Image.Reference == "" && s.meta != nil {
 		errs = append(errs, field.Required(path.Child("image", "reference"), ""))
 	}
 	return errs
@@ -250,17 +250,20 @@ func validatePartition(partition int32, p *field.Path) field.ErrorList {
 
 func validateFC(s *corev1.FCVolumeSource, p *field.Path) field.ErrorList {
 	names := p.Child("targetWWNs")
-	switch {
-	case len(s.TargetWWNs) == 0 && len(s.WWIDs) == 0:
-		return field.ErrorList{field.Required(names, "must specify either targetWWNs or wwids, but not both")}
-	case len(s.TargetWWNs) > 0 && len(s.WWIDs) > 0:
-		return field.ErrorList{field.Invalid(names, s.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously")}
-	case len(s.TargetWWNs) > 0 && s.Lun == nil:
-		return field.ErrorList{field.Required(p.Child("lun"), "lun is required if targetWWNs is specified")}
-	case len(s.TargetWWNs) > 0:
-		return validateLun(*s.Lun, p)
+	if len(s.TargetWWNs) == 0 {
+		if len(s.WWIDs) == 0 {
+			return field.ErrorList{field.Required(names, "must specify either targetWWNs or wwids, but not both")}
+		}
+		return nil
 	}
-	return nil
+	var errs field.ErrorList
+	if len(s.WWIDs) > 0 {
+		errs = append(errs, field.Invalid(names, s.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
+	}
+	if s.Lun == nil {
+		return append(errs, field.Required(p.Child("lun"), "lun is required if targetWWNs is specified"))
+	}
+	return append(errs, validateLun(*s.Lun, p)...)
 }
 
 func validateFlocker(s *corev1.FlockerVolumeSource, p *field.Path) field.ErrorList {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -153,6 +154,11 @@ func warnDeadAnnotations(spec *corev1.PodSpec, annotations map[string]string, pa
 	for _, c := range containersOf(spec) {
 		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
 			dead[corev1.SeccompContainerAnnotationKeyPrefix+c.Name] = seccomp
+		}
+		key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+		adopted := c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
+		if profile := appArmorProfileOf(annotations[key]); !adopted && (profile == nil || !apiequality.Semantic.DeepEqual(profile, podAppArmor(spec))) {
+			dead[key] = `deprecated since v1.30; use the "appArmorProfile" field instead`
 		}
 	}
 	var warnings []string
