@@ -96,30 +96,17 @@ func validateQuantityOf(name corev1.ResourceName, quantity resource.Quantity, pa
 }
 
 func validateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	errs := invalid(path, string(name), validation.IsQualifiedName(string(name)))
+	errs := validateResourceName(name, path)
 	if strings.Contains(string(name), "/") {
 		if !isNativeResource(name) && !isExtendedResource(name) {
 			errs = append(errs, field.Invalid(path, string(name), "doesn't follow extended resource name standard"))
 		}
 		return errs
 	}
-	switch {
-	case name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || isHugePages(name):
+	if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || isHugePages(name) {
 		return errs
-	case len(errs) == 0 && !slices.Contains(otherStandardResources, name):
-		errs = append(errs, field.Invalid(path, string(name), "must be a standard resource type or fully qualified"))
 	}
 	return append(errs, field.Invalid(path, string(name), "must be a standard resource for containers"))
-}
-
-// otherStandardResources are the resources without a domain that are not of
-// containers but of nodes, claims and quotas.
-var otherStandardResources = []corev1.ResourceName{
-	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
-	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage,
-	corev1.ResourceRequestsStorage, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
 }
 
 // isNativeResource reports whether a resource is one of Kubernetes' own: names
