@@ -1,7 +1,13 @@
 // Package apps declares the kinds of the apps group.
 package apps
 
-import "svc.dev/svc/apis/resource"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/resource"
+)
 
 // Kinds are the kinds of the apps group.
 func Kinds() []resource.Declaration {
@@ -12,4 +18,15 @@ func Kinds() []resource.Declaration {
 		replicaSets,
 		controllerRevisions,
 	}
+}
+
+// warnTemplate warns of a new template, and of one that may have changed.
+func warnTemplate[P interface {
+	*T
+	resource.Object
+}, T any](obj, old P, template *corev1.PodTemplateSpec) []string {
+	if old != nil && obj.GetGeneration() == old.GetGeneration() {
+		return nil
+	}
+	return core.WarnPodTemplate(template, field.NewPath("spec", "template"))
 }

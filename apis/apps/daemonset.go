@@ -27,6 +27,9 @@ var daemonSets = resource.Type[*appsv1.DaemonSet]{
 	ValidateUpdate: func(ds, old *appsv1.DaemonSet) field.ErrorList {
 		return apivalidation.ValidateImmutableField(ds.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 	},
+	Warn: func(ds, old *appsv1.DaemonSet) []string {
+		return warnTemplate(ds, old, &ds.Spec.Template)
+	},
 	Generation: true,
 	PrepareCreate: func(_ context.Context, ds *appsv1.DaemonSet) {
 		setTemplateGeneration(ds, max(templateGeneration(ds), 1))

@@ -25,10 +25,11 @@ var deployments = resource.Type[*appsv1.Deployment]{
 	Validate:       validateDeployment,
 	ValidateUpdate: validateDeploymentUpdate,
 	Warn: func(d, old *appsv1.Deployment) []string {
-		if old != nil {
-			return nil
+		warnings := warnTemplate(d, old, &d.Spec.Template)
+		if old == nil {
+			warnings = append(workload.NameWarnings(d.Name), warnings...)
 		}
-		return workload.NameWarnings(d.Name)
+		return warnings
 	},
 	Generation:     true,
 	PrepareUpdate:  countAnnotationChange,

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,6 +96,17 @@ func TestDeploymentSelectorIsImmutable(t *testing.T) {
 	d.Spec.Selector.MatchLabels["app"] = "db"
 	resourcetest.Errors(t, validateDeploymentUpdate(d, old), `spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable`)
 	resourcetest.Errors(t, validateDeploymentUpdate(old.DeepCopy(), old))
+}
+
+func TestDeploymentWarnsOfItsNameOnce(t *testing.T) {
+	d := validDeployment(t)
+	d.Name = "web.front"
+	if got := deployments.Warn(d, nil); len(got) != 1 || !strings.HasPrefix(got[0], "metadata.name: this is used in Pod names and hostnames") {
+		t.Errorf("warnings on create are %q, want one of the name", got)
+	}
+	if got := deployments.Warn(d, d.DeepCopy()); got != nil {
+		t.Errorf("warnings on an update without change are %q, want none", got)
+	}
 }
 
 func TestDeploymentCountsAnnotationChanges(t *testing.T) {

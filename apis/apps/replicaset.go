@@ -27,10 +27,11 @@ var replicaSets = resource.Type[*appsv1.ReplicaSet]{
 		return apivalidation.ValidateImmutableField(rs.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 	},
 	Warn: func(rs, old *appsv1.ReplicaSet) []string {
-		if old != nil {
-			return nil
+		warnings := warnTemplate(rs, old, &rs.Spec.Template)
+		if old == nil {
+			warnings = append(workload.NameWarnings(rs.Name), warnings...)
 		}
-		return workload.NameWarnings(rs.Name)
+		return warnings
 	},
 	Generation:     true,
 	Status:         true,

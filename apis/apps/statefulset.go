@@ -25,12 +25,14 @@ var statefulSets = resource.Type[*appsv1.StatefulSet]{
 	NameRule:       apivalidation.NameIsDNSLabel,
 	Default:        defaultStatefulSet,
 	Validate:       validateStatefulSet,
+	ValidateCreate: validateNewStatefulSet,
 	ValidateUpdate: validateStatefulSetUpdate,
-	Warn: func(s, _ *appsv1.StatefulSet) []string {
+	Warn: func(s, old *appsv1.StatefulSet) []string {
+		warnings := warnTemplate(s, old, &s.Spec.Template)
 		if ptr.Deref(s.Spec.RevisionHistoryLimit, 0) < 0 {
-			return []string{"spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"}
+			warnings = append(warnings, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
 		}
-		return nil
+		return warnings
 	},
 	Generation:     true,
 	Status:         true,
@@ -74,7 +76,7 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		// Clients that compare what they wrote with what they read rely on
 		// the embedded objects' type (kubernetes/kubernetes#87583).
 		claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
-		resource.Fill(&claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
 		resource.FillEmpty(&claim.Status.Phase, corev1.ClaimPending)
 	}
 }
@@ -92,9 +94,6 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	if spec.Ordinals != nil {
 		errs = slices.Concat(errs, workload.ValidateCounts(path.Child("ordinals"), workload.Of("start", spec.Ordinals.Start)))
 	}
-	if spec.ServiceName != "" {
-		errs = slices.Concat(errs, resource.Invalid(path.Child("serviceName"), spec.ServiceName, validation.IsDNS1123Label(spec.ServiceName)))
-	}
 	if spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	}
@@ -103,6 +102,19 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		workload.ValidateSelected(&spec.Template, spec.Selector, path.Child("template")),
 		core.ValidatePodTemplateSpec(podTemplateOf(spec), path.Child("template")),
 		workload.ValidateEndless(&spec.Template, "StatefulSet", path.Child("template")))
+}
+
+// validateNewStatefulSet judges what cannot change later.
+func validateNewStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if name := s.Spec.ServiceName; name != "" {
+		errs = resource.Invalid(path.Child("serviceName"), name, validation.IsDNS1123Label(name))
+	}
+	for i := range s.Spec.VolumeClaimTemplates {
+		errs = slices.Concat(errs, core.ValidatePersistentVolumeClaimSpec(&s.Spec.VolumeClaimTemplates[i].Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec")))
+	}
+	return errs
 }
 
 // podTemplateOf is the template as the pods will have it: host name and

@@ -61,9 +61,6 @@ func TestValidateStatefulSet(t *testing.T) {
 		{"the selector is not empty", func(s *appsv1.StatefulSet) { s.Spec.Selector = &metav1.LabelSelector{} }, []string{
 			"spec.selector: Invalid value: {}: empty selector is invalid for statefulset",
 		}},
-		{"the service's name is a DNS label", func(s *appsv1.StatefulSet) { s.Spec.ServiceName = "a.b" }, []string{
-			`spec.serviceName: Invalid value: "a.b": must not contain dots`,
-		}},
 		{"host name and subdomain of the template do not matter", func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Hostname, s.Spec.Template.Spec.Subdomain = "Not Valid", "Not Valid"
 		}, nil},
@@ -115,6 +112,16 @@ func TestClaimTemplatesAreVolumesOfThePods(t *testing.T) {
 	if spec.Template.Spec.Volumes[0].PersistentVolumeClaim != nil {
 		t.Error("the set was modified")
 	}
+}
+
+func TestValidateNewStatefulSet(t *testing.T) {
+	s := validStatefulSet(t)
+	resourcetest.Errors(t, validateNewStatefulSet(s))
+	s.Spec.ServiceName = "a.b"
+	s.Spec.VolumeClaimTemplates[0].Spec.AccessModes = nil
+	resourcetest.Errors(t, validateNewStatefulSet(s),
+		`spec.serviceName: Invalid value: "a.b": must not contain dots`,
+		"spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required")
 }
 
 func TestStatefulSetNameIsALabel(t *testing.T) {

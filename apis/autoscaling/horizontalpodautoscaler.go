@@ -7,6 +7,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
@@ -14,9 +15,13 @@ import (
 
 var horizontalPodAutoscalers = resource.Type[*autoscalingv2.HorizontalPodAutoscaler]{
 	Name: "horizontalpodautoscalers", ShortNames: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true,
-	Versions:       []resource.Version{resource.Convert(fromV1, toV1)},
-	Default:        defaultHorizontalPodAutoscaler,
-	Validate:       validateHorizontalPodAutoscaler,
+	Versions: []resource.Version{resource.Convert(fromV1, toV1)},
+	Default:  defaultHorizontalPodAutoscaler,
+	Validate: validateHorizontalPodAutoscaler,
+	ValidateCreate: func(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+		return validateTargetVersion(&h.Spec.ScaleTargetRef)
+	},
+	ValidateUpdate: validateHorizontalPodAutoscalerUpdate,
 	Status:         true,
 	ValidateStatus: validateHorizontalPodAutoscalerStatus,
 	Columns: []resource.Column[*autoscalingv2.HorizontalPodAutoscaler]{

@@ -27,6 +27,7 @@ func TestValidateHorizontalPodAutoscaler(t *testing.T) {
 		{Name: "replicas have bounds", Change: "{spec: {minReplicas: 0, maxReplicas: null}}", Want: []string{
 			"spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
 			"spec.maxReplicas: Required value: must be set and greater than 0",
+			"spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas",
 		}},
 		{Name: "the bounds are in order", Change: "{spec: {minReplicas: 11}}", Want: []string{
 			"spec.maxReplicas: Invalid value: 10: must be greater than or equal to `minReplicas`",
@@ -40,14 +41,20 @@ func TestValidateHorizontalPodAutoscaler(t *testing.T) {
 			`spec.scaleTargetRef.apiVersion: Invalid value: "v1": apiVersion must specify API group`,
 		}},
 		{Name: "replication controllers are of the core group", Change: "{spec: {scaleTargetRef: {apiVersion: v1, kind: ReplicationController}}}"},
-		{Name: "a metric has a type", Change: metric("{}"), Want: []string{at + ".type: Required value: must specify a metric source type"}},
+		{Name: "a metric has a type", Change: metric("{}"), Want: []string{
+			at + ".type: Required value: must specify a metric source type",
+			at + `.type: Unsupported value: "": supported values: "ContainerResource", "External", "Object", "Pods", "Resource"`,
+		}},
 		{Name: "a metric's type is known", Change: metric("{type: Luck}"), Want: []string{
 			at + `.type: Unsupported value: "Luck": supported values: "ContainerResource", "External", "Object", "Pods", "Resource"`,
 		}},
 		{Name: "a metric has the source that its type names", Change: metric("{type: Pods, resource: {name: cpu, target: {type: Utilization, averageUtilization: 5}}}"), Want: []string{
 			at + ".pods: Required value: must populate information for the given metric source",
+		}},
+		{Name: "a metric has one source", Change: metric("{type: Pods, pods: {metric: {name: rps}, target: {type: AverageValue, averageValue: 1}}, resource: {name: cpu}}"), Want: []string{
 			at + ".resource: Forbidden: must populate the given metric source only",
 		}},
+		{Name: "the version of a target is judged when it changes", Update: true, Was: "{spec: {scaleTargetRef: {apiVersion: v1}}}", Change: "{spec: {scaleTargetRef: {apiVersion: v1, name: other}}}"},
 		{Name: "a resource has one target", Change: metric("{type: Resource, resource: {name: cpu, target: {type: Utilization}}}"), Want: []string{
 			at + ".resource.target.averageUtilization: Required value: must set either a target raw value or a target utilization",
 		}},

@@ -139,29 +139,26 @@ func withoutCarried(annotations map[string]string) map[string]string {
 // carriedBehavior is the behavior with its fields named as Kubernetes writes
 // them in the annotation. Reading does not mind the case.
 func carriedBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) any {
+	type policy struct {
+		Type          autoscalingv2.HPAScalingPolicyType
+		Value         int32
+		PeriodSeconds int32
+	}
 	type rules struct {
 		StabilizationWindowSeconds *int32
 		SelectPolicy               *autoscalingv2.ScalingPolicySelect
-		Policies                   []struct {
-			Type          autoscalingv2.HPAScalingPolicyType
-			Value         int32
-			PeriodSeconds int32
-		}
-		Tolerance *resource.Quantity
+		Policies                   []policy
+		Tolerance                  *resource.Quantity
 	}
 	named := func(in *autoscalingv2.HPAScalingRules) *rules {
 		if in == nil {
 			return nil
 		}
-		out := &rules{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance}
+		policies := make([]policy, 0, len(in.Policies))
 		for _, p := range in.Policies {
-			out.Policies = append(out.Policies, struct {
-				Type          autoscalingv2.HPAScalingPolicyType
-				Value         int32
-				PeriodSeconds int32
-			}(p))
+			policies = append(policies, policy(p))
 		}
-		return out
+		return &rules{in.StabilizationWindowSeconds, in.SelectPolicy, policies, in.Tolerance}
 	}
 	if b == nil {
 		return nil

@@ -40,11 +40,13 @@ func validateHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) f
 	case spec.MaxReplicas < 0:
 		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to 1"))
 	}
-	// Of the core group's kinds only this one scales.
-	inCore := spec.ScaleTargetRef.Kind == "ReplicationController"
-	errs = slices.Concat(errs, validateReference(&spec.ScaleTargetRef, inCore, path.Child("scaleTargetRef")))
+	errs = slices.Concat(errs, validateReference(&spec.ScaleTargetRef, path.Child("scaleTargetRef")))
 	for i := range spec.Metrics {
 		errs = slices.Concat(errs, validateMetric(&spec.Metrics[i], path.Child("metrics").Index(i)))
+	}
+	// Without pods there is neither their use nor a metric of theirs.
+	if least := spec.MinReplicas; least != nil && *least == 0 && !slices.ContainsFunc(spec.Metrics, knownWithoutPods) {
+		errs = append(errs, field.Forbidden(path.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
 	}
 	if spec.Behavior != nil {
 		errs = slices.Concat(errs,
@@ -54,18 +56,41 @@ func validateHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) f
 	return errs
 }
 
-func validateReference(ref *autoscalingv2.CrossVersionObjectReference, allowCore bool, path *field.Path) field.ErrorList {
-	errs := slices.Concat(
+func knownWithoutPods(m autoscalingv2.MetricSpec) bool {
+	return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+}
+
+// validateHorizontalPodAutoscalerUpdate leaves a target alone that does not
+// change: the rule of its version is younger than many autoscalers.
+func validateHorizontalPodAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	ref, was := &h.Spec.ScaleTargetRef, &old.Spec.ScaleTargetRef
+	if ref.APIVersion == was.APIVersion && ref.Kind == was.Kind {
+		return nil
+	}
+	return validateTargetVersion(ref)
+}
+
+func validateTargetVersion(ref *autoscalingv2.CrossVersionObjectReference) field.ErrorList {
+	// Of the core group's kinds only this one scales.
+	inCore := ref.Kind == "ReplicationController"
+	return validateVersion(ref.APIVersion, inCore, field.NewPath("spec", "scaleTargetRef", "apiVersion"))
+}
+
+func validateVersion(version string, allowCore bool, path *field.Path) field.ErrorList {
+	gv, err := schema.ParseGroupVersion(version)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.Invalid(path, version, err.Error())}
+	case gv.Group == "" && !allowCore:
+		return field.ErrorList{field.Invalid(path, version, "apiVersion must specify API group")}
+	}
+	return nil
+}
+
+func validateReference(ref *autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
+	return slices.Concat(
 		validateSegment(ref.Kind, "", path.Child("kind")),
 		validateSegment(ref.Name, "", path.Child("name")))
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err == nil && gv.Group == "" && !allowCore {
-		err = fmt.Errorf("apiVersion must specify API group")
-	}
-	if err != nil {
-		errs = append(errs, field.Invalid(path.Child("apiVersion"), ref.APIVersion, err.Error()))
-	}
-	return errs
 }
 
 // validateSegment requires a part of a URL's path; missing is the message if
@@ -101,20 +126,23 @@ func metricSources(m *autoscalingv2.MetricSpec) []metricSource {
 }
 
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
-	if m.Type == "" {
-		return field.ErrorList{field.Required(path.Child("type"), "must specify a metric source type")}
-	}
-	var errs field.ErrorList
+	errs := required(string(m.Type), "must specify a metric source type", path.Child("type"))
 	var types []autoscalingv2.MetricSourceType
+	var set []metricSource
 	for _, source := range metricSources(m) {
 		types = append(types, source.Type)
-		switch at := path.Child(source.Field); {
-		case source.Type == m.Type && !source.Set:
-			errs = append(errs, field.Required(at, "must populate information for the given metric source"))
-		case source.Type == m.Type:
-			errs = slices.Concat(errs, source.Validate(at))
-		case source.Set:
-			errs = append(errs, field.Forbidden(at, "must populate the given metric source only"))
+		if source.Set {
+			set = append(set, source)
+		} else if source.Type == m.Type {
+			errs = append(errs, field.Required(path.Child(source.Field), "must populate information for the given metric source"))
+		}
+	}
+	if len(set) > 0 {
+		errs = slices.Concat(errs, set[0].Validate(path.Child(set[0].Field)))
+	}
+	for _, source := range set {
+		if len(set) > 1 && source.Type != m.Type {
+			errs = append(errs, field.Forbidden(path.Child(source.Field), "must populate the given metric source only"))
 		}
 	}
 	slices.Sort(types)
@@ -123,7 +151,8 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 
 func validateObjectSource(s *autoscalingv2.ObjectMetricSource, path *field.Path) field.ErrorList {
 	errs := slices.Concat(
-		validateReference(&s.DescribedObject, true, path.Child("describedObject")),
+		validateReference(&s.DescribedObject, path.Child("describedObject")),
+		validateVersion(s.DescribedObject.APIVersion, true, path.Child("describedObject", "apiVersion")),
 		validateSegment(s.Metric.Name, "must specify a metric name", path.Child("metric", "name")),
 		validateTarget(&s.Target, path.Child("target")))
 	if s.Target.Value == nil && s.Target.AverageValue == nil {
@@ -156,24 +185,30 @@ func validatePodsSource(s *autoscalingv2.PodsMetricSource, path *field.Path) fie
 }
 
 func validateContainerSource(s *autoscalingv2.ContainerResourceMetricSource, path *field.Path) field.ErrorList {
-	errs := required(string(s.Name), "must specify a resource name", path.Child("name"))
+	errs := slices.Concat(
+		required(string(s.Name), "must specify a resource name", path.Child("name")),
+		required(s.Container, "must specify a container", path.Child("container")))
 	if s.Name != "" {
 		errs = slices.Concat(errs, validateResourceName(string(s.Name), path.Child("name")))
 	}
-	if s.Container == "" {
-		errs = append(errs, field.Required(path.Child("container"), "must specify a container"))
-	} else {
+	if s.Container != "" {
 		errs = slices.Concat(errs, resource.Invalid(path.Child("container"), s.Container, validation.IsDNS1123Label(s.Container)))
 	}
 	return slices.Concat(errs, validateUsage(&s.Target, path.Child("target")))
 }
 
-// validateResourceName requires a resource that containers can ask for.
+// validateResourceName requires a resource that containers can ask for:
+// a standard one or somebody else's.
 func validateResourceName(name string, path *field.Path) field.ErrorList {
 	errs := resource.Invalid(path, name, validation.IsQualifiedName(name))
-	standard := name == "cpu" || name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, "hugepages-")
-	if len(errs) == 0 && !strings.Contains(name, "/") && !standard {
+	domain, _, qualified := strings.Cut(name, "/")
+	switch {
+	case name == "cpu" || name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, "hugepages-"):
+	case !qualified:
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
+	case strings.Contains(domain, "kubernetes.io"):
+	case len(errs) > 0 || strings.HasPrefix(name, "requests."):
+		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
 	return errs
 }
@@ -192,11 +227,9 @@ func validateUsage(t *autoscalingv2.MetricTarget, path *field.Path) field.ErrorL
 }
 
 func validateTarget(t *autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	errs := required(string(t.Type), "must specify a metric target type", path.Child("type"))
 	switch t.Type {
 	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
-	case "":
-		errs = append(errs, field.Required(path.Child("type"), "must specify a metric target type"))
 	default:
 		errs = append(errs, field.Invalid(path.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
 	}

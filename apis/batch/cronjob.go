@@ -14,6 +14,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
@@ -24,15 +25,23 @@ var cronJobs = resource.Type[*batchv1.CronJob]{
 	NameRule: cronJobName,
 	Default:  defaultCronJob,
 	Validate: validateCronJob,
+	// A zone that exists no more must not stand in the way of other changes.
+	ValidateCreate: func(c *batchv1.CronJob) field.ErrorList { return validateTimeZone(c.Spec.TimeZone) },
+	ValidateUpdate: func(c, old *batchv1.CronJob) field.ErrorList {
+		if ptr.Equal(c.Spec.TimeZone, old.Spec.TimeZone) {
+			return nil
+		}
+		return validateTimeZone(c.Spec.TimeZone)
+	},
 	Warn: func(c, old *batchv1.CronJob) []string {
-		const path = "spec.jobTemplate.spec"
+		path := field.NewPath("spec", "jobTemplate", "spec")
 		if old == nil {
-			return append(workload.NameWarnings(c.Name), jobWarnings(&c.Spec.JobTemplate.Spec, path)...)
+			return append(workload.NameWarnings(c.Name), warnJobSpec(&c.Spec.JobTemplate.Spec, path)...)
 		}
 		if c.Generation == old.Generation {
 			return nil
 		}
-		return jobWarnings(&c.Spec.JobTemplate.Spec, path)
+		return warnJobSpec(&c.Spec.JobTemplate.Spec, path)
 	},
 	Generation: true,
 	Status:     true,
@@ -78,7 +87,6 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	spec, path := &c.Spec, field.NewPath("spec")
 	return slices.Concat(
 		validateSchedule(spec.Schedule, path.Child("schedule")),
-		validateTimeZone(spec.TimeZone, path.Child("timeZone")),
 		resource.OneOf(path.Child("concurrencyPolicy"), spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent),
 		validateJobTemplate(&spec.JobTemplate.Spec, path.Child("jobTemplate", "spec")),
 		workload.ValidateCounts(path,
@@ -107,11 +115,13 @@ func validateSchedule(schedule string, path *field.Path) field.ErrorList {
 // to some other file.
 var timeZonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
 
-func validateTimeZone(zone *string, path *field.Path) field.ErrorList {
+func validateTimeZone(zone *string) field.ErrorList {
 	if zone == nil {
 		return nil
 	}
-	invalid := func(msg string) field.ErrorList { return field.ErrorList{field.Invalid(path, *zone, msg)} }
+	invalid := func(msg string) field.ErrorList {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "timeZone"), *zone, msg)}
+	}
 	if *zone == "" {
 		return invalid("timeZone must be nil or non-empty string")
 	}

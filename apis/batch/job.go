@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/core"
@@ -27,12 +28,12 @@ var jobs = resource.Type[*batchv1.Job]{
 	ValidateUpdate: validateJobUpdate,
 	Warn: func(j, old *batchv1.Job) []string {
 		if old == nil {
-			return append(workload.NameWarnings(j.Name), jobWarnings(&j.Spec, "spec")...)
+			return append(workload.NameWarnings(j.Name), warnJobSpec(&j.Spec, field.NewPath("spec"))...)
 		}
 		if j.Generation == old.Generation {
 			return nil
 		}
-		return jobWarnings(&j.Spec, "spec")
+		return warnJobSpec(&j.Spec, field.NewPath("spec"))
 	},
 	Generation:      true,
 	Status:          true,
@@ -124,12 +125,14 @@ func selectOwnPods(_ context.Context, j *batchv1.Job) {
 	j.Spec.Selector.MatchLabels = selected
 }
 
-// jobWarnings warns of what the server accepts but the controller may fail at.
-func jobWarnings(spec *batchv1.JobSpec, path string) []string {
-	if !indexed(spec) || ptr.Deref(spec.Completions, 0) <= manyCompletions || ptr.Deref(spec.Parallelism, 0) <= maxParallelismOfMany {
-		return nil
+// warnJobSpec warns of what the server accepts but controllers and nodes may
+// not do as expected.
+func warnJobSpec(spec *batchv1.JobSpec, path *field.Path) []string {
+	var warnings []string
+	if indexed(spec) && ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > maxParallelismOfMany {
+		warnings = append(warnings, path.String()+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
-	return []string{path + ": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"}
+	return append(warnings, core.WarnPodTemplate(&spec.Template, path.Child("template"))...)
 }
 
 // jobPhase is the first that applies.

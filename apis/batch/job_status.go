@@ -253,7 +253,7 @@ func finishedHasNoUncountedPods(c statusChange, status *field.Path) *field.Error
 
 func readyPodsAreActive(c statusChange, status *field.Path) *field.Error {
 	now, old := &c.now.Status, &c.old.Status
-	if ptr.Equal(now.Ready, old.Ready) && now.Active == old.Active || ptr.Deref(now.Ready, 0) <= now.Active {
+	if ptr.Equal(now.Ready, old.Ready) && now.Active == old.Active || now.Ready == nil || *now.Ready <= now.Active {
 		return nil
 	}
 	return field.Invalid(status.Child("ready"), ptr.Deref(now.Ready, 0), "cannot set more ready pods than active")

@@ -82,6 +82,9 @@ func TestValidateJobStatus(t *testing.T) {
 		{Name: "ready pods are active", Status: true, Change: status("active: 1, ready: 2"), Want: []string{
 			"status.ready: Invalid value: 2: cannot set more ready pods than active",
 		}},
+		{Name: "ready pods are compared if they are counted", Status: true, Change: status("active: -1"), Want: []string{
+			"status.active: Invalid value: -1: must be greater than or equal to 0",
+		}},
 		{Name: "counters do not decrease", Status: true, Was: status("succeeded: 2, failed: 2"), Change: status("succeeded: 1, failed: 1"), Want: []string{
 			"status.failed: Invalid value: 1: cannot decrease the failed counter",
 			"status.succeeded: Invalid value: 1: cannot decrease the succeeded counter",

@@ -137,7 +137,7 @@ func validateIndexing(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if parallelism > maxParallelism {
 		reject("parallelism", parallelism, "must be less than or equal to %d when completion mode is Indexed", maxParallelism)
 	}
-	if spec.Completions != nil && failed > *spec.Completions {
+	if spec.Completions != nil && spec.MaxFailedIndexes != nil && failed > *spec.Completions {
 		reject("maxFailedIndexes", failed, "must be less than or equal to completions")
 	}
 	if failed > maxFailedIndexes {
