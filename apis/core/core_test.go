@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 // hubs are the kinds of the package, by name.
@@ -19,6 +20,8 @@ func hubs(t *testing.T) map[string]*resource.Kind {
 	}
 	return kinds
 }
+
+func TestDefaultsAndTables(t *testing.T) { resourcetest.Golden(t, Kinds()) }
 
 func TestFieldSelectorsAreThoseOfTheVersion(t *testing.T) {
 	s := runtime.NewScheme()
