@@ -37,9 +37,12 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-w.ready:
 	case <-ctx.Done():
 		cancel()
-		return nil, ctx.Err()
+		// Nobody will read: what the handler still writes must not wait for it.
+		_ = out.CloseWithError(context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = body.CloseWithError(context.Cause(ctx)) })
+	// Closed at the writer's end, so that the reader learns why.
+	stop := context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
 		StatusCode:    w.status,
@@ -55,6 +58,7 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (t Transport) serve(w *response, req *http.Request) {
 	defer func() {
+		_ = req.Body.Close()
 		if r := recover(); r != nil {
 			if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 				klog.FromContext(req.Context()).Error(nil, "Panic while answering an in-process request", "path", req.URL.Path, "panic", r, "stack", string(debug.Stack()))
@@ -64,7 +68,8 @@ func (t Transport) serve(w *response, req *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		_ = w.out.Close()
+		// The end of the body, unless it was cut short by the end of the request.
+		_ = w.out.CloseWithError(context.Cause(req.Context()))
 	}()
 	t.Handler.ServeHTTP(w, req)
 }
