@@ -133,6 +133,7 @@ func New() *Options {
 			ServiceNodePortRange:  utilnet.PortRange{Base: 30000, Size: 2768},
 			AggregatorRouting:     true,
 		},
+		RuntimeConfig: map[string]string{},
 		Release:       release.Default,
 		SharedStorage: true,
 	}

@@ -27,33 +27,55 @@ func (o *Options) Validate() []error {
 		errs = append(errs, err)
 	}
 	if r := o.Network.ServiceNodePortRange; r.Size < 1 || r.Base < 1 || r.Base+r.Size-1 > 65535 {
-		errs = append(errs, fmt.Errorf("--service-node-port-range: %s is not a range of ports from 1 to 65535", &r))
+		errs = append(errs, fmt.Errorf("--service-node-port-range: %s is not a range of ports from 1 to 65535, as 30000-32767", &r))
 	}
-	if (o.ProxyClientCertFile == "") != (o.ProxyClientKeyFile == "") {
-		errs = append(errs, errors.New("--proxy-client-cert-file and --proxy-client-key-file: set both or none"))
+	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
+		errs = append(errs, fmt.Errorf("--advertise-address: %s is no address that a client can reach; name one of this machine's", a))
 	}
-	for flag, file := range map[string]string{
-		"client-ca-file": o.Authentication.ClientCAFile, "token-auth-file": o.Authentication.TokenAuthFile,
-		"requestheader-client-ca-file": o.Authentication.RequestHeader.ClientCAFile,
-		"etcd-certfile":                o.Etcd.CertFile, "etcd-keyfile": o.Etcd.KeyFile, "etcd-cafile": o.Etcd.TrustedCAFile,
-		"proxy-client-cert-file": o.ProxyClientCertFile, "proxy-client-key-file": o.ProxyClientKeyFile,
-	} {
-		if err := readable(file); err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
-		}
-	}
-	return errs
+	return append(errs, o.validateFiles()...)
 }
 
-func readable(file string) error {
+// validateFiles judges the flags that name files.
+func (o *Options) validateFiles() []error {
+	serving := o.SecureServing.ServerCert.CertKey
+	var errs []error
+	for _, pair := range []struct{ certFlag, cert, keyFlag, key string }{
+		{"tls-cert-file", serving.CertFile, "tls-private-key-file", serving.KeyFile},
+		{"etcd-certfile", o.Etcd.CertFile, "etcd-keyfile", o.Etcd.KeyFile},
+		{"proxy-client-cert-file", o.ProxyClientCertFile, "proxy-client-key-file", o.ProxyClientKeyFile},
+	} {
+		if (pair.cert == "") != (pair.key == "") {
+			errs = append(errs, fmt.Errorf("--%s and --%s: set both or none", pair.certFlag, pair.keyFlag))
+			continue
+		}
+		errs = append(errs, readable(pair.certFlag, pair.cert)...)
+		errs = append(errs, readable(pair.keyFlag, pair.key)...)
+	}
+	errs = append(errs, readable("client-ca-file", o.Authentication.ClientCAFile)...)
+	errs = append(errs, readable("token-auth-file", o.Authentication.TokenAuthFile)...)
+	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)
+	return append(errs, readable("etcd-cafile", o.Etcd.TrustedCAFile)...)
+}
+
+// readable judges a file that a flag names; an empty name is none.
+func readable(flag, file string) []error {
 	if file == "" {
 		return nil
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
+	info, err := os.Stat(file)
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a directory", file)
 	}
-	return f.Close()
+	if err == nil {
+		var f *os.File
+		if f, err = os.Open(file); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		return []error{fmt.Errorf("--%s: %w; name a file that the server can read", flag, err)}
+	}
+	return nil
 }
 
 func (o *Options) validateEtcd() []error {
@@ -67,39 +89,43 @@ func (o *Options) validateEtcd() []error {
 			errs = append(errs, fmt.Errorf("--etcd-servers: %q is not a URL; write http://HOST:PORT or https://HOST:PORT", server))
 		}
 	}
-	if (o.Etcd.CertFile == "") != (o.Etcd.KeyFile == "") {
-		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile: set both or none"))
-	}
 	if !strings.HasPrefix(o.Etcd.Prefix, "/") {
 		errs = append(errs, fmt.Errorf("--etcd-prefix: %q must begin with a slash", o.Etcd.Prefix))
+	}
+	if o.Etcd.CompactionInterval <= 0 {
+		errs = append(errs, fmt.Errorf("--etcd-compaction-interval: %s must be above 0, as 5m", o.Etcd.CompactionInterval))
 	}
 	return errs
 }
 
 func (r *Requests) validate() []error {
 	var errs []error
-	for flag, value := range map[string]int{
-		"max-requests-inflight": r.MaxInFlight, "max-mutating-requests-inflight": r.MaxMutatingInFlight, "min-request-timeout": r.MinTimeout,
-	} {
-		if value < 0 {
-			errs = append(errs, fmt.Errorf("--%s: %d is negative; 0 is no limit", flag, value))
+	for _, limit := range []struct {
+		flag  string
+		value int
+	}{{"max-requests-inflight", r.MaxInFlight}, {"max-mutating-requests-inflight", r.MaxMutatingInFlight}} {
+		if limit.value < 0 {
+			errs = append(errs, fmt.Errorf("--%s: %d is negative; 0 is no limit", limit.flag, limit.value))
 		}
 	}
-	if r.PriorityAndFairness && r.MaxInFlight+r.MaxMutatingInFlight <= 0 {
+	if len(errs) == 0 && r.PriorityAndFairness && r.MaxInFlight+r.MaxMutatingInFlight == 0 {
 		errs = append(errs, errors.New("--max-requests-inflight and --max-mutating-requests-inflight: flow control needs their sum to be above 0; "+
 			"set one, or --enable-priority-and-fairness=false"))
 	}
+	if r.MinTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--min-request-timeout: %d is negative; give seconds, as 1800", r.MinTimeout))
+	}
 	if r.Timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--request-timeout: %s must be above 0", r.Timeout))
+		errs = append(errs, fmt.Errorf("--request-timeout: %s must be above 0, as 1m", r.Timeout))
 	}
 	if r.GoawayChance < 0 || r.GoawayChance > 0.02 {
-		errs = append(errs, fmt.Errorf("--goaway-chance: %v is not between 0 and 0.02", r.GoawayChance))
+		errs = append(errs, fmt.Errorf("--goaway-chance: %v must be between 0, which is never, and 0.02", r.GoawayChance))
 	}
 	if r.LivezGracePeriod < 0 {
-		errs = append(errs, fmt.Errorf("--livez-grace-period: %s is negative", r.LivezGracePeriod))
+		errs = append(errs, fmt.Errorf("--livez-grace-period: %s is negative; 0 is none", r.LivezGracePeriod))
 	}
 	if r.ShutdownDelay < 0 {
-		errs = append(errs, fmt.Errorf("--shutdown-delay-duration: %s is negative", r.ShutdownDelay))
+		errs = append(errs, fmt.Errorf("--shutdown-delay-duration: %s is negative; 0 is none", r.ShutdownDelay))
 	}
 	return errs
 }

@@ -1,0 +1,216 @@
+package options
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// parse makes options of command-line arguments.
+func parse(t *testing.T, args ...string) (*Options, error) {
+	t.Helper()
+	o := New()
+	all := pflag.NewFlagSet("apiserver", pflag.ContinueOnError)
+	sets := o.Flags()
+	for _, name := range sets.Order {
+		all.AddFlagSet(sets.FlagSet(name))
+	}
+	return o, all.Parse(args)
+}
+
+func TestEveryFlagIsDocumentedAndInOneSet(t *testing.T) {
+	seen := map[string]string{}
+	sets := New().Flags()
+	if len(sets.Order) < 9 {
+		t.Fatalf("the sets are %v", sets.Order)
+	}
+	for _, name := range sets.Order {
+		sets.FlagSet(name).VisitAll(func(f *pflag.Flag) {
+			if other := seen[f.Name]; other != "" {
+				t.Errorf("--%s is in %s and in %s", f.Name, other, name)
+			}
+			seen[f.Name] = name
+			if len(f.Usage) < 20 {
+				t.Errorf("--%s is documented by %q", f.Name, f.Usage)
+			}
+		})
+	}
+}
+
+func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
+	sets := New().Flags()
+	defaults := map[string]string{}
+	for _, name := range sets.Order {
+		sets.FlagSet(name).VisitAll(func(f *pflag.Flag) { defaults[f.Name] = f.DefValue })
+	}
+	for flag, want := range map[string]string{
+		"bind-address":                   "127.0.0.1",
+		"secure-port":                    "6443",
+		"etcd-servers":                   "[]",
+		"etcd-prefix":                    "/registry",
+		"etcd-compaction-interval":       "5m0s",
+		"client-ca-file":                 "",
+		"token-auth-file":                "",
+		"anonymous-auth":                 "true",
+		"requestheader-client-ca-file":   "",
+		"requestheader-allowed-names":    "[]",
+		"requestheader-username-headers": "[X-Remote-User]",
+		"requestheader-group-headers":    "[X-Remote-Group]",
+		"authorization-mode":             "[]",
+		"max-requests-inflight":          "400",
+		"max-mutating-requests-inflight": "200",
+		"request-timeout":                "1m0s",
+		"min-request-timeout":            "1800",
+		"goaway-chance":                  "0",
+		"livez-grace-period":             "0s",
+		"shutdown-delay-duration":        "0s",
+		"enable-priority-and-fairness":   "true",
+		"service-cluster-ip-range":       "10.0.0.0/24",
+		"service-node-port-range":        "30000-32767",
+		"runtime-config":                 "",
+	} {
+		if got, ok := defaults[flag]; !ok || got != want {
+			t.Errorf("--%s is %q by default (known: %v), want %q", flag, got, ok, want)
+		}
+	}
+}
+
+func TestDefaultsNeedOnlyAnEtcd(t *testing.T) {
+	o, err := parse(t, "--etcd-servers=http://127.0.0.1:2379")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := o.Validate(); len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
+	}
+}
+
+func TestEveryBadValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(dir, "none")
+	for _, test := range []struct {
+		args string
+		want []string
+	}{
+		{"--etcd-servers=", []string{"--etcd-servers", "http://127.0.0.1:2379"}},
+		{"--etcd-servers=localhost:2379", []string{"--etcd-servers", `"localhost:2379"`, "http://HOST:PORT"}},
+		{"--etcd-servers=ftp://localhost", []string{"--etcd-servers", "https://HOST:PORT"}},
+		{"--etcd-servers=http://", []string{"--etcd-servers", `"http://"`}},
+		{"--etcd-prefix=registry", []string{"--etcd-prefix", "slash"}},
+		{"--etcd-compaction-interval=0s", []string{"--etcd-compaction-interval", "above 0"}},
+		{"--etcd-compaction-interval=-1m", []string{"--etcd-compaction-interval", "-1m0s", "above 0"}},
+		{"--etcd-certfile=" + file, []string{"--etcd-certfile", "--etcd-keyfile", "both or none"}},
+		{"--etcd-cafile=" + none, []string{"--etcd-cafile", none, "can read"}},
+		{"--secure-port=0", []string{"--secure-port", "1 and 65535"}},
+		{"--secure-port=65536", []string{"--secure-port", "65535"}},
+		{"--tls-cert-file=" + file, []string{"--tls-cert-file", "--tls-private-key-file", "both or none"}},
+		{"--tls-private-key-file=" + file, []string{"--tls-cert-file", "--tls-private-key-file", "both or none"}},
+		{"--tls-cert-file=" + none + " --tls-private-key-file=" + file, []string{"--tls-cert-file", none}},
+		{"--client-ca-file=" + none, []string{"--client-ca-file", none, "can read"}},
+		{"--client-ca-file=" + dir, []string{"--client-ca-file", "is a directory"}},
+		{"--token-auth-file=" + none, []string{"--token-auth-file", none}},
+		{"--requestheader-client-ca-file=" + none, []string{"--requestheader-client-ca-file", none}},
+		{"--requestheader-username-headers= ,X-Remote-User", []string{"requestheader-username-headers"}},
+		{"--proxy-client-cert-file=" + file, []string{"--proxy-client-cert-file", "--proxy-client-key-file", "both or none"}},
+		{"--authorization-mode=Magic", []string{"--authorization-mode", `"Magic"`, "choose from"}},
+		{"--authorization-mode=AlwaysAllow,AlwaysAllow", []string{"--authorization-mode", "twice"}},
+		{"--enable-admission-plugins=Magic", []string{"enable-admission-plugins", "Magic"}},
+		{"--max-requests-inflight=-1", []string{"--max-requests-inflight", "0 is no limit"}},
+		{"--max-mutating-requests-inflight=-1000", []string{"--max-mutating-requests-inflight", "0 is no limit"}},
+		{"--max-requests-inflight=0 --max-mutating-requests-inflight=0", []string{"--max-requests-inflight", "--enable-priority-and-fairness=false"}},
+		{"--request-timeout=0", []string{"--request-timeout", "above 0"}},
+		{"--min-request-timeout=-1", []string{"--min-request-timeout", "seconds"}},
+		{"--goaway-chance=0.03", []string{"--goaway-chance", "0.02"}},
+		{"--goaway-chance=-1", []string{"--goaway-chance", "0.02"}},
+		{"--livez-grace-period=-1s", []string{"--livez-grace-period", "negative"}},
+		{"--shutdown-delay-duration=-1s", []string{"--shutdown-delay-duration", "negative"}},
+		{"--advertise-address=0.0.0.0", []string{"--advertise-address", "0.0.0.0", "this machine's"}},
+		{"--service-cluster-ip-range=10.0.0.0", []string{"--service-cluster-ip-range", `"10.0.0.0"`, "10.0.0.0/24"}},
+		{"--service-cluster-ip-range=", []string{"--service-cluster-ip-range", "10.0.0.0/24"}},
+		{"--service-cluster-ip-range=10.0.0.0/8", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
+		{"--service-cluster-ip-range=10.0.0.0/30", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
+		{"--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", []string{"--service-cluster-ip-range", "different families"}},
+		{"--service-cluster-ip-range=10.0.0.0/24,fd00::/112,fd01::/112", []string{"--service-cluster-ip-range", "one CIDR, or two"}},
+		{"--service-node-port-range=0-0", []string{"--service-node-port-range", "30000-32767"}},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			o, err := parse(t, append([]string{"--etcd-servers=http://127.0.0.1:2379"}, arguments(test.args)...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(test.args, "--etcd-servers=") {
+				o.Etcd.Servers = o.Etcd.Servers[1:] // flags of lists add to what was given before
+			}
+			errs := o.Validate()
+			if len(errs) != 1 {
+				t.Fatalf("%d errors: %v", len(errs), errs)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(errs[0].Error(), want) {
+					t.Errorf("%q does not mention %q", errs[0], want)
+				}
+			}
+			if strings.Contains(errs[0].Error(), "\n") {
+				t.Errorf("more than a line: %q", errs[0])
+			}
+		})
+	}
+}
+
+// arguments splits at spaces before a flag.
+func arguments(line string) []string {
+	var args []string
+	for i, part := range strings.Split(line, " --") {
+		if i > 0 {
+			part = "--" + part
+		}
+		args = append(args, part)
+	}
+	return args
+}
+
+func TestValuesThatDoNotParseNameTheirFlag(t *testing.T) {
+	for _, arg := range []string{
+		"--request-timeout=soon", "--secure-port=https", "--bind-address=here", "--service-node-port-range=high", "--anonymous-auth=perhaps",
+		"--feature-gates=Unknown=true", "--feature-gates=APIResponseCompression", "--goaway-chance=often",
+	} {
+		t.Run(arg, func(t *testing.T) {
+			flag, _, _ := strings.Cut(arg, "=")
+			if _, err := parse(t, arg); err == nil || !strings.Contains(err.Error(), flag) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestServiceRangesAreMaskedAndOrderedAsGiven(t *testing.T) {
+	n := Network{ServiceClusterIPRange: "fd00::5/112, 10.0.0.9/24"}
+	got, err := n.ServiceCIDRs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].String() != "fd00::/112" || got[1].String() != "10.0.0.0/24" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOptionsShareNothing(t *testing.T) {
+	a, err := parse(t, "--requestheader-username-headers=X-Other", "--runtime-config=api/all=true", "--enable-admission-plugins=NamespaceLifecycle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := New()
+	if b.Authentication.RequestHeader.UsernameHeaders[0] != "X-Remote-User" || len(b.RuntimeConfig) > 0 || len(b.Admission.EnablePlugins) > 0 {
+		t.Errorf("flags of one change the other: %+v", b)
+	}
+	if len(a.RuntimeConfig) != 1 {
+		t.Errorf("--runtime-config is %v", a.RuntimeConfig)
+	}
+}
