@@ -20,11 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"svc.dev/svc/apiserver/alias"
 	"svc.dev/svc/apiserver/authentication"
-	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/release"
-	"svc.dev/svc/apiserver/tolerance"
 )
 
 // genericConfig is the configuration that the servers of the chain share.
@@ -54,11 +51,7 @@ func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.GoawayChance = o.Requests.GoawayChance
 	config.LivezGracePeriod = o.Requests.LivezGracePeriod
 	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
-	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
-		handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
-		return alias.Filter(genericapiserver.DefaultBuildHandlerChain(handler, c), groupDomain)
-	}
+	config.BuildHandlerChainFunc = b.filters
 	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return b.backend.Check(r.Context()) })
 	config.AddReadyzChecks(etcdCheck)
 	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)

@@ -63,19 +63,22 @@ type runnable interface {
 
 // builder holds what New puts together on its way.
 type builder struct {
-	options        *options.Options
-	kinds          []*resource.Kind
-	scheme         *runtime.Scheme
-	backend        *storage.Backend
-	claims         *claims.Store
-	env            *resource.Env
-	registry       *registry.Registry
-	docs           *openapi.Documents
-	internal       *internalView
-	loopback       *rest.Config
-	client         kubernetes.Interface
-	informers      informers.SharedInformerFactory
-	services       webhook.ServiceResolver
+	options   *options.Options
+	kinds     []*resource.Kind
+	scheme    *runtime.Scheme
+	backend   *storage.Backend
+	claims    *claims.Store
+	env       *resource.Env
+	registry  *registry.Registry
+	docs      *openapi.Documents
+	internal  *internalView
+	loopback  *rest.Config
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	services  webhook.ServiceResolver
+	// discovered is closed when everything that is served has its routes;
+	// before, an unknown path is answered with 503 rather than 404.
+	discovered     chan struct{}
 	identity       authentication.Config
 	authenticators authentication.Authenticators
 	authorizer     authorization.Authorizer
@@ -84,7 +87,7 @@ type builder struct {
 // New puts the server together and opens its port. It does not wait for etcd.
 // Errors name the flag that would mend them.
 func New(ctx context.Context, o *options.Options) (*Server, error) {
-	b := &builder{options: o}
+	b := &builder{options: o, discovered: make(chan struct{})}
 	if err := b.makeStorage(); err != nil {
 		return nil, err
 	}
@@ -167,6 +170,16 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	go func() {
+		for _, known := range aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
+			select {
+			case <-known:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(b.discovered)
+	}()
 	b.internal.complete(aggregator.GenericAPIServer.UnprotectedHandler())
 	return &Server{
 		aggregator: prepared,

@@ -53,7 +53,7 @@ func New(config Config) (Authenticators, error) {
 			h.AllowedClientNames, h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes))
 	}
 	if config.ClientCA != nil {
-		methods = append(methods, x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion))
+		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion)))
 	}
 	tokens := config.Tokens
 	if config.TokenFile != "" {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/raft/v3/raftpb"
 	"k8s.io/klog/v2"
 )
@@ -85,6 +87,10 @@ func (s *Server) Endpoints() []string {
 	u := s.socket.url()
 	return []string{u.String()}
 }
+
+// Client reaches the member by function calls, without a connection. It lives
+// as long as the member does; closing it is not necessary.
+func (s *Server) Client() *clientv3.Client { return v3client.New(s.member.Server) }
 
 // Failed yields one error when the member cannot go on: a full disk under its
 // log, say. The process should then end; nothing that was acknowledged is lost.

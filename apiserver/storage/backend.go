@@ -9,11 +9,14 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
@@ -21,6 +24,9 @@ import (
 type Config struct {
 	// Servers are URLs: https://host:port, http://host:port or unix:///path.
 	Servers []string
+	// Client, if set, is used rather than a connection to Servers: it reaches
+	// an etcd in the same process.
+	Client *clientv3.Client
 	// CertFile and KeyFile are the client's certificate, TrustedCAFile the
 	// authorities that etcd's certificate must come from. Empty is no TLS.
 	CertFile, KeyFile, TrustedCAFile string
@@ -61,18 +67,7 @@ func Open(config Config) (*Backend, error) {
 	if config.CompactionInterval == 0 {
 		config.CompactionInterval = storagebackend.DefaultCompactInterval
 	}
-	tlsConfig, err := config.tls()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.New(clientv3.Config{
-		Endpoints:            config.Servers,
-		TLS:                  tlsConfig,
-		DialTimeout:          20 * time.Second,
-		DialKeepAliveTime:    30 * time.Second,
-		DialKeepAliveTimeout: 10 * time.Second,
-		Logger:               zap.NewNop(),
-	})
+	client, err := config.connect()
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %v: %w", config.Servers, err)
 	}
@@ -82,6 +77,39 @@ func Open(config Config) (*Backend, error) {
 		client:    client,
 		compactor: etcd3.StartCompactorPerEndpoint(client.Client, config.CompactionInterval),
 	}, nil
+}
+
+func (c Config) connect() (*kubernetes.Client, error) {
+	if c.Client != nil {
+		// The features of an etcd are asked for by endpoint, and this has none.
+		feature.DefaultFeatureSupportChecker.CheckClient(c.Client.Ctx(), embedded{c.Client}, storage.RequestWatchProgress)
+		client := &kubernetes.Client{Client: c.Client}
+		client.Kubernetes = client
+		return client, nil
+	}
+	tlsConfig, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.New(clientv3.Config{
+		Endpoints:            c.Servers,
+		TLS:                  tlsConfig,
+		DialTimeout:          20 * time.Second,
+		DialKeepAliveTime:    30 * time.Second,
+		DialKeepAliveTimeout: 10 * time.Second,
+		Logger:               zap.NewNop(),
+	})
+}
+
+// embedded is an etcd in the same process, as the feature check asks for it.
+type embedded struct{ *clientv3.Client }
+
+// Endpoints names the one that there is.
+func (embedded) Endpoints() []string { return []string{"embedded"} }
+
+// Status is that of the etcd that this binary contains.
+func (embedded) Status(context.Context, string) (*clientv3.StatusResponse, error) {
+	return &clientv3.StatusResponse{Version: version.Version}, nil
 }
 
 // tls is nil where the connection is plain.
@@ -127,5 +155,8 @@ func (b *Backend) Check(ctx context.Context) error {
 // Close ends the connection. The stores must have been destroyed before.
 func (b *Backend) Close() error {
 	b.compactor.Stop()
+	if b.config.Client != nil {
+		return nil
+	}
 	return b.client.Close()
 }

@@ -1,0 +1,79 @@
+package apiserver
+
+import (
+	"net/http"
+
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/apiserver/alias"
+	"svc.dev/svc/apiserver/nesting"
+	"svc.dev/svc/apiserver/tolerance"
+)
+
+// filters are what a request passes before it reaches the aggregator, the last
+// line first. They are the library's, in the library's order, less those that
+// do nothing unless they are configured: every one costs each request a call,
+// a closure and a part of a goroutine's stack.
+func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http.Handler {
+	handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
+	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
+	handler = genericapifilters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
+	handler = withFlowControl(handler, c)
+	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+		handler = impersonation.WithConstrainedImpersonation(handler, c.Authorization.Authorizer, c.Serializer)
+	} else {
+		handler = impersonation.WithImpersonation(handler, c.Authorization.Authorizer, c.Serializer)
+	}
+	unauthorized := genericapifilters.Unauthorized(c.Serializer)
+	if c.AuditBackend != nil {
+		handler = genericapifilters.WithAudit(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc)
+		unauthorized = genericapifilters.WithFailedAuthenticationAudit(unauthorized, c.AuditBackend, c.AuditPolicyRuleEvaluator)
+	}
+	handler = genericapifilters.WithAuthentication(handler, c.Authentication.Authenticator, unauthorized, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
+	handler = genericapifilters.WithWarningRecorder(handler)
+	handler = genericfilters.WithTimeoutForNonLongRunningRequests(handler, c.LongRunningFunc)
+	handler = genericapifilters.WithRequestDeadline(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
+	handler = genericfilters.WithWaitGroup(handler, c.LongRunningFunc, c.NonLongRunningRequestWaitGroup)
+	if c.GoawayChance > 0 {
+		handler = genericfilters.WithProbabilisticGoaway(handler, c.GoawayChance)
+	}
+	handler = genericapifilters.WithCacheControl(handler)
+	handler = withLogging(handler)
+	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
+	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
+	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, b.discovered)
+	handler = genericfilters.WithPanicRecovery(handler, c.RequestInfoResolver)
+	handler = genericapifilters.WithAuditInit(handler)
+	return alias.Filter(handler, groupDomain)
+}
+
+func withFlowControl(handler http.Handler, c *genericapiserver.Config) http.Handler {
+	if c.FlowControl == nil {
+		return genericfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)
+	}
+	estimator := flowcontrolrequest.NewWorkEstimator(c.StorageObjectCountTracker.Get, c.FlowControl.GetInterestedWatchCount,
+		flowcontrolrequest.DefaultWorkEstimatorConfig(), c.FlowControl.GetMaxSeats)
+	return genericfilters.WithPriorityAndFairness(handler, c.LongRunningFunc, c.FlowControl, estimator, c.RequestTimeout/4)
+}
+
+// requestVerbosity is from when on every request is logged.
+const requestVerbosity = 3
+
+// withLogging logs requests when the verbosity, which can change while the
+// server runs, asks for it.
+func withLogging(handler http.Handler) http.Handler {
+	logged := genericapifilters.WithLatencyTrackers(genericfilters.WithHTTPLogging(handler))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if klog.V(requestVerbosity).Enabled() {
+			logged.ServeHTTP(w, req)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
