@@ -15,7 +15,7 @@ var configMaps = resource.Type[*corev1.ConfigMap]{
 	ValidateUpdate: validateConfigMapUpdate,
 	Columns: []resource.Column[*corev1.ConfigMap]{
 		resource.Name[*corev1.ConfigMap](),
-		{Name: "Data", Type: "integer", Description: "Number of entries in data and binaryData.",
+		{Name: "Data", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],
 			Value: func(c *corev1.ConfigMap) any { return int64(len(c.Data) + len(c.BinaryData)) }},
 		resource.Age[*corev1.ConfigMap](),
 	},

@@ -14,7 +14,7 @@ import (
 )
 
 var namespaces = resource.Type[*corev1.Namespace]{
-	Name: "namespaces", ShortNames: []string{"ns"},
+	Name: "namespaces", ShortNames: []string{"ns"}, ReturnDeleted: true,
 	NameRule:       apivalidation.ValidateNamespaceName,
 	Default:        defaultNamespace,
 	PrepareCreate:  prepareNamespace,
@@ -25,7 +25,7 @@ var namespaces = resource.Type[*corev1.Namespace]{
 	Views: []resource.View[*corev1.Namespace]{{
 		Name: "finalize", NoPatch: true,
 		Prepare:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
-		Validate: func(ns, _ *corev1.Namespace) field.ErrorList { return validateNamespace(ns) },
+		Validate: func(ns, _ *corev1.Namespace) field.ErrorList { return validateFinalize(ns) },
 		Resets:   []string{"status"},
 	}},
 	Terminate: func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
@@ -75,6 +75,16 @@ func validateNamespace(ns *corev1.Namespace) field.ErrorList {
 	path := field.NewPath("spec", "finalizers")
 	for _, name := range ns.Spec.Finalizers {
 		errs = append(errs, validateFinalizerName(string(name), path)...)
+	}
+	return errs
+}
+
+// validateFinalize has the rules of validateNamespace; its messages tell the
+// finalizers apart.
+func validateFinalize(ns *corev1.Namespace) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range ns.Spec.Finalizers {
+		errs = append(errs, validateFinalizerName(string(name), field.NewPath("spec", "finalizers").Index(i))...)
 	}
 	return errs
 }

@@ -26,7 +26,7 @@ func TestNamespaceRules(t *testing.T) {
 			Want: []string{"status.Phase: Invalid value: \"Active\": may only be 'Terminating' if `deletionTimestamp` is not empty"}},
 		{Name: "finalize removes finalizers", View: "finalize", Change: `spec: {finalizers: null}`},
 		{Name: "finalize adds finalizers with a domain", View: "finalize", Change: `spec: {finalizers: [mine]}`, Want: []string{
-			`spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified`}},
+			`spec.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified`}},
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 var persistentVolumes = resource.Type[*corev1.PersistentVolume]{
-	Name: "persistentvolumes", ShortNames: []string{"pv"},
+	Name: "persistentvolumes", ShortNames: []string{"pv"}, ReturnDeleted: true,
 	Default:        defaultPersistentVolume,
 	PrepareCreate:  preparePersistentVolume,
 	Validate:       validatePersistentVolume,

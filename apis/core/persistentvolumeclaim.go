@@ -16,7 +16,7 @@ import (
 )
 
 var persistentVolumeClaims = resource.Type[*corev1.PersistentVolumeClaim]{
-	Name: "persistentvolumeclaims", ShortNames: []string{"pvc"}, Namespaced: true,
+	Name: "persistentvolumeclaims", ShortNames: []string{"pvc"}, Namespaced: true, ReturnDeleted: true,
 	Default:       defaultPersistentVolumeClaim,
 	PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, nil) },
 	PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, &old.Spec) },

@@ -10,7 +10,7 @@ import (
 )
 
 var podTemplates = resource.Type[*corev1.PodTemplate]{
-	Name: "podtemplates", Namespaced: true,
+	Name: "podtemplates", Namespaced: true, ReturnDeleted: true,
 	Default: func(t *corev1.PodTemplate) { DefaultPodSpec(&t.Template.Spec) },
 	Validate: func(t *corev1.PodTemplate) field.ErrorList {
 		return ValidatePodTemplateSpec(&t.Template, field.NewPath("template"))

@@ -14,7 +14,7 @@ import (
 )
 
 var resourceQuotas = resource.Type[*corev1.ResourceQuota]{
-	Name: "resourcequotas", ShortNames: []string{"quota"}, Namespaced: true,
+	Name: "resourcequotas", ShortNames: []string{"quota"}, Namespaced: true, ReturnDeleted: true,
 	Default:        defaultResourceQuota,
 	Validate:       validateResourceQuota,
 	ValidateUpdate: validateResourceQuotaUpdate,

@@ -15,7 +15,7 @@ import (
 )
 
 var services = resource.Type[*corev1.Service]{
-	Name: "services", ShortNames: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
+	Name: "services", ShortNames: []string{"svc"}, Categories: []string{"all"}, Namespaced: true, ReturnDeleted: true,
 	NameRule:       apivalidation.NameIsDNSLabel,
 	Default:        defaultService,
 	PrepareCreate:  prepareService,

@@ -9,7 +9,7 @@ import (
 )
 
 var serviceAccounts = resource.Type[*corev1.ServiceAccount]{
-	Name: "serviceaccounts", ShortNames: []string{"sa"}, Namespaced: true,
+	Name: "serviceaccounts", ShortNames: []string{"sa"}, Namespaced: true, ReturnDeleted: true,
 	PrepareCreate: func(_ context.Context, sa *corev1.ServiceAccount) { keepSecretNames(sa) },
 	PrepareUpdate: func(_ context.Context, sa, _ *corev1.ServiceAccount) { keepSecretNames(sa) },
 	Columns: []resource.Column[*corev1.ServiceAccount]{

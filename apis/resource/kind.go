@@ -65,6 +65,7 @@ type Kind struct {
 	GracePeriod     func(obj runtime.Object, requested *int64) int64
 	Terminate       func(obj runtime.Object)
 	Held            func(obj runtime.Object) bool
+	ReturnDeleted   bool
 	OrphanByDefault bool
 	TTL             time.Duration
 	BeginCreate     func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (func(ok bool), error)
@@ -172,7 +173,7 @@ func (t Type[T]) Kind() *Kind {
 		k.WatchField = "metadata.name"
 	}
 	k.CreateOnUpdate, k.RequireVersion = t.CreateOnUpdate, t.RequireVersion
-	k.OrphanByDefault, k.TTL = t.OrphanByDefault, t.TTL
+	k.ReturnDeleted, k.OrphanByDefault, k.TTL = t.ReturnDeleted, t.OrphanByDefault, t.TTL
 	t.eraseHooks(k)
 	return k
 }

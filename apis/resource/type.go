@@ -101,6 +101,9 @@ type Type[T Object] struct {
 	// terminating object. Both or neither are set.
 	Terminate func(obj T)
 	Held      func(obj T) bool
+	// ReturnDeleted answers a deletion with the object, as graceful deletions
+	// always are, and not with a Status.
+	ReturnDeleted bool
 	// OrphanByDefault keeps dependents when a deletion names no propagation
 	// policy (kinds whose first version did so).
 	OrphanByDefault bool

@@ -23,7 +23,7 @@ const (
 )
 
 var csiDrivers = resource.Type[*storagev1.CSIDriver]{
-	Name: "csidrivers",
+	Name: "csidrivers", ReturnDeleted: true,
 	Default: func(d *storagev1.CSIDriver) {
 		spec := &d.Spec
 		resource.Fill(&spec.AttachRequired, true)

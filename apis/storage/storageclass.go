@@ -23,7 +23,7 @@ const (
 )
 
 var storageClasses = resource.Type[*storagev1.StorageClass]{
-	Name: "storageclasses", ShortNames: []string{"sc"},
+	Name: "storageclasses", ShortNames: []string{"sc"}, ReturnDeleted: true,
 	Default: func(c *storagev1.StorageClass) {
 		resource.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		resource.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)

@@ -10,7 +10,7 @@ import (
 )
 
 var volumeAttributesClasses = resource.Type[*storagev1.VolumeAttributesClass]{
-	Name: "volumeattributesclasses", ShortNames: []string{"vac"},
+	Name: "volumeattributesclasses", ShortNames: []string{"vac"}, ReturnDeleted: true,
 	Validate: func(c *storagev1.VolumeAttributesClass) field.ErrorList {
 		path := field.NewPath("parameters")
 		errs := append(validateDriver(field.NewPath("driverName"), c.DriverName), validateParameters(path, c.Parameters)...)

@@ -47,7 +47,7 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 		UpdateStrategy:            s,
 		DeleteStrategy:            s,
 		TableConvertor:            newTable(kind),
-		ReturnDeletedObject:       kind.GracePeriod != nil,
+		ReturnDeletedObject:       kind.GracePeriod != nil || kind.ReturnDeleted,
 	}
 	if kind.Status {
 		store.ResetFieldsStrategy = resets(kind, "status")
