@@ -16,7 +16,7 @@ import (
 const maxNodeID = 256
 
 var csiNodes = resource.Type[*storagev1.CSINode]{
-	Name:           "csinodes",
+	Name: "csinodes", ReturnDeleted: true,
 	Validate:       validateCSINode,
 	ValidateUpdate: validateSameDrivers,
 	RequireVersion: true,

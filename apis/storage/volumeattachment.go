@@ -18,7 +18,7 @@ const (
 )
 
 var volumeAttachments = resource.Type[*storagev1.VolumeAttachment]{
-	Name:     "volumeattachments",
+	Name: "volumeattachments", ReturnDeleted: true,
 	Validate: validateAttachment,
 	ValidateUpdate: func(a, old *storagev1.VolumeAttachment) field.ErrorList {
 		return apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))
