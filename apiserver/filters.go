@@ -13,6 +13,7 @@ import (
 
 	"svc.dev/svc/apiserver/alias"
 	"svc.dev/svc/apiserver/nesting"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/tolerance"
 )
 
@@ -23,6 +24,7 @@ import (
 func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
 	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
+	handler = release.Warnings(handler, b.options.Release, b.kinds)
 	handler = genericapifilters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
 	handler = withFlowControl(handler, c)
 	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {

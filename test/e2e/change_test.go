@@ -26,13 +26,13 @@ var _ = Describe("kubectl edit", func() {
 	})
 
 	It("edits subresources", func() {
-		k.with("EDITOR=sed -i s/replicas:.2/replicas:\\ 7/").run("edit", "deploy", "web", "--subresource=scale")
-		Expect(k.field("{.spec.replicas}", "deploy/web")).To(Equal("7"))
+		k.with("EDITOR=sed -i 's/status:.*/status: {replicas: 7}/'").run("edit", "deploy", "web", "--subresource=status")
+		Expect(k.field("{.spec.replicas}/{.status.replicas}", "deploy/web")).To(Equal("2/7"))
 	})
 
 	It("shows the server's complaint and keeps the object", func() {
 		stderr := k.with("EDITOR=sed -i s/replicas:.2/replicas:\\ -7/").fails("", "edit", "deploy", "web")
-		Expect(stderr).To(And(ContainSubstring("spec.replicas"), ContainSubstring("Edit cancelled, no valid changes were saved")))
+		Expect(stderr).To(And(ContainSubstring(`deployments.apps "web" is invalid`), ContainSubstring("Edit cancelled, no valid changes were saved")))
 		Expect(k.field("{.spec.replicas}", "deploy/web")).To(Equal("2"))
 	})
 })

@@ -44,7 +44,7 @@ var _ = Describe("kubectl create", func() {
 		k.run("create", "deployment", "web", "--image=nginx")
 		Expect(k.run("autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu=80%")).To(Equal("horizontalpodautoscaler.autoscaling/web autoscaled\n"))
 		Expect(k.field("{.spec.minReplicas} {.spec.metrics[0].resource.target.averageUtilization}", "hpa/web")).To(Equal("2 80"))
-		Expect(k.field("{.spec.targetCPUUtilizationPercentage}", "hpa.v1.autoscaling/web")).To(Equal("80"))
+		Expect(k.field("{.spec.targetCPUUtilizationPercentage}", "horizontalpodautoscalers.v1.autoscaling/web")).To(Equal("80"))
 	})
 
 	It("gives a service an address, and a node port where one is wanted", func() {

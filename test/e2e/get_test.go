@@ -137,7 +137,7 @@ var _ = Describe("kubectl get", func() {
 
 	It("reads subresources", func() {
 		k.pipe(webDeployment, "apply", "-f", "-")
-		Expect(k.run("get", "deploy", "web", "--subresource=scale")).To(MatchRegexp(`NAME +DESIRED +AVAILABLE\nweb +2 +0\n`))
+		Expect(k.run("get", "deploy", "web", "--subresource=scale")).To(MatchRegexp(`NAME +DESIRED +AVAILABLE +AGE\nweb +2 +0 +\d+s\n`))
 		Expect(k.run("get", "deploy", "web", "--subresource=status", "-o", "name")).To(Equal("deployment.apps/web\n"))
 	})
 })

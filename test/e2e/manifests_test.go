@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,8 +23,9 @@ var _ = Describe("manifests that people use", func() {
 		k.afterwards(append([]string{"delete", "--ignore-not-found", "--wait=false"}, source...)...)
 		Expect(first).To(And(HaveLen(objects), HaveEach(HaveSuffix(" created"))))
 
-		again := lines(k.run(append([]string{"apply"}, source...)...))
-		Expect(again).To(And(HaveLen(objects), HaveEach(HaveSuffix(" unchanged"))), "applied again")
+		again := k.run(append([]string{"apply"}, source...)...)
+		Expect(lines(again)).To(HaveLen(objects))
+		expectUnchanged(again)
 		Expect(k.run(append([]string{"diff"}, source...)...)).To(BeEmpty())
 		k.run(append([]string{"get"}, source...)...)
 
@@ -39,10 +43,19 @@ var _ = Describe("manifests that people use", func() {
 })
 
 var _ = Describe("every kind", func() {
-	const file = "testdata/kinds.yaml"
+	var (
+		k    *sandbox
+		file string
+	)
+	BeforeEach(func(ctx SpecContext) {
+		k = newSandbox(ctx)
+		content, err := os.ReadFile("testdata/kinds.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		file = filepath.Join(GinkgoT().TempDir(), "kinds.yaml")
+		Expect(os.WriteFile(file, bytes.ReplaceAll(content, []byte("NAMESPACE"), []byte(k.Namespace)), 0o600)).To(Succeed())
+	})
 
-	It("is in the file", func(ctx SpecContext) {
-		k := newSandbox(ctx)
+	It("is in the file", func() {
 		var served []string
 		for _, row := range rows(k.run("api-resources", "--verbs=create,get,delete", "--no-headers")) {
 			fields := strings.Fields(row)
@@ -56,18 +69,17 @@ var _ = Describe("every kind", func() {
 		for _, kind := range served {
 			// What other specs define is theirs to test.
 			if !strings.Contains(kind, "example.") {
-				Expect(declared).To(ContainElement(kind), "add an object of this kind to %s", file)
+				Expect(declared).To(ContainElement(kind), "add an object of this kind to testdata/kinds.yaml")
 			}
 		}
 	})
 
-	It("is created, left alone, compared, changed and deleted", func(ctx SpecContext) {
-		k := newSandbox(ctx)
+	It("is created, left alone, compared, changed and deleted", func() {
 		objects := readManifests(file)
 		out := lines(k.run("apply", "-f", file))
 		k.afterwards("delete", "--ignore-not-found", "--wait=false", "-f", file)
 		Expect(out).To(And(HaveLen(len(objects)), HaveEach(HaveSuffix(" created"))))
-		Expect(lines(k.run("apply", "-f", file))).To(HaveEach(HaveSuffix(" unchanged")))
+		expectUnchanged(k.run("apply", "-f", file))
 		Expect(k.run("diff", "-f", file)).To(BeEmpty())
 		Expect(lines(k.run("get", "-f", file, "-o", "name"))).To(HaveLen(len(objects)))
 		k.run("get", "-f", file)
@@ -87,6 +99,29 @@ var _ = Describe("every kind", func() {
 		}
 	})
 })
+
+// expectUnchanged looks at the second apply of the same.
+func expectUnchanged(out string) {
+	GinkgoHelper()
+	for _, line := range lines(out) {
+		object, verdict, _ := strings.Cut(line, " ")
+		if alwaysPatched.MatchString(object) {
+			Expect(verdict).To(Equal("configured"), object)
+		} else {
+			Expect(verdict).To(Equal("unchanged"), object)
+		}
+	}
+}
+
+// alwaysPatched are objects for which kubectl sends a patch every time, also to
+// kube-apiserver: it compares lists without keys with their defaults (the
+// volume claims of a StatefulSet) and cannot see that the server wrote the same
+// otherwise (stringData, minReadySeconds: 0, cpu: "0.5"); and it always replaces
+// a budget's selector. The server changes nothing.
+var alwaysPatched = regexp.MustCompile(`^(` + strings.Join([]string{
+	`statefulset\.apps/.*`, `poddisruptionbudget\.policy/.*`, `secret/alertmanager-main`,
+	`deployment\.apps/ingress-nginx-controller`, `deployment\.apps/wordpress`,
+}, "|") + `)$`)
 
 // heldByDesign are objects that stay, terminating, until a controller has
 // cleaned up behind them.

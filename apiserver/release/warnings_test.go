@@ -1,0 +1,48 @@
+package release
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/onsi/gomega"
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+
+	"svc.dev/svc/apis/resource"
+)
+
+type heard struct{ texts []string }
+
+func (h *heard) AddWarning(_, text string) { h.texts = append(h.texts, text) }
+
+func TestWarningsAreThoseOfTheRelease(t *testing.T) {
+	kind := resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind()
+	const beta = "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema is deprecated in v1.29+, unavailable in v1.32+"
+	const other = "metadata.finalizers: prefer a domain-qualified finalizer name"
+	for _, test := range []struct {
+		rule    string
+		release Release
+		group   string
+		want    []string
+	}{
+		{"a deprecation of a later release is not told", Release{1, 28}, flowcontrolv1beta3.GroupName, []string{other}},
+		{"one of the release is", Release{1, 29}, flowcontrolv1beta3.GroupName, []string{beta, other}},
+		{"other resources' warnings pass", Release{1, 28}, "example.com", []string{beta, other}},
+		{"one of an earlier release is", Release{1, 30}, flowcontrolv1beta3.GroupName, []string{beta, other}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			var got heard
+			handler := Warnings(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				warning.AddWarning(req.Context(), "", beta)
+				warning.AddWarning(req.Context(), "", other)
+			}), test.release, []*resource.Kind{kind})
+			ctx := request.WithRequestInfo(warning.WithWarningRecorder(context.Background(), &got), &request.RequestInfo{
+				APIGroup: test.group, APIVersion: "v1beta3", Resource: "flowschemas"})
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			gomega.NewWithT(t).Expect(got.texts).To(gomega.Equal(test.want))
+		})
+	}
+}
