@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +25,9 @@ func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("kind %s: %w", k.Resource(), err)
 		}
 	}
+	// No kind of its own, but applied, and what is applied is merged as the
+	// internal version.
+	s.AddKnownTypeWithName(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}.WithKind("Scale"), &autoscalingv1.Scale{})
 	return s, nil
 }
 

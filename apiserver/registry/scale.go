@@ -64,12 +64,12 @@ func (s *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 }
 
 // Update implements rest.Updater. It writes the object through the main
-// resource's own update, so that its validation and admission hold.
+// resource's own update, so that its validation and hooks hold. It never creates.
 func (s *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	change := &scaleChange{main: s.main, name: name, wanted: info, handler: s.main.scaleHandler(ctx)}
-	obj, _, err := s.main.Store.Update(ctx, name, change,
+	obj, _, err := s.main.Update(ctx, name, change,
 		func(ctx context.Context, obj runtime.Object) error {
 			scale, err := s.main.scaleOf(obj)
 			if err != nil || create == nil {
@@ -95,7 +95,7 @@ func (s *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedOb
 	return scale, false, err
 }
 
-// scaleOf reads an object's scale, its managed fields translated.
+// scaleOf reads an object's scale.
 func (m *mainREST) scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	scale, err := m.kind.Scale.Get(obj)
 	if err != nil {
@@ -132,6 +132,9 @@ func (c *scaleChange) Preconditions() *metav1.Preconditions { return c.wanted.Pr
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
 func (c *scaleChange) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	if metaOf(old).GetResourceVersion() == "" {
+		return nil, apierrors.NewNotFound(c.main.kind.Resource(), c.name)
+	}
 	obj := old.DeepCopyObject()
 	handler := c.handler(metaOf(obj).GetManagedFields())
 	before, err := c.main.scaleOf(obj)

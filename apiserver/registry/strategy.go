@@ -139,6 +139,9 @@ type viewStrategy struct {
 	view resource.KindView
 }
 
+// AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
+func (s viewStrategy) AllowCreateOnUpdate(context.Context) bool { return false }
+
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	s.view.Prepare(obj, old)
@@ -159,6 +162,9 @@ func (viewStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Ob
 // serverStrategy is the strategy of the server's own updates: they may change
 // everything that any endpoint may.
 type serverStrategy struct{ *strategy }
+
+// AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
+func (s serverStrategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
 func (s serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {

@@ -1,0 +1,219 @@
+// Package registrytest serves a handful of kinds as the server does, from HTTP
+// to etcd, for tests of what declarations become.
+package registrytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apis"
+	definitions "svc.dev/svc/apis/openapi"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/claims"
+	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/inprocess"
+	"svc.dev/svc/apiserver/openapi"
+	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/storage"
+	"svc.dev/svc/apiserver/view"
+)
+
+// Stack serves kinds in all their versions, to anybody.
+type Stack struct {
+	Kinds    []*resource.Kind
+	Scheme   *runtime.Scheme
+	Backend  *storage.Backend
+	Env      *resource.Env
+	Registry *registry.Registry
+	Groups   []view.Group
+	Handler  http.Handler
+
+	t *testing.T
+}
+
+// Start serves the kinds on an etcd of their own until the test ends.
+func Start(t *testing.T, declarations ...resource.Declaration) *Stack {
+	t.Helper()
+	return StartWith(t, nil, declarations...)
+}
+
+// StartWith is Start with an admission plugin.
+func StartWith(t *testing.T, plugin admission.Interface, declarations ...resource.Declaration) *Stack {
+	t.Helper()
+	s := &Stack{t: t}
+	server, err := etcd.Start(t.Context(), etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
+	s.must(err)
+	t.Cleanup(server.Stop)
+	for _, d := range declarations {
+		s.Kinds = append(s.Kinds, d.Kind())
+	}
+	s.Scheme, err = apis.NewScheme(s.Kinds)
+	s.must(err)
+	s.Backend, err = storage.Open(storage.Config{Servers: server.Endpoints()})
+	s.must(err)
+	t.Cleanup(func() {
+		if err := s.Backend.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.Env = &resource.Env{
+		Claims:       claims.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")},
+		NodePorts:    resource.PortRange{From: 30000, To: 30009},
+	}
+	codec, versioner := storage.KindCodec(s.Scheme, s.Kinds)
+	s.Registry, err = registry.New(s.Kinds, s.Scheme, s.Backend.RESTOptions(codec, versioner), s.Env)
+	s.must(err)
+	t.Cleanup(s.Registry.Destroy)
+	s.install(plugin)
+	return s
+}
+
+func (s *Stack) install(plugin admission.Interface) {
+	s.t.Helper()
+	docs := openapi.New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(s.Kinds) })
+	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
+	var err error
+	s.Groups, err = view.View{
+		Scheme:            s.Scheme,
+		Versions:          func(k *resource.Kind) []schema.GroupVersionKind { return k.GVKs() },
+		Converter:         docs.TypeConverter,
+		Admission:         plugin,
+		Authorizer:        authorizerfactory.NewAlwaysAllowAuthorizer(),
+		Equivalents:       runtime.NewEquivalentResourceRegistry(),
+		MinRequestTimeout: time.Minute,
+	}.Install(handler.GoRestfulContainer, s.Registry)
+	s.must(err)
+	docs.Install(handler.GoRestfulContainer, handler.NonGoRestfulMux)
+	s.Handler = handler
+}
+
+func (s *Stack) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Answer is what a request got.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Body   []byte
+	t      *testing.T
+}
+
+// Do sends a request. A body that is a string is YAML; other bodies are marshalled.
+// header is pairs of a key and a value.
+func (s *Stack) Do(method, path string, body any, header ...string) *Answer {
+	s.t.Helper()
+	var data []byte
+	var err error
+	if doc, ok := body.(string); ok {
+		data, err = yaml.YAMLToJSON([]byte(doc))
+	} else if body != nil {
+		data, err = json.Marshal(body)
+	}
+	s.must(err)
+	resp := s.Send(method, path, data, header...)
+	defer resp.Body.Close()
+	answer := &Answer{Code: resp.StatusCode, Header: resp.Header, t: s.t}
+	answer.Body, err = io.ReadAll(resp.Body)
+	s.must(err)
+	return answer
+}
+
+// Send is Do with bytes as they are, and with an answer that is not read yet:
+// a watch.
+func (s *Stack) Send(method, path string, body []byte, header ...string) *http.Response {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://test"+path, bytes.NewReader(body))
+	s.must(err)
+	req.Header.Set("Accept", "application/json")
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := inprocess.Transport{Handler: s.Handler}.RoundTrip(req)
+	s.must(err)
+	return resp
+}
+
+// Patch sends a patch: "merge", "json", "strategic-merge" or "apply".
+func (s *Stack) Patch(kind, path string, body any) *Answer {
+	s.t.Helper()
+	return s.Do(http.MethodPatch, path, body, "Content-Type", map[string]string{
+		"merge": "application/merge-patch+json", "json": "application/json-patch+json",
+		"strategic-merge": "application/strategic-merge-patch+json", "apply": "application/apply-patch+yaml",
+	}[kind])
+}
+
+// Want fails the test unless the answer has the status and, in its body, all
+// of the texts.
+func (a *Answer) Want(code int, texts ...string) *Answer {
+	a.t.Helper()
+	if a.Code != code {
+		a.t.Fatalf("answered %d, want %d: %s", a.Code, code, a.Body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(string(a.Body), text) {
+			a.t.Errorf("the answer does not contain %q: %s", text, a.Body)
+		}
+	}
+	return a
+}
+
+// Object is the body as an object.
+func (a *Answer) Object() *unstructured.Unstructured {
+	a.t.Helper()
+	obj := &unstructured.Unstructured{}
+	a.Into(&obj.Object)
+	return obj
+}
+
+// Status is the body as the status of an error.
+func (a *Answer) Status() *metav1.Status {
+	a.t.Helper()
+	status := &metav1.Status{}
+	a.Into(status)
+	return status
+}
+
+// Into decodes the body.
+func (a *Answer) Into(to any) {
+	a.t.Helper()
+	if err := json.Unmarshal(a.Body, to); err != nil {
+		a.t.Fatalf("%v: %s", err, a.Body)
+	}
+}
+
+// Field is the value at a path of the body ("spec", "replicas"); nil if there
+// is none.
+func (a *Answer) Field(path ...string) any {
+	a.t.Helper()
+	value, _, err := unstructured.NestedFieldNoCopy(a.Object().Object, path...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return value
+}

@@ -1,0 +1,94 @@
+package registry_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/registry/registrytest"
+)
+
+const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+func contains(s, part string) bool { return strings.Contains(s, part) }
+
+func tableOf(s *registrytest.Stack, path string) *metav1.Table {
+	table := &metav1.Table{}
+	s.Do(http.MethodGet, path, nil, "Accept", asTable).Want(http.StatusOK).Into(table)
+	return table
+}
+
+func TestATableHasTheColumnsOfTheDeclaration(t *testing.T) {
+	d := set()
+	d.Columns = append(d.Columns, resource.Wide(resource.Column[*appsv1.Deployment]{
+		Name: "Strategy", Format: "password", Description: "How.", Value: func(d *appsv1.Deployment) any { return string(d.Spec.Strategy.Type) },
+	})...)
+	s := registrytest.Start(t, d)
+	s.Do(http.MethodPost, sets, setBody).Want(http.StatusCreated)
+	table := tableOf(s, sets)
+	var columns []string
+	for _, c := range table.ColumnDefinitions {
+		columns = append(columns, fmt.Sprintf("%s/%s/%s/%d", c.Name, c.Type, c.Format, c.Priority))
+	}
+	if got := strings.Join(columns, " "); got != "Name/string/name/0 Replicas/integer//0 Age/string//0 Strategy/string/password/1" {
+		t.Errorf("the columns are %s", got)
+	}
+	if len(table.Rows) != 1 {
+		t.Fatalf("%d rows", len(table.Rows))
+	}
+	cells := table.Rows[0].Cells
+	if age, ok := cells[2].(string); cells[0] != "a" || cells[1] != float64(0) || !ok || !strings.HasSuffix(age, "s") {
+		t.Errorf("the row is %v: dates become ages", cells)
+	}
+	if row := string(table.Rows[0].Object.Raw); !contains(row, `"kind":"PartialObjectMetadata"`) || !contains(row, `"name":"a"`) {
+		t.Errorf("the row stands for %s", row)
+	}
+}
+
+func TestAKindWithoutColumnsGetsNameAndDate(t *testing.T) {
+	d := set()
+	d.Columns = nil
+	s := registrytest.Start(t, d)
+	s.Do(http.MethodPost, sets, setBody).Want(http.StatusCreated)
+	table := tableOf(s, aSet)
+	if len(table.ColumnDefinitions) != 2 || table.ColumnDefinitions[0].Name != "Name" || table.ColumnDefinitions[1].Name != "Created At" {
+		t.Errorf("the columns are %+v", table.ColumnDefinitions)
+	}
+}
+
+func TestATableOfAListHasTheListsMetadata(t *testing.T) {
+	s := startSet(t)
+	s.Do(http.MethodPost, sets, strings.Replace(setBody, "name: a", "name: b", 1)).Want(http.StatusCreated)
+	s.Do(http.MethodPost, sets, strings.Replace(setBody, "name: a", "name: c", 1)).Want(http.StatusCreated)
+	table := tableOf(s, sets+"?limit=1")
+	if len(table.Rows) != 1 || table.Continue == "" || table.ResourceVersion == "" || table.RemainingItemCount == nil || *table.RemainingItemCount != 2 {
+		t.Errorf("got %+v", table)
+	}
+}
+
+func TestATableOfAnObjectHasTheObjectsVersion(t *testing.T) {
+	s := startSet(t)
+	if table, obj := tableOf(s, aSet), s.Do(http.MethodGet, aSet, nil).Object(); table.ResourceVersion != obj.GetResourceVersion() {
+		t.Errorf("the table's version is %q, the object's %q", table.ResourceVersion, obj.GetResourceVersion())
+	}
+}
+
+func TestAStatusHasTheTableOfItsObject(t *testing.T) {
+	s := startSet(t)
+	if table := tableOf(s, aSet+"/status"); len(table.ColumnDefinitions) != 3 || len(table.Rows) != 1 {
+		t.Errorf("got %+v", table)
+	}
+}
+
+func TestATableHasNoObjectsWhenToldSo(t *testing.T) {
+	s := startSet(t)
+	if table := tableOf(s, sets+"?includeObject=None"); len(table.Rows) != 1 || len(table.Rows[0].Object.Raw) > 0 {
+		t.Errorf("got %+v", table)
+	}
+}
