@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"net/url"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"k8s.io/klog/v2"
 )
@@ -181,6 +183,9 @@ func (s *Server) elect(ctx context.Context) error {
 		case <-retry.C:
 			// Raft ignores the message as long as the member may not stand:
 			// it has yet to take in that it is a member of its own cluster.
+			if !replayed() {
+				continue
+			}
 			if s.member.Server.Lead() == 0 {
 				if err := s.member.Server.Process(ctx, stand); err != nil {
 					return fmt.Errorf("stand for election: %w", err)
@@ -204,6 +209,20 @@ func (s *Server) elect(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// replayed reports whether raft knows that all entries that were committed
+// before the start are applied. A candidate looks through those that are not,
+// and panics when etcd, which is further than raft knows, has dropped them from
+// memory already: it drops the first after every 100 that it applies. The
+// status is that of the member that started last.
+func replayed() bool {
+	published, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return false
+	}
+	status, ok := published.Value().(raft.Status)
+	return ok && status.Applied >= status.GetCommit()
 }
 
 func (s *Server) embedConfig(cfg Config) *embed.Config {
