@@ -135,7 +135,11 @@ func TestChargeBudget(t *testing.T) {
 				}
 				return
 			}
-			details := err.(*apierrors.StatusError).ErrStatus.Details
+			var status *apierrors.StatusError
+			if !errors.As(err, &status) {
+				t.Fatalf("not a status: %v", err)
+			}
+			details := status.ErrStatus.Details
 			if details.RetryAfterSeconds != test.retry {
 				t.Errorf("retry after %d seconds, want %d", details.RetryAfterSeconds, test.retry)
 			}

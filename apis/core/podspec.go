@@ -28,11 +28,6 @@ func (c podContainer) path(spec *field.Path) *field.Path {
 	return spec.Child(string(c.Kind)).Index(c.Index)
 }
 
-// restartable reports a sidecar: an init container that keeps running.
-func (c podContainer) restartable() bool {
-	return c.Kind == initContainer && isSidecar(c.Container)
-}
-
 // isSidecar reports whether an init container keeps running beside the others.
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
