@@ -30,7 +30,8 @@ type Env struct {
 type PortRange struct{ From, To int32 }
 
 // Objects reads and writes the objects of one type, in hub form, past
-// authorization and admission but through validation. Errors are apierrors.
+// authorization, admission and, but for metadata, validation: who writes sees
+// to it that the object is valid. Errors are apierrors.
 type Objects interface {
 	Get(ctx context.Context, namespace, name string) (runtime.Object, error)
 	// List returns the namespace's objects that the selector selects, all

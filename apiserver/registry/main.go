@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,6 +35,10 @@ var (
 )
 
 func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOptionsGetter, env *resource.Env) (*mainREST, error) {
+	byField, err := trigger(kind)
+	if err != nil {
+		return nil, err
+	}
 	s := newStrategy(kind, scheme)
 	singular := kind.Resource()
 	singular.Resource = kind.Singular
@@ -67,7 +72,7 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 	if err := store.CompleteWithOptions(&generic.StoreOptions{
 		RESTOptions: options,
 		AttrFunc:    attributes(kind),
-		TriggerFunc: storage.IndexerFuncs{kind.WatchField: trigger(kind)},
+		TriggerFunc: storage.IndexerFuncs{kind.WatchField: byField},
 	}); err != nil {
 		return nil, err
 	}
@@ -131,11 +136,15 @@ func predicate(kind *resource.Kind) func(labels.Selector, fields.Selector) stora
 }
 
 // trigger is the value by which the watch cache finds the watchers of an event.
-func trigger(kind *resource.Kind) storage.IndexerFunc {
-	if value := kind.Fields[kind.WatchField]; value != nil {
-		return value
+func trigger(kind *resource.Kind) (storage.IndexerFunc, error) {
+	if kind.WatchField == "metadata.name" {
+		return func(obj runtime.Object) string { return metaOf(obj).GetName() }, nil
 	}
-	return func(obj runtime.Object) string { return metaOf(obj).GetName() }
+	value := kind.Fields[kind.WatchField]
+	if value == nil {
+		return nil, fmt.Errorf("WatchField %q is not one of its Fields", kind.WatchField)
+	}
+	return value, nil
 }
 
 // resets are the paths that an endpoint does not take from its clients, for

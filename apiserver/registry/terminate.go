@@ -31,6 +31,11 @@ func (m *mainREST) terminate(ctx context.Context, name string, validate rest.Val
 		if found, err = m.markTerminating(ctx, name, validate, options); err != nil {
 			return nil, false, err
 		}
+		if options.Preconditions != nil {
+			// Marking it met the precondition, and made a new version.
+			options = options.DeepCopy()
+			options.Preconditions.ResourceVersion = nil
+		}
 	}
 	if m.kind.Held(found) || len(metaOf(found).GetFinalizers()) > 0 {
 		return found, false, nil
@@ -91,16 +96,15 @@ func (m *mainREST) markTerminating(ctx context.Context, name string, validate re
 
 // setPropagation adds or removes the garbage collector's finalizers.
 func setPropagation(obj metav1.Object, options *metav1.DeleteOptions) {
-	wanted := ""
-	if options.PropagationPolicy != nil {
-		switch *options.PropagationPolicy {
-		case metav1.DeletePropagationForeground:
-			wanted = metav1.FinalizerDeleteDependents
-		case metav1.DeletePropagationOrphan:
-			wanted = metav1.FinalizerOrphanDependents
-		}
-	} else {
+	if options.PropagationPolicy == nil {
 		return
+	}
+	wanted := ""
+	switch *options.PropagationPolicy {
+	case metav1.DeletePropagationForeground:
+		wanted = metav1.FinalizerDeleteDependents
+	case metav1.DeletePropagationOrphan:
+		wanted = metav1.FinalizerOrphanDependents
 	}
 	var finalizers []string
 	for _, f := range obj.GetFinalizers() {
