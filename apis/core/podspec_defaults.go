@@ -39,7 +39,9 @@ func DefaultPodSpec(spec *corev1.PodSpec) {
 }
 
 func defaultContainer(c *corev1.Container) {
-	resource.FillEmpty(&c.ImagePullPolicy, pullPolicy(c.Image))
+	if c.ImagePullPolicy == "" { // objects from storage have one: do not parse in vain
+		c.ImagePullPolicy = pullPolicy(c.Image)
+	}
 	resource.FillEmpty(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	resource.FillEmpty(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {

@@ -13,7 +13,8 @@ import (
 // Fill sets a field that has no value yet, for example a default.
 func Fill[V any](at **V, value V) {
 	if *at == nil {
-		*at = &value
+		v := value // a copy, so that only a field that is filled costs memory
+		*at = &v
 	}
 }
 
