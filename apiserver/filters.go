@@ -25,6 +25,7 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 	handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
 	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
 	handler = release.Warnings(handler, b.options.Release, b.kinds)
+	handler = b.ending.filter(handler)
 	handler = genericapifilters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
 	handler = withFlowControl(handler, c)
 	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {

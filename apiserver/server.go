@@ -54,6 +54,8 @@ type Server struct {
 	aggregator runnable
 	handler    http.Handler
 	backend    *storage.Backend
+	ending     *ending
+	delay      time.Duration // of the shutdown
 	address    string
 }
 
@@ -79,6 +81,7 @@ type builder struct {
 	// discovered is closed when everything that is served has its routes;
 	// before, an unknown path is answered with 503 rather than 404.
 	discovered     chan struct{}
+	ending         *ending
 	identity       authentication.Config
 	authenticators authentication.Authenticators
 	authorizer     authorization.Authorizer
@@ -87,7 +90,7 @@ type builder struct {
 // New puts the server together and opens its port. It does not wait for etcd.
 // Errors name the flag that would mend them.
 func New(ctx context.Context, o *options.Options) (*Server, error) {
-	b := &builder{options: o, discovered: make(chan struct{})}
+	b := &builder{options: o, discovered: make(chan struct{}), ending: newEnding()}
 	if err := b.makeStorage(); err != nil {
 		return nil, err
 	}
@@ -185,6 +188,8 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 		aggregator: prepared,
 		handler:    aggregator.GenericAPIServer.UnprotectedHandler(),
 		backend:    b.backend,
+		ending:     b.ending,
+		delay:      b.options.Requests.ShutdownDelay,
 		address:    config.SecureServing.Listener.Addr().String(),
 	}, nil
 }
@@ -233,6 +238,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 		}()
 	}
 	go freeStartMemory(ctx)
+	s.ending.follow(ctx, s.delay)
 	err := s.aggregator.Run(ctx)
 	return errors.Join(err, s.backend.Close())
 }

@@ -112,18 +112,18 @@ func TestEtcdAway(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 
 			manner.away(t, e)
-			g.Eventually(func() (int, string) { return get(config, "/readyz") }).Should(Equal(http.StatusInternalServerError))
-			_, body := get(config, "/readyz")
-			g.Expect(body).To(ContainSubstring("[-]etcd failed"))
-			g.Consistently(func() (int, string) { return get(config, "/livez") }, "3s", "200ms").Should(Equal(http.StatusOK))
+			g.Eventually(func() int { return status(config, "/readyz") }).Should(Equal(http.StatusInternalServerError))
+			_, health := get(config, "/readyz")
+			g.Expect(health).To(ContainSubstring("[-]etcd failed"))
+			g.Consistently(func() int { return status(config, "/livez") }, "3s", "200ms").Should(Equal(http.StatusOK))
 
 			// A request is refused in the time that the client gives it, and says why.
-			status, body := get(config, "/api/v1/namespaces/default/configmaps/before?timeout=3s")
-			g.Expect(status).To(BeElementOf(http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout), body)
+			code, body := get(config, "/api/v1/namespaces/default/configmaps/before?timeout=3s")
+			g.Expect(code).To(BeElementOf(http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout), body)
 			g.Expect(body).To(And(ContainSubstring(`"kind":"Status"`), MatchRegexp(`etcd|storage|did not complete|timeout|deadline`)))
 
 			manner.back(t, e)
-			g.Eventually(func() (int, string) { return get(config, "/readyz") }).Should(Equal(http.StatusOK))
+			g.Eventually(func() int { return status(config, "/readyz") }).Should(Equal(http.StatusOK))
 			g.Eventually(func() error {
 				_, err := maps.Get(t.Context(), "before", metav1.GetOptions{})
 				return err

@@ -40,7 +40,7 @@ func apiserver(t *testing.T, e *etcd, flags ...string) *rest.Config {
 		g.Expect(code).To(BeZero(), process.Output())
 	})
 	config := &rest.Config{Host: "https://127.0.0.1:" + port, BearerToken: "secret", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	g.Eventually(func() (int, string) { return get(config, "/readyz") }).Should(Equal(http.StatusOK), process.Output)
+	g.Eventually(func() int { return status(config, "/readyz") }).Should(Equal(http.StatusOK), process.Output)
 	return config
 }
 
