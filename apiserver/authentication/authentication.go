@@ -3,7 +3,7 @@ package authentication
 
 import (
 	"fmt"
-	"slices"
+	"net/http"
 	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -55,7 +55,7 @@ func New(config Config) (Authenticators, error) {
 	if config.ClientCA != nil {
 		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion)))
 	}
-	tokens := slices.Clone(config.Tokens)
+	tokens := config.Tokens
 	if config.TokenFile != "" {
 		file, err := tokenfile.NewCSV(config.TokenFile)
 		if err != nil {
@@ -63,13 +63,19 @@ func New(config Config) (Authenticators, error) {
 		}
 		tokens = append(tokens, file)
 	}
-	// Also where there are no tokens: a request that brings one does not mean
-	// to be anonymous.
-	methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
-	identified := group.NewAuthenticatedGroupAdder(union.New(methods...))
+	if len(tokens) > 0 {
+		methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
+	}
+	var identified authenticator.Request = authenticator.RequestFunc(nobody)
+	if len(methods) > 0 {
+		identified = group.NewAuthenticatedGroupAdder(union.New(methods...))
+	}
 	made := Authenticators{Request: identified, Identified: identified}
 	if config.Anonymous {
 		made.Request = union.NewFailOnError(identified, anonymous.NewAuthenticator([]apiserver.AnonymousAuthCondition{}))
 	}
 	return made, nil
 }
+
+// nobody recognises no request.
+func nobody(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/apiserver"
+	"svc.dev/svc/apiserver/options"
+)
+
+func newAPIServer() *cobra.Command {
+	opts := options.New()
+	logging := logsapi.NewLoggingConfiguration()
+	cmd := &cobra.Command{
+		Use:   "apiserver --etcd-servers URL,...",
+		Short: "Run an API server on an etcd cluster",
+		Long: `Run an API server on an etcd cluster. Several may run on the same cluster at the
+same time. Its flags are those of kube-apiserver.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := joined(cmd, opts.Validate()); err != nil {
+				return err
+			}
+			if err := startLogs(cmd, logging, cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			defer logs.FlushLogs()
+			server, err := apiserver.New(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context(), func() {
+				klog.FromContext(cmd.Context()).Info("Ready", "address", server.Address())
+			})
+		},
+	}
+	sets := opts.Flags()
+	addLogFlags(&sets, logging)
+	addFlags(cmd, sets)
+	return cmd
+}

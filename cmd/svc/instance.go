@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"svc.dev/svc/apiserver"
+	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/pki"
+)
+
+// stopTimeout bounds the time from the signal to the end of the process.
+const stopTimeout = 10 * time.Second
+
+// instance is one run of svc up. It starts its parts one after the other, and
+// stops them in the opposite order.
+type instance struct {
+	dataDir      string
+	opts         *options.Options
+	embeddedEtcd bool
+	program      string // how the user calls svc
+	out, errOut  io.Writer
+
+	etcd        *etcd.Server // nil with an external one
+	stopServing func()
+	running     sync.WaitGroup // what ends after stopServing
+	served      chan error     // yields what the API server's Run has returned
+	// starting is true while the API server is on its way to be ready. It has
+	// acknowledged nothing by then and cannot be stopped in order: its hooks
+	// would take that for a failure and end the process with a stack trace.
+	starting bool
+	withdraw func()
+	report   report
+}
+
+// run returns when ctx is done and all has stopped, or when some part fails.
+func (u *instance) run(ctx context.Context) error {
+	lock, err := openDataDir(u.dataDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := u.checkPort(); err != nil {
+		return err
+	}
+	// The parts outlive ctx: they are stopped in order.
+	var serving context.Context
+	serving, u.stopServing = context.WithCancel(context.WithoutCancel(ctx))
+	if err = u.start(ctx, serving); err == nil {
+		u.report.print(u.out, u)
+		err = u.wait(ctx)
+	}
+	if ctx.Err() != nil {
+		err = nil // whatever it was, the user wants it to end
+		if u.starting {
+			return nil
+		}
+	}
+	return errors.Join(err, u.stop())
+}
+
+// checkPort finds out that the port cannot be had before anything is made. The
+// server opens it for good later, and may yet fail.
+func (u *instance) checkPort() error {
+	o := u.opts.SecureServing
+	if o.PermitPortSharing || o.PermitAddressSharing {
+		return nil
+	}
+	listener, err := net.Listen(cmp.Or(o.BindNetwork, "tcp"), net.JoinHostPort(o.BindAddress.String(), strconv.Itoa(o.BindPort)))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--secure-port: %d is in use: stop what uses it, or choose another port (%w)", o.BindPort, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("--bind-address: %s is not an address of this machine: choose one of its own, or 0.0.0.0 for all (%w)", o.BindAddress, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("--secure-port: %d is for privileged users: choose a port above 1023 (%w)", o.BindPort, err)
+	case err != nil:
+		return fmt.Errorf("--bind-address, --secure-port: %w; choose others", err)
+	}
+	return listener.Close()
+}
+
+// start starts the parts, and returns when the API server is ready or ctx is
+// done. What has started by then keeps running until serving is done.
+func (u *instance) start(ctx, serving context.Context) error {
+	u.report.begin(u.errOut)
+	defer u.report.end()
+	steps := []struct {
+		name  string
+		start func(ctx, serving context.Context) (where string, err error)
+	}{
+		{"keys and certificates", u.startPKI},
+		{"etcd", u.startEtcd},
+		{"API server", u.startServer},
+	}
+	for _, step := range steps {
+		if err := u.report.time(step.name, func() (string, error) { return step.start(ctx, serving) }); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return u.publish()
+}
+
+func (u *instance) startPKI(_, serving context.Context) (string, error) {
+	cidrs, err := u.opts.Network.ServiceCIDRs()
+	if err != nil {
+		return "", err
+	}
+	config := pki.Config{
+		Dir:            pkiDir(u.dataDir),
+		Names:          u.names,
+		ConnectionFile: connectionFile(u.dataDir),
+		Server:         serverURL(u.opts),
+	}
+	for _, cidr := range cidrs {
+		config.ServiceIPs = append(config.ServiceIPs, net.IP(cidr.Addr().Next().AsSlice()))
+	}
+	keys, err := pki.Open(config)
+	if err != nil {
+		return "", fmt.Errorf("--data-dir: %w", err)
+	}
+	u.running.Go(func() { keys.Run(serving) })
+	u.fillIn(keys)
+	return config.Dir, nil
+}
+
+// names are the names and addresses of the serving certificate that depend on
+// the machine and the command line.
+func (u *instance) names() ([]string, error) {
+	names, err := pki.MachineNames()
+	if err != nil {
+		return nil, err
+	}
+	for _, ip := range []net.IP{u.opts.SecureServing.BindAddress, u.opts.Network.AdvertiseAddress} {
+		if ip != nil && !ip.IsUnspecified() {
+			names = append(names, ip.String())
+		}
+	}
+	if name := u.opts.Network.ExternalHostname; name != "" {
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// fillIn sets the options that name files of the PKI.
+func (u *instance) fillIn(keys *pki.PKI) {
+	o := u.opts
+	o.SecureServing.ServerCert.CertKey.CertFile = keys.Certificate("apiserver")
+	o.SecureServing.ServerCert.CertKey.KeyFile = keys.Key("apiserver")
+	o.Authentication.ClientCAFile = keys.Certificate("ca")
+	if header := &o.Authentication.RequestHeader; header.ClientCAFile == "" {
+		header.ClientCAFile = keys.Certificate("front-proxy-ca")
+		header.AllowedNames = []string{pki.FrontProxyClient}
+	}
+	if o.ProxyClientCertFile == "" {
+		o.ProxyClientCertFile = keys.Certificate("front-proxy-client")
+		o.ProxyClientKeyFile = keys.Key("front-proxy-client")
+	}
+}
+
+func (u *instance) startEtcd(ctx, _ context.Context) (string, error) {
+	if u.embeddedEtcd {
+		member, err := etcd.Start(ctx, etcd.Config{Dir: etcdDir(u.dataDir)})
+		if err != nil {
+			return "", fmt.Errorf("--data-dir: %w", err)
+		}
+		u.etcd = member
+		u.opts.Etcd.Servers = member.Endpoints()
+		u.opts.SharedStorage = false
+	}
+	return strings.Join(u.opts.Etcd.Servers, ","), nil
+}
+
+func (u *instance) startServer(ctx, serving context.Context) (string, error) {
+	server, err := apiserver.New(ctx, u.opts)
+	if err != nil {
+		return "", err
+	}
+	ready := make(chan struct{})
+	u.starting, u.served = true, make(chan error, 1)
+	u.running.Go(func() { u.served <- server.Run(serving, func() { close(ready) }) })
+	select {
+	case <-ready:
+		u.starting = false
+		return serverURL(u.opts), nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case err := <-u.failed():
+		return "", err
+	case err := <-u.served:
+		return "", ended(err)
+	}
+}
+
+// publish lets svc kubectl find this instance.
+func (u *instance) publish() error {
+	withdraw, err := publishConnectionFile(connectionFile(u.dataDir))
+	if err != nil {
+		return err
+	}
+	u.withdraw = withdraw
+	return nil
+}
+
+// wait returns when ctx is done or a part has failed.
+func (u *instance) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-u.failed():
+		return err
+	case err := <-u.served:
+		return ended(err)
+	}
+}
+
+// failed yields an error when etcd cannot go on.
+func (u *instance) failed() <-chan error {
+	if u.etcd == nil {
+		return nil
+	}
+	return u.etcd.Failed()
+}
+
+func ended(err error) error {
+	if err == nil {
+		return errors.New("the API server has stopped by itself")
+	}
+	return fmt.Errorf("API server: %w", err)
+}
+
+// stop waits until the API server has drained and closed its stores, and then
+// stops etcd.
+func (u *instance) stop() error {
+	if u.withdraw != nil {
+		u.withdraw()
+	}
+	u.stopServing()
+	stopped := make(chan struct{})
+	go func() {
+		u.running.Wait()
+		if u.etcd != nil {
+			u.etcd.Stop()
+		}
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+		return nil
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("some requests have not ended within %s and were cut off; nothing that was acknowledged is lost", stopTimeout)
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/plugin"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+func newKubectl() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl COMMAND",
+		Short: "Run kubectl, which is built in",
+		Long: `Run kubectl, which is built in. Without --kubeconfig and KUBECONFIG it talks to
+the "svc up" of this user.`,
+		DisableFlagParsing: true, // the flags are kubectl's
+		RunE: func(_ *cobra.Command, args []string) error {
+			runKubectl(args)
+			return nil
+		},
+		ValidArgsFunction: completeKubectl,
+	}
+}
+
+// runKubectl is kubectl: it ends the process with kubectl's exit code when that
+// is not 0.
+func runKubectl(args []string) {
+	pointAtUp(args)
+	arguments := append([]string{"kubectl"}, args...)
+	logs.GlogSetter(cmd.GetLogVerbosity(arguments)) //nolint:errcheck // kubectl checks the flag again
+	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments)))
+}
+
+func kubectlCommand(arguments []string) *cobra.Command {
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	kubectl := cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{
+		PluginHandler: cmd.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
+		Arguments:     arguments,
+		ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
+			WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams),
+		IOStreams: streams,
+	})
+	kubectl.SetArgs(arguments[1:])
+	return kubectl
+}
+
+// pointAtUp makes kubectl, and the plugins it runs, talk to this user's svc up
+// when the user gave no other kubeconfig. A ~/.kube/config is not given: what
+// `svc kubectl delete` deletes must not depend on whether svc up has ever run
+// beside some other cluster.
+func pointAtUp(args []string) {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
+		return
+	}
+	if file, ok := findConnectionFile(); ok {
+		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, file)
+	}
+}
+
+func givesKubeconfig(arg string) bool {
+	return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
+}
+
+// completeKubectl asks kubectl how a line that begins with svc kubectl goes on.
+func completeKubectl(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	pointAtUp(args)
+	var answer strings.Builder
+	kubectl := kubectlCommand(slices.Concat([]string{"kubectl", cobra.ShellCompRequestCmd}, args, []string{toComplete}))
+	kubectl.SetOut(&answer)
+	if err := kubectl.Execute(); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	// One completion a line, then :<directive>.
+	lines := strings.Split(strings.TrimSpace(answer.String()), "\n")
+	directive := cobra.ShellCompDirectiveDefault
+	if _, err := fmt.Sscanf(lines[len(lines)-1], ":%d", &directive); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return lines[:len(lines)-1], directive
+}

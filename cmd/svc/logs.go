@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+const logFlags = "logs"
+
+func addLogFlags(sets *cliflag.NamedFlagSets, logging *logsapi.LoggingConfiguration) {
+	logsapi.AddFlags(logging, sets.FlagSet(logFlags))
+}
+
+// startLogs directs all logs to out. It is done once in a process.
+func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io.Writer) error {
+	logs.InitLogs()
+	if err := logsapi.ValidateAndApplyWithOptions(logging, &logsapi.LoggingOptions{ErrorStream: out, InfoStream: out}, nil); err != nil {
+		return usageError{fmt.Errorf("flags of the logs: %w", err), cmd}
+	}
+	return nil
+}
+
+// warnings passes only those lines of a log in klog's text format that tell of
+// trouble.
+type warnings struct {
+	out io.Writer
+}
+
+// Write expects one whole line, as loggers write them.
+func (w warnings) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("I")) || bytes.Contains(line, noResources) {
+		return len(line), nil
+	}
+	return w.out.Write(line)
+}
+
+// noResources is in a warning that the libraries give at every start of a server
+// that does not serve beta versions by default.
+var noResources = []byte("because it has no resources")

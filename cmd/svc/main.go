@@ -1,0 +1,8 @@
+// Command svc is a cluster control plane that speaks the Kubernetes API.
+package main
+
+import "os"
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}

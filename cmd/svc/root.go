@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/term"
+)
+
+// run is svc: it executes the command line args and returns the exit code. An
+// error is one line on errOut that names the flag at fault and the remedy.
+func run(args []string, out, errOut io.Writer) int {
+	ctx, stop := untilSignal(context.Background(), errOut)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(errOut, "%s: %s\n", cmd.CommandPath(), oneLine(err))
+	return 1
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "svc",
+		Short: "A cluster control plane that speaks the Kubernetes API",
+		Long: `svc is a cluster control plane: an API server that speaks the Kubernetes API,
+on top of etcd. "svc up" runs all of it on this machine.`,
+		SilenceErrors: true, // run prints them, as one line
+		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
+
+		Args: noCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{explainFlag(err), cmd}
+	})
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newUp(), newAPIServer(), newKubectl(), newVersion(), newCompletion())
+	return root
+}
+
+// usageError is a mistake in the command line: the help of cmd tells how to
+// write it.
+type usageError struct {
+	err error
+	cmd *cobra.Command
+}
+
+func (e usageError) Error() string {
+	return fmt.Sprintf("%v; see '%s --help'", e.err, e.cmd.CommandPath())
+}
+
+func (e usageError) Unwrap() error { return e.err }
+
+// noCommand refuses arguments to a command that only has subcommands.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q", args[0])
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		err = fmt.Errorf("unknown command %q: did you mean %q?", args[0], similar[0])
+	}
+	return usageError{err, cmd}
+}
+
+// noArguments refuses arguments to a command that takes flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("unexpected argument %q: only flags are taken", args[0]), cmd}
+}
+
+// values says for each type of flag what its values look like.
+var values = map[string]string{
+	"bool":     "true or false",
+	"int":      "a whole number",
+	"int32":    "a whole number",
+	"uint32":   "a whole number from 0",
+	"float32":  "a number",
+	"Level":    "a whole number from 0",
+	"duration": "a duration, such as 30s or 5m",
+	"ip":       "an IP address",
+}
+
+// explainFlag says of a value that a flag cannot take what it takes instead.
+func explainFlag(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	flag := "--" + invalid.GetFlag().Name
+	if takes, ok := values[invalid.GetFlag().Value.Type()]; ok {
+		return fmt.Errorf("%s: %q is not %s", flag, invalid.GetValue(), takes)
+	}
+	return fmt.Errorf("%s: %q: %w", flag, invalid.GetValue(), errors.Unwrap(invalid))
+}
+
+// addFlags gives cmd the flags of sets, and a help that lists them by set.
+func addFlags(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
+	for _, name := range sets.Order {
+		cmd.Flags().AddFlagSet(sets.FlagSets[name])
+	}
+	width, _, _ := term.TerminalSize(cmd.OutOrStdout()) // 0 does not wrap
+	cliflag.SetUsageAndHelpFunc(cmd, sets, width)
+}
+
+// joined makes one error of all that is wrong with the command line.
+func joined(cmd *cobra.Command, errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	messages := make([]string, len(errs))
+	for i, err := range errs {
+		messages[i] = oneLine(err)
+	}
+	return usageError{errors.New(strings.Join(messages, "; ")), cmd}
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"svc.dev/svc/apiserver/options"
+)
+
+func newUp() *cobra.Command {
+	opts := options.New()
+	logging := logsapi.NewLoggingConfiguration()
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run the whole system on this machine",
+		Long: `Run the whole system on this machine: an etcd of its own, unless --etcd-servers
+names one, and the API server. Keys, certificates and data are made at the first
+start and used again at every later one.
+
+The flags of "svc apiserver" may be given, too. Only warnings and errors are
+logged, unless -v is given.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			u, err := newInstance(cmd, opts, dataDir)
+			if err != nil {
+				return err
+			}
+			// Few want a log between themselves and the report; those who do ask.
+			var out io.Writer = cmd.ErrOrStderr()
+			if !cmd.Flags().Changed("v") {
+				out = warnings{out}
+			}
+			if err := startLogs(cmd, logging, out); err != nil {
+				return err
+			}
+			defer logs.FlushLogs()
+			return u.run(cmd.Context())
+		},
+	}
+	var sets cliflag.NamedFlagSets
+	sets.FlagSet("up").StringVar(&dataDir, "data-dir", "",
+		"Directory of keys, certificates and data. The default is /var/lib/svc for root and, for other users, svc in the XDG data directory (~/.local/share).")
+	theirs := opts.Flags()
+	for _, name := range theirs.Order {
+		sets.FlagSet(name).AddFlagSet(theirs.FlagSets[name])
+	}
+	addLogFlags(&sets, logging)
+	addFlags(cmd, sets)
+	for _, flag := range ownFiles {
+		cmd.Flags().Lookup(flag).Hidden = true
+	}
+	return cmd
+}
+
+// ownFiles are the flags whose files svc up makes.
+var ownFiles = []string{"tls-cert-file", "tls-private-key-file", "cert-dir", "client-ca-file"}
+
+// newInstance checks the command line.
+func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*instance, error) {
+	var err error
+	if dataDir == "" {
+		dataDir, err = defaultDataDir()
+	} else {
+		dataDir, err = filepath.Abs(dataDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	u := &instance{
+		dataDir:      dataDir,
+		opts:         opts,
+		embeddedEtcd: !cmd.Flags().Changed("etcd-servers"),
+		program:      os.Args[0],
+		out:          cmd.OutOrStdout(),
+		errOut:       cmd.ErrOrStderr(),
+	}
+	if u.embeddedEtcd {
+		for _, flag := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
+			if cmd.Flags().Changed(flag) {
+				return nil, usageError{fmt.Errorf("--%s needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS", flag), cmd}
+			}
+		}
+	}
+	for _, flag := range ownFiles {
+		if cmd.Flags().Changed(flag) {
+			return nil, usageError{fmt.Errorf("--%s: svc up makes its own keys and certificates, in --data-dir; use 'svc apiserver' for others", flag), cmd}
+		}
+	}
+	if u.embeddedEtcd {
+		opts.Etcd.Servers = []string{"unix://" + etcdDir(dataDir)} // until it runs
+	}
+	if err := joined(cmd, opts.Validate()); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// serverURL is the URL at which the machine itself reaches the server.
+func serverURL(opts *options.Options) string {
+	host := opts.SecureServing.BindAddress
+	switch {
+	case host.Equal(net.IPv4zero):
+		host = net.IPv4(127, 0, 0, 1)
+	case host.Equal(net.IPv6unspecified):
+		host = net.IPv6loopback
+	}
+	return "https://" + net.JoinHostPort(host.String(), fmt.Sprint(opts.SecureServing.BindPort))
+}
