@@ -3,7 +3,7 @@ package authentication
 
 import (
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -55,7 +55,7 @@ func New(config Config) (Authenticators, error) {
 	if config.ClientCA != nil {
 		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion)))
 	}
-	tokens := config.Tokens
+	tokens := slices.Clone(config.Tokens)
 	if config.TokenFile != "" {
 		file, err := tokenfile.NewCSV(config.TokenFile)
 		if err != nil {
@@ -63,19 +63,13 @@ func New(config Config) (Authenticators, error) {
 		}
 		tokens = append(tokens, file)
 	}
-	if len(tokens) > 0 {
-		methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
-	}
-	var identified authenticator.Request = authenticator.RequestFunc(nobody)
-	if len(methods) > 0 {
-		identified = group.NewAuthenticatedGroupAdder(union.New(methods...))
-	}
+	// Also where there are no tokens: a request that brings one does not mean
+	// to be anonymous.
+	methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
+	identified := group.NewAuthenticatedGroupAdder(union.New(methods...))
 	made := Authenticators{Request: identified, Identified: identified}
 	if config.Anonymous {
 		made.Request = union.NewFailOnError(identified, anonymous.NewAuthenticator([]apiserver.AnonymousAuthCondition{}))
 	}
 	return made, nil
 }
-
-// nobody recognises no request.
-func nobody(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }

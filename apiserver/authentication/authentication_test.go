@@ -1,0 +1,199 @@
+package authentication
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+)
+
+// authority signs client certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.cert, a.key = sign(t, template, nil)
+	return a
+}
+
+// client makes a certificate of the authority.
+func (a *authority) client(t *testing.T, user string, groups ...string) *x509.Certificate {
+	t.Helper()
+	cert, _ := sign(t, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a)
+	return cert
+}
+
+func (a *authority) provider(t *testing.T) dynamiccertificates.CAContentProvider {
+	t.Helper()
+	p, err := dynamiccertificates.NewStaticCAContent("test", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// sign makes a certificate; without an authority it signs itself.
+func sign(t *testing.T, template *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(1)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if by == nil {
+		by = &authority{cert: template, key: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func tokenFile(t *testing.T, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// identity is who a request comes from, in one line; a refusal is "401".
+func identity(t *testing.T, config Config, req *http.Request) string {
+	t.Helper()
+	made, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, ok, err := made.Request.AuthenticateRequest(req)
+	if err != nil || !ok {
+		return "401"
+	}
+	groups := slices.Sorted(slices.Values(resp.User.GetGroups()))
+	return fmt.Sprintf("%s uid=%q %v", resp.User.GetName(), resp.User.GetUID(), groups)
+}
+
+func TestWhoARequestComesFrom(t *testing.T) {
+	users, proxies, strangers := newAuthority(t, "users"), newAuthority(t, "proxies"), newAuthority(t, "strangers")
+	all := Config{
+		ClientCA:  users.provider(t),
+		TokenFile: tokenFile(t, "secret,ann,42,\"dev,ops\"\nbare,bob,43\n"),
+		Anonymous: true,
+		RequestHeader: &authenticatorfactory.RequestHeaderConfig{
+			CAContentProvider:   proxies.provider(t),
+			AllowedClientNames:  headerrequest.StaticStringSlice{"front"},
+			UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
+			UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
+			GroupHeaders:        headerrequest.StaticStringSlice{"X-Remote-Group"},
+			ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
+		},
+	}
+	closed := all
+	closed.Anonymous = false
+	named := func(header http.Header) http.Header {
+		header.Set("X-Remote-User", "eve")
+		header.Set("X-Remote-Uid", "7")
+		header.Set("X-Remote-Group", "system:masters")
+		return header
+	}
+	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+	const (
+		nobody = `system:anonymous uid="" [system:unauthenticated]`
+		eve    = `eve uid="7" [system:authenticated system:masters]`
+		ann    = `ann uid="42" [dev ops system:authenticated]`
+	)
+	for _, test := range []struct {
+		rule   string
+		config Config
+		cert   *x509.Certificate
+		header http.Header
+		want   string
+	}{
+		{"a certificate's common name is the user, its organizations are the groups", all, users.client(t, "carl", "a", "b"), nil, `carl uid="" [a b system:authenticated]`},
+		{"a certificate of an unknown authority is refused", all, strangers.client(t, "carl", "system:masters"), nil, "401"},
+		{"a certificate of an unknown authority does not spoil a good token", all, strangers.client(t, "carl"), bearer("secret"), ann},
+		{"a token of the file brings user, uid and groups", all, nil, bearer("secret"), ann},
+		{"a token of the file needs no groups", all, nil, bearer("bare"), `bob uid="43" [system:authenticated]`},
+		{"an unknown token is refused although anonymous requests pass", all, nil, bearer("guess"), "401"},
+		{"a token is refused where there are none, although anonymous requests pass", Config{Anonymous: true}, nil, bearer("guess"), "401"},
+		{"a bad token does not spoil a good certificate", all, users.client(t, "carl"), bearer("guess"), `carl uid="" [system:authenticated]`},
+		{"a request without identity is anonymous", all, nil, nil, nobody},
+		{"a request without identity is anonymous where nothing is configured", Config{Anonymous: true}, nil, nil, nobody},
+		{"a request without identity is refused when anonymous is off", closed, nil, nil, "401"},
+		{"headers are believed from an allowed name of the proxies' authority", all, proxies.client(t, "front"), named(http.Header{}), eve},
+		{"headers are not believed from another name of the proxies' authority", all, proxies.client(t, "back"), named(http.Header{}), "401"},
+		{"headers are not believed from a user's certificate", all, users.client(t, "front"), named(http.Header{}), `front uid="" [system:authenticated]`},
+		{"headers are not believed without a certificate", all, nil, named(http.Header{}), nobody},
+		{"headers are not believed with a token", all, nil, named(bearer("secret")), ann},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://svc/api", nil)
+			if test.header != nil {
+				req.Header = test.header.Clone()
+			}
+			req.TLS = &tls.ConnectionState{}
+			if test.cert != nil {
+				req.TLS.PeerCertificates = []*x509.Certificate{test.cert}
+			}
+			if got := identity(t, test.config, req); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestIdentifiedKnowsNobodyWhoIsAnonymous(t *testing.T) {
+	made, err := New(Config{Anonymous: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://svc/api", nil)
+	if resp, ok, err := made.Identified.AuthenticateRequest(req); ok || err != nil {
+		t.Errorf("got %v, %v, %v", resp, ok, err)
+	}
+}
+
+func TestATokenFileThatCannotBeReadNamesItsFlag(t *testing.T) {
+	for rule, file := range map[string]string{
+		"missing":             filepath.Join(t.TempDir(), "none"),
+		"with too few fields": tokenFile(t, "secret,ann\n"),
+		"that is not CSV":     tokenFile(t, "secret,\"ann\n"),
+	} {
+		t.Run(rule, func(t *testing.T) {
+			if _, err := New(Config{TokenFile: file}); err == nil || !strings.Contains(err.Error(), "--token-auth-file "+file) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
