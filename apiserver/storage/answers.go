@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -19,15 +20,32 @@ import (
 // of the object or etcd is at fault. What the store below returns as an API
 // status or a storage error stays as it is; the rest would be answered as an
 // internal error without a reason.
+//
+// Requests to etcd end a little before the client's own request does, so that
+// there is time to say why: at its deadline the server answers with a timeout
+// that knows no reason, or, if an answer has begun, cuts the connection.
 type answers struct{ storage.Interface }
+
+// sooner is a context that is done a little before ctx is.
+func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/10, time.Second)))
+}
 
 // Create implements storage.Interface.
 func (a answers) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	ctx, cancel := sooner(ctx)
+	defer cancel()
 	return answer(a.Interface.Create(ctx, key, obj, out, ttl))
 }
 
 // Get implements storage.Interface.
 func (a answers) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	ctx, cancel := sooner(ctx)
+	defer cancel()
 	err := a.Interface.Get(ctx, key, opts, out)
 	if storage.IsInvalidError(err) {
 		return apierrors.NewBadRequest(err.Error()) // the resourceVersion is the only input
@@ -46,6 +64,8 @@ func (a answers) Watch(ctx context.Context, key string, opts storage.ListOptions
 
 // GetList implements storage.Interface.
 func (a answers) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	ctx, cancel := sooner(ctx)
+	defer cancel()
 	return answer(a.Interface.GetList(ctx, key, opts, list))
 }
 
@@ -54,6 +74,8 @@ func (a answers) GetList(ctx context.Context, key string, opts storage.ListOptio
 func (a answers) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
+	ctx, cancel := sooner(ctx)
+	defer cancel()
 	return answer(a.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
 }
 
@@ -61,6 +83,8 @@ func (a answers) GuaranteedUpdate(ctx context.Context, key string, out runtime.O
 func (a answers) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
+	ctx, cancel := sooner(ctx)
+	defer cancel()
 	return answer(a.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -54,4 +55,31 @@ func TestAnswer(t *testing.T) {
 			g.Expect(answered.Status().Message).To(ContainSubstring(test.message))
 		})
 	}
+}
+
+func TestEtcdIsAskedForLessThanTheRequestHas(t *testing.T) {
+	for _, test := range []struct {
+		rule             string
+		has, least, most time.Duration
+	}{
+		{"a second less", time.Minute, 58 * time.Second, 59 * time.Second},
+		{"a tenth less if it has little", 2 * time.Second, 1700 * time.Millisecond, 1800 * time.Millisecond},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			g := NewWithT(t)
+			ctx, cancel := context.WithTimeout(t.Context(), test.has)
+			defer cancel()
+			ctx, cancel = sooner(ctx)
+			defer cancel()
+			deadline, ok := ctx.Deadline()
+			g.Expect(ok).To(BeTrue())
+			g.Expect(time.Until(deadline)).To(And(BeNumerically(">", test.least), BeNumerically("<=", test.most)))
+		})
+	}
+	t.Run("one without a deadline has none", func(t *testing.T) {
+		ctx, cancel := sooner(t.Context())
+		defer cancel()
+		_, ok := ctx.Deadline()
+		NewWithT(t).Expect(ok).To(BeFalse())
+	})
 }
