@@ -24,6 +24,7 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/jsonencoding"
 	"svc.dev/svc/apiserver/registry"
 )
 
@@ -57,8 +58,8 @@ type Group struct {
 // Install adds the web services of the kinds to the container.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
 	storage := v.storage(kinds)
-	codecs := serializer.NewCodecFactory(v.Scheme,
-		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	codecs := jsonencoding.New(serializer.NewCodecFactory(v.Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf()))
 	var groups []Group
 	for _, group := range v.groups(kinds) {
 		made := Group{Name: group}
