@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
@@ -20,6 +21,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -70,14 +72,10 @@ func (b *builder) own(shared *genericapiserver.RecommendedConfig, next genericap
 	if err != nil {
 		return nil, nil, err
 	}
-	served, err := release.NewServed(b.options.Release, b.options.RuntimeConfig, b.kinds, apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)
-	if err != nil {
-		return nil, nil, err
-	}
 	container := server.Handler.GoRestfulContainer
 	groups, err := view.View{
 		Scheme:              b.scheme,
-		Versions:            served.Versions,
+		Versions:            b.served.Versions,
 		Converter:           b.docs.TypeConverter,
 		Admission:           config.AdmissionControl,
 		Authorizer:          config.Authorization.Authorizer,
@@ -127,6 +125,7 @@ func (b *builder) aggregator(shared *genericapiserver.RecommendedConfig, own *ge
 	codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
 	config.RESTOptionsGetter = b.backend.RESTOptions(codec, apiregistrationv1.SchemeGroupVersion)
 	config.SkipOpenAPIInstallation = true
+	config.DisabledPostStartHooks = sets.NewString(libraryInformers)
 	docs := openapi.New("svc", b.documentsVersion(), openapi.All(aggregatoropenapi.GetOpenAPIDefinitions),
 		func() *runtime.Scheme { return aggregatorscheme.Scheme })
 	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
@@ -143,7 +142,32 @@ func (b *builder) aggregator(shared *genericapiserver.RecommendedConfig, own *ge
 	if err != nil {
 		return nil, err
 	}
+	if err := addAggregatorHooks(&config, server); err != nil {
+		return nil, err
+	}
 	return server, registerVersions(&config, server, crds, groups)
+}
+
+// libraryInformers is the library's name for the hook that starts the
+// informers of the aggregator.
+const libraryInformers = "start-kube-aggregator-informers"
+
+// addAggregatorHooks adds the hooks that the specification names (document 2,
+// section 4) and the library names otherwise.
+func addAggregatorHooks(config *genericapiserver.RecommendedConfig, server *aggregatorserver.APIAggregator) error {
+	if err := server.GenericAPIServer.AddPostStartHook("start-svc-aggregator-informers", func(hook genericapiserver.PostStartHookContext) error {
+		server.APIRegistrationInformers.Start(hook.Done())
+		config.SharedInformerFactory.Start(hook.Done())
+		return nil
+	}); err != nil {
+		return err
+	}
+	// The library has two such controllers, for local and for remote servers:
+	// both begin when the APIServices are known.
+	return server.GenericAPIServer.AddPostStartHook("apiservice-status-available-controller", func(hook genericapiserver.PostStartHookContext) error {
+		cache.WaitForCacheSync(hook.Done(), server.APIRegistrationInformers.Apiregistration().V1().APIServices().Informer().HasSynced)
+		return nil
+	})
 }
 
 // registerVersions makes the APIServices of the versions served in this process.

@@ -15,10 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"runtime/debug"
+	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
@@ -39,6 +41,7 @@ import (
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/storage"
 
@@ -67,6 +70,7 @@ type runnable interface {
 type builder struct {
 	options   *options.Options
 	kinds     []*resource.Kind
+	served    release.Served
 	scheme    *runtime.Scheme
 	backend   *storage.Backend
 	claims    *claims.Store
@@ -92,13 +96,28 @@ type builder struct {
 func New(ctx context.Context, o *options.Options) (*Server, error) {
 	b := &builder{options: o, discovered: make(chan struct{}), ending: newEnding()}
 	if err := b.makeStorage(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, b.abandon())
 	}
 	server, err := b.makeServers(ctx)
 	if err != nil {
-		return nil, errors.Join(err, b.backend.Close())
+		return nil, errors.Join(err, b.abandon())
 	}
 	return server, nil
+}
+
+// abandon closes what a failed New has opened.
+func (b *builder) abandon() error {
+	var errs []error
+	if b.registry != nil {
+		b.registry.Destroy()
+	}
+	if b.backend != nil {
+		errs = append(errs, b.backend.Close())
+	}
+	if listener := b.options.SecureServing.Listener; listener != nil {
+		errs = append(errs, listener.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // makeStorage makes the kinds' storage, and who may use it.
@@ -116,6 +135,10 @@ func (b *builder) makeStorage() error {
 	b.kinds = apis.Kinds()
 	for _, d := range reviews.Kinds(b.authorizer, b.authorizer, b.authenticators.Identified, nil) {
 		b.kinds = append(b.kinds, d.Kind())
+	}
+	if b.served, err = release.NewServed(b.options.Release, b.options.RuntimeConfig, b.kinds,
+		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
+		return err
 	}
 	if b.scheme, err = apis.NewScheme(b.kinds); err != nil {
 		return err
@@ -230,29 +253,39 @@ func (s *Server) Address() string { return s.address }
 // Run serves until ctx is done and everything has drained. onReady, if not
 // nil, is called once, when /readyz passes for the first time.
 func (s *Server) Run(ctx context.Context, onReady func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var besides sync.WaitGroup
 	if onReady != nil {
-		go func() {
+		besides.Go(func() {
 			if s.waitReady(ctx) == nil {
 				onReady()
 			}
-		}()
+		})
 	}
-	go freeStartMemory(ctx)
+	besides.Go(func() { freeStartMemory(ctx) })
 	s.ending.follow(ctx, s.delay)
 	err := s.aggregator.Run(ctx)
+	cancel()
+	besides.Wait()
 	return errors.Join(err, s.backend.Close())
 }
 
 // waitReady returns when /readyz passes, or an error when ctx is done before.
 // It looks often at first, as a start takes a fraction of a second.
 func (s *Server) waitReady(ctx context.Context) error {
-	handler := inprocess.Chain(s.handler)
+	transport := inprocess.Transport{Handler: inprocess.Chain(s.handler)}
 	delay := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.2, Steps: 24, Cap: 100 * time.Millisecond}.DelayFunc()
 	return delay.Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, req)
-		return w.Code == http.StatusOK, nil
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://in-process/readyz", nil)
+		if err != nil {
+			return false, err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			return false, err // only the end of ctx is one
+		}
+		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
 }
 

@@ -1,0 +1,297 @@
+package apiserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"svc.dev/svc/apiserver"
+	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/options"
+)
+
+const adminToken = "secret"
+
+// running is a server that a test has started.
+type running struct {
+	url    string
+	client *http.Client
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// newOptions are those of a server on a free port, with an etcd of its own.
+func newOptions(t *testing.T) (*options.Options, *etcd.Server) {
+	t.Helper()
+	member, err := etcd.Start(t.Context(), etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(member.Stop)
+	o := options.New()
+	o.Etcd.Servers = member.Endpoints()
+	o.SecureServing.ServerCert.CertDirectory = t.TempDir()
+	if o.SecureServing.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	o.Authentication.TokenAuthFile = filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte(adminToken+",admin,1,system:masters\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return o, member
+}
+
+// start returns when the server is ready.
+func start(t *testing.T, o *options.Options) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	server, err := apiserver.New(ctx, o)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	r := &running{url: "https://" + server.Address(), cancel: cancel, done: make(chan error, 1)}
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	ready := make(chan struct{})
+	go func() { r.done <- server.Run(ctx, func() { close(ready) }) }()
+	t.Cleanup(func() { r.stop(t) })
+	select {
+	case <-ready:
+	case err := <-r.done:
+		t.Fatalf("the server ended before it was ready: %v", err)
+	}
+	return r
+}
+
+func startNew(t *testing.T) *running {
+	t.Helper()
+	o, _ := newOptions(t)
+	return start(t, o)
+}
+
+// stop ends the server, if it runs, and reports how.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	if r.cancel == nil {
+		return
+	}
+	r.cancel()
+	r.cancel = nil
+	r.client.CloseIdleConnections()
+	if err := <-r.done; err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+// get reads a path as the administrator or, if anonymous, as nobody.
+func (r *running) get(t *testing.T, path string, anonymous bool) (int, string) {
+	t.Helper()
+	return r.do(t, http.MethodGet, path, "", anonymous)
+}
+
+func (r *running) do(t *testing.T, method, path, body string, anonymous bool) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !anonymous {
+		req.Header.Set("Authorization", "Bearer "+adminToken)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+func TestAServerServesItsReleaseAndEndsWithoutATrace(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	o, member := newOptions(t)
+	began := time.Now()
+	r := start(t, o)
+	t.Logf("ready after %v", time.Since(began))
+
+	if code, body := r.get(t, "/version", true); code != http.StatusOK || !strings.Contains(body, `"gitVersion": "v1.28.0+svc-`) {
+		t.Errorf("/version answers %d %s", code, body)
+	}
+	checkHealth(t, r)
+	for path, want := range map[string]struct{ anonymous, admin int }{
+		"/api/v1/namespaces/default":                              {http.StatusForbidden, http.StatusOK},
+		"/apis/flowcontrol.apiserver.k8s.io/v1beta3":              {http.StatusForbidden, http.StatusOK},
+		"/apis/flowcontrol.apiserver.k8s.io/v1":                   {http.StatusForbidden, http.StatusNotFound},
+		"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps":     {http.StatusForbidden, http.StatusOK},
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {http.StatusForbidden, http.StatusOK},
+		"/nothing": {http.StatusForbidden, http.StatusNotFound},
+	} {
+		if code, body := r.get(t, path, true); code != want.anonymous {
+			t.Errorf("%s answers nobody with %d, want %d: %.200s", path, code, want.anonymous, body)
+		}
+		if code, body := r.get(t, path, false); code != want.admin {
+			t.Errorf("%s answers the administrator with %d, want %d: %.200s", path, code, want.admin, body)
+		}
+	}
+
+	r.stop(t)
+	member.Stop()
+	goleak.VerifyNone(t, append(librariesLeak(), leaks)...)
+}
+
+// librariesLeak are the goroutines that the libraries leave behind: the one of
+// the process that looks after klog, and those that end by themselves within
+// seconds.
+func librariesLeak() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever"),
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
+	}
+}
+
+// checkHealth expects the checks of the specification (document 2, section 4).
+func checkHealth(t *testing.T, r *running) {
+	t.Helper()
+	for path, extra := range map[string][]string{"/readyz": {"shutdown", "etcd"}, "/livez": nil, "/healthz": {"etcd"}} {
+		code, body := r.get(t, path+"?verbose", true)
+		if code != http.StatusOK || !strings.HasSuffix(strings.TrimSpace(body), "check passed") {
+			t.Errorf("%s answers %d %s", path, code, body)
+		}
+		for _, name := range append([]string{
+			"ping", "log", "autoregister-completion",
+			"poststarthook/start-svc-apiserver-admission-initializer",
+			"poststarthook/generic-apiserver-start-informers",
+			"poststarthook/start-apiextensions-informers",
+			"poststarthook/start-apiextensions-controllers",
+			"poststarthook/crd-informer-synced",
+			"poststarthook/bootstrap-controller",
+			"poststarthook/scheduling/bootstrap-system-priority-classes",
+			"poststarthook/start-cluster-authentication-info-controller",
+			"poststarthook/start-svc-aggregator-informers",
+			"poststarthook/apiservice-registration-controller",
+			"poststarthook/apiservice-status-available-controller",
+			"poststarthook/svc-apiserver-autoregistration",
+			"poststarthook/apiservice-openapi-controller",
+		}, extra...) {
+			if !strings.Contains(body, "[+]"+name+" ok\n") {
+				t.Errorf("%s does not name %s:\n%s", path, name, body)
+			}
+		}
+	}
+}
+
+func TestTwoServersOfAProcessShareNothing(t *testing.T) {
+	a, b := startNew(t), startNew(t)
+	const configMaps = "/api/v1/namespaces/default/configmaps"
+	if code, body := a.do(t, http.MethodPost, configMaps, `{"metadata": {"name": "only-in-a"}}`, false); code != http.StatusCreated {
+		t.Fatalf("create: %d %s", code, body)
+	}
+	if code, body := b.get(t, configMaps+"/only-in-a", false); code != http.StatusNotFound {
+		t.Errorf("the other server has it too: %d %s", code, body)
+	}
+	a.stop(t)
+	if code, body := b.get(t, "/readyz", true); code != http.StatusOK {
+		t.Errorf("the other server is not ready any more: %d %s", code, body)
+	}
+	if code, body := b.do(t, http.MethodPost, configMaps, `{"metadata": {"name": "after"}}`, false); code != http.StatusCreated {
+		t.Errorf("create on the other server: %d %s", code, body)
+	}
+}
+
+func TestAServerStartsAgainOnItsEtcd(t *testing.T) {
+	o, _ := newOptions(t)
+	first := start(t, o)
+	const configMaps = "/api/v1/namespaces/default/configmaps"
+	if code, body := first.do(t, http.MethodPost, configMaps, `{"metadata": {"name": "kept"}}`, false); code != http.StatusCreated {
+		t.Fatalf("create: %d %s", code, body)
+	}
+	first.stop(t)
+
+	var err error
+	if o.SecureServing.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, o)
+	if code, body := second.get(t, configMaps+"/kept", false); code != http.StatusOK {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestAServerThatCannotBePutTogetherLeavesNothingBehind(t *testing.T) {
+	for rule, test := range map[string]struct {
+		change func(o *options.Options)
+		want   string
+	}{
+		"a range that is none":                         {func(o *options.Options) { o.Network.ServiceClusterIPRange = "x" }, "--service-cluster-ip-range"},
+		"a token file that is not there":               {func(o *options.Options) { o.Authentication.TokenAuthFile = "/nowhere" }, "--token-auth-file"},
+		"a version that nobody knows":                  {func(o *options.Options) { o.RuntimeConfig = map[string]string{"apps/v9": "true"} }, "apps/v9"},
+		"an admission configuration that is not there": {func(o *options.Options) { o.Admission.ConfigFile = "/nowhere" }, "/nowhere"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			leaks := goleak.IgnoreCurrent()
+			o, member := newOptions(t)
+			test.change(o)
+			if _, err := apiserver.New(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+			member.Stop()
+			goleak.VerifyNone(t, append(librariesLeak(), leaks,
+				// The queues of controllers that were made, but never run.
+				goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"),
+				goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"))...)
+			if conn, err := net.Dial("tcp", o.SecureServing.Listener.Addr().String()); err == nil {
+				_ = conn.Close()
+				t.Error("the port is still open")
+			}
+		})
+	}
+}
+
+func TestTheIndexOfOpenAPINamesEveryServedVersion(t *testing.T) {
+	r := startNew(t)
+	var groups struct {
+		Groups []struct {
+			Versions []struct{ GroupVersion string }
+		}
+	}
+	_, body := r.get(t, "/apis", false)
+	if err := json.Unmarshal([]byte(body), &groups); err != nil {
+		t.Fatal(err)
+	}
+	var index struct{ Paths map[string]any }
+	_, body = r.get(t, "/openapi/v3", false)
+	if err := json.Unmarshal([]byte(body), &index); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"api/v1"}
+	for _, g := range groups.Groups {
+		for _, v := range g.Versions {
+			want = append(want, "apis/"+v.GroupVersion)
+		}
+	}
+	if len(want) < 15 {
+		t.Errorf("only %v are served", want)
+	}
+	for _, gv := range want {
+		if index.Paths[gv] == nil {
+			t.Errorf("the index does not name %s: %s", gv, fmt.Sprint(index.Paths))
+		}
+	}
+}
