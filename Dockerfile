@@ -6,10 +6,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG VERSION=unknown TARGETOS TARGETARCH
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/svc ./cmd/svc && \
-    mkdir -p /out/data
+ARG VERSION TARGETOS TARGETARCH
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH hack/build.sh /out/svc "$VERSION" && mkdir -p /out/data
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt

@@ -8,8 +8,8 @@ SHELL := /bin/bash
 
 GO ?= go
 BIN := $(CURDIR)/bin
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X svc.dev/svc/apiserver/release.svcVersion=$(VERSION)
+# svc's own version: that of the tag, if there is one on this commit.
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --exact-match 2>/dev/null))
 
 # Binaries are static. Only the race detector needs a C compiler (test-unit).
 export CGO_ENABLED := 0
@@ -22,12 +22,11 @@ up: build ## Start a control plane on this machine (flags: make up ARGS='--data-
 
 .PHONY: build
 build: ## Build bin/svc.
-	@mkdir -p $(BIN)
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/svc ./cmd/svc
+	hack/build.sh $(BIN)/svc $(VERSION)
 
 .PHONY: image
 image: ## Build the container image (docker or podman; IMAGE=name:tag).
-	@hack/image.sh $(VERSION)
+	@hack/image.sh $(or $(VERSION),dev)
 
 .PHONY: manifests
 manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists already.
