@@ -16,18 +16,26 @@ func etcdDir(dir string) string        { return filepath.Join(dir, "etcd") }
 func lockFile(dir string) string       { return filepath.Join(dir, "svc.lock") }
 func connectionFile(dir string) string { return filepath.Join(dir, "admin.svcconfig") }
 
-// defaultDataDir is /var/lib/svc for root, else svc in the XDG data directory
-// (https://specifications.freedesktop.org/basedir-spec).
-func defaultDataDir() (string, error) {
-	if os.Geteuid() == 0 {
+// user is whoever runs svc: where his files are by default.
+type user struct {
+	id  int
+	env func(name string) string
+}
+
+func currentUser() user { return user{os.Geteuid(), os.Getenv} }
+
+// dataDir is the default data directory: /var/lib/svc for root, else svc in the
+// XDG data directory (https://specifications.freedesktop.org/basedir-spec).
+func (u user) dataDir() (string, error) {
+	if u.id == 0 {
 		return "/var/lib/svc", nil
 	}
-	if base := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(base) {
+	if base := u.env("XDG_DATA_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "svc"), nil
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("no home directory (%w): set --data-dir", err)
+	home := u.env("HOME")
+	if !filepath.IsAbs(home) {
+		return "", errors.New("--data-dir: there is no default without HOME; set the flag")
 	}
 	return filepath.Join(home, ".local", "share", "svc"), nil
 }
@@ -88,11 +96,11 @@ func writePid(lock *os.File) error {
 // currentLink is where a running svc up leaves a link to its connection file,
 // for svc kubectl to find when the data directory is not the default one. It is
 // empty when the user has no directory for such things.
-func currentLink() string {
-	if os.Geteuid() == 0 {
+func (u user) currentLink() string {
+	if u.id == 0 {
 		return "/run/svc/admin.svcconfig"
 	}
-	if base := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(base) {
+	if base := u.env("XDG_RUNTIME_DIR"); filepath.IsAbs(base) {
 		return filepath.Join(base, "svc", "admin.svcconfig")
 	}
 	return ""
@@ -100,8 +108,8 @@ func currentLink() string {
 
 // publishConnectionFile makes file the one that svc kubectl uses, until the
 // returned function is called or a later svc up does the same.
-func publishConnectionFile(file string) (withdraw func(), err error) {
-	link := currentLink()
+func (u user) publishConnectionFile(file string) (withdraw func(), err error) {
+	link := u.currentLink()
 	if link == "" {
 		return func() {}, nil
 	}
@@ -125,12 +133,12 @@ func publishConnectionFile(file string) (withdraw func(), err error) {
 // last, if that still runs, or of the one on the default data directory. When
 // neither runs it returns the file of one that did: to be told that it does not
 // answer is better than to talk to something else.
-func findConnectionFile() (string, bool) {
+func (u user) findConnectionFile() (string, bool) {
 	var files []string
-	if file, err := os.Readlink(currentLink()); err == nil {
+	if file, err := os.Readlink(u.currentLink()); err == nil {
 		files = append(files, file)
 	}
-	if dir, err := defaultDataDir(); err == nil {
+	if dir, err := u.dataDir(); err == nil {
 		files = append(files, connectionFile(dir))
 	}
 	for _, found := range []func(file string) bool{

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/options"
@@ -111,7 +113,8 @@ func (u *instance) start(ctx, serving context.Context) error {
 			return err
 		}
 	}
-	return u.publish()
+	u.publish(ctx)
+	return nil
 }
 
 func (u *instance) startPKI(_, serving context.Context) (string, error) {
@@ -205,14 +208,15 @@ func (u *instance) startServer(ctx, serving context.Context) (string, error) {
 	}
 }
 
-// publish lets svc kubectl find this instance.
-func (u *instance) publish() error {
-	withdraw, err := publishConnectionFile(connectionFile(u.dataDir))
+// publish lets svc kubectl find this instance. Without that its user has to set
+// KUBECONFIG.
+func (u *instance) publish(ctx context.Context) {
+	withdraw, err := currentUser().publishConnectionFile(connectionFile(u.dataDir))
 	if err != nil {
-		return err
+		klog.FromContext(ctx).Error(err, "svc kubectl will not find this server unless KUBECONFIG is set")
+		return
 	}
 	u.withdraw = withdraw
-	return nil
 }
 
 // wait returns when ctx is done or a part has failed.

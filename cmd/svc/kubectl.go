@@ -59,12 +59,16 @@ func kubectlCommand(arguments []string) *cobra.Command {
 // `svc kubectl delete` deletes must not depend on whether svc up has ever run
 // beside some other cluster.
 func pointAtUp(args []string) {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
-		return
-	}
-	if file, ok := findConnectionFile(); ok {
+	if file, ok := kubeconfigFor(currentUser(), args); ok {
 		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, file)
 	}
+}
+
+func kubeconfigFor(u user, args []string) (string, bool) {
+	if u.env(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
+		return "", false
+	}
+	return u.findConnectionFile()
 }
 
 func givesKubeconfig(arg string) bool {

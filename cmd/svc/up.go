@@ -68,7 +68,7 @@ var ownFiles = []string{"tls-cert-file", "tls-private-key-file", "cert-dir", "cl
 func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*instance, error) {
 	var err error
 	if dataDir == "" {
-		dataDir, err = defaultDataDir()
+		dataDir, err = currentUser().dataDir()
 	} else {
 		dataDir, err = filepath.Abs(dataDir)
 	}

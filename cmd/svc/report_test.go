@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
+)
+
+func TestTheReportFitsOneScreenAndSaysWhatToTypeNext(t *testing.T) {
+	u := &instance{dataDir: "/var/lib/svc", opts: options.New(), program: "svc", report: report{
+		parts: []part{
+			{"keys and certificates", "/var/lib/svc/pki", 12 * time.Millisecond},
+			{"etcd", "unix:///var/lib/svc/etcd/etcd.sock", 9 * time.Millisecond},
+			{"API server", "https://127.0.0.1:6443", 312 * time.Millisecond},
+		},
+		took: 333 * time.Millisecond,
+	}}
+	var out strings.Builder
+	u.report.print(&out, u)
+	want := `svc ` + release.SVCVersion() + ` serves the API of Kubernetes 1.28
+
+  keys and certificates     12 ms  /var/lib/svc/pki
+  etcd                       9 ms  unix:///var/lib/svc/etcd/etcd.sock
+  API server               312 ms  https://127.0.0.1:6443
+  ready                    333 ms
+
+Type next, in another terminal:
+
+  export KUBECONFIG=/var/lib/svc/admin.svcconfig
+  svc kubectl get namespaces
+  svc kubectl create configmap greeting --from-literal=hello=world
+  svc kubectl get configmap greeting -o yaml
+
+Ctrl-C stops it. What was written is kept in /var/lib/svc.
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestOnlyTroubleIsLoggedUnlessAskedFor(t *testing.T) {
+	var out strings.Builder
+	w := warnings{&out}
+	for _, line := range []string{
+		"I1120 14:35:52.597871   19792 a.go:1] \"Started\"\n",
+		"W1120 14:35:52.626867   19792 b.go:2] Skipping API x/v1beta1 because it has no resources.\n",
+		"W1120 14:35:52.626867   19792 b.go:2] slow\n",
+		"E1120 14:35:52.597871   19792 c.go:3] \"Failed\"\n",
+	} {
+		if n, err := w.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%q: wrote %d, %v", line, n, err)
+		}
+	}
+	want := "W1120 14:35:52.626867   19792 b.go:2] slow\nE1120 14:35:52.597871   19792 c.go:3] \"Failed\"\n"
+	if out.String() != want {
+		t.Errorf("got %q", out.String())
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"an unknown command", []string{"serve"}, `svc: unknown command "serve"; see 'svc --help'`},
+		{"a misspelt command", []string{"upp"}, `svc: unknown command "upp": did you mean "up"?; see 'svc --help'`},
+		{"an unknown flag", []string{"up", "--nope"}, "svc up: unknown flag: --nope; see 'svc up --help'"},
+		{"an unknown short flag", []string{"version", "-x"}, "svc version: unknown shorthand flag: 'x' in -x; see 'svc version --help'"},
+		{"a flag without its value", []string{"up", "--data-dir"}, "svc up: flag needs an argument: --data-dir; see 'svc up --help'"},
+		{"an argument that is not a flag", []string{"up", "now"}, `svc up: unexpected argument "now": only flags are taken; see 'svc up --help'`},
+		{"a number that is none", []string{"up", "--secure-port=https"}, `svc up: --secure-port: "https" is not a whole number; see 'svc up --help'`},
+		{"a verbosity that is none", []string{"up", "-v=loud"}, `svc up: --v: "loud" is not a whole number from 0; see 'svc up --help'`},
+		{"a duration without a unit", []string{"apiserver", "--request-timeout=5"}, `svc apiserver: --request-timeout: "5" is not a duration, such as 30s or 5m; see 'svc apiserver --help'`},
+		{"an address that is none", []string{"up", "--bind-address=here"}, `svc up: --bind-address: "here" is not an IP address; see 'svc up --help'`},
+		{"a switch that is neither on nor off", []string{"up", "--anonymous-auth=perhaps"}, `svc up: --anonymous-auth: "perhaps" is not true or false; see 'svc up --help'`},
+		{"an unknown feature gate", []string{"up", "--feature-gates=Nope=true"}, `svc up: --feature-gates: "Nope=true": unrecognized feature gate: Nope; see 'svc up --help'`},
+		{"an unknown log format", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--logging-format=verse"},
+			`svc apiserver: flags of the logs: format: Invalid value: "verse": Unsupported log format; see 'svc apiserver --help'`},
+		{"no etcd", []string{"apiserver"}, "svc apiserver: --etcd-servers: name at least one etcd server, as http://127.0.0.1:2379; see 'svc apiserver --help'"},
+		{"TLS to an etcd that is embedded", []string{"up", "--etcd-cafile=ca.crt"},
+			"svc up: --etcd-cafile needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS; see 'svc up --help'"},
+		{"a file that svc up makes", []string{"up", "--tls-cert-file=my.crt"},
+			"svc up: --tls-cert-file: svc up makes its own keys and certificates, in --data-dir; use 'svc apiserver' for others; see 'svc up --help'"},
+		{"a file that is not there", []string{"up", "--token-auth-file=/nowhere/tokens"},
+			"svc up: --token-auth-file: stat /nowhere/tokens: no such file or directory; name a file that the server can read; see 'svc up --help'"},
+		{"a shell that is none", []string{"completion", "basic"}, "svc completion: name one shell: bash, fish, powershell, zsh; see 'svc completion --help'"},
+		{"an unknown output format", []string{"version", "--output=table"}, `svc version: --output: "table" is not json; leave the flag out for text; see 'svc version --help'`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out, errOut strings.Builder
+			code := run(tc.args, &out, &errOut)
+			if code != 1 || out.String() != "" || errOut.String() != tc.want+"\n" {
+				t.Errorf("exit code %d, stdout %q\ngot  %swant %s", code, out.String(), errOut.String(), tc.want)
+			}
+		})
+	}
+}
+
+func TestHelpListsFlagsBySubject(t *testing.T) {
+	for _, tc := range []struct {
+		args  []string
+		wants []string
+		hides []string
+	}{
+		{[]string{"--help"}, []string{"up ", "apiserver ", "kubectl ", "version ", "completion "}, nil},
+		{[]string{"up", "--help"}, []string{"Up flags:", "--data-dir", "Etcd flags:", "--etcd-servers", "Secure serving flags:", "--secure-port", "Logs flags:"},
+			[]string{"--tls-cert-file", "--client-ca-file "}},
+		{[]string{"apiserver", "--help"}, []string{"Etcd flags:", "--etcd-prefix", "--tls-cert-file", "--client-ca-file"}, []string{"--data-dir"}},
+	} {
+		var out, errOut strings.Builder
+		if code := run(tc.args, &out, &errOut); code != 0 || errOut.String() != "" {
+			t.Errorf("%v: exit code %d, stderr %q", tc.args, code, errOut.String())
+		}
+		for _, want := range tc.wants {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%v does not say %q:\n%s", tc.args, want, out.String())
+			}
+		}
+		for _, hidden := range tc.hides {
+			if strings.Contains(out.String(), hidden) {
+				t.Errorf("%v says %q", tc.args, hidden)
+			}
+		}
+	}
+}
+
+func TestVersionSaysWhatSvcIsMadeOf(t *testing.T) {
+	for args, want := range map[string]string{"version": "svc ", "version -o json": `"svc": `} {
+		var out, errOut strings.Builder
+		if code := run(strings.Fields(args), &out, &errOut); code != 0 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "1.28") {
+			t.Errorf("%s: exit code %d, %s%s", args, code, out.String(), errOut.String())
+		}
+	}
+}
+
+func TestCompletionIsWrittenForEveryShell(t *testing.T) {
+	for shell := range shells {
+		var out, errOut strings.Builder
+		if code := run([]string{"completion", shell}, &out, &errOut); code != 0 || !strings.Contains(out.String(), "svc") {
+			t.Errorf("%s: exit code %d, %s", shell, code, errOut.String())
+		}
+	}
+}
+
+func TestKubectlIsCompletedToo(t *testing.T) {
+	var out, errOut strings.Builder
+	code := run([]string{"__complete", "kubectl", "rollout", "un"}, &out, &errOut)
+	if code != 0 || !strings.HasPrefix(out.String(), "undo\t") {
+		t.Errorf("exit code %d, %s%s", code, out.String(), errOut.String())
+	}
+}
