@@ -58,6 +58,7 @@ type Server struct {
 	handler    http.Handler
 	backend    *storage.Backend
 	ending     *ending
+	requests   *inprocess.Stoppable
 	delay      time.Duration // of the shutdown
 	address    string
 }
@@ -68,16 +69,18 @@ type runnable interface {
 
 // builder holds what New puts together on its way.
 type builder struct {
-	options   *options.Options
-	kinds     []*resource.Kind
-	served    release.Served
-	scheme    *runtime.Scheme
-	backend   *storage.Backend
-	claims    *claims.Store
-	env       *resource.Env
-	registry  *registry.Registry
-	docs      *openapi.Documents
-	internal  *internalView
+	options  *options.Options
+	kinds    []*resource.Kind
+	served   release.Served
+	scheme   *runtime.Scheme
+	backend  *storage.Backend
+	claims   *claims.Store
+	env      *resource.Env
+	registry *registry.Registry
+	docs     *openapi.Documents
+	internal *internalView
+	// requests are those of the server's own clients.
+	requests  *inprocess.Stoppable
 	loopback  *rest.Config
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
@@ -212,6 +215,7 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 		handler:    aggregator.GenericAPIServer.UnprotectedHandler(),
 		backend:    b.backend,
 		ending:     b.ending,
+		requests:   b.requests,
 		delay:      b.options.Requests.ShutdownDelay,
 		address:    config.SecureServing.Listener.Addr().String(),
 	}, nil
@@ -220,7 +224,8 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 // makeInternal makes the internal view and the clients and informers on it.
 func (b *builder) makeInternal() error {
 	b.internal = newInternalView(b.scheme, b.registry, b.authorizer)
-	b.loopback = inprocess.ClientConfig(b.internal)
+	b.requests = inprocess.NewStoppable(b.internal)
+	b.loopback = inprocess.ClientConfig(b.requests)
 	typed := rest.CopyConfig(b.loopback)
 	typed.WarningHandler = rest.NoWarnings{}
 	typed.ContentType = runtime.ContentTypeProtobuf
@@ -268,6 +273,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	err := s.aggregator.Run(ctx)
 	cancel()
 	besides.Wait()
+	s.requests.Stop()
 	return errors.Join(err, s.backend.Close())
 }
 
