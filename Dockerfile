@@ -7,7 +7,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION TARGETOS TARGETARCH
-RUN GOOS=$TARGETOS GOARCH=$TARGETARCH hack/build.sh /out/svc "$VERSION" && mkdir -p /out/data
+RUN GOFLAGS=-trimpath GOOS=$TARGETOS GOARCH=$TARGETARCH hack/build.sh /out/svc "$VERSION" && mkdir -p /out/data
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
