@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -34,12 +35,14 @@ type warnings struct {
 
 // Write expects one whole line, as loggers write them.
 func (w warnings) Write(line []byte) (int, error) {
-	if bytes.HasPrefix(line, []byte("I")) || bytes.Contains(line, noResources) {
+	if bytes.HasPrefix(line, []byte("I")) || slices.ContainsFunc(usual, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
 		return len(line), nil
 	}
 	return w.out.Write(line)
 }
 
-// noResources is in a warning that the libraries give at every start of a server
-// that does not serve beta versions by default.
-var noResources = []byte("because it has no resources")
+// usual are texts of warnings that the libraries give in the usual course.
+var usual = []string{
+	"because it has no resources",          // every start, of versions that are not served
+	"Terminating all watchers from cacher", // every stop
+}
