@@ -184,6 +184,8 @@ func explain(dir string, err error) error {
 		return fmt.Errorf("%w: stop that process, or choose another directory", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("the disk under %s is full: free at least 256 MiB, or choose another directory: %w", dir, err)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("the disk under %s fails: choose another, and restore a backup there: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s is not writable: choose another directory, or give this user access: %w", dir, err)
 	case errors.Is(err, ErrCorrupt):

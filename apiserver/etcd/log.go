@@ -108,13 +108,14 @@ func errorOf(fields []zapcore.Field) error {
 // failure is the first thing that etcd could not survive. It is etcd's hook
 // for fatal and panic lines.
 type failure struct {
+	dir  string
 	c    chan error
 	mu   sync.Mutex
 	that error
 }
 
-func newFailure() *failure {
-	return &failure{c: make(chan error, 1)}
+func newFailure(dir string) *failure {
+	return &failure{dir: dir, c: make(chan error, 1)}
 }
 
 // OnWrite keeps the failure and ends the goroutine that logged it: its
@@ -126,8 +127,8 @@ func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	}
 	f.mu.Lock()
 	if f.that == nil {
-		f.that = err
-		f.c <- err
+		f.that = explain(f.dir, err)
+		f.c <- f.that
 	}
 	f.mu.Unlock()
 	runtime.Goexit()

@@ -73,11 +73,14 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		quota:   cfg.Quota,
 		socket:  socket,
 		logs:    newLogCore(klog.FromContext(ctx).WithName("etcd")),
-		failure: newFailure(),
+		failure: newFailure(cfg.Dir),
 	}
 	if err := s.start(ctx, cfg); err != nil {
 		s.Stop()
-		return nil, explain(cfg.Dir, err)
+		if s.failure.err() == nil { // what the failure yields is explained already
+			err = explain(cfg.Dir, err)
+		}
+		return nil, err
 	}
 	s.logs.serving.Store(true)
 	return s, nil
@@ -95,7 +98,8 @@ func (s *Server) Endpoints() []string {
 func (s *Server) Client() *clientv3.Client { return v3client.New(s.member.Server) }
 
 // Failed yields one error when the member cannot go on: a full disk under its
-// log, say. The process should then end; nothing that was acknowledged is lost.
+// log, say. It is as clear as those of Start. The process should then end;
+// nothing that was acknowledged is lost.
 func (s *Server) Failed() <-chan error {
 	return s.failure.c
 }

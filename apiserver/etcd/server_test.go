@@ -207,6 +207,34 @@ func TestAFullDiskIsNamed(t *testing.T) {
 	}
 }
 
+func TestADiskThatFillsUpLaterIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=140m"); err != nil {
+		t.Skipf("mounting a small file system needs privileges: %v", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	s := start(t, Config{Dir: dir})
+	c := client(t, s)
+	go func() {
+		for i := 0; t.Context().Err() == nil; i++ {
+			if _, err := c.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", 1<<20)); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-s.Failed():
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "disk under "+dir+" is full") {
+			t.Errorf("got %v, want a full disk under %s", err, dir)
+		}
+		if s.Check(t.Context()) == nil {
+			t.Error("Check finds nothing wrong")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("no failure")
+	}
+}
+
 func TestAReachedQuotaIsReportedAndARestartReclaimsDeletedSpace(t *testing.T) {
 	cfg := Config{Dir: t.TempDir(), Quota: 4 << 20}
 	s := start(t, cfg)
