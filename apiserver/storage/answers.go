@@ -103,6 +103,8 @@ func answer(err error) error {
 		return apierrors.NewBadRequest(err.Error())
 	case tooLarge(err):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is larger than etcd accepts: %v", err))
+	case errors.Is(err, errStopped):
+		return apierrors.NewServiceUnavailable(err.Error())
 	case unavailable(err):
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("etcd does not answer: %v", err))
 	case errors.Is(err, context.DeadlineExceeded), code(err) == codes.DeadlineExceeded, errors.Is(err, rpctypes.ErrTimeout):

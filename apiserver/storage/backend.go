@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/utils/clock"
 )
 
 // Config says how to reach etcd and where in it to store.
@@ -75,7 +76,7 @@ func Open(config Config) (*Backend, error) {
 	return &Backend{
 		config:    config,
 		client:    client,
-		compactor: etcd3.StartCompactorPerEndpoint(client.Client, config.CompactionInterval),
+		compactor: etcd3.NewCompactor(client.Client, config.CompactionInterval, clock.RealClock{}, nil),
 	}, nil
 }
 

@@ -1,0 +1,349 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/etcd"
+)
+
+func startEtcd(t *testing.T, config etcd.Config) *etcd.Server {
+	t.Helper()
+	member, err := etcd.Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(member.Stop)
+	return member
+}
+
+func open(t *testing.T, member *etcd.Server) *Backend {
+	t.Helper()
+	b, err := Open(Config{Servers: member.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// configMaps makes the store of config maps.
+func configMaps(t *testing.T, b *Backend) (storage.Interface, func()) {
+	t.Helper()
+	kinds := slices.DeleteFunc(apis.Kinds(), func(k *resource.Kind) bool { return k.Name != "configmaps" })
+	scheme, err := apis.NewScheme(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := b.RESTOptions(KindCodec(scheme, kinds)).GetRESTOptions(kinds[0].Resource(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, destroy, err := options.Decorator(options.StorageConfig, options.ResourcePrefix,
+		func(obj runtime.Object) (string, error) { return keyOf(obj.(*corev1.ConfigMap).Name), nil },
+		kinds[0].New, kinds[0].NewList,
+		func(obj runtime.Object) (labels.Set, fields.Set, error) {
+			return nil, fields.Set{"metadata.name": obj.(*corev1.ConfigMap).Name}, nil
+		},
+		nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(destroy)
+	return s, destroy
+}
+
+func keyOf(name string) string { return "/configmaps/default/" + name }
+
+func create(ctx context.Context, t *testing.T, s storage.Interface, name string) {
+	t.Helper()
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	if err := s.Create(ctx, keyOf(name), c, &corev1.ConfigMap{}, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var everything = storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+
+func list(ctx context.Context, s storage.Interface, opts storage.ListOptions) (string, error) {
+	found := &corev1.ConfigMapList{}
+	err := s.GetList(ctx, "/configmaps/", opts, found)
+	var names []string
+	for _, c := range found.Items {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " "), err
+}
+
+// lazyOf is the cache within a store.
+func lazyOf(s storage.Interface) *lazyCache { return s.(answers).Interface.(*lazyCache) }
+
+func TestTheCacheIsMadeByTheFirstListOrWatch(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	for rule, test := range map[string]struct {
+		use  func(s storage.Interface) error
+		want bool
+	}{
+		"not by a creation": {func(s storage.Interface) error {
+			return s.Create(t.Context(), keyOf("x"), &corev1.ConfigMap{}, &corev1.ConfigMap{}, 0)
+		}, false},
+		"not by a read": {func(s storage.Interface) error {
+			return s.Get(t.Context(), keyOf("none"), storage.GetOptions{IgnoreNotFound: true}, &corev1.ConfigMap{})
+		}, false},
+		"not by a check": {func(s storage.Interface) error { return s.ReadinessCheck() }, false},
+		"by a list": {func(s storage.Interface) error {
+			_, err := list(t.Context(), s, everything)
+			return err
+		}, true},
+		"by a watch": {func(s storage.Interface) error {
+			w, err := s.Watch(t.Context(), "/configmaps/", everything)
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		}, true},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			s, _ := configMaps(t, b)
+			if err := test.use(s); err != nil {
+				t.Fatal(err)
+			}
+			if got := lazyOf(s).opened.Load() != nil; got != test.want {
+				t.Errorf("made: %v", got)
+			}
+		})
+	}
+}
+
+func TestConcurrentFirstReadersShareOneCache(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+	const readers = 32
+	caches := make([]*openCache, readers)
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range readers {
+		all.Go(func() {
+			<-start
+			if got, err := list(t.Context(), s, everything); got != "a" || err != nil {
+				t.Errorf("listed %q, %v", got, err)
+			}
+			caches[i] = lazyOf(s).opened.Load()
+		})
+	}
+	close(start)
+	all.Wait()
+	if slices.Contains(caches, nil) || len(slices.Compact(caches)) != 1 {
+		t.Error("the readers had several caches")
+	}
+}
+
+func TestReadsAgreeBeforeAndAfterTheCacheIsThere(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+	before, after := &corev1.ConfigMap{}, &corev1.ConfigMap{}
+	if err := s.Get(t.Context(), keyOf("a"), storage.GetOptions{}, before); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := list(t.Context(), s, everything); got != "a" || err != nil {
+		t.Fatalf("listed %q, %v", got, err)
+	}
+	if err := s.Get(t.Context(), keyOf("a"), storage.GetOptions{}, after); err != nil {
+		t.Fatal(err)
+	}
+	if before.ResourceVersion == "" || before.ResourceVersion != after.ResourceVersion || before.Name != after.Name {
+		t.Errorf("before %v, after %v", before, after)
+	}
+	// What is written later is listed at once.
+	for i := range 20 {
+		name := fmt.Sprintf("b%02d", i)
+		create(t.Context(), t, s, name)
+		if got, err := list(t.Context(), s, everything); err != nil || !strings.HasSuffix(got, name) {
+			t.Fatalf("after the creation of %s: %q, %v", name, got, err)
+		}
+	}
+	deleted := &corev1.ConfigMap{}
+	if err := s.Delete(t.Context(), keyOf("a"), deleted, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Get(t.Context(), keyOf("a"), storage.GetOptions{}, after); !storage.IsNotFound(err) {
+		t.Errorf("after the deletion: %v", err)
+	}
+}
+
+func TestAWatchFromBeforeTheCacheWasMadeMissesNothing(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+	first := &corev1.ConfigMap{}
+	if err := s.Get(t.Context(), keyOf("a"), storage.GetOptions{}, first); err != nil {
+		t.Fatal(err)
+	}
+	opts := everything
+	opts.ResourceVersion = first.ResourceVersion
+	w, err := s.Watch(t.Context(), "/configmaps/", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	create(t.Context(), t, s, "b")
+	event := <-w.ResultChan()
+	if cached, ok := event.Object.(runtime.CacheableObject); ok {
+		event.Object = cached.GetObject()
+	}
+	if c, ok := event.Object.(*corev1.ConfigMap); event.Type != watch.Added || !ok || c.Name != "b" {
+		t.Errorf("watched %v", event)
+	}
+}
+
+func TestAStoreThatIsStoppedRefusesReadersAndEndsWatches(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, stop := configMaps(t, b)
+	w, err := s.Watch(t.Context(), "/configmaps/", everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for range w.ResultChan() { //nolint:revive // until it is closed
+	}
+	stop()
+
+	unused, stop := configMaps(t, b)
+	stop()
+	if _, err := list(t.Context(), unused, everything); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a list on a stopped store: %v", err)
+	}
+	if _, err := unused.Watch(t.Context(), "/configmaps/", everything); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a watch on a stopped store: %v", err)
+	}
+}
+
+func TestStoppingWhileReadersFillTheCacheEndsThem(t *testing.T) {
+	member := startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
+	b := open(t, member)
+	s, stop := configMaps(t, b)
+	member.Stop() // so that the cache cannot be filled
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := list(ctx, s, everything)
+		ended <- err
+	}()
+	NewWithT(t).Eventually(lazyOf(s).opened.Load).ShouldNot(BeNil())
+	stop()
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("the reader got an answer")
+	}
+}
+
+func TestCheckNamesWhatIsWrongAndPassesWhenItIsMended(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etcd")
+	member := startEtcd(t, etcd.Config{Dir: dir})
+	b := open(t, member)
+	if err := b.Check(t.Context()); err != nil {
+		t.Fatalf("a healthy etcd: %v", err)
+	}
+	member.Stop()
+	if err := b.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd at ["+member.Endpoints()[0]+"] does not answer") {
+		t.Errorf("etcd is away: %v", err)
+	}
+	startEtcd(t, etcd.Config{Dir: dir})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for err := b.Check(ctx); err != nil; err = b.Check(ctx) {
+		if ctx.Err() != nil {
+			t.Fatalf("etcd is back: %v", err)
+		}
+	}
+}
+
+func TestCheckReportsThatTheQuotaIsReached(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd"), Quota: 1 << 20}))
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		_, err = b.Client().Put(t.Context(), fmt.Sprintf("/key/%d", i), strings.Repeat("x", 200<<10))
+	}
+	if err == nil {
+		t.Fatal("the quota was not reached")
+	}
+	err = b.Check(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "NOSPACE") || !strings.Contains(err.Error(), "disarm the alarm") {
+		t.Errorf("Check says %v", err)
+	}
+}
+
+func TestKeysLieBelowThePrefixAndTheGroup(t *testing.T) {
+	member := startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
+	b, err := Open(Config{Servers: member.Endpoints(), Prefix: "/elsewhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+	stored, err := b.Client().Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stored.Kvs) != 1 || string(stored.Kvs[0].Key) != "/elsewhere/configmaps/default/a" {
+		t.Errorf("stored %v", stored.Kvs)
+	}
+	for gr, want := range map[string]string{"configmaps": "/configmaps", "events.events.k8s.io": "/events.k8s.io/events"} {
+		name, group, _ := strings.Cut(gr, ".")
+		if got := keyPrefix(schema.GroupResource{Group: group, Resource: name}); got != want {
+			t.Errorf("%s lies at %s", gr, got)
+		}
+	}
+}
+
+func TestOpenRefusesWhatCannotWork(t *testing.T) {
+	for rule, test := range map[string]struct {
+		config Config
+		want   string
+	}{
+		"no servers":                      {Config{}, "--etcd-servers"},
+		"certificates that are not there": {Config{Servers: []string{"https://127.0.0.1:1"}, TrustedCAFile: "/nowhere"}, "--etcd-cafile"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			if _, err := Open(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestBackendsOnOneEtcdDoNotShareTheirEnd(t *testing.T) {
+	member := startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
+	a, b := open(t, member), open(t, member)
+	if a.compactor == b.compactor {
+		t.Error("two backends share a compactor: the end of the first stops it for both")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+}
