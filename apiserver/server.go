@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
@@ -37,6 +37,7 @@ import (
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/claims"
+	"svc.dev/svc/apiserver/footprint"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
@@ -304,7 +305,9 @@ const settleTime = 10 * time.Second
 func freeStartMemory(ctx context.Context) {
 	select {
 	case <-time.After(settleTime):
-		debug.FreeOSMemory()
+		if err := footprint.Shrink(); err != nil {
+			klog.FromContext(ctx).V(2).Info("The memory of the start was not given back", "err", err)
+		}
 	case <-ctx.Done():
 	}
 }
