@@ -25,7 +25,7 @@ var _ = Describe("identity", func() {
 		Expect(k.run(append(alice, "api-resources", "-o", "name")...)).To(ContainSubstring("deployments.apps"))
 		Expect(k.fails("", append(alice, "get", "pods")...)).
 			To(ContainSubstring(`pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "` + k.Namespace + `"`))
-		Expect(k.fails("", append(alice, "create", "cm", "x")...)).To(ContainSubstring("Forbidden"))
+		Expect(k.fails("", append(alice, "create", "cm", "x")...)).To(ContainSubstring("is forbidden"))
 	})
 
 	DescribeTable("lets everybody see health and version, and nothing else", func(path, token string, status int) {
