@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"svc.dev/svc/apiserver/release"
 )
@@ -74,5 +75,15 @@ Type next, in another terminal:
   %[2]s kubectl get configmap greeting -o yaml
 
 Ctrl-C stops it. What was written is kept in %[3]s.
-`, connectionFile(u.dataDir), u.program, u.dataDir)
+`, shellWord(connectionFile(u.dataDir)), shellWord(u.program), u.dataDir)
+}
+
+// shellWord quotes s if a shell would not take it as one word.
+func shellWord(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@%=,", r)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

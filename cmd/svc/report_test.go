@@ -59,3 +59,16 @@ func TestOnlyTroubleIsLoggedUnlessAskedFor(t *testing.T) {
 		t.Errorf("got %q", out.String())
 	}
 }
+
+func TestWhatIsToBeTypedIsQuoted(t *testing.T) {
+	for word, want := range map[string]string{
+		"/var/lib/svc":   "/var/lib/svc",
+		"/home/me/my ks": "'/home/me/my ks'",
+		"it's":           `'it'\''s'`,
+		"/a/$HOME":       "'/a/$HOME'",
+	} {
+		if got := shellWord(word); got != want {
+			t.Errorf("%s: got %s, want %s", word, got, want)
+		}
+	}
+}
