@@ -90,7 +90,8 @@ var _ = Describe("every kind", func() {
 		Expect(lines(k.run("apply", "--server-side", "--force-conflicts", "-f", file))).To(HaveEach(HaveSuffix(" serverside-applied")))
 		Expect(lines(k.run("label", "-f", file, "changed=yes"))).To(HaveEach(HaveSuffix(" labeled")))
 		Expect(lines(k.run("annotate", "-f", file, "changed=yes"))).To(HaveEach(HaveSuffix(" annotated")))
-		Expect(lines(k.run("replace", "-f", file))).To(HaveEach(HaveSuffix(" replaced")))
+		stored := k.run("get", "-f", file, "-o", "yaml")
+		Expect(lines(k.pipe(stored, "replace", "-f", "-"))).To(HaveEach(HaveSuffix(" replaced")))
 
 		deleted := lines(k.run("delete", "--wait=false", "-f", file))
 		Expect(deleted).To(HaveLen(len(objects)))
