@@ -1,0 +1,122 @@
+package apis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// soundness are the rules that every declaration keeps, beyond its types.
+var soundness = []struct {
+	rule  string
+	check func(k *resource.Kind) (problem string)
+}{
+	{"the name is lower case and a plural", func(k *resource.Kind) string {
+		if k.Name != strings.ToLower(k.Name) || !strings.HasSuffix(k.Name, "s") {
+			return k.Name
+		}
+		return ""
+	}},
+	{"the watch field is the name or one of the fields", func(k *resource.Kind) string {
+		if k.WatchField != "metadata.name" && k.Fields[k.WatchField] == nil && k.Answer == nil {
+			return k.WatchField
+		}
+		return ""
+	}},
+	{"terminating and being held go together", func(k *resource.Kind) string {
+		if (k.Terminate == nil) != (k.Held == nil) {
+			return "one is set, the other is not"
+		}
+		return ""
+	}},
+	{"who claims gives up", func(k *resource.Kind) string {
+		if k.Claims != nil && (k.BeginCreate == nil || k.AfterDelete == nil) {
+			return "Claims without BeginCreate or AfterDelete"
+		}
+		return ""
+	}},
+	{"a status is a field Status", func(k *resource.Kind) string {
+		if k.StatusOnCreate && !k.Status {
+			return "StatusOnCreate without Status"
+		}
+		return ""
+	}},
+	{"columns have names, types and values, the first of them the name", func(k *resource.Kind) string {
+		for i, c := range k.Columns {
+			if c.Name == "" || c.Value == nil || !slices.Contains([]string{"", "string", "integer", "number", "boolean", "date"}, c.Type) || c.Priority < 0 || c.Priority > 1 {
+				return fmt.Sprintf("column %d: %+v", i, c)
+			}
+		}
+		return ""
+	}},
+	{"subresources have different names", func(k *resource.Kind) string {
+		names := []string{}
+		if k.Status {
+			names = append(names, "status")
+		}
+		if k.Scale != nil {
+			names = append(names, "scale")
+		}
+		for _, v := range k.Views {
+			names = append(names, v.Name)
+		}
+		for _, a := range k.Actions {
+			names = append(names, a.Name)
+		}
+		slices.Sort(names)
+		if len(slices.Compact(slices.Clone(names))) != len(names) {
+			return strings.Join(names, " ")
+		}
+		return ""
+	}},
+	{"labels of selectors lead to fields", func(k *resource.Kind) string {
+		for _, v := range k.Versions {
+			for label, path := range v.FieldLabels {
+				if k.Fields[path] == nil && !strings.HasPrefix(path, "metadata.") {
+					return label + " of " + v.GVK.String() + " leads to " + path
+				}
+			}
+		}
+		return ""
+	}},
+}
+
+func TestDeclarationsAreSound(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, s := range soundness {
+			if problem := s.check(k); problem != "" {
+				t.Errorf("%s: %s: %s", k.Resource(), s.rule, problem)
+			}
+		}
+	}
+}
+
+func TestEveryNameThatKubectlAcceptsMeansOneKind(t *testing.T) {
+	meaning := map[string]*resource.Kind{}
+	for _, k := range Kinds() {
+		for _, name := range append([]string{k.Name, k.Singular}, k.ShortNames...) {
+			if other := meaning[name]; other != nil && other != k {
+				t.Errorf("%q is %s and %s", name, other.Resource(), k.Resource())
+			}
+			meaning[name] = k
+		}
+	}
+}
+
+func TestTheHubsVersionIsPreferred(t *testing.T) {
+	s, err := NewScheme(Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, want := range map[string]string{"": "v1", "apps": "v1", "autoscaling": "v2", "events.k8s.io": "v1", "flowcontrol.apiserver.k8s.io": "v1"} {
+		versions := s.PrioritizedVersionsForGroup(group)
+		if len(versions) == 0 || versions[0] != (schema.GroupVersion{Group: group, Version: want}) {
+			t.Errorf("the versions of %q are %v, want %s first", group, versions, want)
+		}
+	}
+}
