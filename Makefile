@@ -52,7 +52,7 @@ test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl o
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters (.golangci.yml).
-	$(BIN)/golangci-lint run ./...
+	$(BIN)/golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: verify
 verify: ## Check that generated code, go.mod and formatting are current.
