@@ -176,13 +176,13 @@ func warnResourceQuota(q, old *corev1.ResourceQuota) []string {
 	}
 	var warnings []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage} {
-		requests := corev1.ResourceName("requests." + name)
+		requests := "requests." + name
 		request, requested := q.Spec.Hard[requests]
 		if !requested && (name == corev1.ResourceCPU || name == corev1.ResourceMemory) {
 			requests = name
 			request, requested = q.Spec.Hard[requests]
 		}
-		limits := corev1.ResourceName("limits." + name)
+		limits := "limits." + name
 		if limit, limited := q.Spec.Hard[limits]; requested && limited && request.Cmp(limit) > 0 {
 			warnings = append(warnings, fmt.Sprintf("ResourceQuota %s (%s) should be less than %s (%s)", requests, request.String(), limits, limit.String()))
 		}

@@ -100,7 +100,7 @@ func TestWhoScalesOwnsTheObjectsReplicas(t *testing.T) {
 	s := startSet(t)
 	s.Patch("apply", aScale+"?fieldManager=autoscaler&force=true", `{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a}, spec: {replicas: 6}}`).Want(http.StatusOK)
 	for _, entry := range s.Do(http.MethodGet, aSet, nil).Object().GetManagedFields() {
-		owned := string(entry.FieldsV1.Raw)
+		owned := entry.FieldsV1.GetRawString()
 		switch entry.Manager {
 		case "autoscaler":
 			if owned != `{"f:spec":{"f:replicas":{}}}` || entry.APIVersion != "apps/v1" || entry.Subresource != "scale" {

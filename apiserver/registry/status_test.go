@@ -112,7 +112,7 @@ func TestThePartsThatAnEndpointResetsAreNotOwned(t *testing.T) {
 	for _, entry := range got.Object().GetManagedFields() {
 		if entry.Operation == metav1.ManagedFieldsOperationApply {
 			var fields map[string]any
-			if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+			if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 				t.Fatal(err)
 			}
 			owned[entry.Manager] = fields

@@ -89,7 +89,7 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := authorizer.AttributesRecord(asked.got)
+			got := asked.got
 			if got.User.GetName() != tc.want.User.GetName() || !slices.Equal(got.User.GetGroups(), tc.want.User.GetGroups()) || got.User.GetUID() != tc.want.User.GetUID() {
 				t.Errorf("user = %v, want %v", got.User, tc.want.User)
 			}

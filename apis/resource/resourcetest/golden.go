@@ -92,9 +92,9 @@ func wideTable(k *resource.Kind, obj runtime.Object) string {
 		} else if ok {
 			value = "since " + at.UTC().Format("2006-01-02T15:04:05Z")
 		}
-		fmt.Fprintf(w, "%s\t%v\n", heading, value) //nolint:errcheck // a strings.Builder does not fail
+		fmt.Fprintf(w, "%s\t%v\n", heading, value)
 	}
-	w.Flush() //nolint:errcheck // as above
+	w.Flush()
 	return text.String()
 }
 
