@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,6 +22,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/authentication"
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -79,7 +81,10 @@ func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
 	}
 	address := net.JoinHostPort(o.SecureServing.BindAddress.String(), strconv.Itoa(o.SecureServing.BindPort))
 	if err := o.SecureServing.ApplyTo(&config.SecureServing); err != nil {
-		return fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address", address, err)
+		if o.SecureServing.Listener == nil {
+			return fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address", address, err)
+		}
+		return fmt.Errorf("TLS: %w; see --tls-cert-file, --tls-private-key-file and the other --tls flags", err)
 	}
 	advertise := o.Network.AdvertiseAddress
 	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
@@ -118,7 +123,11 @@ func (b *builder) setIdentity(config *genericapiserver.RecommendedConfig) error 
 // identityConfig reads the files of the authentication methods.
 func (b *builder) identityConfig() (authentication.Config, error) {
 	o := b.options.Authentication
-	config := authentication.Config{TokenFile: o.TokenAuthFile, Anonymous: o.Anonymous}
+	config := authentication.Config{
+		TokenFile: o.TokenAuthFile,
+		// Who may do everything has at least to be somebody.
+		Anonymous: o.Anonymous && !slices.Contains(b.options.Authorization.Modes, authorization.AlwaysAllow),
+	}
 	if o.ClientCAFile != "" {
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", o.ClientCAFile)
 		if err != nil {

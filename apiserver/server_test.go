@@ -34,7 +34,13 @@ type running struct {
 // newOptions are those of a server on a free port, with an etcd of its own.
 func newOptions(t *testing.T) (*options.Options, *etcd.Server) {
 	t.Helper()
-	member, err := etcd.Start(t.Context(), etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
+	// A short path, so that etcd's socket has a place in it.
+	dir, err := os.MkdirTemp("", "svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	member, err := etcd.Start(t.Context(), etcd.Config{Dir: filepath.Join(dir, "etcd")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +68,7 @@ func start(t *testing.T, o *options.Options) *running {
 		t.Fatal(err)
 	}
 	r := &running{url: "https://" + server.Address(), cancel: cancel, done: make(chan error, 1)}
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	r.client = newClient()
 	ready := make(chan struct{})
 	go func() { r.done <- server.Run(ctx, func() { close(ready) }) }()
 	t.Cleanup(func() { r.stop(t) })
@@ -78,6 +84,10 @@ func startNew(t *testing.T) *running {
 	t.Helper()
 	o, _ := newOptions(t)
 	return start(t, o)
+}
+
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 }
 
 // stop ends the server, if it runs, and reports how.
@@ -239,14 +249,23 @@ func TestAServerThatCannotBePutTogetherLeavesNothingBehind(t *testing.T) {
 		change func(o *options.Options)
 		want   string
 	}{
-		"a range that is none":                         {func(o *options.Options) { o.Network.ServiceClusterIPRange = "x" }, "--service-cluster-ip-range"},
-		"a token file that is not there":               {func(o *options.Options) { o.Authentication.TokenAuthFile = "/nowhere" }, "--token-auth-file"},
-		"a version that nobody knows":                  {func(o *options.Options) { o.RuntimeConfig = map[string]string{"apps/v9": "true"} }, "apps/v9"},
+		"a range that is none":           {func(o *options.Options) { o.Network.ServiceClusterIPRange = "x" }, "--service-cluster-ip-range"},
+		"a token file that is not there": {func(o *options.Options) { o.Authentication.TokenAuthFile = "/nowhere" }, "--token-auth-file"},
+		"a version that nobody knows":    {func(o *options.Options) { o.RuntimeConfig = map[string]string{"apps/v9": "true"} }, "apps/v9"},
+		"a port that is taken": {func(o *options.Options) {
+			o.SecureServing.BindPort = o.SecureServing.Listener.Addr().(*net.TCPAddr).Port
+			o.SecureServing.Listener = nil
+		}, "--secure-port"},
+		"a certificate that is none": {func(o *options.Options) {
+			o.SecureServing.ServerCert.CertKey.CertFile = o.Authentication.TokenAuthFile
+			o.SecureServing.ServerCert.CertKey.KeyFile = o.Authentication.TokenAuthFile
+		}, "--tls-cert-file"},
 		"an admission configuration that is not there": {func(o *options.Options) { o.Admission.ConfigFile = "/nowhere" }, "/nowhere"},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			leaks := goleak.IgnoreCurrent()
 			o, member := newOptions(t)
+			listener := o.SecureServing.Listener
 			test.change(o)
 			if _, err := apiserver.New(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
@@ -256,11 +275,26 @@ func TestAServerThatCannotBePutTogetherLeavesNothingBehind(t *testing.T) {
 				// The queues of controllers that were made, but never run.
 				goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"),
 				goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"))...)
-			if conn, err := net.Dial("tcp", o.SecureServing.Listener.Addr().String()); err == nil {
+			if o.SecureServing.Listener == nil { // the test's own still holds the port
+				_ = listener.Close()
+			}
+			if conn, err := net.Dial("tcp", listener.Addr().String()); err == nil {
 				_ = conn.Close()
 				t.Error("the port is still open")
 			}
 		})
+	}
+}
+
+func TestAlwaysAllowLetsInOnlyWhoIsSomebody(t *testing.T) {
+	o, _ := newOptions(t)
+	o.Authorization.Modes = []string{"AlwaysAllow"}
+	r := start(t, o)
+	if code, body := r.get(t, "/api/v1/namespaces/default", true); code != http.StatusUnauthorized {
+		t.Errorf("nobody is answered with %d %s", code, body)
+	}
+	if code, body := r.get(t, "/api/v1/namespaces/default", false); code != http.StatusOK {
+		t.Errorf("somebody is answered with %d %s", code, body)
 	}
 }
 
@@ -293,5 +327,46 @@ func TestTheIndexOfOpenAPINamesEveryServedVersion(t *testing.T) {
 		if index.Paths[gv] == nil {
 			t.Errorf("the index does not name %s: %s", gv, fmt.Sprint(index.Paths))
 		}
+	}
+}
+
+// dirOf is where a member keeps its data: its socket lies in it.
+func dirOf(member *etcd.Server) string {
+	return filepath.Dir(strings.TrimPrefix(member.Endpoints()[0], "unix://"))
+}
+
+func TestAServerStartsWithoutItsEtcdAndSaysSoUntilItIsThere(t *testing.T) {
+	o, member := newOptions(t)
+	member.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	server, err := apiserver.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx, func() { close(ready) }) }()
+	r := &running{url: "https://" + server.Address(), client: newClient()}
+	defer r.client.CloseIdleConnections()
+	if code, body := r.get(t, "/readyz", true); code != http.StatusInternalServerError || !strings.Contains(body, "[-]etcd failed") {
+		t.Errorf("/readyz answers %d %s", code, body)
+	}
+	if code, body := r.get(t, "/version", true); code != http.StatusOK {
+		t.Errorf("/version answers %d %s", code, body)
+	}
+	again, err := etcd.Start(t.Context(), etcd.Config{Dir: dirOf(member)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Stop()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatalf("the server ended before it was ready: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

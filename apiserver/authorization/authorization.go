@@ -56,10 +56,13 @@ type mode struct {
 	construct func() Authorizer
 }
 
+// AlwaysAllow is the mode that lets everybody who is somebody do everything.
+const AlwaysAllow = "AlwaysAllow"
+
 // modes lists the modes that exist.
 func modes() []mode {
 	return []mode{
-		{"AlwaysAllow", func() Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }},
+		{AlwaysAllow, func() Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }},
 		{"AlwaysDeny", func() Authorizer { return authorizerfactory.NewAlwaysDenyAuthorizer() }},
 	}
 }

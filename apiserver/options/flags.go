@@ -42,7 +42,8 @@ func (a *Authentication) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.TokenAuthFile, "token-auth-file", a.TokenAuthFile,
 		"CSV file of bearer tokens with the columns token, user name, user uid and, quoted, group names. It is read at the start.")
 	fs.BoolVar(&a.Anonymous, "anonymous-auth", a.Anonymous,
-		"Let requests that no method recognises pass as user system:anonymous in group system:unauthenticated.")
+		"Let requests that no method recognises pass as user system:anonymous in group system:unauthenticated. "+
+			"They never pass with --authorization-mode=AlwaysAllow.")
 	h := &a.RequestHeader
 	fs.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", h.ClientCAFile,
 		"Authorities of front proxies: only from a client with a certificate of theirs are the identity headers believed.")

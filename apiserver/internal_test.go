@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"svc.dev/svc/apis/autoscaling"
+	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/registry/registrytest"
+)
+
+func newView(t *testing.T) *internalView {
+	t.Helper()
+	s := registrytest.Start(t, autoscaling.Kinds()...)
+	authorizer, err := authorization.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newInternalView(s.Scheme, s.Registry, authorizer)
+}
+
+func answer(ctx context.Context, v *internalView, path string) (int, string) {
+	w := httptest.NewRecorder()
+	v.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+const autoscalers = "/apis/autoscaling/%s/namespaces/default/horizontalpodautoscalers"
+
+func TestTheInternalViewShowsEveryVersionWhenItIsAskedFor(t *testing.T) {
+	v := newView(t)
+	v.complete(http.NotFoundHandler())
+	container := v.handler.(interface{ ListedPaths() []string })
+	if paths := container.ListedPaths(); len(paths) != 0 {
+		t.Errorf("before a request there are routes: %v", paths)
+	}
+	for _, version := range []string{"v1", "v2", "v1"} {
+		if code, body := answer(t.Context(), v, fmt.Sprintf(autoscalers, version)); code != http.StatusOK {
+			t.Errorf("%s: %d %s", version, code, body)
+		}
+	}
+	for _, path := range []string{fmt.Sprintf(autoscalers, "v3"), "/apis/autoscaling/v2/nothings", "/apis", "/"} {
+		if code, body := answer(t.Context(), v, path); code != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+func TestTheInternalViewLeavesWhatIsNotAKindToTheChainOnceThereIsOne(t *testing.T) {
+	v := newView(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code, body := answer(ctx, v, "/healthz"); code != http.StatusServiceUnavailable {
+		t.Errorf("before, for a client that does not wait: %d %s", code, body)
+	}
+	answered := make(chan int)
+	go func() {
+		code, _ := answer(t.Context(), v, "/healthz")
+		answered <- code
+	}()
+	v.complete(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	if code := <-answered; code != http.StatusTeapot {
+		t.Errorf("the one that waited got %d", code)
+	}
+	if code, _ := answer(t.Context(), v, "/apis/example.com/v1/widgets"); code != http.StatusTeapot {
+		t.Errorf("a custom resource got %d", code)
+	}
+}
+
+func TestTheVersionOfAPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/api/v1/pods": "v1", "/api/v1": "v1", "/api": "", "/apis/apps/v1": "apps/v1", "/apis/apps/v1/namespaces/a/deployments/b": "apps/v1",
+		"/apis/apps": "", "/apis": "", "/": "", "": "", "/healthz": "", "/openapi/v3/apis/apps/v1": "",
+	} {
+		if got := groupVersion(path); got != want {
+			t.Errorf("%q is in %q, want %q", path, got, want)
+		}
+	}
+}
