@@ -370,3 +370,28 @@ func TestAServerStartsWithoutItsEtcdAndSaysSoUntilItIsThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAServerThatStopsEndsItsWatches(t *testing.T) {
+	r := startNew(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/v1/configmaps?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, resp.Body) // however it ends
+	}()
+	began := time.Now()
+	r.stop(t)
+	<-ended
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took the server %v", took)
+	}
+}

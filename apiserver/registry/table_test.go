@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -89,5 +90,25 @@ func TestATableHasNoObjectsWhenToldSo(t *testing.T) {
 	s := startSet(t)
 	if table := tableOf(s, sets+"?includeObject=None"); len(table.Rows) != 1 || len(table.Rows[0].Object.Raw) > 0 {
 		t.Errorf("got %+v", table)
+	}
+}
+
+func TestAWatchAsATableNamesItsColumnsOnce(t *testing.T) {
+	s := startSet(t)
+	resp := s.Send(http.MethodGet, sets+"?watch=1", nil, "Accept", asTable)
+	defer resp.Body.Close()
+	s.Patch("merge", aSet+"/status", `{status: {replicas: 2}}`).Want(http.StatusOK)
+	events := json.NewDecoder(resp.Body)
+	for i, want := range []struct {
+		columns int
+		cell    float64
+	}{{3, 0}, {0, 2}} {
+		var event struct{ Object metav1.Table }
+		if err := events.Decode(&event); err != nil {
+			t.Fatal(err)
+		}
+		if table := event.Object; len(table.ColumnDefinitions) != want.columns || len(table.Rows) != 1 || table.Rows[0].Cells[1] != want.cell {
+			t.Errorf("event %d is %+v", i, table)
+		}
 	}
 }
