@@ -31,7 +31,7 @@ image: ## Build the container image (docker or podman; IMAGE=name:tag).
 .PHONY: manifests
 manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists already.
 	@mkdir -p dist
-	$(BIN)/svc kubectl kustomize config > dist/svc.yaml
+	$(BIN)/svc kubectl kustomize config/default > dist/svc.yaml
 
 ##@ Check
 

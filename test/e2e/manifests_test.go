@@ -18,6 +18,15 @@ var _ = Describe("manifests that people use", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
+	It("include those of svc itself", func() {
+		// They name their namespace, so the sandbox's own is left out.
+		k.Namespace = ""
+		k.run("apply", "-k", "../../config/default", "--dry-run=client")
+		k.run("apply", "-f", "../../config/default/namespace.yaml")
+		k.afterwards("delete", "-f", "../../config/default/namespace.yaml", "--wait=false", "--ignore-not-found")
+		Expect(lines(k.run("apply", "-k", "../../config/default", "--dry-run=server", "--validate=strict"))).To(HaveLen(4))
+	})
+
 	DescribeTable("are applied, left alone, compared and deleted", func(objects int, source ...string) {
 		first := lines(k.run(append([]string{"apply"}, source...)...))
 		k.afterwards(append([]string{"delete", "--ignore-not-found", "--wait=false"}, source...)...)
