@@ -16,10 +16,6 @@ import (
 // run is svc: it executes the command line args and returns the exit code. An
 // error is one line on errOut that names the flag at fault and the remedy.
 func run(args []string, out, errOut io.Writer) int {
-	if err := setFeatures(); err != nil {
-		fmt.Fprintf(errOut, "svc: feature gates: %v\n", err)
-		return 1
-	}
 	ctx, stop := untilSignal(context.Background(), errOut)
 	defer stop()
 	root := newRoot()
