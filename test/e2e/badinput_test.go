@@ -143,6 +143,17 @@ var _ = Describe("bad input", Ordered, ContinueOnFailure, func() {
 		Expect(send(request{method: http.MethodGet, path: "/livez"}).status).To(Equal(200))
 	})
 
+	DescribeTable("a definition with a schema as deep as JSON allows does not harm the server", func(wrap, inner string, levels int) {
+		schema := strings.Repeat(wrap, levels) + inner + strings.Repeat("}", strings.Count(wrap, "{")*levels)
+		body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"deeps.example.com"},"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"deeps","kind":"Deep"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":` + schema + `}}]}}`
+		got := send(request{method: http.MethodPost, path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All", contentType: jsonType, body: body})
+		Expect(got.status).To(BeElementOf(201, 400, 413, 422, 504), got.body)
+		Expect(send(request{method: http.MethodGet, path: "/livez"}).status).To(Equal(200))
+	},
+		Entry(nil, `{"not":`, `{"type":"object"}`, 9_000),
+		Entry(nil, `{"type":"object","properties":{"a":`, `{"type":"string"}`, 4_000),
+	)
+
 	It("dryRun without a value is allowed", func() {
 		got := send(request{method: http.MethodPost, path: here(configMaps, k) + "?dryRun", contentType: jsonType, body: configMap("ordinary")})
 		Expect(got.status).To(Equal(201), got.body)

@@ -90,6 +90,25 @@ var _ = Describe("custom resources", Ordered, func() {
 		Expect(send(request{method: http.MethodGet, path: path, accept: "application/vnd.kubernetes.protobuf"}).status).To(Equal(http.StatusNotAcceptable))
 	})
 
+	It("are refused when they are too large for etcd, nested too deep or do not fit the schema", func() {
+		path := "/apis/e2e.example.com/v1/namespaces/" + k.Namespace + "/gadgets"
+		large := `{"apiVersion":"e2e.example.com/v1","kind":"Gadget","metadata":{"name":"large"},"spec":{"mode":"` + strings.Repeat("x", 2<<20) + `"}}`
+		for _, r := range []struct {
+			request request
+			status  int
+			message string
+		}{
+			{post(path, jsonType, large), 413, "larger than etcd accepts"},
+			{post(path, jsonType, `{"apiVersion":"e2e.example.com/v1","kind":"Gadget","metadata":{"name":"deep"},"spec":`+strings.Repeat(`{"a":`, 200_000)+"1"+strings.Repeat("}", 200_000)+"}"), 400, "exceeded max depth"},
+			{request{method: http.MethodPatch, path: path + "/lamp?fieldManager=e2e", contentType: applyType, body: `{"apiVersion":"e2e.example.com/v1","kind":"Gadget","spec":{"size":"big"}}`}, 400, ".spec.size: expected numeric"},
+			{request{method: http.MethodPatch, path: path + "/lamp", contentType: mergePatch, body: `{"spec":{"size":"big"}}`}, 422, "spec.size: Invalid value"},
+		} {
+			got := send(r.request)
+			Expect(got.status).To(Equal(r.status), got.body)
+			Expect(got.asStatus().Message).To(ContainSubstring(r.message))
+		}
+	})
+
 	It("refuses strategic merge, which needs Go types", func() {
 		Expect(k.fails("", "patch", "gadget", "lamp", "--type=strategic", "-p", `{"spec":{"size":4}}`)).To(ContainSubstring("application/strategic-merge-patch+json is not supported by e2e.example.com/v1, Kind=Gadget"))
 	})

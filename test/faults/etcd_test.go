@@ -86,6 +86,7 @@ func runEtcd(dir, port string) {
 // connections stay open and nothing answers, and it is killed, so that
 // connections are refused.
 func TestEtcdAway(t *testing.T) {
+	t.Parallel()
 	for _, manner := range []struct {
 		name       string
 		away, back func(t *testing.T, e *etcd)

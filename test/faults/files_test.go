@@ -1,0 +1,41 @@
+package faults
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// TestFilesAreTheirOwnersAndStay looks at what the first start leaves, and at
+// what the second makes of it.
+func TestFilesAreTheirOwnersAndStay(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(tempDir(t), "data")
+	first := up(t, dir)
+	g.Expect(filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() {
+			g.Expect(info.Mode().Perm()&0o077).To(BeZero(), "%s has mode %s", path, info.Mode())
+		}
+		return nil
+	})).To(Succeed())
+	info, err := os.Stat(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Mode().Perm()).To(Equal(fs.FileMode(0o700)))
+
+	authority := first.Config.CAData
+	g.Expect(authority).NotTo(BeEmpty())
+	_, err = first.Stop(10 * time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(up(t, dir).Config.CAData).To(Equal(authority), "the keys stay")
+}
