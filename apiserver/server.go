@@ -96,7 +96,8 @@ type builder struct {
 }
 
 // New puts the server together and opens its port. It does not wait for etcd.
-// Errors name the flag that would mend them.
+// ctx is that of the server's life, as Run's. Errors name the flag that would
+// mend them.
 func New(ctx context.Context, o *options.Options) (*Server, error) {
 	b := &builder{options: o, discovered: make(chan struct{}), ending: newEnding()}
 	if err := b.makeStorage(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"svc.dev/svc/apiserver/authorization"
@@ -28,6 +29,9 @@ func (o *Options) Validate() []error {
 	}
 	if r := o.Network.ServiceNodePortRange; r.Size < 1 || r.Base < 1 || r.Base+r.Size-1 > 65535 {
 		errs = append(errs, fmt.Errorf("--service-node-port-range: %s is not a range of ports from 1 to 65535, as 30000-32767", &r))
+	}
+	if h := o.Authentication.RequestHeader; len(h.AllowedNames) > 0 && h.ClientCAFile == "" {
+		errs = append(errs, errors.New("--requestheader-allowed-names: nobody's headers are believed without --requestheader-client-ca-file; set both"))
 	}
 	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
 		errs = append(errs, fmt.Errorf("--advertise-address: %s is no address that a client can reach; name one of this machine's", a))
@@ -89,6 +93,9 @@ func (o *Options) validateEtcd() []error {
 			errs = append(errs, fmt.Errorf("--etcd-servers: %q is not a URL; write http://HOST:PORT or https://HOST:PORT", server))
 		}
 	}
+	if secure := o.Etcd.CertFile != "" || o.Etcd.TrustedCAFile != ""; secure && slices.ContainsFunc(o.Etcd.Servers, isPlain) {
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-cafile mean nothing to --etcd-servers that begin with http://; write https://"))
+	}
 	if !strings.HasPrefix(o.Etcd.Prefix, "/") {
 		errs = append(errs, fmt.Errorf("--etcd-prefix: %q must begin with a slash", o.Etcd.Prefix))
 	}
@@ -97,6 +104,8 @@ func (o *Options) validateEtcd() []error {
 	}
 	return errs
 }
+
+func isPlain(server string) bool { return strings.HasPrefix(server, "http://") }
 
 func (r *Requests) validate() []error {
 	var errs []error

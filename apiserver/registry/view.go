@@ -7,15 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"svc.dev/svc/apis/resource"
 )
 
 // viewREST is a subresource through which the object itself is updated.
 type viewREST struct {
-	store  *genericregistry.Store
-	resets resetFields
+	resetFields
+	store *genericregistry.Store
 }
 
 var (
@@ -28,7 +27,7 @@ func newView(main *mainREST, view resource.KindView) rest.Storage {
 	store := *main.Store
 	store.UpdateStrategy = viewStrategy{strategy: main.strategy, view: view}
 	store.BeginUpdate = nil
-	v := &viewREST{store: &store, resets: resets(main.kind, view.Resets...)}
+	v := &viewREST{resetFields: resets(main.kind, view.Resets...), store: &store}
 	if view.NoPatch {
 		return v
 	}
@@ -57,9 +56,6 @@ func (v *viewREST) Update(ctx context.Context, name string, info rest.UpdatedObj
 ) (runtime.Object, bool, error) {
 	return v.store.Update(ctx, name, info, create, update, false, options)
 }
-
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (v *viewREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return v.resets }
 
 // ConvertToTable implements rest.TableConvertor.
 func (v *viewREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {

@@ -5,6 +5,7 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -87,9 +88,7 @@ func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[stri
 			if storage[gv] == nil {
 				storage[gv] = map[string]rest.Storage{}
 			}
-			for path, s := range res.Storage {
-				storage[gv][path] = s
-			}
+			maps.Copy(storage[gv], res.Storage)
 		}
 	}
 	return storage
