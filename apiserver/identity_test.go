@@ -1,0 +1,95 @@
+package apiserver_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"svc.dev/svc/apiserver/pki"
+)
+
+func TestWhoAConnectionIsFrom(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	o, member := newOptions(t)
+	dir := t.TempDir()
+	keys, err := pki.Open(pki.Config{
+		Dir: dir, Names: func() ([]string, error) { return []string{"127.0.0.1"}, nil }, ServiceIPs: []net.IP{net.IPv4(10, 0, 0, 1)},
+		ConnectionFile: filepath.Join(dir, "connection"), Server: "https://127.0.0.1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = keys.Certificate("apiserver"), keys.Key("apiserver")
+	o.Authentication.ClientCAFile = keys.Certificate("ca")
+	o.Authentication.RequestHeader.ClientCAFile = keys.Certificate("front-proxy-ca")
+	o.Authentication.RequestHeader.AllowedNames = []string{"front-proxy-client"}
+	r := start(t, o)
+
+	roots := x509.NewCertPool()
+	if ca, err := os.ReadFile(keys.Certificate("ca")); err != nil || !roots.AppendCertsFromPEM(ca) {
+		t.Fatalf("no authority: %v", err)
+	}
+	const review, user, group = "/apis/authentication.k8s.io/v1/selfsubjectreviews", "X-Remote-User", "X-Remote-Group"
+	for _, test := range []struct {
+		rule, name, token string
+		header            map[string]string
+		code              int
+		want              string
+	}{
+		{"a client certificate", "admin", "", nil, http.StatusCreated, `"username":"svc-admin"`},
+		{"a client certificate with a proxy's headers", "admin", "", map[string]string{user: "eve"}, http.StatusCreated, `"username":"svc-admin"`},
+		{"a proxy", "front-proxy-client", "", map[string]string{user: "eve", group: "dev"}, http.StatusCreated, `"username":"eve","groups":["dev","system:authenticated"]`},
+		{"a token with a proxy's headers", "", adminToken, map[string]string{user: "eve"}, http.StatusCreated, `"username":"admin"`},
+		{"nobody with a proxy's headers", "", "", map[string]string{user: "eve", group: "system:masters"}, http.StatusForbidden, `system:anonymous`},
+		{"a bad token", "", "guess", nil, http.StatusUnauthorized, "Unauthorized"},
+		{"a bad token with a proxy's headers", "", "guess", map[string]string{user: "eve"}, http.StatusUnauthorized, "Unauthorized"},
+		{"an administrator as somebody else", "admin", "", map[string]string{"Impersonate-User": "bob"}, http.StatusCreated, `"username":"bob"`},
+		{"a user as somebody else", "front-proxy-client", "", map[string]string{user: "eve", "Impersonate-User": "bob"}, http.StatusForbidden, `cannot impersonate`},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			config := &tls.Config{RootCAs: roots}
+			if test.name != "" {
+				cert, err := tls.LoadX509KeyPair(keys.Certificate(test.name), keys.Key(test.name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				config.Certificates = []tls.Certificate{cert}
+			}
+			transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+review, strings.NewReader(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			for key, value := range test.header {
+				req.Header.Set(key, value)
+			}
+			if test.token != "" {
+				req.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != test.code || !strings.Contains(string(body), test.want) {
+				t.Errorf("answered %d %s, want %d %s", resp.StatusCode, body, test.code, test.want)
+			}
+		})
+	}
+	r.stop(t)
+	member.Stop()
+	goleak.VerifyNone(t, append(librariesLeak(), leaks)...)
+}
