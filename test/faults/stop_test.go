@@ -1,0 +1,79 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/test/launch"
+)
+
+// TestAStoppingServerSaysSoAndASecondSignalEndsIt gives the server a long
+// delay, during which it serves and is not ready.
+func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
+	g := NewWithT(t)
+	server := up(t, filepath.Join(tempDir(t), "data"), "--shutdown-delay-duration=1m")
+	g.Expect(server.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(func() int { return status(server.Config, "/readyz") }).Should(Equal(http.StatusInternalServerError))
+	g.Expect(status(server.Config, "/livez")).To(Equal(http.StatusOK))
+	g.Expect(status(server.Config, "/api/v1/namespaces/default")).To(Equal(http.StatusOK))
+
+	// Signals that come close together count as one, so send until it is heard.
+	g.Eventually(func() <-chan struct{} {
+		_ = server.Signal(syscall.SIGTERM) // an error says that it has ended
+		return server.Exited()
+	}, "3s").Should(BeClosed())
+	code, err := server.Wait(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(code).NotTo(BeZero(), server.Output())
+}
+
+// TestADamagedDatabaseIsNamedOrMended damages the database of a server that has
+// stopped. Its log may suffice to mend it; else the start is refused. What must
+// not happen is a server with a part of its objects.
+func TestADamagedDatabaseIsNamedOrMended(t *testing.T) {
+	const objects = 50
+	for _, damage := range []struct {
+		rule string
+		do   func(path string) error
+	}{
+		{"removed", os.Remove},
+		{"emptied", func(path string) error { return os.Truncate(path, 0) }},
+		{"cut after its first pages", func(path string) error { return os.Truncate(path, 16<<10) }},
+		{"overwritten", func(path string) error { return os.WriteFile(path, make([]byte, 64<<10), 0o600) }},
+	} {
+		t.Run(damage.rule, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := filepath.Join(tempDir(t), "data")
+			server := up(t, dir)
+			maps := clientOf(t, server.Config).CoreV1().ConfigMaps("default")
+			for i := range objects {
+				_, err := maps.Create(t.Context(), configMap(fmt.Sprint("c", i), "1"), metav1.CreateOptions{})
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			_, err := server.Stop(stopTimeout)
+			g.Expect(err).NotTo(HaveOccurred())
+			found, err := filepath.Glob(filepath.Join(dir, "*", "member", "snap", "db"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found).To(HaveLen(1))
+			g.Expect(damage.do(found[0])).To(Succeed())
+
+			again, err := launch.Up(t.Context(), dir)
+			if err != nil {
+				g.Expect(err.Error()).To(And(ContainSubstring("it ended before it was ready"), ContainSubstring(dir), MatchRegexp("corrupt|damaged|missing")))
+				g.Expect(err.Error()).NotTo(ContainSubstring("goroutine "), "a message, not a trace")
+				return
+			}
+			t.Cleanup(again.Kill)
+			list, err := clientOf(t, again.Config).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(len(list.Items)).To(BeNumerically(">=", objects))
+		})
+	}
+}
