@@ -20,7 +20,7 @@ func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"), "--shutdown-delay-duration=1m")
 	g.Expect(server.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() int { return status(server.Config, "/readyz") }).Should(Equal(http.StatusInternalServerError))
+	g.Eventually(func() int { return status(server.Config, "/readyz") }).Should(Equal(http.StatusInternalServerError), server.Output)
 	g.Expect(status(server.Config, "/livez")).To(Equal(http.StatusOK))
 	g.Expect(status(server.Config, "/api/v1/namespaces/default")).To(Equal(http.StatusOK))
 

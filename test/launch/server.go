@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -58,7 +59,8 @@ func UpAt(ctx context.Context, dataDir, port string, flags ...string) (*Server, 
 	return s, nil
 }
 
-// awaitReady waits until /readyz answers 200 at the URL, and sets Config.
+// awaitReady waits until /readyz answers 200 at the URL and the server has said
+// so (it may be stopped in order from then on), and sets Config.
 func (s *Server) awaitReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -82,8 +84,11 @@ func (s *Server) awaitReady(ctx context.Context, url string) error {
 		config.QPS = -1
 		s.Config = config
 		status, body, err := s.Get(ctx, "/readyz")
-		if last = err; err == nil && status != http.StatusOK {
+		switch last = err; {
+		case err == nil && status != http.StatusOK:
 			last = fmt.Errorf("/readyz answers %d: %s", status, body)
+		case err == nil && !strings.Contains(s.Output(), url):
+			last = fmt.Errorf("it has not said yet that it serves at %s", url)
 		}
 		return last == nil, nil
 	})
