@@ -54,7 +54,7 @@ func TestWhatIsHeldTerminatesUntilNothingHoldsIt(t *testing.T) {
 	s := startSpace(t, "x/y", "")
 	got := s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)
 	first := got.Field("metadata", "deletionTimestamp")
-	if first == nil || got.Field("status", "phase") != "Terminating" {
+	if first == nil || got.Field("metadata", "deletionGracePeriodSeconds") != nil || got.Field("status", "phase") != "Terminating" {
 		t.Errorf("the answer is %s", got.Body)
 	}
 	again := s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)

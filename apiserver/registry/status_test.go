@@ -279,3 +279,9 @@ func TestAViewChangesWhatItsPrepareLetsPass(t *testing.T) {
 	s.Do(http.MethodGet, aSet+"/resize", nil).Want(http.StatusOK)
 	s.Patch("merge", aSet+"/resize", `{spec: {minReadySeconds: 1}}`).Want(http.StatusOK)
 }
+
+func TestWhatThePathOfAWriteCannotTakeIsTheClientsFault(t *testing.T) {
+	s := startSet(t)
+	s.Do(http.MethodPost, sets, `{metadata: {name: b, resourceVersion: "5"}}`).Want(http.StatusBadRequest, "resourceVersion should not be set")
+	s.Patch("strategic-merge", aSet, `{spec: {$patch: bogus}}`).Want(http.StatusBadRequest, "unknown patch type: bogus")
+}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
-	"k8s.io/utils/ptr"
 )
 
 // terminate is Delete for a kind that can be held: the first request sets the
@@ -82,7 +81,6 @@ func (m *mainREST) markTerminating(ctx context.Context, name string, validate re
 			if at.GetDeletionTimestamp() == nil {
 				now := metav1.Now()
 				at.SetDeletionTimestamp(&now)
-				at.SetDeletionGracePeriodSeconds(ptr.To[int64](0))
 				m.kind.Terminate(existing)
 			}
 			setPropagation(at, options)

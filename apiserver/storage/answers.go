@@ -89,8 +89,12 @@ func (a answers) Delete(ctx context.Context, key string, out runtime.Object, pre
 }
 
 // untypedPatch begins the error of a server-side apply whose body does not fit
-// the schema; the library gives it no type.
-const untypedPatch = "failed to create typed patch object"
+// the schema, and unknownDirective that of a strategic merge patch with a
+// $patch that is none; the library gives them no type.
+const (
+	untypedPatch     = "failed to create typed patch object"
+	unknownDirective = "unknown patch type: "
+)
 
 // answer translates an error.
 func answer(err error) error {
@@ -99,7 +103,8 @@ func answer(err error) error {
 	switch {
 	case err == nil, errors.As(err, &stored), errors.As(err, &answered), storage.IsInvalidError(err):
 		return err
-	case strings.HasPrefix(err.Error(), untypedPatch):
+	case errors.Is(err, storage.ErrResourceVersionSetOnCreate),
+		strings.HasPrefix(err.Error(), untypedPatch), strings.HasPrefix(err.Error(), unknownDirective):
 		return apierrors.NewBadRequest(err.Error())
 	case tooLarge(err):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is larger than etcd accepts: %v", err))

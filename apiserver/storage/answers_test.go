@@ -29,6 +29,8 @@ func TestAnswer(t *testing.T) {
 		{"an answer stays", apierrors.NewBadRequest("no"), 0, ""},
 		{"what is unknown stays", errors.New("strange"), 0, ""},
 		{"a patch that does not fit the schema is the client's fault", fmt.Errorf("%s (a/b; /v1): .data: expected map", untypedPatch), http.StatusBadRequest, ".data: expected map"},
+		{"a $patch that is none is the client's fault", errors.New(unknownDirective + "bogus in map: map[]"), http.StatusBadRequest, "bogus"},
+		{"a creation with a version is the client's fault", storage.ErrResourceVersionSetOnCreate, http.StatusBadRequest, "resourceVersion should not be set"},
 		{"etcd refuses the size", rpctypes.ErrRequestTooLarge, http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
 		{"its client refuses the size", status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
 		{"etcd is out of space, which is not a matter of size", rpctypes.ErrNoSpace, 0, ""},
