@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,6 +64,8 @@ func groupVersions(kinds []*resource.Kind) []schema.GroupVersion {
 	}
 	// The body of every scale subresource, after autoscaling's own versions.
 	add(schema.GroupVersion{Group: "autoscaling", Version: "v1"})
+	// The body of a service account's token subresource.
+	add(authenticationv1.SchemeGroupVersion)
 	return gvs
 }
 

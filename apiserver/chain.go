@@ -91,6 +91,7 @@ func (b *builder) own(shared *genericapiserver.RecommendedConfig, next genericap
 		describe(server, group)
 	}
 	b.docs.Install(container, server.Handler.NonGoRestfulMux)
+	b.addTokenDiscovery(server)
 	return server, groups, nil
 }
 

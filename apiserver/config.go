@@ -103,6 +103,7 @@ func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
 
 // setIdentity sets who is who and who may do what.
 func (b *builder) setIdentity(config *genericapiserver.RecommendedConfig) error {
+	config.Authentication.APIAudiences = b.identity.Audiences
 	config.Authentication.Authenticator = b.authenticators.Request
 	config.Authentication.RequestHeaderConfig = b.identity.RequestHeader
 	if b.identity.ClientCA != nil {

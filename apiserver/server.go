@@ -44,6 +44,7 @@ import (
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/reviews"
+	"svc.dev/svc/apiserver/serviceaccount"
 	"svc.dev/svc/apiserver/storage"
 
 	definitions "svc.dev/svc/apis/openapi"
@@ -91,6 +92,7 @@ type builder struct {
 	discovered     chan struct{}
 	ending         *ending
 	identity       authentication.Config
+	keys           *serviceaccount.Keys
 	authenticators authentication.Authenticators
 	authorizer     authorization.Authorizer
 }
@@ -99,7 +101,7 @@ type builder struct {
 // ctx is that of the server's life, as Run's. Errors name the flag that would
 // mend them.
 func New(ctx context.Context, o *options.Options) (*Server, error) {
-	b := &builder{options: o, discovered: make(chan struct{}), ending: newEnding()}
+	b := &builder{options: o, env: &resource.Env{}, discovered: make(chan struct{}), ending: newEnding()}
 	if err := b.makeStorage(); err != nil {
 		return nil, errors.Join(err, b.abandon())
 	}
@@ -131,6 +133,9 @@ func (b *builder) makeStorage() error {
 	if b.identity, err = b.identityConfig(); err != nil {
 		return err
 	}
+	if err := b.serviceAccounts(); err != nil {
+		return err
+	}
 	if b.authenticators, err = authentication.New(b.identity); err != nil {
 		return err
 	}
@@ -138,7 +143,7 @@ func (b *builder) makeStorage() error {
 		return err
 	}
 	b.kinds = apis.Kinds()
-	for _, d := range reviews.Kinds(b.authorizer, b.authorizer, b.authenticators.Identified, nil) {
+	for _, d := range reviews.Kinds(b.authorizer, b.authorizer, b.authenticators.Identified, b.identity.Audiences) {
 		b.kinds = append(b.kinds, d.Kind())
 	}
 	if b.served, err = release.NewServed(b.options.Release, b.options.RuntimeConfig, b.kinds,
@@ -157,11 +162,9 @@ func (b *builder) makeStorage() error {
 	}
 	ports := b.options.Network.ServiceNodePortRange
 	b.claims = claims.New(b.backend.Client().KV, b.backend.Prefix(), clock.RealClock{})
-	b.env = &resource.Env{
-		Claims:       b.claims.Pool,
-		ServiceCIDRs: cidrs,
-		NodePorts:    resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)},
-	}
+	b.env.Claims = b.claims.Pool
+	b.env.ServiceCIDRs = cidrs
+	b.env.NodePorts = resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)}
 	codec, versioner := storage.KindCodec(b.scheme, b.kinds)
 	b.registry, err = registry.New(b.kinds, b.scheme, b.backend.RESTOptions(codec, versioner), b.env)
 	return err

@@ -10,6 +10,7 @@ import (
 
 var serviceAccounts = resource.Type[*corev1.ServiceAccount]{
 	Name: "serviceaccounts", ShortNames: []string{"sa"}, Namespaced: true, ReturnDeleted: true,
+	Actions:       []resource.Action{token},
 	PrepareCreate: func(_ context.Context, sa *corev1.ServiceAccount) { keepSecretNames(sa) },
 	PrepareUpdate: func(_ context.Context, sa, _ *corev1.ServiceAccount) { keepSecretNames(sa) },
 	Columns: []resource.Column[*corev1.ServiceAccount]{

@@ -24,6 +24,9 @@ type Env struct {
 	ServiceCIDRs []netip.Prefix
 	// NodePorts is the range of node ports (flag --service-node-port-range).
 	NodePorts PortRange
+	// Tokens issues service account tokens; it is nil where the server has no
+	// key to sign them with (flag --service-account-signing-key-file).
+	Tokens Tokens
 }
 
 // PortRange is a range of ports, both ends included.

@@ -30,8 +30,12 @@ type Config struct {
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file: token, user name, user uid, groups.
 	TokenFile string
-	// Tokens are further authenticators of bearer tokens.
+	// Tokens are further authenticators of bearer tokens. They judge a token's
+	// audiences themselves.
 	Tokens []authenticator.Token
+	// Audiences are those of the API server, for which the tokens of TokenFile
+	// are. None means that nobody asks for audiences.
+	Audiences authenticator.Audiences
 	// Anonymous lets requests without identity pass as system:anonymous.
 	Anonymous bool
 }
@@ -61,7 +65,7 @@ func New(config Config) (Authenticators, error) {
 		if err != nil {
 			return Authenticators{}, fmt.Errorf("--token-auth-file %s: %w", config.TokenFile, err)
 		}
-		tokens = append(tokens, file)
+		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, file))
 	}
 	// Also where there are no tokens: a request that brings one does not mean
 	// to be anonymous.

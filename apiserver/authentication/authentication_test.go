@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -170,6 +171,21 @@ func TestWhoARequestComesFrom(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestATokenOfTheFileIsForTheServer(t *testing.T) {
+	made, err := New(Config{TokenFile: tokenFile(t, "secret,ann,42\n"), Audiences: authenticator.Audiences{"api", "alias"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for audience, want := range map[string]bool{"api": true, "vault": false} {
+		req := httptest.NewRequestWithContext(authenticator.WithAudiences(t.Context(), authenticator.Audiences{audience}), http.MethodGet, "https://svc/api", nil)
+		req.Header.Set("Authorization", "Bearer secret")
+		resp, ok, err := made.Identified.AuthenticateRequest(req)
+		if ok != want || ok && !slices.Equal(resp.Audiences, authenticator.Audiences{audience}) {
+			t.Errorf("for %s: %+v, %v, %v", audience, resp, ok, err)
+		}
 	}
 }
 

@@ -31,6 +31,8 @@ func TestAuthorize(t *testing.T) {
 		{name: "authenticated users may discover", user: jane, ask: path("get", "/apis/apps/v1"), want: true},
 		{name: "authenticated users may discover the core", user: jane, ask: path("get", "/api"), want: true},
 		{name: "authenticated users may read OpenAPI", user: jane, ask: path("get", "/openapi/v3/apis/apps/v1"), want: true},
+		{name: "authenticated users may read by which keys tokens are signed", user: jane, ask: path("get", "/openid/v1/jwks"), want: true},
+		{name: "anonymous users may not", user: anonymous, ask: path("get", "/.well-known/openid-configuration")},
 		{name: "authenticated users may not read metrics", user: jane, ask: path("get", "/metrics")},
 		{name: "authenticated users may only get", user: jane, ask: path("post", "/api")},
 		{name: "authenticated users may ask who they are", user: jane, ask: authorizer.AttributesRecord{Verb: "create", APIGroup: "authentication.k8s.io", Resource: "selfsubjectreviews", ResourceRequest: true}, want: true},

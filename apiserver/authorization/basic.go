@@ -10,12 +10,12 @@ import (
 // Basic is what everybody may do, without any role: the default roles
 // system:public-info-viewer, system:discovery and system:basic-user of
 // Kubernetes. Anonymous users see health and version; authenticated users
-// also what the server offers (discovery, OpenAPI), and who they are and what
-// they may do.
+// also what the server offers (discovery, OpenAPI), by which keys it signs
+// tokens, and who they are and what they may do.
 func Basic() Grants {
 	return Grants{
 		{Group: user.AllUnauthenticated, Rules: publicInfo()},
-		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), discovery(), self())},
+		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), discovery(), issuerDiscovery(), self())},
 	}
 }
 
@@ -30,6 +30,15 @@ func discovery() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		Verbs:           []string{"get"},
 		NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"},
+	}}
+}
+
+// issuerDiscovery is for those who check service account tokens. Kubernetes
+// allows it to service accounts.
+func issuerDiscovery() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		Verbs:           []string{"get"},
+		NonResourceURLs: []string{"/.well-known/openid-configuration", "/openid/v1/jwks"},
 	}}
 }
 

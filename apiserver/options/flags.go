@@ -16,6 +16,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	o.addEtcdFlags(sets.FlagSet("etcd"))
 	o.Authentication.addFlags(sets.FlagSet("authentication"))
+	o.ServiceAccounts.addFlags(sets.FlagSet("service accounts"))
 	o.Authorization.addFlags(sets.FlagSet("authorization"))
 	o.Admission.AddFlags(sets.FlagSet("admission"))
 	o.Audit.AddFlags(sets.FlagSet("auditing"))
@@ -53,6 +54,26 @@ func (a *Authentication) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", h.UIDHeaders, "Headers that hold the user's UID.")
 	fs.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", h.GroupHeaders, "Headers that hold the groups.")
 	fs.StringSliceVar(&h.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", h.ExtraHeaderPrefixes, "Prefixes of headers that hold extra attributes.")
+}
+
+func (s *ServiceAccounts) addFlags(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&s.KeyFiles, "service-account-key-file", s.KeyFiles,
+		"PEM file of RSA or ECDSA keys, private or public, or certificates, by which tokens are checked. May be given several times. The default is --tls-private-key-file.")
+	fs.StringVar(&s.SigningKeyFile, "service-account-signing-key-file", s.SigningKeyFile,
+		"PEM file of the RSA or ECDSA private key by which tokens are signed; without it none are issued. --service-account-key-file must have its public key.")
+	fs.StringArrayVar(&s.Issuers, "service-account-issuer", s.Issuers,
+		"Issuer of tokens. May be given several times: the first is in new tokens, all are accepted. "+
+			"If the first is an https URL, the server has the documents of OpenID Connect discovery at /.well-known/openid-configuration and /openid/v1/jwks.")
+	fs.BoolVar(&s.Lookup, "service-account-lookup", s.Lookup,
+		"Refuse a token from a secret when its secret or account has been deleted. Tokens from TokenRequests always end with their account.")
+	fs.StringSliceVar(&s.Audiences, "api-audiences", s.Audiences,
+		"Audiences of the API server: a token must be for one of them. The default is --service-account-issuer.")
+	fs.DurationVar(&s.MaxExpiration, "service-account-max-token-expiration", s.MaxExpiration,
+		"The longest validity of a new token: a request for more gets this. 0 is 2^32 seconds.")
+	fs.BoolVar(&s.ExtendExpiration, "service-account-extend-token-expiration", s.ExtendExpiration,
+		"Let tokens that are mounted into pods live for a year, if the pod does, for clients that do not read the file again; the audit log notes their late use.")
+	fs.StringVar(&s.JWKSURI, "service-account-jwks-uri", s.JWKSURI,
+		"URL of the keys in /.well-known/openid-configuration, if they are not to be read from this server.")
 }
 
 func (a *Authorization) addFlags(fs *pflag.FlagSet) {

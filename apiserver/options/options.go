@@ -17,15 +17,16 @@ import (
 // Options are the API server's settings. New fills in the defaults; the zero
 // value of a field with a default is not meant.
 type Options struct {
-	SecureServing  *genericoptions.SecureServingOptions
-	Etcd           storage.Config
-	Authentication Authentication
-	Authorization  Authorization
-	Admission      *genericoptions.AdmissionOptions
-	Audit          *genericoptions.AuditOptions
-	Features       Features
-	Requests       Requests
-	Network        Network
+	SecureServing   *genericoptions.SecureServingOptions
+	Etcd            storage.Config
+	Authentication  Authentication
+	ServiceAccounts ServiceAccounts
+	Authorization   Authorization
+	Admission       *genericoptions.AdmissionOptions
+	Audit           *genericoptions.AuditOptions
+	Features        Features
+	Requests        Requests
+	Network         Network
 
 	// RuntimeConfig turns API versions and resources on and off.
 	RuntimeConfig map[string]string
@@ -45,6 +46,38 @@ type Authentication struct {
 	TokenAuthFile string
 	Anonymous     bool
 	RequestHeader genericoptions.RequestHeaderAuthenticationOptions
+}
+
+// ServiceAccounts says which tokens of service accounts are accepted, and how
+// they are issued.
+type ServiceAccounts struct {
+	// Issuers are accepted as issuers; tokens are issued in the name of the
+	// first.
+	Issuers []string
+	// KeyFiles hold the keys by which tokens are checked; none means the file
+	// of the serving certificate's key.
+	KeyFiles []string
+	// SigningKeyFile holds the key by which tokens are signed; empty issues
+	// none.
+	SigningKeyFile string
+	// Lookup makes tokens that secrets hold end with the secret.
+	Lookup bool
+	// Audiences are those of the API server; none means Issuers.
+	Audiences []string
+	// MaxExpiration shortens longer lifetimes; zero does not.
+	MaxExpiration time.Duration
+	// ExtendExpiration gives tokens that are mounted into pods a year.
+	ExtendExpiration bool
+	// JWKSURI is where others find the keys; empty is this server.
+	JWKSURI string
+}
+
+// APIAudiences are the audiences of the API server.
+func (s *ServiceAccounts) APIAudiences() []string {
+	if len(s.Audiences) > 0 {
+		return s.Audiences
+	}
+	return s.Issuers
 }
 
 // Authorization says who may do what.
@@ -118,9 +151,10 @@ func New() *Options {
 				ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
 			},
 		},
-		Admission: genericoptions.NewAdmissionOptions(),
-		Audit:     genericoptions.NewAuditOptions(),
-		Features:  Features{Profiling: true},
+		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
+		Admission:       genericoptions.NewAdmissionOptions(),
+		Audit:           genericoptions.NewAuditOptions(),
+		Features:        Features{Profiling: true},
 		Requests: Requests{
 			MaxInFlight:         400,
 			MaxMutatingInFlight: 200,

@@ -69,6 +69,10 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 		"shutdown-delay-duration":        "0s",
 		"enable-priority-and-fairness":   "true",
 		"service-cluster-ip-range":       "10.0.0.0/24",
+		"service-account-key-file":       "[]",
+		"service-account-lookup":         "true",
+		"service-account-issuer":         "[]",
+		"api-audiences":                  "[]",
 		"service-node-port-range":        "30000-32767",
 		"runtime-config":                 "",
 	} {
@@ -141,6 +145,17 @@ func TestEveryBadValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T) {
 		{"--service-cluster-ip-range=10.0.0.0/30", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
 		{"--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", []string{"--service-cluster-ip-range", "different families"}},
 		{"--service-cluster-ip-range=10.0.0.0/24,fd00::/112,fd01::/112", []string{"--service-cluster-ip-range", "one CIDR, or two"}},
+		{"--service-account-signing-key-file=" + file + " --service-account-key-file=" + file, []string{"--service-account-signing-key-file", "--service-account-issuer"}},
+		{"--service-account-signing-key-file=" + file + " --service-account-issuer=me", []string{"--service-account-signing-key-file", "--service-account-key-file"}},
+		{"--service-account-key-file=" + file + " --service-account-key-file=" + none, []string{"--service-account-key-file", none, "can read"}},
+		{"--service-account-signing-key-file=" + none + " --service-account-key-file=" + file + " --service-account-issuer=me", []string{"--service-account-signing-key-file", none}},
+		{"--service-account-issuer=", []string{"--service-account-issuer", "empty"}},
+		{"--service-account-issuer=https://[::1", []string{"--service-account-issuer", "https://HOST"}},
+		{"--service-account-issuer=me --service-account-issuer=me", []string{"--service-account-issuer", `"me"`, "twice"}},
+		{"--api-audiences=a,,b", []string{"--api-audiences", "--service-account-issuer"}},
+		{"--service-account-jwks-uri=http://keys", []string{"--service-account-jwks-uri", "https://HOST/PATH"}},
+		{"--service-account-max-token-expiration=59m", []string{"--service-account-max-token-expiration", "59m0s", "1h"}},
+		{"--service-account-max-token-expiration=-1h", []string{"--service-account-max-token-expiration", "1h"}},
 		{"--service-node-port-range=0-0", []string{"--service-node-port-range", "30000-32767"}},
 	} {
 		t.Run(test.args, func(t *testing.T) {

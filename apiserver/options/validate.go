@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"svc.dev/svc/apiserver/authorization"
 )
@@ -21,6 +23,7 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Authentication.RequestHeader.Validate()...)
 	errs = append(errs, o.validateEtcd()...)
 	errs = append(errs, o.Requests.validate()...)
+	errs = append(errs, o.ServiceAccounts.validate()...)
 	if _, err := authorization.New(o.Authorization.Modes); err != nil {
 		errs = append(errs, err)
 	}
@@ -58,6 +61,10 @@ func (o *Options) validateFiles() []error {
 	errs = append(errs, readable("client-ca-file", o.Authentication.ClientCAFile)...)
 	errs = append(errs, readable("token-auth-file", o.Authentication.TokenAuthFile)...)
 	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)
+	for _, file := range o.ServiceAccounts.KeyFiles {
+		errs = append(errs, readable("service-account-key-file", file)...)
+	}
+	errs = append(errs, readable("service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile)...)
 	return append(errs, readable("etcd-cafile", o.Etcd.TrustedCAFile)...)
 }
 
@@ -135,6 +142,45 @@ func (r *Requests) validate() []error {
 	}
 	if r.ShutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration: %s is negative; 0 is none", r.ShutdownDelay))
+	}
+	return errs
+}
+
+// The bounds of --service-account-max-token-expiration.
+const (
+	minMaxExpiration = time.Hour
+	maxMaxExpiration = 1 << 32 * time.Second
+)
+
+func (s *ServiceAccounts) validate() []error {
+	var errs []error
+	if s.SigningKeyFile != "" && len(s.Issuers) == 0 {
+		errs = append(errs, errors.New("--service-account-signing-key-file needs --service-account-issuer: name the issuer of the tokens, as https://kubernetes.default.svc"))
+	}
+	if s.SigningKeyFile != "" && len(s.KeyFiles) == 0 {
+		errs = append(errs, errors.New("--service-account-signing-key-file needs --service-account-key-file: name the file of its public key there, or the same file"))
+	}
+	for i, issuer := range s.Issuers {
+		_, err := url.Parse(issuer)
+		switch {
+		case issuer == "":
+			errs = append(errs, errors.New("--service-account-issuer: must not be empty; name one, as https://kubernetes.default.svc"))
+		case strings.Contains(issuer, ":") && err != nil:
+			errs = append(errs, fmt.Errorf("--service-account-issuer: %q has a colon and is not a URL; write https://HOST", issuer))
+		case slices.Contains(s.Issuers[:i], issuer):
+			errs = append(errs, fmt.Errorf("--service-account-issuer: %q is given twice; leave one out", issuer))
+		}
+	}
+	if slices.Contains(s.Audiences, "") {
+		errs = append(errs, errors.New("--api-audiences: must not be empty; leave it out for those of --service-account-issuer"))
+	}
+	if s.JWKSURI != "" {
+		if u, err := url.Parse(s.JWKSURI); err != nil || u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("--service-account-jwks-uri: %q is not an https URL; write https://HOST/PATH", s.JWKSURI))
+		}
+	}
+	if d := s.MaxExpiration; d != 0 && (d < minMaxExpiration || d > maxMaxExpiration) {
+		errs = append(errs, fmt.Errorf("--service-account-max-token-expiration: %s must be between 1h and 2^32 seconds, or 0, which is the latter", d))
 	}
 	return errs
 }

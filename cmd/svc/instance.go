@@ -168,6 +168,10 @@ func (u *instance) fillIn(keys *pki.PKI) {
 		header.ClientCAFile = keys.Certificate("front-proxy-ca")
 		header.AllowedNames = []string{pki.FrontProxyClient}
 	}
+	if accounts := &o.ServiceAccounts; accounts.SigningKeyFile == "" {
+		accounts.SigningKeyFile = keys.Key("sa")
+		accounts.KeyFiles = append(accounts.KeyFiles, keys.PublicKey("sa"))
+	}
 	if o.ProxyClientCertFile == "" {
 		o.ProxyClientCertFile = keys.Certificate("front-proxy-client")
 		o.ProxyClientKeyFile = keys.Key("front-proxy-client")

@@ -64,6 +64,10 @@ logged, unless -v is given.`,
 // ownFiles are the flags whose files svc up makes.
 var ownFiles = []string{"tls-cert-file", "tls-private-key-file", "cert-dir", "client-ca-file"}
 
+// tokenIssuer is where a cluster's members reach the API server, so that they
+// can read there by which keys it signs service account tokens.
+const tokenIssuer = "https://kubernetes.default.svc.cluster.local"
+
 // newInstance checks the command line.
 func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*instance, error) {
 	var err error
@@ -97,6 +101,9 @@ func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*in
 	}
 	if u.embeddedEtcd {
 		opts.Etcd.Servers = []string{"unix://" + etcdDir(dataDir)} // until it runs
+	}
+	if len(opts.ServiceAccounts.Issuers) == 0 {
+		opts.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
 	if err := joined(cmd, opts.Validate()); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package e2e
 import (
 	"net/http"
 	"os"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,6 +27,39 @@ var _ = Describe("identity", func() {
 		Expect(k.fails("", append(alice, "get", "pods")...)).
 			To(ContainSubstring(`pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "` + k.Namespace + `"`))
 		Expect(k.fails("", append(alice, "create", "cm", "x")...)).To(ContainSubstring("is forbidden"))
+	})
+
+	It("knows a service account by its token, until the account is deleted", func() {
+		k.run("create", "serviceaccount", "robot")
+		token := strings.TrimSpace(k.run("create", "token", "robot", "--duration=10m"))
+		robot := []string{"--token=" + token, "--kubeconfig=" + withoutCertificate(k)}
+		who := k.run(append(robot, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}")...)
+		Expect(who).To(Equal("system:serviceaccount:" + k.Namespace + `:robot ["system:serviceaccounts","system:serviceaccounts:` + k.Namespace + `","system:authenticated"]`))
+		Expect(k.fails("", append(robot, "get", "pods")...)).To(ContainSubstring(`User "system:serviceaccount:` + k.Namespace + `:robot" cannot list`))
+		Expect(k.run(append(robot, "get", "--raw", "/openid/v1/jwks")...)).To(ContainSubstring(`"alg":"ES256"`))
+		Expect(k.run(append(robot, "get", "--raw", "/.well-known/openid-configuration")...)).To(ContainSubstring(`"issuer":"https://kubernetes.default.svc.cluster.local"`))
+
+		forVault := strings.TrimSpace(k.run("create", "token", "robot", "--audience=vault"))
+		Expect(send(request{method: http.MethodGet, path: "/version", token: forVault, anonymous: true}).status).To(Equal(401))
+		review := `{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "` + forVault + `", "audiences": ["vault"]}}`
+		Expect(k.pipe(review, "create", "-f", "-", "-o", "jsonpath={.status.authenticated} {.status.audiences}")).To(Equal(`true ["vault"]`))
+
+		k.run("delete", "serviceaccount", "robot")
+		// A token that was good is believed for some seconds without another look.
+		Eventually(func() int {
+			return send(request{method: http.MethodGet, path: "/version", token: token, anonymous: true}).status
+		}).Should(Equal(401))
+	})
+
+	It("binds a token to a secret, and says why it does not", func() {
+		k.run("create", "serviceaccount", "robot")
+		k.run("create", "secret", "generic", "leash")
+		bound := strings.TrimSpace(k.run("create", "token", "robot", "--bound-object-kind=Secret", "--bound-object-name=leash"))
+		k.run("delete", "secret", "leash")
+		Expect(send(request{method: http.MethodGet, path: "/version", token: bound, anonymous: true}).status).To(Equal(401))
+		Expect(k.fails("", "create", "token", "robot", "--duration=1m")).To(ContainSubstring("spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 10 minutes"))
+		Expect(k.fails("", "create", "token", "robot", "--bound-object-kind=Pod", "--bound-object-name=none")).To(ContainSubstring(`pods "none" not found`))
+		Expect(k.fails("", "create", "token", "nobody")).To(ContainSubstring(`serviceaccounts "nobody" not found`))
 	})
 
 	DescribeTable("lets everybody see health and version, and nothing else", func(path, token string, status int) {

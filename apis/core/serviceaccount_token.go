@@ -1,0 +1,157 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/resource"
+)
+
+var (
+	serviceAccountResource = schema.GroupResource{Resource: "serviceaccounts"}
+	secretResource         = schema.GroupResource{Resource: "secrets"}
+	nodeResource           = schema.GroupResource{Resource: "nodes"}
+	tokenRequestKind       = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind()
+)
+
+// The lifetimes of tokens, in seconds.
+const (
+	defaultTokenSeconds = 60 * 60
+	minTokenSeconds     = 10 * 60
+	maxTokenSeconds     = 1 << 32
+)
+
+// token issues a token that proves its bearer to be the account.
+var token = resource.Action{
+	Name:  "token",
+	Input: func() runtime.Object { return &authenticationv1.TokenRequest{} },
+	Run: func(ctx context.Context, env *resource.Env, req resource.ActionRequest) (runtime.Object, error) {
+		return issueToken(ctx, env, req.Namespace, req.Name, req.Input.(*authenticationv1.TokenRequest))
+	},
+}
+
+func issueToken(ctx context.Context, env *resource.Env, namespace, name string, request *authenticationv1.TokenRequest) (runtime.Object, error) {
+	if env.Tokens == nil {
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Message: "this server issues no service account tokens: it was started without --service-account-signing-key-file",
+		}}
+	}
+	found, err := env.Objects(serviceAccountResource).Get(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	account := found.(*corev1.ServiceAccount)
+	if request.UID != "" && request.UID != account.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.UID))
+	}
+	if request.Spec.ExpirationSeconds == nil {
+		request.Spec.ExpirationSeconds = ptr.To[int64](defaultTokenSeconds)
+	}
+	if errs := validateTokenRequest(request); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(tokenRequestKind, "", errs)
+	}
+	wanted := resource.TokenRequest{
+		Namespace: namespace,
+		Account:   *resource.ReferentOf(account),
+		Audiences: request.Spec.Audiences,
+		Lifetime:  time.Duration(*request.Spec.ExpirationSeconds) * time.Second,
+	}
+	if ref := request.Spec.BoundObjectRef; ref != nil {
+		if err := bindToken(ctx, env, ref, &wanted); err != nil {
+			return nil, err
+		}
+	}
+	issued, err := env.Tokens.Issue(ctx, wanted)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	request.UID, request.CreationTimestamp = account.UID, metav1.NewTime(issued.Issued)
+	request.Spec.Audiences = issued.Audiences
+	request.Spec.ExpirationSeconds = ptr.To(int64(issued.Lifetime / time.Second))
+	request.Status = authenticationv1.TokenRequestStatus{Token: issued.Token, ExpirationTimestamp: metav1.NewTime(issued.Expires)}
+	return request, nil
+}
+
+func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorList {
+	path, seconds := field.NewPath("spec", "expirationSeconds"), *request.Spec.ExpirationSeconds
+	switch {
+	case seconds < minTokenSeconds:
+		return field.ErrorList{field.Invalid(path, seconds, "may not specify a duration less than 10 minutes")}
+	case seconds > maxTokenSeconds:
+		return field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")}
+	}
+	return nil
+}
+
+// bindToken makes the token end with the object that ref names.
+func bindToken(ctx context.Context, env *resource.Env, ref *authenticationv1.BoundObjectReference, wanted *resource.TokenRequest) error {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	var bound *resource.Referent
+	var err error
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		bound, err = bindTokenToPod(ctx, env, ref.Name, wanted)
+	case schema.GroupKind{Kind: "Secret"}:
+		bound, err = referent(ctx, env, secretResource, wanted.Namespace, ref.Name)
+		wanted.Secret = bound
+	case schema.GroupKind{Kind: "Node"}:
+		bound, err = referent(ctx, env, nodeResource, "", ref.Name)
+		wanted.Node = bound
+	default:
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s", kind))
+	}
+	if err != nil {
+		return err
+	}
+	if ref.UID != "" && ref.UID != bound.UID {
+		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, ref.Name,
+			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+	}
+	return nil
+}
+
+// bindTokenToPod binds a token to a pod of the account, and says in the token
+// where the pod runs.
+func bindTokenToPod(ctx context.Context, env *resource.Env, name string, wanted *resource.TokenRequest) (*resource.Referent, error) {
+	found, err := env.Objects(podResource).Get(ctx, wanted.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	pod := found.(*corev1.Pod)
+	if pod.Spec.ServiceAccountName != wanted.Account.Name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", wanted.Account.Name))
+	}
+	wanted.Pod = resource.ReferentOf(pod)
+	if pod.Spec.NodeName != "" {
+		wanted.Node, err = referent(ctx, env, nodeResource, "", pod.Spec.NodeName)
+		switch {
+		case apierrors.IsNotFound(err):
+			// Its name tells something even so.
+			wanted.Node = &resource.Referent{Name: pod.Spec.NodeName}
+		case err != nil:
+			return nil, err
+		}
+	}
+	return wanted.Pod, nil
+}
+
+func referent(ctx context.Context, env *resource.Env, gr schema.GroupResource, namespace, name string) (*resource.Referent, error) {
+	found, err := env.Objects(gr).Get(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return resource.ReferentOf(found.(metav1.Object)), nil
+}

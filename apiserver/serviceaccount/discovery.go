@@ -1,0 +1,78 @@
+package serviceaccount
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// The paths of the documents by which others check tokens of this server
+// (OpenID Connect Discovery 1.0).
+const (
+	ConfigurationPath = "/.well-known/openid-configuration"
+	KeysPath          = "/openid/v1/jwks"
+)
+
+// documentMaxAge is for how many seconds readers may keep the documents.
+const documentMaxAge = 3600
+
+// configuration is the discovery document, as far as it concerns those who
+// check tokens; nobody logs in through the API server.
+type configuration struct {
+	Issuer        string   `json:"issuer"`
+	JWKSURI       string   `json:"jwks_uri"`
+	ResponseTypes []string `json:"response_types_supported"`
+	SubjectTypes  []string `json:"subject_types_supported"`
+	SigningAlgs   []string `json:"id_token_signing_alg_values_supported"`
+}
+
+// Discovery makes the documents, by path. An issuer that is not an https URL
+// without query and fragment cannot have any (section 3 of the standard); then
+// there are none, and the error says why. keysURI is where others find the
+// keys.
+func Discovery(issuer, keysURI string, keys *Keys) (map[string]http.Handler, error) {
+	if u, err := url.Parse(issuer); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("--service-account-issuer: %q is not an https URL without query and fragment", issuer)
+	}
+	config := configuration{
+		Issuer: issuer, JWKSURI: keysURI,
+		ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
+	}
+	var set jose.JSONWebKeySet
+	for _, key := range keys.checking {
+		set.Keys = append(set.Keys, key.Public())
+		config.SigningAlgs = append(config.SigningAlgs, key.Algorithm)
+	}
+	slices.Sort(config.SigningAlgs)
+	config.SigningAlgs = slices.Compact(config.SigningAlgs)
+	configJSON, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	setJSON, err := json.Marshal(set)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]http.Handler{
+		ConfigurationPath: document("application/json", configJSON),
+		KeysPath:          document("application/jwk-set+json", setJSON),
+	}, nil
+}
+
+// document serves content that never changes.
+func document(contentType string, content []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the document can only be read", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", documentMaxAge))
+		_, _ = w.Write(content) // a client that has gone needs no answer
+	})
+}

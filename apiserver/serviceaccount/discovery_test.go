@@ -1,0 +1,65 @@
+package serviceaccount
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+func TestDiscoveryLetsOthersCheckTokens(t *testing.T) {
+	keys, err := LoadKeys([]string{file(t, privatePEM(p256Key()), publicPEM(rsaKey()))}, file(t, privatePEM(p256Key())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents, err := Discovery(issuerName, "https://server:6443/openid/v1/jwks", keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(path, method string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		documents[path].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		return w
+	}
+	config := read(ConfigurationPath, http.MethodGet)
+	if got, want := config.Body.String(), `{"issuer":"`+issuerName+`","jwks_uri":"https://server:6443/openid/v1/jwks","response_types_supported":["id_token"],`+
+		`"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","RS256"]}`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	answer := read(KeysPath, http.MethodGet)
+	if got := answer.Header().Get("Content-Type") + "; " + answer.Header().Get("Cache-Control"); got != "application/jwk-set+json; public, max-age=3600" {
+		t.Errorf("the headers are %s", got)
+	}
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(answer.Body.Bytes(), &set); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range set.Keys {
+		if !key.IsPublic() || !key.Valid() || key.Use != "sig" {
+			t.Errorf("not a public key for signatures: %+v", key)
+		}
+	}
+	w := newWorld(t, p256Key())
+	token, err := jwt.ParseSigned(w.issue(t, request()), signatureAlgorithms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said map[string]any
+	if err := token.Claims(&set, &said); err != nil || said["iss"] != issuerName {
+		t.Errorf("a reader of the documents cannot check a token: %v", err)
+	}
+	if got := read(KeysPath, http.MethodPost).Code; got != http.StatusMethodNotAllowed {
+		t.Errorf("POST answers %d", got)
+	}
+}
+
+func TestOnlyAnHTTPSIssuerHasDocuments(t *testing.T) {
+	for _, issuer := range []string{"me", "http://host", "https://host?a=b", "https://host#a", "https://", "https://[::1"} {
+		if documents, err := Discovery(issuer, "https://keys", &Keys{}); err == nil {
+			t.Errorf("%q has %v", issuer, documents)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package serviceaccount
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// invalidSinceLabel marks a secret whose token somebody has taken out of use.
+const invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
+
+// legacy recognises the account of a token that a secret of type
+// kubernetes.io/service-account-token holds. It has no expiry; with Lookup it
+// ends with the secret or the account.
+func (a *Authenticator) legacy(ctx context.Context, said claims, token string) (*serviceaccount.ServiceAccountInfo, error) {
+	info := &serviceaccount.ServiceAccountInfo{Namespace: said.SecretNamespace, Name: said.AccountName, UID: said.AccountUID}
+	if said.Issuer != legacyIssuer || info.Namespace == "" || info.Name == "" || info.UID == "" || said.SecretName == "" ||
+		said.Subject != serviceaccount.MakeUsername(info.Namespace, info.Name) {
+		return nil, errors.New("service account token: its claims do not name one account and its secret")
+	}
+	if !a.config.Lookup {
+		return info, nil
+	}
+	found, err := a.config.Get(ctx, schema.GroupResource{Resource: "secrets"}, info.Namespace, said.SecretName)
+	if err != nil {
+		return nil, fmt.Errorf("service account token: %w", err)
+	}
+	secret, ok := found.(*corev1.Secret)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("service account token: the secret is a %T", found)
+	case secret.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("service account token: secrets %q has been deleted", said.SecretName)
+	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
+		return nil, fmt.Errorf("service account token: it is not the one in secret %q", said.SecretName)
+	}
+	if err := a.present(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)}); err != nil {
+		return nil, err
+	}
+	if secret.Labels[invalidSinceLabel] != "" {
+		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
+		return nil, fmt.Errorf("service account token: secret %q is marked invalid; use kubectl create token, or remove its label %s", secret.Name, invalidSinceLabel)
+	}
+	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-manual-secret", secret.Name)
+	return info, nil
+}
