@@ -13,6 +13,7 @@ import (
 
 	"svc.dev/svc/apiserver/alias"
 	"svc.dev/svc/apiserver/nesting"
+	"svc.dev/svc/apiserver/quantity"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/tolerance"
 )
@@ -23,6 +24,7 @@ import (
 // a closure and a part of a goroutine's stack.
 func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
+	handler = quantity.Filter(handler, c.Serializer, b.kinds, c.MaxRequestBodyBytes)
 	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
 	handler = release.Warnings(handler, b.options.Release, b.kinds)
 	handler = b.ending.filter(handler)

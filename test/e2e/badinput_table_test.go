@@ -81,6 +81,8 @@ var wrongFields = []named{
 	badRequest("binary data that is not base64", post(configMaps, jsonType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"binaryData":{"a":"%%"}}`), "illegal base64"),
 	badRequest("a time that is none", post(configMaps, jsonType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","deletionTimestamp":"yesterday"}}`), "yesterday"),
 	badRequest("a quantity that is none", post(pods, jsonType, podWith(`,"resources":{"limits":{"cpu":"ten"}}`)), "quantities must match the regular expression"),
+	badRequest("a quantity with an enormous exponent", post(pods, jsonType, podWith(`,"resources":{"limits":{"cpu":"1e999999999"},"requests":{"cpu":"1"}}`)), "spec.containers[0].resources.limits.cpu: quantity \"1e999999999\": the exponent may have at most four digits"),
+	badRequest("a quantity with an enormous negative exponent", post(pods, yamlType, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: b, resources: {limits: {cpu: \"1\\x65-999999999\"}}}]}}"), "the exponent may have at most four digits"),
 	invalid("a negative quantity", post(pods, jsonType, podWith(`,"resources":{"limits":{"cpu":"-1"}}`)), `spec.containers[0].resources.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0`),
 	invalid("no name", post(configMaps, jsonType, `{"apiVersion":"v1","kind":"ConfigMap"}`), "name or generateName is required"),
 	invalid("a name with capitals", post(configMaps, jsonType, configMap("Bad_Name")), `metadata.name: Invalid value: "Bad_Name": a lowercase RFC 1123 subdomain must consist of`),
