@@ -64,6 +64,9 @@ func (s fast) Encode(obj runtime.Object, w io.Writer) error {
 }
 
 func (s fast) encode(obj runtime.Object, w io.Writer) error {
+	if event, ok := obj.(*metav1.WatchEvent); ok && event.Object.Object == nil && len(event.Object.Raw) > 0 {
+		return encodeEvent(event, w)
+	}
 	if list, items, ok := asList(obj); ok {
 		return encodeList(list, items, w)
 	}
@@ -76,6 +79,19 @@ func (s fast) encode(obj runtime.Object, w io.Writer) error {
 		return err
 	}
 	buffer.WriteByte('\n')
+	_, err := w.Write(buffer.Bytes())
+	return err
+}
+
+// encodeEvent writes an event of a watch, whose object has been encoded already.
+func encodeEvent(event *metav1.WatchEvent, w io.Writer) error {
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer release(buffer)
+	buffer.WriteString(`{"type":`)
+	appendString(buffer, event.Type)
+	buffer.WriteString(`,"object":`)
+	buffer.Write(bytes.TrimSuffix(event.Object.Raw, []byte("\n")))
+	buffer.WriteString("}\n")
 	_, err := w.Write(buffer.Bytes())
 	return err
 }

@@ -72,6 +72,8 @@ func TestEncodesWhatTheLibraryEncodes(t *testing.T) {
 		"a status":                       &metav1.Status{Status: "Failure", Message: "x"},
 		"a table":                        &metav1.Table{Rows: []metav1.TableRow{{Cells: []any{"a"}, Object: runtime.RawExtension{Raw: []byte(`{"a":1}`)}}}},
 		"a watch event":                  &metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte(`{"a":1}`)}},
+		"an event of an encoded object":  &metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte("{\"a\":1}\n")}},
+		"an event without an object":     &metav1.WatchEvent{Type: "BOOKMARK"},
 		"a list whose items are untyped": &metav1.List{Items: []runtime.RawExtension{{Raw: []byte(`{"a":1}`)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
