@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 )
 
 // measureWatches opens a watch on the pods and reads until it has told of all
@@ -42,9 +43,13 @@ func measureWatches(ctx context.Context, t *trial) error {
 	return nil
 }
 
+// watchTimeout bounds a watch: a server that never tells of some objects must
+// not hold the benchmark up.
+const watchTimeout = 2 * time.Minute
+
 // watchInitial reads n events of a watch.
 func watchInitial(ctx context.Context, c *client, r request, n int, skipEvent func(*bufio.Reader) error) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	body, err := c.open(ctx, r)
 	if err != nil {
