@@ -274,6 +274,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 		})
 	}
 	besides.Go(func() { freeStartMemory(ctx) })
+	besides.Go(func() { footprint.Pace(ctx) })
 	s.ending.follow(ctx, s.delay)
 	err := s.aggregator.Run(ctx)
 	cancel()
