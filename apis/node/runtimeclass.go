@@ -2,7 +2,6 @@ package node
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -60,45 +60,13 @@ func validateOverhead(path *field.Path, fixed corev1.ResourceList) field.ErrorLi
 }
 
 func validateTolerations(path *field.Path, tolerations []corev1.Toleration) field.ErrorList {
-	var errs field.ErrorList
+	errs := core.ValidateTolerations(tolerations, path)
 	for i, t := range tolerations {
-		errs = append(errs, validateToleration(path.Index(i), t)...)
 		if slices.ContainsFunc(tolerations[:i], func(other corev1.Toleration) bool {
 			return other.Key == t.Key && other.Operator == t.Operator && other.Value == t.Value && other.Effect == t.Effect
 		}) {
 			errs = append(errs, field.Duplicate(path.Index(i), t))
 		}
-	}
-	return errs
-}
-
-func validateToleration(path *field.Path, t corev1.Toleration) field.ErrorList {
-	var errs field.ErrorList
-	if t.Key != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
-	} else if t.Operator != corev1.TolerationOpExists {
-		errs = append(errs, field.Invalid(path.Child("operator"), t.Operator,
-			"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
-	}
-	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
-	}
-	switch t.Operator {
-	case corev1.TolerationOpEqual, "":
-		if msgs := validation.IsValidLabelValue(t.Value); len(msgs) > 0 {
-			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, strings.Join(msgs, ";")))
-		}
-	case corev1.TolerationOpExists:
-		if t.Value != "" {
-			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
-			[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
-	}
-	if t.Effect != "" {
-		errs = append(errs, resource.OneOf(path.Child("effect"), t.Effect,
-			corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
 	}
 	return errs
 }

@@ -28,6 +28,8 @@ type Config struct {
 	// Client, if set, is used rather than a connection to Servers: it reaches
 	// an etcd in the same process.
 	Client *clientv3.Client
+	// Check, if set, is asked for the state of that etcd.
+	Check func(ctx context.Context) error
 	// CertFile and KeyFile are the client's certificate, TrustedCAFile the
 	// authorities that etcd's certificate must come from. Empty is no TLS.
 	CertFile, KeyFile, TrustedCAFile string
@@ -135,6 +137,9 @@ func (b *Backend) Prefix() string { return b.config.Prefix }
 func (b *Backend) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	if b.config.Check != nil {
+		return b.config.Check(ctx)
+	}
 	if _, err := b.client.Client.Get(ctx, path.Join("/", b.config.Prefix, "health")); err != nil {
 		return fmt.Errorf("etcd at %v does not answer: %w", b.config.Servers, err)
 	}

@@ -186,7 +186,7 @@ func (u *instance) startEtcd(ctx, _ context.Context) (string, error) {
 		}
 		u.etcd = member
 		u.opts.Etcd.Servers = member.Endpoints()
-		u.opts.Etcd.Client = member.Client()
+		u.opts.Etcd.Client, u.opts.Etcd.Check = member.Client(), member.Check
 		u.opts.SharedStorage = false
 	}
 	return strings.Join(u.opts.Etcd.Servers, ","), nil
