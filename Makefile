@@ -48,7 +48,7 @@ test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
 
 .PHONY: test-e2e
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
-	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 15m ./test/e2e ./test/faults $(ARGS)
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 15m ./test/e2e ./test/controllers ./test/faults $(ARGS)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters (.golangci.yml).

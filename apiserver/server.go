@@ -139,7 +139,7 @@ func (b *builder) makeStorage() error {
 	if b.authenticators, err = authentication.New(b.identity); err != nil {
 		return err
 	}
-	if b.authorizer, err = authorization.New(b.options.Authorization.Modes); err != nil {
+	if b.authorizer, err = authorization.New(b.options.Authorization.Modes, b.options.Authorization.Components); err != nil {
 		return err
 	}
 	b.kinds = apis.Kinds()

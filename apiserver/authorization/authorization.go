@@ -2,7 +2,8 @@
 //
 // The decision is a union of authorizers: members of system:masters may do
 // everything; what else is allowed, the modes of the flag --authorization-mode
-// say, in their order. Without a mode the policy of [Basic] holds.
+// say, in their order. Without a mode the policy of [Basic] holds, and what is
+// granted to the components of the cluster.
 package authorization
 
 import (
@@ -22,12 +23,13 @@ type Authorizer interface {
 	authorizer.RuleResolver
 }
 
-// New makes the authorizer of the flag --authorization-mode. The error names
-// the flag and the mode that is refused.
-func New(modes []string) (Authorizer, error) {
+// New makes the authorizer of the flag --authorization-mode, and of the grants
+// to components, which hold without a mode. The error names the flag and the
+// mode that is refused.
+func New(modes []string, components Grants) (Authorizer, error) {
 	members := []member{{"system:masters", masters()}}
 	if len(modes) == 0 {
-		members = append(members, member{"Basic", Basic()})
+		members = append(members, member{"Basic", Basic()}, member{"components", components})
 	}
 	for i, mode := range modes {
 		construct, ok := available(mode)

@@ -49,7 +49,7 @@ func TestAuthorize(t *testing.T) {
 		{name: "AlwaysDeny spares system:masters", modes: []string{"AlwaysDeny"}, user: admin, ask: listPods, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, err := New(tc.modes)
+			a, err := New(tc.modes, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestModesThatAreRefused(t *testing.T) {
 		{name: "a mode named twice", modes: []string{"AlwaysAllow", "AlwaysAllow"}, want: `--authorization-mode: mode "AlwaysAllow" is named twice`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := New(tc.modes); err == nil || err.Error() != tc.want {
+			if _, err := New(tc.modes, nil); err == nil || err.Error() != tc.want {
 				t.Errorf("error = %v\nwant %s", err, tc.want)
 			}
 		})
@@ -83,7 +83,7 @@ func TestModesThatAreRefused(t *testing.T) {
 }
 
 func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
-	a, err := New(nil)
+	a, err := New(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +105,24 @@ func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
 		}
 		if strings.Join(got, "; ") != tc.want {
 			t.Errorf("%s may %s\nwant %s", tc.user.GetName(), strings.Join(got, "; "), tc.want)
+		}
+	}
+}
+
+func TestAGrantToAUserIsHisAlone(t *testing.T) {
+	read := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
+	a, err := New(nil, Grants{{User: "system:kube-controller-manager", Rules: []rbacv1.PolicyRule{read}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, want := range map[string]authorizer.Decision{
+		"system:kube-controller-manager": authorizer.DecisionAllow,
+		"jane":                           authorizer.DecisionNoOpinion,
+		"":                               authorizer.DecisionNoOpinion,
+	} {
+		ask := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: who}, Verb: "list", Resource: "pods", ResourceRequest: true}
+		if got, _, err := a.Authorize(t.Context(), ask); got != want || err != nil {
+			t.Errorf("%q may list pods: %v, %v; want %v", who, got, err, want)
 		}
 	}
 }

@@ -11,14 +11,18 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Grants allow groups what their rules say, in all namespaces. On everything
+// Grants allow users and groups what their rules say, in all namespaces. On everything
 // else they have no opinion, so that another authorizer may allow it.
 type Grants []Grant
 
-// Grant is the rules of one group.
+// Grant is the rules of one group, or of one user.
 type Grant struct {
-	Group string
-	Rules []rbacv1.PolicyRule
+	User, Group string
+	Rules       []rbacv1.PolicyRule
+}
+
+func (g Grant) holds(who user.Info) bool {
+	return g.User != "" && g.User == who.GetName() || g.Group != "" && slices.Contains(who.GetGroups(), g.Group)
 }
 
 // Authorize implements authorizer.Authorizer.
@@ -58,14 +62,14 @@ func (g Grants) RulesFor(_ context.Context, who user.Info, _ string) ([]authoriz
 	return resources, paths, false, nil
 }
 
-// of are the rules of the user's groups. A request without a user has none.
+// of are the rules of the user and his groups. A request without a user has none.
 func (g Grants) of(who user.Info) iter.Seq[rbacv1.PolicyRule] {
 	return func(yield func(rbacv1.PolicyRule) bool) {
 		if who == nil {
 			return
 		}
 		for _, grant := range g {
-			if !slices.Contains(who.GetGroups(), grant.Group) {
+			if !grant.holds(who) {
 				continue
 			}
 			for _, rule := range grant.Rules {

@@ -10,6 +10,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
 )
@@ -84,6 +85,8 @@ func (s *ServiceAccounts) APIAudiences() []string {
 type Authorization struct {
 	// Modes are asked in order; the first that decides, does.
 	Modes []string
+	// Components are granted their rights when there are no modes.
+	Components authorization.Grants
 }
 
 // Features are the endpoints that are not resources.

@@ -13,37 +13,37 @@ import (
 // connectionName is what cluster and context are called in the connection file.
 const connectionName = "svc"
 
-// writeConnectionFile writes the administrator's kubeconfig, if it has changed.
-// It carries the certificates in itself, so that it can be copied elsewhere.
-func (p *PKI) writeConnectionFile(ca, admin *pair) error {
-	content, err := connectionFile(p.cfg.Server, ca, admin)
+// writeConnectionFile writes the kubeconfig of a client, if it has changed. It
+// carries the certificates in itself, so that it can be copied elsewhere.
+func (p *PKI) writeConnectionFile(file string, ca, client *pair) error {
+	content, err := connectionFile(p.cfg.Server, ca, client)
 	if err != nil {
-		return fmt.Errorf("make %s: %w", p.cfg.ConnectionFile, err)
+		return fmt.Errorf("make %s: %w", file, err)
 	}
-	have, err := readFile(p.cfg.ConnectionFile)
+	have, err := readFile(file)
 	if err != nil {
 		return err
 	}
 	if bytes.Equal(have, content) {
 		return nil
 	}
-	return writeFile(p.cfg.ConnectionFile, content)
+	return writeFile(file, content)
 }
 
-func connectionFile(server string, ca, admin *pair) ([]byte, error) {
+func connectionFile(server string, ca, client *pair) ([]byte, error) {
 	authority, err := cert.EncodeCertificates(ca.certificate)
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := cert.EncodeCertificates(admin.certificate)
+	certificate, err := cert.EncodeCertificates(client.certificate)
 	if err != nil {
 		return nil, err
 	}
-	key, err := keyutil.MarshalPrivateKeyToPEM(admin.key)
+	key, err := keyutil.MarshalPrivateKeyToPEM(client.key)
 	if err != nil {
 		return nil, err
 	}
-	user := admin.certificate.Subject.CommonName
+	user := client.certificate.Subject.CommonName
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{connectionName: {Server: server, CertificateAuthorityData: authority}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: certificate, ClientKeyData: key}},

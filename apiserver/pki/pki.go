@@ -5,6 +5,7 @@
 //	ca                  the cluster's authority: servers and clients
 //	apiserver           the API server's serving certificate
 //	admin               a client certificate in system:masters
+//	controller-manager  the controllers' client certificate
 //	front-proxy-ca      the request-header authority: vouches for the aggregator
 //	front-proxy-client  the aggregator's client certificate
 //	sa                  the key pair that signs service account tokens
@@ -15,8 +16,8 @@
 // a certificate and its key always match, and what an old authority signed
 // stays valid under its renewed certificate.
 //
-// The connection file of the administrator (a kubeconfig) is derived from these
-// and follows them.
+// The connection files of the administrator and of the controllers (kubeconfigs)
+// are derived from these and follow them.
 package pki
 
 import (
@@ -56,9 +57,10 @@ type Config struct {
 	// ClusterDomain is the DNS domain of services; empty means cluster.local.
 	ClusterDomain string
 
-	// ConnectionFile is where the administrator's kubeconfig goes, and Server
-	// the URL that it names.
-	ConnectionFile, Server string
+	// ConnectionFile is where the administrator's kubeconfig goes,
+	// ControllersFile where that of the controllers goes, and Server the URL
+	// that they name.
+	ConnectionFile, ControllersFile, Server string
 
 	// Clock is the time that certificates are made for and checked at; nil
 	// means the machine's.
@@ -167,6 +169,10 @@ func (p *PKI) renew() ([]renewal, error) {
 	if err != nil {
 		return done, err
 	}
+	controllers, err := ensure(client("controller-manager", ControllersClient), ca)
+	if err != nil {
+		return done, err
+	}
 	frontProxyCA, err := ensure(authority("front-proxy-ca", "svc-front-proxy-ca"), nil)
 	if err != nil {
 		return done, err
@@ -177,8 +183,15 @@ func (p *PKI) renew() ([]renewal, error) {
 	if err := p.ensureKeyPair("sa"); err != nil {
 		return done, err
 	}
-	return done, p.writeConnectionFile(ca, admin)
+	if err := p.writeConnectionFile(p.cfg.ConnectionFile, ca, admin); err != nil {
+		return done, err
+	}
+	return done, p.writeConnectionFile(p.cfg.ControllersFile, ca, controllers)
 }
+
+// ControllersClient is the common name of the controllers' client certificate:
+// the user that Kubernetes' bootstrap policy names.
+const ControllersClient = "system:kube-controller-manager"
 
 // FrontProxyClient is the common name of the aggregator's client certificate,
 // for --requestheader-allowed-names.

@@ -93,27 +93,37 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestTheConnectionFileIsThatOfTheAdministrator(t *testing.T) {
+func TestAConnectionFileIsThatOfItsClient(t *testing.T) {
 	e := newEnvironment(t)
 	e.open(t)
-	config, err := clientcmd.BuildConfigFromFlags("", e.cfg.ConnectionFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Host != e.cfg.Server {
-		t.Errorf("it names %s", config.Host)
-	}
-	for what, is := range map[string]struct {
-		got  []byte
-		want string
-	}{
-		"authority":   {config.CAData, e.read(t, "ca.crt")},
-		"certificate": {config.CertData, e.read(t, "admin.crt")},
-		"key":         {config.KeyData, e.read(t, "admin.key")},
-	} {
-		if string(is.got) != is.want {
-			t.Errorf("its %s is not the one in the directory", what)
+	for name, file := range map[string]string{"admin": e.cfg.ConnectionFile, "controller-manager": e.cfg.ControllersFile} {
+		config, err := clientcmd.BuildConfigFromFlags("", file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if config.Host != e.cfg.Server {
+			t.Errorf("%s: it names %s", name, config.Host)
+		}
+		for what, is := range map[string]struct {
+			got  []byte
+			want string
+		}{
+			"authority":   {config.CAData, e.read(t, "ca.crt")},
+			"certificate": {config.CertData, e.read(t, name+".crt")},
+			"key":         {config.KeyData, e.read(t, name+".key")},
+		} {
+			if string(is.got) != is.want {
+				t.Errorf("%s: its %s is not the one in the directory", name, what)
+			}
+		}
+	}
+}
+
+func TestTheControllersAreNoAdministrators(t *testing.T) {
+	e := newEnvironment(t)
+	e.open(t)
+	if got := e.certificate(t, "controller-manager").Subject.String(); got != "CN="+ControllersClient {
+		t.Errorf("the controllers are %s", got)
 	}
 }
 
@@ -126,12 +136,12 @@ func TestWhatALaterStartReplaces(t *testing.T) {
 	}{
 		{name: "nothing after a day", after: day},
 		{name: "nothing shortly before leaves are near their end", after: leafLifetime - leafRenewal - day},
-		{name: "leaves near their end", after: leafLifetime - leafRenewal + day, replaced: []string{"apiserver.crt", "admin.crt", "front-proxy-client.crt", "connection"}},
-		{name: "leaves past their end", after: 2 * leafLifetime, replaced: []string{"apiserver.crt", "admin.crt", "front-proxy-client.crt", "connection"}},
+		{name: "leaves near their end", after: leafLifetime - leafRenewal + day, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
+		{name: "leaves past their end", after: 2 * leafLifetime, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "all certificates when the authorities are near their end", after: authorityLifetime - authorityRenewal + day,
-			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "front-proxy-client.crt", "connection"}},
+			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "all certificates when the clock was set back", after: -30 * day,
-			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "front-proxy-client.crt", "connection"}},
+			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "the serving certificate when the machine has another name", change: func(_ *testing.T, e *environment) {
 			e.names = []string{"other", "192.0.2.7"}
 		}, replaced: []string{"apiserver.crt"}},
@@ -146,7 +156,7 @@ func TestWhatALaterStartReplaces(t *testing.T) {
 		}, replaced: []string{"apiserver.crt"}},
 		{name: "the connection file when the server has another address", change: func(_ *testing.T, e *environment) {
 			e.cfg.Server = "https://127.0.0.1:7443"
-		}, replaced: []string{"connection"}},
+		}, replaced: []string{"connection", "controllers"}},
 		{name: "a certificate that was removed", change: func(t *testing.T, e *environment) {
 			e.remove(t, "admin.crt")
 		}, replaced: []string{"admin.crt", "connection"}},
@@ -352,12 +362,14 @@ func newEnvironment(t *testing.T) *environment {
 	dir := t.TempDir()
 	e := &environment{clock: clocktesting.NewFakeClock(start), names: []string{"machine", "192.0.2.7"}}
 	e.cfg = Config{
-		Dir:            filepath.Join(dir, "pki"),
-		Names:          func() ([]string, error) { return e.names, nil },
-		ServiceIPs:     []net.IP{net.IPv4(10, 0, 0, 1)},
-		ConnectionFile: filepath.Join(dir, "admin.svcconfig"),
-		Server:         "https://127.0.0.1:6443",
-		Clock:          e.clock,
+		Dir:        filepath.Join(dir, "pki"),
+		Names:      func() ([]string, error) { return e.names, nil },
+		ServiceIPs: []net.IP{net.IPv4(10, 0, 0, 1)},
+
+		ConnectionFile:  filepath.Join(dir, "admin.svcconfig"),
+		ControllersFile: filepath.Join(dir, "controller-manager.svcconfig"),
+		Server:          "https://127.0.0.1:6443",
+		Clock:           e.clock,
 	}
 	return e
 }
@@ -410,8 +422,8 @@ func (e *environment) remove(t *testing.T, files ...string) {
 	}
 }
 
-// all returns the content of every file, that of the connection file under
-// "connection".
+// all returns the content of every file, that of the connection files under
+// "connection" and "controllers".
 func (e *environment) all(t *testing.T) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(e.cfg.Dir)
@@ -422,10 +434,12 @@ func (e *environment) all(t *testing.T) map[string]string {
 	for _, entry := range entries {
 		files[entry.Name()] = e.read(t, entry.Name())
 	}
-	connection, err := os.ReadFile(e.cfg.ConnectionFile)
-	if err != nil {
-		t.Fatal(err)
+	for name, file := range map[string]string{"connection": e.cfg.ConnectionFile, "controllers": e.cfg.ControllersFile} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(content)
 	}
-	files["connection"] = string(connection)
 	return files
 }

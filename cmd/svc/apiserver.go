@@ -27,6 +27,9 @@ same time. Its flags are those of kube-apiserver.`,
 				return err
 			}
 			defer logs.FlushLogs()
+			if err := grantControllers(opts); err != nil {
+				return err
+			}
 			server, err := apiserver.New(cmd.Context(), opts)
 			if err != nil {
 				return err

@@ -15,6 +15,9 @@ func pkiDir(dir string) string         { return filepath.Join(dir, "pki") }
 func etcdDir(dir string) string        { return filepath.Join(dir, "etcd") }
 func lockFile(dir string) string       { return filepath.Join(dir, "svc.lock") }
 func connectionFile(dir string) string { return filepath.Join(dir, "admin.svcconfig") }
+func controllersFile(dir string) string {
+	return filepath.Join(dir, "controller-manager.svcconfig")
+}
 
 // user is whoever runs svc: where his files are by default.
 type user struct {

@@ -13,12 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/pki"
+	"svc.dev/svc/controllers"
 )
 
 // stopTimeout bounds the time from the signal to the end of the process.
@@ -29,14 +31,19 @@ const stopTimeout = 10 * time.Second
 type instance struct {
 	dataDir      string
 	opts         *options.Options
+	loops        *controllers.Options
 	embeddedEtcd bool
 	program      string // how the user calls svc
 	out, errOut  io.Writer
 
+	keys        *pki.PKI
 	etcd        *etcd.Server // nil with an external one
 	stopServing func()
 	running     sync.WaitGroup // what ends after stopServing
 	served      chan error     // yields what the API server's Run has returned
+	stopLooping func()
+	looping     sync.WaitGroup // what ends after stopLooping
+	looped      chan error     // yields what the controllers' Run has returned
 	// starting is true while the API server is on its way to be ready. It has
 	// acknowledged nothing by then and cannot be stopped in order: its hooks
 	// would take that for a failure and end the process with a stack trace.
@@ -104,6 +111,7 @@ func (u *instance) start(ctx, serving context.Context) error {
 		{"keys and certificates", u.startPKI},
 		{"etcd", u.startEtcd},
 		{"API server", u.startServer},
+		{"controllers", u.startControllers},
 	}
 	for _, step := range steps {
 		if err := u.report.time(step.name, func() (string, error) { return step.start(ctx, serving) }); err != nil {
@@ -123,10 +131,12 @@ func (u *instance) startPKI(_, serving context.Context) (string, error) {
 		return "", err
 	}
 	config := pki.Config{
-		Dir:            pkiDir(u.dataDir),
-		Names:          u.names,
-		ConnectionFile: connectionFile(u.dataDir),
-		Server:         serverURL(u.opts),
+		Dir:   pkiDir(u.dataDir),
+		Names: u.names,
+
+		ConnectionFile:  connectionFile(u.dataDir),
+		ControllersFile: controllersFile(u.dataDir),
+		Server:          serverURL(u.opts),
 	}
 	for _, cidr := range cidrs {
 		config.ServiceIPs = append(config.ServiceIPs, net.IP(cidr.Addr().Next().AsSlice()))
@@ -136,6 +146,7 @@ func (u *instance) startPKI(_, serving context.Context) (string, error) {
 		return "", fmt.Errorf("--data-dir: %w", err)
 	}
 	u.running.Go(func() { keys.Run(serving) })
+	u.keys = keys
 	u.fillIn(keys)
 	return config.Dir, nil
 }
@@ -213,6 +224,41 @@ func (u *instance) startServer(ctx, serving context.Context) (string, error) {
 	}
 }
 
+// startControllers does not wait for the controllers: with an external etcd,
+// those of another machine may have to end first.
+func (u *instance) startControllers(_, serving context.Context) (string, error) {
+	picked, err := u.loops.Picked()
+	if err != nil || len(picked) == 0 {
+		return "none", err
+	}
+	// There is no other svc up on an embedded etcd, and the next one need not
+	// wait for the lease of one that was killed.
+	holder := "svc-up"
+	if !u.embeddedEtcd {
+		if holder, err = uniqueHolder(); err != nil {
+			return "", err
+		}
+	}
+	config := controllers.Config{Options: u.loops, Holder: holder, API: &rest.Config{
+		Host: serverURL(u.opts),
+		// Files, as they are read again when they are renewed.
+		TLSClientConfig: rest.TLSClientConfig{
+			CAFile:   u.keys.Certificate("ca"),
+			CertFile: u.keys.Certificate("controller-manager"),
+			KeyFile:  u.keys.Key("controller-manager"),
+		},
+	}}
+	var looping context.Context
+	looping, u.stopLooping = context.WithCancel(serving)
+	u.looped = make(chan error, 1)
+	u.looping.Go(func() { u.looped <- controllers.Run(looping, config) })
+	names := make([]string, len(picked))
+	for i, c := range picked {
+		names[i] = c.Name
+	}
+	return strings.Join(names, " "), nil
+}
+
 // publish lets svc kubectl find this instance. Without that its user has to set
 // KUBECONFIG.
 func (u *instance) publish(ctx context.Context) {
@@ -233,6 +279,8 @@ func (u *instance) wait(ctx context.Context) error {
 		return err
 	case err := <-u.served:
 		return ended(err)
+	case err := <-u.looped:
+		return fmt.Errorf("controllers: %w", err)
 	}
 }
 
@@ -251,15 +299,19 @@ func ended(err error) error {
 	return fmt.Errorf("API server: %w", err)
 }
 
-// stop waits until the API server has drained and closed its stores, and then
-// stops etcd.
+// stop stops the controllers, waits until the API server has drained and closed
+// its stores, and then stops etcd.
 func (u *instance) stop() error {
 	if u.withdraw != nil {
 		u.withdraw()
 	}
-	u.stopServing()
 	stopped := make(chan struct{})
 	go func() {
+		if u.stopLooping != nil {
+			u.stopLooping()
+			u.looping.Wait()
+		}
+		u.stopServing()
 		u.running.Wait()
 		if u.etcd != nil {
 			u.etcd.Stop()

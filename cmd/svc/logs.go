@@ -10,6 +10,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const logFlags = "logs"
@@ -21,6 +23,7 @@ func addLogFlags(sets *cliflag.NamedFlagSets, logging *logsapi.LoggingConfigurat
 // startLogs directs all logs to out. It is done once in a process.
 func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io.Writer) error {
 	logs.InitLogs()
+	ctrllog.SetLogger(klog.Background())
 	if err := logsapi.ValidateAndApplyWithOptions(logging, &logsapi.LoggingOptions{ErrorStream: out, InfoStream: out}, nil); err != nil {
 		return usageError{fmt.Errorf("flags of the logs: %w", err), cmd}
 	}

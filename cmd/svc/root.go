@@ -35,7 +35,8 @@ func newRoot() *cobra.Command {
 		Use:   "svc",
 		Short: "A cluster control plane that speaks the Kubernetes API",
 		Long: `svc is a cluster control plane: an API server that speaks the Kubernetes API,
-on top of etcd. "svc up" runs all of it on this machine.`,
+on top of etcd, and the controllers that make its objects true. "svc up" runs all
+of it on this machine.`,
 		SilenceErrors: true, // run prints them, as one line
 		SilenceUsage:  true,
 
@@ -48,7 +49,7 @@ on top of etcd. "svc up" runs all of it on this machine.`,
 		return usageError{explainFlag(err), cmd}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newUp(), newAPIServer(), newKubectl(), newVersion(), newCompletion())
+	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newKubectl(), newVersion(), newCompletion())
 	return root
 }
 

@@ -13,24 +13,25 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/controllers"
 )
 
 func newUp() *cobra.Command {
-	opts := options.New()
+	opts, loops := options.New(), controllers.NewOptions()
 	logging := logsapi.NewLoggingConfiguration()
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole system on this machine",
 		Long: `Run the whole system on this machine: an etcd of its own, unless --etcd-servers
-names one, and the API server. Keys, certificates and data are made at the first
-start and used again at every later one.
+names one, the API server and the controllers. Keys, certificates and data are made at
+the first start and used again at every later one.
 
-The flags of "svc apiserver" may be given, too. Only warnings and errors are
+The flags of "svc apiserver" and of "svc controller-manager" may be given, too. Only warnings and errors are
 logged, unless -v is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			u, err := newInstance(cmd, opts, dataDir)
+			u, err := newInstance(cmd, opts, loops, dataDir)
 			if err != nil {
 				return err
 			}
@@ -53,6 +54,7 @@ logged, unless -v is given.`,
 	for _, name := range theirs.Order {
 		sets.FlagSet(name).AddFlagSet(theirs.FlagSets[name])
 	}
+	loops.AddFlags(&sets)
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)
 	for _, flag := range ownFiles {
@@ -69,7 +71,7 @@ var ownFiles = []string{"tls-cert-file", "tls-private-key-file", "cert-dir", "cl
 const tokenIssuer = "https://kubernetes.default.svc.cluster.local"
 
 // newInstance checks the command line.
-func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*instance, error) {
+func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.Options, dataDir string) (*instance, error) {
 	var err error
 	if dataDir == "" {
 		dataDir, err = currentUser().dataDir()
@@ -82,6 +84,7 @@ func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*in
 	u := &instance{
 		dataDir:      dataDir,
 		opts:         opts,
+		loops:        loops,
 		embeddedEtcd: !cmd.Flags().Changed("etcd-servers"),
 		program:      os.Args[0],
 		out:          cmd.OutOrStdout(),
@@ -105,10 +108,10 @@ func newInstance(cmd *cobra.Command, opts *options.Options, dataDir string) (*in
 	if len(opts.ServiceAccounts.Issuers) == 0 {
 		opts.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
-	if err := joined(cmd, opts.Validate()); err != nil {
+	if err := joined(cmd, append(opts.Validate(), loops.Validate()...)); err != nil {
 		return nil, err
 	}
-	return u, nil
+	return u, grantControllers(opts)
 }
 
 // serverURL is the URL at which the machine itself reaches the server.

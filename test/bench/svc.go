@@ -8,7 +8,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// svcSystem runs `svc up`: server and etcd in one process.
+// svcSystem runs `svc up`: server and etcd in one process, and no controllers,
+// as there are none beside kube-apiserver.
 type svcSystem struct {
 	binary string
 	port   string
@@ -24,7 +25,7 @@ func (s *svcSystem) Binaries() []string { return []string{s.binary} }
 func (s *svcSystem) URL() string        { return "https://" + net.JoinHostPort("127.0.0.1", s.port) }
 
 func (s *svcSystem) Processes(dir string) ([]process, error) {
-	return []process{{name: "svc", path: s.binary, args: []string{"up", "--data-dir", dir, "--secure-port", s.port}}}, nil
+	return []process{{name: "svc", path: s.binary, args: []string{"up", "--data-dir", dir, "--secure-port", s.port, "--controllers="}}}, nil
 }
 
 func (s *svcSystem) Config(dir string) (*rest.Config, error) {

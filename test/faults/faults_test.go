@@ -40,10 +40,10 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// up starts `svc up`, which ends with the test at the latest.
+// up starts `svc up` without controllers, which ends with the test at the latest.
 func up(t *testing.T, dataDir string, flags ...string) *launch.Server {
 	t.Helper()
-	server, err := launch.Up(t.Context(), dataDir, flags...)
+	server, err := launch.Up(t.Context(), dataDir, append([]string{"--controllers="}, flags...)...)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(server.Kill)
 	return server

@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"svc.dev/svc/controllers/discovery"
+)
+
+// Env is what a controller works with. Everything in it knows the kinds by
+// their Go types only, so that a controller works in any group domain.
+type Env struct {
+	// Manager runs the controller once this process is elected. Its cache is
+	// shared by all controllers: one watch per kind in the process.
+	Manager manager.Manager
+	// Client is the controller's own. It reads from the shared cache and waits
+	// there for its own writes: a reconciler never decides on a state older than
+	// what it has done itself. Objects without managed fields, as the cache
+	// leaves them out: write with patches, or with updates of subresources.
+	Client client.Client
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Metadata works on the metadata of any resource that is served, as found
+	// by Discovery.
+	Metadata  metadata.Interface
+	Discovery *discovery.Discovery
+	Clock     clock.WithTicker
+
+	// Broadcaster is where Recorder's events go.
+	Broadcaster record.EventBroadcaster
+	// Indexes are those of the shared cache.
+	Indexes *Indexes
+}
+
+// Recorder records events of a component, such as "deployment-controller":
+// what kubectl describe shows in the column From.
+func (e *Env) Recorder(component string) record.EventRecorder {
+	return e.Broadcaster.NewRecorder(e.Manager.GetScheme(), corev1.EventSource{Component: component})
+}
+
+// Watch is a kind whose events make requests for a reconciler.
+type Watch[Request comparable] struct {
+	Object     client.Object
+	Handler    handler.TypedEventHandler[client.Object, Request]
+	Predicates []predicate.TypedPredicate[client.Object]
+}
+
+// For is a watch that requests the reconciliation of the object itself.
+func For(obj client.Object, predicates ...predicate.Predicate) Watch[reconcile.Request] {
+	return Watch[reconcile.Request]{obj, &handler.EnqueueRequestForObject{}, predicates}
+}
+
+// Map is a watch that requests the reconciliation of what to makes of an object.
+func Map(obj client.Object, to handler.MapFunc, predicates ...predicate.Predicate) Watch[reconcile.Request] {
+	return Watch[reconcile.Request]{obj, handler.EnqueueRequestsFromMapFunc(to), predicates}
+}
+
+// Run adds a reconciler to the manager: workers goroutines that take requests
+// from one queue, which the watches fill. A request that fails is tried again
+// with exponential backoff, unless it met a conflict: then it is tried again soon.
+func Run[Request comparable](e *Env, name string, workers int, r reconcile.TypedReconciler[Request], watches ...Watch[Request]) error {
+	c, err := ctrlcontroller.NewTyped(name, e.Manager, ctrlcontroller.TypedOptions[Request]{
+		Reconciler:              patient[Request]{r},
+		MaxConcurrentReconciles: workers,
+	})
+	if err != nil {
+		return fmt.Errorf("controller %s: %w", name, err)
+	}
+	for _, w := range watches {
+		if err := c.Watch(source.TypedKind(e.Manager.GetCache(), w.Object, w.Handler, w.Predicates...)); err != nil {
+			return fmt.Errorf("controller %s: watch %T: %w", name, w.Object, err)
+		}
+	}
+	return nil
+}
+
+// conflictPause is the time before a request is tried again that failed since
+// somebody else has written the object meanwhile.
+const conflictPause = 20 * time.Millisecond
+
+// patient takes conflicts for what they are: nothing to report.
+type patient[Request comparable] struct {
+	reconcile.TypedReconciler[Request]
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (p patient[Request]) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
+	result, err := p.TypedReconciler.Reconcile(ctx, req)
+	if apierrors.IsConflict(err) {
+		klog.FromContext(ctx).V(4).Info("Trying again after a conflict", "reason", err.Error())
+		return reconcile.Result{RequeueAfter: wait.Jitter(conflictPause, 1)}, nil
+	}
+	return result, err
+}
+
+// Index is a named way to look objects up in the cache:
+// client.MatchingFields{index.Name: value}.
+type Index struct {
+	Name   string
+	Object client.Object
+	// Values are those of an object; none leaves it out.
+	Values client.IndexerFunc
+}
+
+// Indexes adds indexes to a cache, each once, however many controllers use it.
+type Indexes struct {
+	indexer client.FieldIndexer
+	added   map[string]bool
+}
+
+// NewIndexes are the indexes of a cache that has none yet.
+func NewIndexes(indexer client.FieldIndexer) *Indexes {
+	return &Indexes{indexer: indexer, added: map[string]bool{}}
+}
+
+// Need adds indexes that are not there yet. Controllers are set up one after
+// the other; it must not be called at any other time.
+func (i *Indexes) Need(ctx context.Context, indexes ...Index) error {
+	for _, index := range indexes {
+		key := fmt.Sprintf("%T %s", index.Object, index.Name)
+		if i.added[key] {
+			continue
+		}
+		if err := i.indexer.IndexField(ctx, index.Object, index.Name, index.Values); err != nil {
+			return fmt.Errorf("index %s of %T: %w", index.Name, index.Object, err)
+		}
+		i.added[key] = true
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+// Package controllers makes objects true: it runs the controllers against an
+// API server. One folder holds one controller; the table below lists them all.
+package controllers
+
+import (
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/namespace"
+)
+
+// all lists the controllers, with flags of their own.
+func all() []controller.Controller {
+	return []controller.Controller{
+		namespace.New(),
+	}
+}

@@ -1,0 +1,102 @@
+// Package discovery finds the resources that the API server serves: built-in
+// ones, custom ones and those of extension servers.
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// Resource is a resource in the version that the server prefers.
+type Resource struct {
+	schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+	Verbs      []string
+}
+
+// Can tells whether the resource has all the verbs.
+func (r Resource) Can(verbs ...string) bool {
+	return !slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(r.Verbs, v) })
+}
+
+// Failure is a version of a group that could not be discovered.
+type Failure struct {
+	Err error
+	// Known tells that it was discovered before, and Last what it had then.
+	Known bool
+	Last  []Resource
+}
+
+// Snapshot is what the server serves at some moment. It is not changed.
+type Snapshot struct {
+	Resources []Resource
+	// Failed are the versions of groups whose resources are not in Resources.
+	Failed map[schema.GroupVersion]Failure
+}
+
+// Discovery remembers the last snapshot. It is safe for concurrent use.
+type Discovery struct {
+	client discovery.DiscoveryInterfaceWithContext
+
+	mu    sync.Mutex
+	taken time.Time // when the request for last was sent
+	last  Snapshot
+	known map[schema.GroupVersion][]Resource
+}
+
+// New makes a Discovery that has not asked yet.
+func New(client discovery.DiscoveryInterfaceWithContext) *Discovery {
+	return &Discovery{client: client, known: map[schema.GroupVersion][]Resource{}}
+}
+
+// Since returns a snapshot that was requested at t or later, asking the server
+// if there is none. Those who ask at the same time share one request. It fails
+// when nothing at all can be discovered.
+func (d *Discovery) Since(ctx context.Context, t time.Time) (Snapshot, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.taken.IsZero() && !d.taken.Before(t) {
+		return d.last, nil
+	}
+	began := time.Now()
+	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, d.client)
+	failed := &discovery.ErrGroupDiscoveryFailed{}
+	if err != nil && !errors.As(err, &failed) {
+		return Snapshot{}, fmt.Errorf("discover what the API server serves: %w", err)
+	}
+	if d.last, err = d.snapshot(lists, failed.Groups); err != nil {
+		return Snapshot{}, err
+	}
+	d.taken = began
+	return d.last, nil
+}
+
+func (d *Discovery) snapshot(lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) (Snapshot, error) {
+	s := Snapshot{Failed: map[schema.GroupVersion]Failure{}}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return Snapshot{}, fmt.Errorf("the API server serves %q: %w", list.GroupVersion, err)
+		}
+		resources := make([]Resource, 0, len(list.APIResources))
+		for _, r := range list.APIResources {
+			resources = append(resources, Resource{gv.WithResource(r.Name), r.Kind, r.Namespaced, r.Verbs})
+		}
+		s.Resources = append(s.Resources, resources...)
+		d.known[gv] = resources
+	}
+	for gv, err := range failed {
+		last, known := d.known[gv]
+		s.Failed[gv] = Failure{Err: err, Known: known, Last: last}
+	}
+	return s, nil
+}

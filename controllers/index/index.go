@@ -1,0 +1,32 @@
+// Package index lists the ways in which several controllers look objects up in
+// the cache that they share.
+package index
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// PodsByNode finds pods by the name of their node; "" finds those without one.
+func PodsByNode() controller.Index {
+	return controller.Index{Name: "spec.nodeName", Object: &corev1.Pod{}, Values: func(obj client.Object) []string {
+		return []string{obj.(*corev1.Pod).Spec.NodeName}
+	}}
+}
+
+// ByController finds objects of a kind by the UID of the object that controls
+// them; NoController finds those that nothing controls.
+func ByController(kind client.Object) controller.Index {
+	return controller.Index{Name: "controller", Object: kind, Values: func(obj client.Object) []string {
+		if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
+			return []string{string(ref.UID)}
+		}
+		return []string{NoController}
+	}}
+}
+
+// NoController is the value of ByController for objects without one.
+const NoController = "none"

@@ -1,0 +1,130 @@
+// Package namespace empties namespaces that are being deleted, and then lets
+// them go.
+//
+// A terminating namespace holds the finalizer "kubernetes" in its spec. The
+// controller deletes everything in the namespace, as often as it takes, tells in
+// the namespace's conditions what remains and why, and removes the finalizer
+// when nothing does. Nothing new comes in meanwhile: the API server refuses to
+// create in terminating namespaces.
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// New declares the controller.
+func New() controller.Controller {
+	o := &options{concurrent: 10}
+	all := []string{"*"}
+	return controller.Controller{
+		Name:    "namespace",
+		Aliases: []string{"namespace-controller"},
+		Reads:   []client.Object{&corev1.Namespace{}},
+		Writes: []rbacv1.PolicyRule{
+			controller.Can("", []string{"namespaces/finalize", "namespaces/status"}, []string{"update"}),
+			controller.Can("*", all, []string{"list", "delete", "deletecollection"}),
+		},
+		Flags: func(fs *pflag.FlagSet) {
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many namespaces are emptied at the same time.")
+		},
+		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
+		Setup:    o.setup,
+	}
+}
+
+const concurrentFlag = "concurrent-namespace-syncs"
+
+type options struct {
+	concurrent int
+}
+
+func (o *options) setup(_ context.Context, env *controller.Env) error {
+	r := &reconciler{client: env.Client, content: content{env.Metadata, env.Discovery}, now: env.Clock.Now}
+	return controller.Run(env, "namespace", o.concurrent, r, controller.For(&corev1.Namespace{}, predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
+		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() != nil },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}))
+}
+
+// reconciler reads namespaces and everything in them; it alone writes their
+// finalizers and the conditions NamespaceDeletion*, NamespaceContentRemaining
+// and NamespaceFinalizersRemaining.
+type reconciler struct {
+	client  client.Client
+	content content
+	now     func() time.Time
+}
+
+// Reconcile empties a namespace as far as it can be emptied now.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ns := &corev1.Namespace{}
+	if err := r.client.Get(ctx, req.NamespacedName, ns); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return reconcile.Result{}, nil
+	}
+	found, err := r.content.discovery.Since(ctx, r.now())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	left := r.content.delete(ctx, ns, found)
+	if err := ctx.Err(); err != nil {
+		return reconcile.Result{}, err
+	}
+	if left.nothing() {
+		return reconcile.Result{}, r.release(ctx, ns)
+	}
+	if err := r.report(ctx, ns, left); err != nil {
+		return reconcile.Result{}, err
+	}
+	pause := left.pause(ns.DeletionTimestamp.Time, r.now())
+	klog.FromContext(ctx).V(4).Info("The namespace is not empty yet", "after", pause, "remaining", left.String())
+	return reconcile.Result{RequeueAfter: pause}, nil
+}
+
+// report writes what is left into the conditions.
+func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left remains) error {
+	updated := ns.DeepCopy()
+	updated.Status.Phase = corev1.NamespaceTerminating
+	if !setConditions(&updated.Status, left.conditions(), r.now()) && ns.Status.Phase == updated.Status.Phase {
+		return nil
+	}
+	if err := r.client.Status().Update(ctx, updated); err != nil {
+		return ignoreGone(fmt.Errorf("status of namespace %s: %w", ns.Name, err))
+	}
+	return nil
+}
+
+// release removes the finalizer. If it was the last, the namespace goes.
+func (r *reconciler) release(ctx context.Context, ns *corev1.Namespace) error {
+	updated := ns.DeepCopy()
+	updated.Spec.Finalizers = slices.DeleteFunc(updated.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	if err := r.client.SubResource("finalize").Update(ctx, updated); err != nil {
+		return ignoreGone(fmt.Errorf("finalize namespace %s: %w", ns.Name, err))
+	}
+	return nil
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

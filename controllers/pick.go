@@ -1,0 +1,53 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// Pick returns those of all that the values of --controllers choose: "*" is
+// every controller that is not on demand, "name" is that one, "-name" takes it
+// out again, whatever the order. An error names the values that name none.
+func Pick(all []controller.Controller, values []string) ([]controller.Controller, error) {
+	star := slices.Contains(values, "*")
+	named := map[string]bool{} // true in, false out
+	for _, value := range values {
+		name, out := strings.CutPrefix(value, "-")
+		if value == "*" || value == "" {
+			continue
+		}
+		i := slices.IndexFunc(all, func(c controller.Controller) bool {
+			return c.Name == name || slices.Contains(c.Aliases, name)
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("--controllers: there is no controller %q: choose from *, %s", name, strings.Join(names(all), ", "))
+		}
+		if in, ok := named[all[i].Name]; ok && in == out {
+			return nil, fmt.Errorf("--controllers: %q is both in and out: name it once", all[i].Name)
+		}
+		named[all[i].Name] = !out
+	}
+	var picked []controller.Controller
+	for _, c := range all {
+		in, ok := named[c.Name]
+		if !ok {
+			in = star && !c.OnDemand
+		}
+		if in {
+			picked = append(picked, c)
+		}
+	}
+	return picked, nil
+}
+
+func names(all []controller.Controller) []string {
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return names
+}
