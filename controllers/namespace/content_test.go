@@ -127,11 +127,11 @@ func fakeMetadata(holds map[schema.GroupVersionResource][]string, fails map[stri
 		if err := fails[action.GetVerb()+" "+gvr.Resource]; err != nil {
 			return true, nil, err
 		}
-		switch action := action.(type) {
-		case clienttesting.DeleteCollectionAction:
+		switch action.GetVerb() {
+		case "delete-collection":
 			*did = append(*did, "delete-collection "+gvr.Resource)
 			holds[gvr] = slices.DeleteFunc(slices.Clone(holds[gvr]), gone)
-		case clienttesting.ListAction:
+		case "list":
 			list := &metav1.List{}
 			for _, name := range holds[gvr] {
 				o := object(name)
@@ -139,9 +139,10 @@ func fakeMetadata(holds map[schema.GroupVersionResource][]string, fails map[stri
 				list.Items = append(list.Items, runtime.RawExtension{Object: o})
 			}
 			return true, list, nil
-		case clienttesting.DeleteAction:
-			*did = append(*did, "delete "+gvr.Resource+" "+action.GetName())
-			holds[gvr] = slices.DeleteFunc(slices.Clone(holds[gvr]), func(name string) bool { return name == action.GetName() && gone(name) })
+		case "delete":
+			deleted := action.(clienttesting.DeleteAction).GetName()
+			*did = append(*did, "delete "+gvr.Resource+" "+deleted)
+			holds[gvr] = slices.DeleteFunc(slices.Clone(holds[gvr]), func(name string) bool { return name == deleted && gone(name) })
 		}
 		return true, nil, nil
 	})
