@@ -35,10 +35,11 @@ type instance struct {
 
 // command is a process that was started, in a group of its own.
 type command struct {
-	name string
-	cmd  *exec.Cmd
-	log  *os.File
-	done chan struct{} // closed when the process has ended
+	name  string
+	cmd   *exec.Cmd
+	log   *os.File
+	done  chan struct{} // closed when the process has ended
+	aside bool
 }
 
 // start starts a system and waits until it is ready. It returns how long that
@@ -63,13 +64,19 @@ func start(ctx context.Context, s system, dir string) (*instance, time.Duration,
 	return in, time.Since(began), nil
 }
 
-// run starts a process and waits for its address.
+// run starts a process, once its preparation succeeds, and waits for its
+// address.
 func (in *instance) run(ctx context.Context, p process) error {
+	if p.prepare != nil {
+		if err := in.poll(ctx, p.prepare); err != nil {
+			return fmt.Errorf("before %s: %w", p.name, err)
+		}
+	}
 	log, err := os.OpenFile(in.log(p.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	c := &command{name: p.name, log: log, cmd: exec.Command(p.path, p.args...), done: make(chan struct{})}
+	c := &command{name: p.name, log: log, cmd: exec.Command(p.path, p.args...), done: make(chan struct{}), aside: p.aside}
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.cmd.Start(); err != nil {
@@ -148,11 +155,13 @@ func ready(url string) func(context.Context) error {
 	}
 }
 
-// groups are the process groups of the instance.
+// groups are the process groups of the instance that are measured.
 func (in *instance) groups() []int {
-	groups := make([]int, len(in.commands))
-	for i, c := range in.commands {
-		groups[i] = c.cmd.Process.Pid
+	var groups []int
+	for _, c := range in.commands {
+		if !c.aside {
+			groups = append(groups, c.cmd.Process.Pid)
+		}
 	}
 	return groups
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,11 +21,12 @@ import (
 
 // options are the flags.
 type options struct {
-	rounds                   int
-	quick, keep              bool
-	only                     *regexp.Regexp
-	dir, json, profiles      string
-	svc, kubeAPIServer, etcd string
+	rounds                               int
+	quick, keep                          bool
+	only                                 *regexp.Regexp
+	dir, json, profiles                  string
+	svc, kubeAPIServer, etcd             string
+	kubeControllerManager, kubeScheduler string
 }
 
 func main() {
@@ -47,8 +49,10 @@ func parseFlags(args []string) (options, error) {
 	var o options
 	var only string
 	var names []string
-	for _, m := range measures() {
-		names = append(names, m.name)
+	for _, c := range contests() {
+		for _, m := range c.measures {
+			names = append(names, m.name)
+		}
 	}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.IntVar(&o.rounds, "rounds", 3, "how often each system is measured, in turn (default with --quick: 1)")
@@ -60,6 +64,8 @@ func parseFlags(args []string) (options, error) {
 	fs.StringVar(&o.profiles, "profile", "", "directory to write profiles of the first round to; taking them costs time, so compare no figures of such a run")
 	fs.StringVar(&o.svc, "svc", "bin/svc", "the svc binary; empty to measure kube-apiserver alone")
 	fs.StringVar(&o.kubeAPIServer, "kube-apiserver", "bin/kube-apiserver", "the kube-apiserver binary; empty to measure svc alone")
+	fs.StringVar(&o.kubeControllerManager, "kube-controller-manager", "bin/kube-controller-manager", "the kube-controller-manager binary; empty to measure svc's controllers alone")
+	fs.StringVar(&o.kubeScheduler, "kube-scheduler", "bin/kube-scheduler", "the kube-scheduler binary")
 	fs.StringVar(&o.etcd, "etcd", "bin/etcd", "the etcd binary for kube-apiserver")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -96,20 +102,11 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	var selected []measure
-	for _, m := range measures() {
-		if o.only.MatchString(m.name) {
-			selected = append(selected, m)
-		}
-	}
-	if len(selected) == 0 {
-		return fmt.Errorf("--only: no measure matches %s", o.only)
-	}
-	systems, err := systemsOf(o)
+	selected, err := selectMeasures(o)
 	if err != nil {
 		return err
 	}
-	rep := report{Date: time.Now(), Rounds: o.rounds, Quick: o.quick, Sizes: fullSizes(), Commands: map[string][]string{}}
+	rep := report{dir: dir, Date: time.Now(), Rounds: o.rounds, Quick: o.quick, Sizes: fullSizes(), Commands: map[string][]string{}}
 	if o.quick {
 		rep.Sizes = quickSizes()
 	}
@@ -118,6 +115,36 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	}
 	figures := newLedger()
 	var failures []error
+	for _, c := range selected {
+		systems, err := c.systems(o)
+		if err != nil {
+			return err
+		}
+		failures = append(failures, c.take(ctx, o, systems, &rep, figures, stderr)...)
+	}
+	rep.Results = figures.results()
+	return errors.Join(append(failures, write(rep, o.json, stdout))...)
+}
+
+// selectMeasures are the contests with those of their measures that --only
+// matches.
+func selectMeasures(o options) ([]contest, error) {
+	var selected []contest
+	for _, c := range contests() {
+		c.measures = slices.DeleteFunc(c.measures, func(m measure) bool { return !o.only.MatchString(m.name) })
+		if len(c.measures) > 0 {
+			selected = append(selected, c)
+		}
+	}
+	if len(selected) == 0 {
+		return nil, fmt.Errorf("--only: no measure matches %s", o.only)
+	}
+	return selected, nil
+}
+
+// take takes the measures of all rounds and returns what failed.
+func (c contest) take(ctx context.Context, o options, systems []system, rep *report, figures *ledger, stderr io.Writer) (failures []error) {
+	dir := rep.dir
 	for round := range o.rounds {
 		for i := range systems {
 			// The order changes with each round, so that neither is always
@@ -125,21 +152,22 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			s := systems[(i+round)%len(systems)]
 			t := &trial{
 				system: s, sizes: rep.Sizes,
-				dir:    filepath.Join(dir, fmt.Sprintf("round%d-%s", round+1, s.Name())),
+				dir:    filepath.Join(dir, fmt.Sprintf("%s%d-%s", c.name, round+1, s.Name())),
 				record: func(r row, v float64) { figures.add(s.Name(), r, v) },
 				log:    func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 			}
 			if o.profiles != "" && round == 0 {
 				t.profiles = o.profiles
 			}
-			if err := runTrial(ctx, t, selected, o.keep); err != nil {
-				failures = append(failures, fmt.Errorf("round %d, %s: %w", round+1, s.Name(), err))
+			if err := runTrial(ctx, t, c.measures, o.keep); err != nil {
+				failures = append(failures, fmt.Errorf("%s, round %d, %s: %w", c.name, round+1, s.Name(), err))
 			}
-			rep.Commands[s.Name()] = t.commands
+			if round == 0 {
+				rep.Commands[s.Name()] = append(rep.Commands[s.Name()], t.commands...)
+			}
 		}
 	}
-	rep.Results = figures.results()
-	return errors.Join(append(failures, write(rep, o.json, stdout))...)
+	return failures
 }
 
 // runTrial runs a trial on an empty directory and removes it afterwards.
@@ -155,41 +183,6 @@ func runTrial(ctx context.Context, t *trial, selected []measure, keep bool) erro
 		return nil
 	}
 	return os.RemoveAll(t.dir)
-}
-
-// systemsOf are the systems to measure.
-func systemsOf(o options) ([]system, error) {
-	for flag, file := range map[string]*string{"svc": &o.svc, "kube-apiserver": &o.kubeAPIServer, "etcd": &o.etcd} {
-		if *file == "" {
-			continue
-		}
-		var err error
-		if *file, err = filepath.Abs(*file); err != nil {
-			return nil, err
-		}
-		if _, err := os.Stat(*file); err != nil {
-			return nil, fmt.Errorf("--%s: %w (make bench builds it)", flag, err)
-		}
-	}
-	var systems []system
-	if o.svc != "" {
-		s, err := newSVC(o.svc)
-		if err != nil {
-			return nil, err
-		}
-		systems = append(systems, s)
-	}
-	if o.kubeAPIServer != "" {
-		k, err := newKube(o.kubeAPIServer, o.etcd)
-		if err != nil {
-			return nil, err
-		}
-		systems = append(systems, k)
-	}
-	if len(systems) == 0 {
-		return nil, errors.New("--svc and --kube-apiserver are both empty: nothing to measure")
-	}
-	return systems, nil
 }
 
 // write prints the report and writes its file.

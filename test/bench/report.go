@@ -40,6 +40,12 @@ func goals() []goal {
 		{"list pods, JSON", "p50", 0.8},
 		{"fan-out to 100 watchers", "p99", 0.7},
 		{"fan-out to 1000 watchers", "p99", 0.7},
+		{"managers idle", "memory, RSS", 0.4},
+		{"managers idle", "processor", 0.3},
+		{"pods scheduled", "rate", 1.5},
+		{"deployments rolled out", "rate", 1.5},
+		{"namespace of ConfigMaps deleted", "rate", 1.5},
+		{"dependents collected", "rate", 1.5},
 	}
 }
 
@@ -131,6 +137,7 @@ func judge(r row, svc, kube []float64) result {
 
 // report is everything that a run of the benchmark has found.
 type report struct {
+	dir      string              // where the data is
 	Date     time.Time           `json:"date"`
 	Machine  machine             `json:"machine"`
 	Rounds   int                 `json:"rounds"`

@@ -39,11 +39,13 @@ func measureRestart(ctx context.Context, t *trial) error {
 }
 
 // measureIdle is what the processes hold and use without any client.
-func measureIdle(ctx context.Context, t *trial) error {
+func measureIdle(ctx context.Context, t *trial) error { return t.recordIdle(ctx, "idle") }
+
+func (t *trial) recordIdle(ctx context.Context, name string) error {
 	if err := wait(ctx, t.sizes.Settle); err != nil {
 		return err
 	}
-	if err := t.recordMemory("idle"); err != nil {
+	if err := t.recordMemory(name); err != nil {
 		return err
 	}
 	before, err := cpuTime(t.instance.groups())
@@ -58,7 +60,7 @@ func measureIdle(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.record(lower("idle", "processor", "ms/min"), milliseconds(after-before)/time.Since(began).Minutes())
+	t.record(lower(name, "processor", "ms/min"), milliseconds(after-before)/time.Since(began).Minutes())
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"k8s.io/client-go/rest"
 )
 
@@ -28,4 +30,9 @@ type process struct {
 	// listens is the address that must accept connections before the next
 	// process starts; empty to start the next at once.
 	listens string
+	// prepare, if not nil, is called before the process starts.
+	prepare func(context.Context) error
+	// aside is a process whose time and memory are not counted: the measured
+	// ones need it.
+	aside bool
 }

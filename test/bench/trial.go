@@ -23,6 +23,11 @@ type sizes struct {
 	EventPause   time.Duration // between two events
 	MemoryPods   int           // that exist when memory is measured at the end
 	MemorySettle time.Duration // from the last of them to the measure
+	Nodes        int           // that pods are scheduled on
+	Scheduled    int           // pods
+	Deployments  int           // of ten pods, that are rolled out
+	Content      int           // objects of a namespace that is deleted
+	Dependents   int           // of an owner that is deleted
 	Profile      time.Duration // of the processor, at the start of each measure
 }
 
@@ -33,6 +38,7 @@ func fullSizes() sizes {
 		ListPods:   10_000, Lists: 11,
 		Watchers: []int{100, 1_000}, Events: 100, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
+		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Dependents: 50_000,
 		Profile: 10 * time.Second,
 	}
 }
@@ -45,6 +51,7 @@ func quickSizes() sizes {
 		ListPods:   1_000, Lists: 3,
 		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
 		MemoryPods: 2_000, MemorySettle: time.Second,
+		Nodes: 100, Scheduled: 500, Deployments: 10, Content: 1_000, Dependents: 2_000,
 		Profile: time.Second,
 	}
 }
@@ -57,22 +64,6 @@ func clientCounts() []int { return []int{1, 16, 64} }
 type measure struct {
 	name string
 	run  func(context.Context, *trial) error
-}
-
-func measures() []measure {
-	return []measure{
-		{"binary", measureBinary},
-		{"start", measureStart},
-		{"idle", measureIdle},
-		{"first", measureFirst},
-		{"restart", measureRestart},
-		{"configmaps", measureConfigMaps},
-		{"pods", measurePods},
-		{"list", measureLists},
-		{"watch", measureWatches},
-		{"fanout", measureFanOut},
-		{"memory", measureMemory},
-	}
 }
 
 // A trial is one system in one round, on a data directory of its own.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// A contest compares two systems by its measures. Which measures are taken
+// decides which contests take place.
+type contest struct {
+	name     string
+	systems  func(options) ([]system, error)
+	measures []measure
+}
+
+func contests() []contest {
+	return []contest{
+		{"apiserver", apiServers, []measure{
+			{"binary", measureBinary},
+			{"start", measureStart},
+			{"idle", measureIdle},
+			{"first", measureFirst},
+			{"restart", measureRestart},
+			{"configmaps", measureConfigMaps},
+			{"pods", measurePods},
+			{"list", measureLists},
+			{"watch", measureWatches},
+			{"fanout", measureFanOut},
+			{"memory", measureMemory},
+		}},
+		{"controllers", controllerManagers, []measure{
+			{"managers", measureManagers},
+			{"schedule", measureScheduling},
+			{"rollout", measureRollout},
+			{"namespace", measureNamespace},
+			{"collect", measureCollection},
+		}},
+	}
+}
+
+// binaries of the systems, by the flag that names each.
+func (o *options) binaries() map[string]*string {
+	return map[string]*string{
+		"svc": &o.svc, "kube-apiserver": &o.kubeAPIServer, "etcd": &o.etcd,
+		"kube-controller-manager": &o.kubeControllerManager, "kube-scheduler": &o.kubeScheduler,
+	}
+}
+
+// need makes sure that binaries exist, and their paths absolute.
+func (o *options) need(flags ...string) error {
+	var errs []error
+	for _, flag := range flags {
+		file := o.binaries()[flag]
+		var err error
+		if *file, err = filepath.Abs(*file); err == nil {
+			_, err = os.Stat(*file)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w (make bench builds it)", flag, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errNothing = errors.New("the binaries of both systems are empty: nothing to measure")
+
+// apiServers are svc and kube-apiserver, each with its etcd.
+func apiServers(o options) ([]system, error) {
+	var systems []system
+	if o.svc != "" {
+		if err := o.need("svc"); err != nil {
+			return nil, err
+		}
+		s, err := newSVC(o.svc)
+		if err != nil {
+			return nil, err
+		}
+		systems = append(systems, s)
+	}
+	if o.kubeAPIServer != "" {
+		if err := o.need("kube-apiserver", "etcd"); err != nil {
+			return nil, err
+		}
+		k, err := newKube(o.kubeAPIServer, o.etcd)
+		if err != nil {
+			return nil, err
+		}
+		systems = append(systems, k)
+	}
+	if len(systems) == 0 {
+		return nil, errNothing
+	}
+	return systems, nil
+}
+
+// controllerManagers are svc's controllers, and kube-controller-manager with
+// kube-scheduler, both at an API server of svc.
+func controllerManagers(o options) ([]system, error) {
+	if err := o.need("svc"); err != nil {
+		return nil, err
+	}
+	api, err := newSVC(o.svc)
+	if err != nil {
+		return nil, err
+	}
+	systems := []system{&svcManager{api}}
+	if o.kubeControllerManager != "" {
+		if err := o.need("kube-controller-manager", "kube-scheduler"); err != nil {
+			return nil, err
+		}
+		api, err := newSVC(o.svc)
+		if err != nil {
+			return nil, err
+		}
+		systems = append(systems, &kubeManagers{api, o.kubeControllerManager, o.kubeScheduler})
+	}
+	return systems, nil
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"svc.dev/svc/test/simulate"
+)
+
+// Namespaces of the measures of controllers.
+const (
+	scheduleNamespace = "bench-schedule"
+	rolloutNamespace  = "bench-rollout"
+	contentNamespace  = "bench-content"
+	collectNamespace  = "bench-collect"
+)
+
+const (
+	// workTimeout bounds the work of the controllers in one measure.
+	workTimeout = 10 * time.Minute
+	// lookInterval is the resolution of the times of work.
+	lookInterval = 20 * time.Millisecond
+)
+
+// measureManagers is what the managers hold and use with nothing to do.
+func measureManagers(ctx context.Context, t *trial) error { return t.recordIdle(ctx, "managers idle") }
+
+// measureScheduling creates pods as fast as 16 clients can, on nodes of which
+// each has room for all, and waits until the last has one.
+func measureScheduling(ctx context.Context, t *trial) error {
+	clients, err := t.clients(ctx, 17)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	watcher, clients := clients[0], clients[1:]
+	if err := t.namespace(ctx, watcher, scheduleNamespace); err != nil {
+		return err
+	}
+	if _, err := t.load(ctx, clients, t.sizes.Nodes, func(ctx context.Context, c *client, i int) error {
+		return c.do(ctx, request{method: http.MethodPost, path: "/api/v1/nodes", body: node(i)})
+	}); err != nil {
+		return err
+	}
+	k := podKind()
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	bound := make(chan error, 1)
+	go func() {
+		bound <- countAdded(ctx, watcher, k.collection(scheduleNamespace)+"?watch=true&resourceVersion=0&fieldSelector=spec.nodeName!%3D", t.sizes.Scheduled)
+	}()
+	work, err := t.work(func() error {
+		if _, err := t.load(ctx, clients, t.sizes.Scheduled, func(ctx context.Context, c *client, i int) error {
+			return c.do(ctx, k.create(scheduleNamespace, fmt.Sprintf("pod-%06d", i), 0))
+		}); err != nil {
+			return err
+		}
+		return <-bound
+	})
+	if err != nil {
+		return err
+	}
+	t.recordWork("pods scheduled", t.sizes.Scheduled, work)
+	return errors.Join(
+		watcher.do(ctx, request{method: http.MethodDelete, path: "/api/v1/nodes"}),
+		t.removeNamespace(ctx, watcher, scheduleNamespace),
+	)
+}
+
+// node is a node with room for everything. Nothing renews its lease, so it is
+// good for less than the grace period of nodes, 40 seconds.
+func node(i int) []byte {
+	const capacity = `{"cpu": "1000", "memory": "1000Gi", "ephemeral-storage": "1000Gi", "pods": "10000"}`
+	return fmt.Appendf(nil, `{
+		"apiVersion": "v1", "kind": "Node",
+		"metadata": {"name": "bench-%[1]d", "labels": {"kubernetes.io/hostname": "bench-%[1]d", "topology.kubernetes.io/zone": "zone-%[2]d"}},
+		"status": {"capacity": %[3]s, "allocatable": %[3]s, "conditions": [{
+			"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": %[4]q, "lastTransitionTime": %[4]q
+		}]}
+	}`, i, i%3, capacity, time.Now().UTC().Format(time.RFC3339))
+}
+
+// rolledNodes is how many simulated machines run the pods of the deployments.
+const rolledNodes = 50
+
+// measureRollout creates deployments of ten pods and waits until all are
+// available, changes their template and waits until all are updated.
+func measureRollout(ctx context.Context, t *trial) error {
+	clients, err := t.clients(ctx, 16)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	config, err := t.config()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	machines, err := simulate.Start(config)
+	if err != nil {
+		return err
+	}
+	defer machines.Stop()
+	for i := range rolledNodes {
+		if err := machines.Add(ctx, fmt.Sprintf("rolled-%d", i), nil); err != nil {
+			return err
+		}
+	}
+	if err := t.namespace(ctx, clients[0], rolloutNamespace); err != nil {
+		return err
+	}
+	const path = "/apis/apps/v1/namespaces/" + rolloutNamespace + "/deployments"
+	for _, f := range []struct {
+		name    string
+		request func(i int) request
+	}{
+		{"deployments created", func(i int) request {
+			return request{method: http.MethodPost, path: path, body: deployment(i)}
+		}},
+		{"deployments rolled out", func(i int) request {
+			return request{method: http.MethodPatch, path: fmt.Sprintf("%s/web-%d", path, i), contentType: mergeType,
+				body: []byte(`{"spec":{"template":{"metadata":{"annotations":{"bench.svc.dev/revision":"2"}}}}}`)}
+		}},
+	} {
+		work, err := t.work(func() error {
+			if _, err := t.load(ctx, clients, t.sizes.Deployments, func(ctx context.Context, c *client, i int) error {
+				return c.do(ctx, f.request(i))
+			}); err != nil {
+				return err
+			}
+			return until(ctx, func() (bool, error) { return complete(ctx, clients[0], path) })
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		t.recordWork(f.name, t.sizes.Deployments, work)
+	}
+	return t.removeNamespace(ctx, clients[0], rolloutNamespace)
+}
+
+func deployment(i int) []byte {
+	return fmt.Appendf(nil, `{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": {"name": "web-%[1]d"},
+		"spec": {
+			"replicas": 10, "selector": {"matchLabels": {"app": "web-%[1]d"}},
+			"template": {
+				"metadata": {"labels": {"app": "web-%[1]d"}},
+				"spec": {"containers": [{"name": "web", "image": "registry.example.com/web:1", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]}
+			}
+		}
+	}`, i)
+}
+
+// complete tells whether every deployment is, in the words of kubectl,
+// successfully rolled out.
+func complete(ctx context.Context, c *client, path string) (bool, error) {
+	body, err := c.open(ctx, request{method: http.MethodGet, path: path})
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Generation int64 }
+			Spec     struct{ Replicas int }
+			Status   struct {
+				ObservedGeneration                           int64
+				Replicas, UpdatedReplicas, AvailableReplicas int
+			}
+		}
+	}
+	if err := json.NewDecoder(body).Decode(&list); err != nil {
+		return false, err
+	}
+	for _, d := range list.Items {
+		if d.Status.ObservedGeneration < d.Metadata.Generation || d.Status.UpdatedReplicas != d.Spec.Replicas ||
+			d.Status.AvailableReplicas != d.Spec.Replicas || d.Status.Replicas != d.Spec.Replicas {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// measureNamespace deletes a namespace of ConfigMaps.
+func measureNamespace(ctx context.Context, t *trial) error {
+	clients, err := t.clients(ctx, 64)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	if err := t.namespace(ctx, clients[0], contentNamespace); err != nil {
+		return err
+	}
+	k := configMapKind()
+	if _, err := t.load(ctx, clients, t.sizes.Content, func(ctx context.Context, c *client, i int) error {
+		return c.do(ctx, k.create(contentNamespace, fmt.Sprintf("content-%06d", i), 0))
+	}); err != nil {
+		return err
+	}
+	work, err := t.work(func() error { return t.removeNamespace(ctx, clients[0], contentNamespace) })
+	if err != nil {
+		return err
+	}
+	t.recordWork("namespace of ConfigMaps deleted", t.sizes.Content, work)
+	return nil
+}
+
+// removeNamespace deletes a namespace and waits until it is gone.
+func (t *trial) removeNamespace(ctx context.Context, c *client, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	path := "/api/v1/namespaces/" + name
+	if err := c.do(ctx, request{method: http.MethodDelete, path: path}); err != nil {
+		return err
+	}
+	return until(ctx, func() (bool, error) { return gone(ctx, c, path) })
+}
+
+func gone(ctx context.Context, c *client, path string) (bool, error) {
+	err := c.do(ctx, request{method: http.MethodGet, path: path})
+	if status := (*statusError)(nil); errors.As(err, &status) && status.code == http.StatusNotFound {
+		return true, nil
+	}
+	return false, err
+}
+
+// measureCollection deletes the owner of many ConfigMaps.
+func measureCollection(ctx context.Context, t *trial) error {
+	clients, err := t.clients(ctx, 64)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	if err := t.namespace(ctx, clients[0], collectNamespace); err != nil {
+		return err
+	}
+	// What is collected of the first owner tells that the collector has seen
+	// the dependents of the second.
+	for _, owner := range []struct {
+		name       string
+		dependents int
+	}{{"many", t.sizes.Dependents}, {"few", 1}} {
+		if err := t.own(ctx, clients, owner.name, owner.dependents); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	if err := disown(ctx, clients[0], "few"); err != nil {
+		return err
+	}
+	work, err := t.work(func() error { return disown(ctx, clients[0], "many") })
+	if err != nil {
+		return err
+	}
+	t.recordWork("dependents collected", t.sizes.Dependents, work)
+	return t.removeNamespace(ctx, clients[0], collectNamespace)
+}
+
+const configMapsToCollect = "/api/v1/namespaces/" + collectNamespace + "/configmaps"
+
+// own creates a ConfigMap and its dependents, which carry its name as a label.
+func (t *trial) own(ctx context.Context, clients []*client, name string, dependents int) error {
+	body, err := clients[0].open(ctx, request{method: http.MethodPost, path: configMapsToCollect, body: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var owner struct{ Metadata struct{ UID string } }
+	if err := json.NewDecoder(body).Decode(&owner); err != nil {
+		return err
+	}
+	_, err = t.load(ctx, clients, dependents, func(ctx context.Context, c *client, i int) error {
+		return c.do(ctx, request{method: http.MethodPost, path: configMapsToCollect, body: fmt.Appendf(nil, `{
+			"metadata": {"name": "%[1]s-%06[2]d", "labels": {"of": %[1]q},
+			"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": %[1]q, "uid": %[3]q}]}
+		}`, name, i, owner.Metadata.UID)})
+	})
+	return err
+}
+
+// disown deletes an owner and waits until its dependents are gone.
+func disown(ctx context.Context, c *client, name string) error {
+	if err := c.do(ctx, request{method: http.MethodDelete, path: configMapsToCollect + "/" + name + "?propagationPolicy=Background"}); err != nil {
+		return err
+	}
+	return until(ctx, func() (bool, error) {
+		body, err := c.open(ctx, request{method: http.MethodGet, path: configMapsToCollect + "?limit=1&labelSelector=of%3D" + name})
+		if err != nil {
+			return false, err
+		}
+		defer body.Close()
+		var list struct{ Items []json.RawMessage }
+		err = json.NewDecoder(body).Decode(&list)
+		return len(list.Items) == 0, err
+	})
+}
+
+// work measures what is done until f returns.
+func (t *trial) work(f func() error) (outcome, error) {
+	before, err := cpuTime(t.instance.groups())
+	if err != nil {
+		return outcome{}, err
+	}
+	began := time.Now()
+	if err := f(); err != nil {
+		return outcome{}, err
+	}
+	took := time.Since(began)
+	after, err := cpuTime(t.instance.groups())
+	return outcome{elapsed: took, cpu: after - before}, err
+}
+
+func (t *trial) recordWork(name string, n int, work outcome) {
+	work.operations = n
+	t.record(higher(name, "rate", "/s"), work.perSecond())
+	t.record(lower(name, "managers' processor", "s/1000"), work.cpuPerThousand())
+}
+
+// until looks again and again until it finds what it looks for.
+func until(ctx context.Context, look func() (bool, error)) error {
+	for {
+		done, err := look()
+		if done || err != nil {
+			return err
+		}
+		if err := wait(ctx, lookInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// countAdded reads a watch until it has told of n objects.
+func countAdded(ctx context.Context, c *client, path string, n int) error {
+	body, err := c.open(ctx, request{method: http.MethodGet, path: path, accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	reader := bufio.NewReaderSize(body, 64<<10)
+	for n > 0 {
+		event, err := reader.ReadSlice('\n')
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("the watch of %s ended %d objects before the last", path, n)
+		}
+		if err != nil {
+			return err
+		}
+		if bytes.HasPrefix(event, []byte(`{"type":"ADDED"`)) {
+			n--
+		}
+	}
+	return nil
+}
