@@ -1,0 +1,129 @@
+package decision
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Decide chooses a node for a pod that has none. It changes nothing: when the
+// pod is bound there, or is about to be, tell the snapshot so with SetPod.
+//
+// choose picks among nodes that are equally good: it returns a number in [0, n).
+// Nil picks the first.
+func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
+	nodes := s.nodes.list()
+	d := Decision{Nodes: len(nodes)}
+	switch {
+	case len(pod.Spec.SchedulingGates) > 0:
+		d.Gated = true
+		return d
+	case len(nodes) == 0:
+		d.WokenBy = NodeAdded
+		return d
+	}
+	s.decisions++
+	r := newRequest(pod)
+	policy := s.prepare(r)
+	if policy.never != "" {
+		d.Never = policy.never
+		d.reject(policy.rejecting)
+		return d
+	}
+	feasible := s.feasible(pod, nodes, policy, &d)
+	d.Feasible = len(feasible)
+	if len(feasible) == 0 {
+		return d
+	}
+	best := feasible[0]
+	if len(feasible) > 1 {
+		best = pick(feasible, s.rank(r, feasible), choose)
+	}
+	d.Node = best.name
+	return d
+}
+
+// feasible returns the nodes that no filter rejects, and writes the reasons of
+// the others down. It stops when it has found enough.
+func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decision) []*node {
+	found, wanted := s.scratch.feasible[:0], enough(len(nodes))
+	defer func() { s.scratch.feasible = found }()
+
+	// Somebody has found a place for the pod before: it is taken if it still fits.
+	if nominated := s.nodes.get(pod.Status.NominatedNodeName); nominated != nil {
+		if failed, _ := p.failed(nominated, s.scratch.why[:0]); failed < 0 {
+			return append(found, nominated)
+		}
+	}
+	start, rejecting := s.start, p.rejecting
+	if p.only != nil {
+		start = 0
+		d.add("node(s) didn't satisfy plugin(s) ["+p.onlyBy+"]", len(nodes)-len(p.only))
+		nodes, wanted = p.only, len(p.only)
+	}
+	looked := 0
+	for ; looked < len(nodes) && len(found) < wanted; looked++ {
+		n := nodes[(start+looked)%len(nodes)]
+		failed, why := p.failed(n, s.scratch.why[:0])
+		if failed < 0 {
+			found = append(found, n)
+			continue
+		}
+		s.scratch.why = why
+		rejecting |= 1 << failed
+		for _, reason := range why {
+			d.add(reason, 1)
+		}
+	}
+	// The next pod begins where this one has stopped, so that all nodes get their turn.
+	if p.only == nil {
+		s.start = (start + looked) % len(nodes)
+	}
+	if len(found) == 0 {
+		d.reject(rejecting)
+	}
+	return found
+}
+
+const (
+	// fewNodes is the number of nodes up to which all are looked at.
+	fewNodes = 100
+	// leastPercentage of the nodes is looked at in a cluster of any size.
+	leastPercentage = 5
+)
+
+// enough is the number of feasible nodes after which the search ends: all in a
+// small cluster, half of them in one of some hundred nodes, falling to 5 % in
+// large ones. It is percentageOfNodesToScore as kube-scheduler adapts it.
+func enough(nodes int) int {
+	if nodes < fewNodes {
+		return nodes
+	}
+	percentage := max(50-nodes/125, leastPercentage)
+	return max(nodes*percentage/100, fewNodes)
+}
+
+// pick returns a node with the highest score.
+func pick(nodes []*node, scores []int64, choose func(n int) int) *node {
+	best, ties := scores[0], 0
+	for _, score := range scores {
+		switch {
+		case score > best:
+			best, ties = score, 1
+		case score == best:
+			ties++
+		}
+	}
+	skip := 0
+	if choose != nil && ties > 1 {
+		skip = choose(ties)
+	}
+	for i, score := range scores {
+		if score != best {
+			continue
+		}
+		if skip == 0 {
+			return nodes[i]
+		}
+		skip--
+	}
+	return nodes[0]
+}

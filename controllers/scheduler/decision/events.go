@@ -1,0 +1,97 @@
+package decision
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Event is a set of changes in the cluster that may give a pod a node which had
+// none before.
+type Event uint16
+
+// The events. Each filter lists those that may make it accept a node.
+const (
+	NodeAdded        Event = 1 << iota
+	NodeRemoved            // a domain less to spread over
+	NodeLabels             // labels changed
+	NodeTaints             // taints or spec.unschedulable changed
+	NodeAllocatable        // allocatable resources changed
+	PodBound               // a pod got a node
+	PodGone                // a pod that has a node was deleted, or ended
+	PodLabels              // labels of a pod that has a node changed
+	PodShrunk              // a pod that has a node needs less than before
+	ClaimChanged           // a persistent volume claim was created or changed
+	VolumeChanged          // a persistent volume was created or changed
+	ClassChanged           // a storage class was created or changed
+	NamespaceChanged       // a namespace was created, or its labels changed
+)
+
+// NodeEvents tells what happened to a node; before or after is nil if there was
+// or is none. It is 0 for what concerns no pod, such as a heartbeat.
+func NodeEvents(before, after *corev1.Node) Event {
+	switch {
+	case before == nil:
+		return NodeAdded
+	case after == nil:
+		return NodeRemoved
+	}
+	var e Event
+	if !maps.Equal(before.Labels, after.Labels) {
+		e |= NodeLabels
+	}
+	if before.Spec.Unschedulable != after.Spec.Unschedulable || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) {
+		e |= NodeTaints
+	}
+	if !equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
+		e |= NodeAllocatable
+	}
+	return e
+}
+
+// PodEvents tells what happened to a pod; before or after is nil if there was or
+// is none. It is 0 for what concerns no other pod, as for all pods without a node.
+func PodEvents(before, after *corev1.Pod) Event {
+	was, is := before != nil && occupies(before), after != nil && occupies(after)
+	switch {
+	case !was && !is:
+		return 0
+	case !was:
+		return PodBound
+	case !is:
+		return PodGone
+	}
+	var e Event
+	// A pod that is being deleted counts for spreading no more.
+	if !maps.Equal(before.Labels, after.Labels) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) {
+		e |= PodLabels
+	}
+	if mayHaveShrunk(before, after) {
+		e |= PodShrunk
+	}
+	return e
+}
+
+// occupies tells whether a pod takes part of a node.
+func occupies(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// mayHaveShrunk tells whether a pod that was resized in place needs less of
+// something.
+func mayHaveShrunk(before, after *corev1.Pod) bool {
+	if slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, sameRequests) &&
+		slices.EqualFunc(before.Spec.InitContainers, after.Spec.InitContainers, sameRequests) &&
+		equality.Semantic.DeepEqual(before.Spec.Resources, after.Spec.Resources) &&
+		equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) {
+		return false
+	}
+	was, is := newRequirements(before), newRequirements(after)
+	return is.resources.lessThanIn(&was.resources)
+}
+
+func sameRequests(a, b corev1.Container) bool {
+	return equality.Semantic.DeepEqual(a.Resources.Requests, b.Resources.Requests)
+}

@@ -1,0 +1,264 @@
+package decision
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// filters are the rules that a node must pass. They are asked in this order, and
+// the first that rejects a node gives the reasons. Names and order are those of
+// kube-scheduler's plugins.
+var filters = []filter{
+	{"NodeUnschedulable", NodeAdded | NodeTaints, toleratesUnschedulable},
+	{"NodeName", NodeAdded, isNamedByPod},
+	{"TaintToleration", NodeAdded | NodeTaints, toleratesTaints},
+	{"NodeAffinity", NodeAdded | NodeLabels, matchesNodeAffinity},
+	{"NodePorts", NodeAdded | PodGone, hasFreePorts},
+	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources},
+}
+
+// filter is a rule: a name, the events that may make it change its mind, and
+// what it makes of a pod.
+type filter struct {
+	name    string
+	wokenBy Event
+	apply   func(s *Snapshot, r *request) rule
+}
+
+// rule is a filter applied to one pod. The zero rule accepts all nodes.
+type rule struct {
+	// never is the reason why no node will do.
+	never string
+	// only, if not nil, are the names of the only nodes that may do.
+	only sets.Set[string]
+	// check appends the reasons against a node to why: none if it will do.
+	check func(n *node, why []string) []string
+}
+
+// filterSet is a set of indexes into filters.
+type filterSet uint32
+
+// policy is what is left of the filters for one pod.
+type policy struct {
+	never     string
+	rejecting filterSet
+	only      []*node
+	onlyBy    string
+	checks    []indexedCheck
+}
+
+type indexedCheck struct {
+	filter int
+	check  func(n *node, why []string) []string
+}
+
+// prepare applies the filters to a pod. Most have nothing to say about most pods.
+func (s *Snapshot) prepare(r *request) policy {
+	p := policy{checks: s.scratch.checks[:0]}
+	for i, f := range filters {
+		rule := f.apply(s, r)
+		if rule.never != "" {
+			return policy{never: rule.never, rejecting: 1 << i}
+		}
+		if rule.only != nil {
+			p.onlyBy = f.name
+			p.only = []*node{}
+			for _, name := range sets.List(rule.only) {
+				if n := s.nodes.get(name); n != nil {
+					p.only = append(p.only, n)
+				}
+			}
+			p.rejecting |= 1 << i
+		}
+		if rule.check != nil {
+			p.checks = append(p.checks, indexedCheck{i, rule.check})
+		}
+	}
+	s.scratch.checks = p.checks
+	return p
+}
+
+// failed returns the index of the filter that rejects a node and its reasons,
+// appended to why; a negative index if all accept it.
+func (p *policy) failed(n *node, why []string) (int, []string) {
+	for i := range p.checks {
+		if why = p.checks[i].check(n, why); len(why) > 0 {
+			return p.checks[i].filter, why
+		}
+	}
+	return -1, nil
+}
+
+// toleratesUnschedulable keeps pods off cordoned nodes, unless they tolerate the
+// taint that says the same.
+func toleratesUnschedulable(_ *Snapshot, r *request) rule {
+	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if tolerates(r.pod.Spec.Tolerations, &cordoned) {
+		return rule{}
+	}
+	return rule{check: func(n *node, why []string) []string {
+		if n.unschedulable {
+			why = append(why, "node(s) were unschedulable")
+		}
+		return why
+	}}
+}
+
+// isNamedByPod holds for pods that name their node themselves.
+func isNamedByPod(_ *Snapshot, r *request) rule {
+	name := r.pod.Spec.NodeName
+	if name == "" {
+		return rule{}
+	}
+	return rule{check: func(n *node, why []string) []string {
+		if n.name != name {
+			why = append(why, "node(s) didn't match the requested node name")
+		}
+		return why
+	}}
+}
+
+// toleratesTaints keeps pods off nodes with taints of effect NoSchedule or
+// NoExecute that they do not tolerate.
+func toleratesTaints(_ *Snapshot, r *request) rule {
+	return rule{check: func(n *node, why []string) []string {
+		if !toleratesAll(r.pod.Spec.Tolerations, n.taints) {
+			why = append(why, "node(s) had untolerated taint(s)")
+		}
+		return why
+	}}
+}
+
+// matchesNodeAffinity holds nodes against the pod's node selector and required
+// node affinity.
+func matchesNodeAffinity(_ *Snapshot, r *request) rule {
+	if !r.selectsNodes {
+		return rule{}
+	}
+	only, conflict := namedNodes(r.pod)
+	if conflict {
+		return rule{never: "pod affinity terms conflict"}
+	}
+	return rule{only: only, check: func(n *node, why []string) []string {
+		if !r.matches(n) {
+			why = append(why, "node(s) didn't match Pod's node affinity/selector")
+		}
+		return why
+	}}
+}
+
+// namedNodes returns the nodes that a pod's required affinity names, as that of
+// daemon pods does, so that no others are looked at: nil if it may match any.
+// A conflict is an affinity that names nodes which cannot be.
+func namedNodes(pod *corev1.Pod) (names sets.Set[string], conflict bool) {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return nil, false
+	}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil || len(required.NodeSelectorTerms) == 0 {
+		return nil, false
+	}
+	all := sets.New[string]()
+	for _, term := range required.NodeSelectorTerms {
+		var named sets.Set[string]
+		for _, field := range term.MatchFields {
+			if field.Key != metav1.ObjectNameField || field.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			if values := sets.New(field.Values...); named == nil {
+				named = values
+			} else {
+				named = named.Intersection(values)
+			}
+		}
+		if named == nil {
+			return nil, false
+		}
+		all = all.Union(named)
+	}
+	return all, len(all) == 0
+}
+
+// hasFreePorts keeps pods off nodes where another pod has their host port.
+func hasFreePorts(_ *Snapshot, r *request) rule {
+	if len(r.ports) == 0 {
+		return rule{}
+	}
+	return rule{check: func(n *node, why []string) []string {
+		for _, port := range r.ports {
+			if n.uses(port) {
+				return append(why, "node(s) didn't have free ports for the requested pod ports")
+			}
+		}
+		return why
+	}}
+}
+
+// hasResources compares what the pod requests with what is left of a node.
+func hasResources(_ *Snapshot, r *request) rule {
+	others := make(map[corev1.ResourceName]string, len(r.needs.others))
+	for name, amount := range r.needs.others {
+		if amount > 0 {
+			others[name] = "Insufficient " + string(name)
+		}
+	}
+	return rule{check: func(n *node, why []string) []string {
+		if int64(len(n.pods))+1 > n.allowedPods {
+			why = append(why, "Too many pods")
+		}
+		if exceeds(r.needs.cpu, n.allocatable.cpu-n.requested.cpu) {
+			why = append(why, "Insufficient cpu")
+		}
+		if exceeds(r.needs.memory, n.allocatable.memory-n.requested.memory) {
+			why = append(why, "Insufficient memory")
+		}
+		if exceeds(r.needs.storage, n.allocatable.storage-n.requested.storage) {
+			why = append(why, "Insufficient ephemeral-storage")
+		}
+		for name, reason := range others {
+			if r.needs.others[name] > n.allocatable.others[name]-n.requested.others[name] {
+				why = append(why, reason)
+			}
+		}
+		return why
+	}}
+}
+
+// exceeds tells whether more is needed than is free. A node whose pods take more
+// than it has still takes a pod that needs nothing of it.
+func exceeds(need, free int64) bool {
+	return need > 0 && need > free
+}
+
+// request is the pod to be scheduled, with what several rules need to know of it.
+type request struct {
+	pod   *corev1.Pod
+	needs requirements
+	ports []hostPort
+
+	selectsNodes bool
+	nodeAffinity nodeaffinity.RequiredNodeAffinity
+}
+
+func newRequest(pod *corev1.Pod) *request {
+	r := &request{pod: pod, needs: newRequirements(pod), ports: hostPorts(pod)}
+	affinity := pod.Spec.Affinity
+	r.selectsNodes = len(pod.Spec.NodeSelector) > 0 ||
+		affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+	if r.selectsNodes {
+		r.nodeAffinity = nodeaffinity.GetRequiredNodeAffinity(pod)
+	}
+	return r
+}
+
+// matches tells whether a node matches the pod's node selector and affinity.
+// An affinity that cannot be parsed matches no node.
+func (r *request) matches(n *node) bool {
+	if !r.selectsNodes {
+		return true
+	}
+	ok, err := r.nodeAffinity.Match(n.object)
+	return ok && err == nil
+}

@@ -1,0 +1,217 @@
+package decision
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/node/topology"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+)
+
+// node is a node and the sum of its pods.
+type node struct {
+	name string
+	// object is nil for a node that only its pods speak of.
+	object *corev1.Node
+	zone   string
+
+	unschedulable bool
+	// taints are those that keep pods off, and discouraged those that would rather.
+	taints, discouraged []corev1.Taint
+
+	allocatable resources
+	allowedPods int64
+
+	pods      []*boundPod
+	requested resources
+	// scoredCPU and scoredMemory are the sums of those of the pods' requirements.
+	scoredCPU, scoredMemory int64
+	ports                   map[hostPort]int
+}
+
+// set takes over what matters of a node object.
+func (n *node) set(object *corev1.Node) {
+	n.object = object
+	n.zone = topology.GetZoneKey(object)
+	n.unschedulable = object.Spec.Unschedulable
+	n.taints, n.discouraged = nil, nil
+	for _, taint := range object.Spec.Taints {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+			n.discouraged = append(n.discouraged, taint)
+		} else {
+			n.taints = append(n.taints, taint)
+		}
+	}
+	n.allocatable = newResources(object.Status.Allocatable)
+	n.allowedPods = object.Status.Allocatable.Pods().Value()
+}
+
+// add adds a pod.
+func (n *node) add(p *boundPod) {
+	p.index = len(n.pods)
+	n.pods = append(n.pods, p)
+	n.sum(p, 1)
+	for _, port := range p.ports {
+		if n.ports == nil {
+			n.ports = map[hostPort]int{}
+		}
+		n.ports[port]++
+	}
+}
+
+// remove takes a pod away that was added.
+func (n *node) remove(p *boundPod) {
+	last := len(n.pods) - 1
+	n.pods[p.index] = n.pods[last]
+	n.pods[p.index].index = p.index
+	n.pods[last] = nil
+	n.pods = n.pods[:last]
+	n.sum(p, -1)
+	for _, port := range p.ports {
+		if n.ports[port]--; n.ports[port] == 0 {
+			delete(n.ports, port)
+		}
+	}
+}
+
+func (n *node) sum(p *boundPod, sign int64) {
+	n.requested.add(&p.needs.resources, sign)
+	n.scoredCPU += sign * p.needs.scoredCPU
+	n.scoredMemory += sign * p.needs.scoredMemory
+}
+
+// uses tells whether a pod of the node has the port, or one that excludes it: a
+// port of all addresses excludes that of any address, and the other way round.
+func (n *node) uses(port hostPort) bool {
+	if len(n.ports) == 0 {
+		return false
+	}
+	if port.ip != allAddresses {
+		anywhere := port
+		anywhere.ip = allAddresses
+		return n.ports[port] > 0 || n.ports[anywhere] > 0
+	}
+	for used := range n.ports {
+		if used.port == port.port && used.protocol == port.protocol {
+			return true
+		}
+	}
+	return false
+}
+
+// hostPort is a port of a node that a container takes.
+type hostPort struct {
+	ip       string
+	protocol corev1.Protocol
+	port     int32
+}
+
+// allAddresses is the address of ports that name none.
+const allAddresses = "0.0.0.0"
+
+// hostPorts are those of the containers that run as long as the pod does.
+func hostPorts(pod *corev1.Pod) []hostPort {
+	var ports []hostPort
+	add := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				ports = append(ports, hostPort{cmp.Or(p.HostIP, allAddresses), cmp.Or(p.Protocol, corev1.ProtocolTCP), p.HostPort})
+			}
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return ports
+}
+
+// toleratesAll tells whether all taints are tolerated.
+func toleratesAll(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
+	for i := range taints {
+		if !tolerates(tolerations, &taints[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
+	// The logger is for operators that are compared as numbers, which are alpha.
+	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, false)
+}
+
+// nodes are the nodes of a snapshot.
+type nodes struct {
+	byName map[string]*node
+	// zones hold the nodes that have an object by zone, each sorted by name.
+	zones []zone
+	// order takes a node of each zone in turn, so that a search that ends early
+	// has seen all zones. It is nil when nodes have come, gone or moved.
+	order []*node
+}
+
+type zone struct {
+	name  string
+	nodes []*node
+}
+
+// get returns a node that has an object, or nil.
+func (ns *nodes) get(name string) *node {
+	if n := ns.byName[name]; n != nil && n.object != nil {
+		return n
+	}
+	return nil
+}
+
+// list returns all nodes that have an object, in the order of searches.
+func (ns *nodes) list() []*node {
+	if ns.order != nil {
+		return ns.order
+	}
+	total := 0
+	for _, z := range ns.zones {
+		total += len(z.nodes)
+	}
+	ns.order = make([]*node, 0, total)
+	for i := 0; len(ns.order) < total; i++ {
+		for _, z := range ns.zones {
+			if i < len(z.nodes) {
+				ns.order = append(ns.order, z.nodes[i])
+			}
+		}
+	}
+	return ns.order
+}
+
+// enter lists a node in its zone.
+func (ns *nodes) enter(n *node) {
+	i, found := slices.BinarySearchFunc(ns.zones, n.zone, func(z zone, name string) int { return cmp.Compare(z.name, name) })
+	if !found {
+		ns.zones = slices.Insert(ns.zones, i, zone{name: n.zone})
+	}
+	z := &ns.zones[i]
+	j, _ := slices.BinarySearchFunc(z.nodes, n.name, compareName)
+	z.nodes = slices.Insert(z.nodes, j, n)
+	ns.order = nil
+}
+
+// leave takes a node off the list of its zone.
+func (ns *nodes) leave(n *node) {
+	i, _ := slices.BinarySearchFunc(ns.zones, n.zone, func(z zone, name string) int { return cmp.Compare(z.name, name) })
+	z := &ns.zones[i]
+	j, _ := slices.BinarySearchFunc(z.nodes, n.name, compareName)
+	if z.nodes = slices.Delete(z.nodes, j, j+1); len(z.nodes) == 0 {
+		ns.zones = slices.Delete(ns.zones, i, i+1)
+	}
+	ns.order = nil
+}
+
+func compareName(n *node, name string) int { return cmp.Compare(n.name, name) }

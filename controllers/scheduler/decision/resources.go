@@ -1,0 +1,127 @@
+package decision
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// resources are amounts, in thousandths of a CPU, bytes, and pieces.
+type resources struct {
+	cpu, memory, storage int64
+	// others are extended resources, huge pages and the like; nil if there are none.
+	others map[corev1.ResourceName]int64
+}
+
+func newResources(list corev1.ResourceList) resources {
+	var r resources
+	for name, quantity := range list {
+		switch {
+		case name == corev1.ResourceCPU:
+			r.cpu = quantity.MilliValue()
+		case name == corev1.ResourceMemory:
+			r.memory = quantity.Value()
+		case name == corev1.ResourceEphemeralStorage:
+			r.storage = quantity.Value()
+		case countedByName(name):
+			if r.others == nil {
+				r.others = map[corev1.ResourceName]int64{}
+			}
+			r.others[name] = quantity.Value()
+		}
+	}
+	return r
+}
+
+// countedByName tells whether a resource is one of those that nodes advertise
+// under any name: extended resources (example.com/gpu), huge pages, volumes.
+func countedByName(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
+		strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
+}
+
+// add adds by times sign, which is 1 or -1. Amounts that come to nothing leave
+// no trace.
+func (r *resources) add(by *resources, sign int64) {
+	r.cpu += sign * by.cpu
+	r.memory += sign * by.memory
+	r.storage += sign * by.storage
+	for name, amount := range by.others {
+		if r.others == nil {
+			r.others = map[corev1.ResourceName]int64{}
+		}
+		if r.others[name] += sign * amount; r.others[name] == 0 {
+			delete(r.others, name)
+		}
+	}
+}
+
+// lessThanIn tells whether r is less than other in any resource.
+func (r *resources) lessThanIn(other *resources) bool {
+	if r.cpu < other.cpu || r.memory < other.memory || r.storage < other.storage {
+		return true
+	}
+	for name, amount := range other.others {
+		if r.others[name] < amount {
+			return true
+		}
+	}
+	return false
+}
+
+// requirements is what a pod takes of a node.
+type requirements struct {
+	resources
+	// scoredCPU and scoredMemory stand for the pod when nodes are ranked: a
+	// container that requests none counts as if it had requested a little.
+	scoredCPU, scoredMemory int64
+}
+
+// What a container counts for in scores that requests nothing.
+const (
+	unrequestedCPU    = 100               // thousandths
+	unrequestedMemory = 200 * 1024 * 1024 // bytes
+)
+
+// newRequirements adds up what a pod requests: containers, sidecars and the
+// largest init container (KEP-753), what it says for the pod as a whole
+// (KEP-2837), its overhead (KEP-688), and what it was granted when it is being
+// resized in place (KEP-1287).
+func newRequirements(pod *corev1.Pod) requirements {
+	options := resourcehelper.PodResourcesOptions{
+		UseStatusResources: pod.Spec.NodeName != "",
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}
+	list := resourcehelper.PodRequests(pod, options)
+	r := requirements{resources: newResources(list)}
+	r.scoredCPU, r.scoredMemory = r.cpu, r.memory
+	if everyContainerRequests(pod) {
+		return r
+	}
+	options.NonMissingContainerRequests = corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(unrequestedCPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(unrequestedMemory, resource.BinarySI),
+	}
+	list = resourcehelper.PodRequests(pod, options)
+	r.scoredCPU, r.scoredMemory = list.Cpu().MilliValue(), list.Memory().Value()
+	return r
+}
+
+// everyContainerRequests tells whether all containers request CPU and memory.
+func everyContainerRequests(pod *corev1.Pod) bool {
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			requests := containers[i].Resources.Requests
+			if _, ok := requests[corev1.ResourceCPU]; !ok {
+				return false
+			}
+			if _, ok := requests[corev1.ResourceMemory]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
