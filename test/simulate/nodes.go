@@ -90,13 +90,7 @@ func (n *Nodes) Add(ctx context.Context, name string, change func(*corev1.Node))
 	if change != nil {
 		change(node)
 	}
-	status := node.Status
-	made, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	made.Status = status
-	if _, err := n.client.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+	if _, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	n.mu.Lock()
