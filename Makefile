@@ -36,7 +36,7 @@ manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists a
 ##@ Check
 
 .PHONY: test
-test: test-unit test-fuzz test-e2e ## Run every test; this is what CI runs.
+test: test-unit test-fuzz test-e2e test-soak ## Run every test; this is what CI runs.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
@@ -49,6 +49,10 @@ test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
 .PHONY: test-e2e
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 15m ./test/e2e ./test/controllers ./test/faults $(ARGS)
+
+.PHONY: test-soak
+test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters (.golangci.yml).

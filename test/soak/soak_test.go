@@ -1,0 +1,302 @@
+// Package soak keeps a whole svc up, with its controllers and simulated nodes,
+// busy for a while, kills it on the way, and then looks at what it has left
+// behind. $SOAK is how long that takes: 60s by default.
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"svc.dev/svc/test/launch"
+	"svc.dev/svc/test/simulate"
+)
+
+const (
+	// users work at the same time, each in a namespace of its own, which it
+	// deletes and makes again now and then.
+	users = 6
+	// machines are the simulated nodes.
+	machines = 10
+	// settleTimeout bounds how long the controllers may take to finish what the
+	// users have left.
+	settleTimeout = 2 * time.Minute
+)
+
+func TestSoak(t *testing.T) {
+	duration := time.Minute
+	if text := os.Getenv("SOAK"); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("$SOAK: %v", err)
+		}
+	}
+	s := newCluster(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+
+	// The second half finds a system that has been through the first: whatever
+	// it holds more of at its end, it would hold ever more of.
+	s.work(duration/2, seed, true)
+	s.expectNothingLeft()
+	before := s.memory()
+	s.work(duration/2, seed+1, false)
+	s.expectNothingLeft()
+	after := s.memory()
+	t.Logf("%d operations; live heap %.1f MB after the first half, %.1f MB after the second", s.operations.Load(), before/1e6, after/1e6)
+	if after > 1.25*before+8e6 {
+		t.Errorf("the live heap has grown from %.1f to %.1f MB", before/1e6, after/1e6)
+	}
+}
+
+// cluster is a svc up with nodes.
+type cluster struct {
+	t       *testing.T
+	dir     string
+	port    string
+	server  *launch.Server
+	client  kubernetes.Interface
+	objects metadata.Interface
+	nodes   *simulate.Nodes
+
+	operations atomic.Int64
+}
+
+func newCluster(t *testing.T) *cluster {
+	g := NewWithT(t)
+	dir, err := launch.TempDir()
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	port, err := launch.FreePort()
+	g.Expect(err).NotTo(HaveOccurred())
+	s := &cluster{t: t, dir: filepath.Join(dir, "data"), port: port}
+	s.start()
+	t.Cleanup(func() { s.server.Kill() })
+	s.client, err = kubernetes.NewForConfig(s.server.Config)
+	g.Expect(err).NotTo(HaveOccurred())
+	s.objects, err = metadata.NewForConfig(s.server.Config)
+	g.Expect(err).NotTo(HaveOccurred())
+	s.nodes, err = simulate.Start(s.server.Config)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(s.nodes.Stop)
+	for i := range machines {
+		g.Expect(s.nodes.Add(t.Context(), fmt.Sprintf("soak-%d", i), nil)).To(Succeed())
+	}
+	return s
+}
+
+// start starts the system anew on the same data and port.
+func (s *cluster) start() {
+	s.t.Helper()
+	var err error
+	s.server, err = launch.UpAt(s.t.Context(), s.dir, s.port)
+	NewWithT(s.t).Expect(err).NotTo(HaveOccurred())
+}
+
+// work lets the users work for a while and, if asked to, kills the system at
+// two random moments meanwhile.
+func (s *cluster) work(duration time.Duration, seed uint64, kill bool) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), duration)
+	defer cancel()
+	var working sync.WaitGroup
+	for i := range users {
+		u := &user{
+			cluster:   s,
+			random:    rand.New(rand.NewPCG(seed, uint64(i))),
+			namespace: fmt.Sprintf("soak-%d", i),
+		}
+		working.Go(func() { u.work(ctx) })
+	}
+	if kill {
+		random := rand.New(rand.NewPCG(seed, users))
+		for range 2 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(duration/8 + time.Duration(random.Int64N(int64(duration/4)))):
+			}
+			s.server.Kill()
+			s.start()
+		}
+	}
+	working.Wait()
+	s.expectConvergence()
+}
+
+// expectConvergence waits until every workload is what its specification asks
+// for: neither fewer pods nor more, and no job that has lost or doubled a pod.
+func (s *cluster) expectConvergence() {
+	s.t.Helper()
+	NewWithT(s.t).Eventually(func() ([]string, error) { return s.unfinished(s.t.Context()) }).
+		WithTimeout(settleTimeout).WithPolling(200*time.Millisecond).Should(BeEmpty(), "workloads that do not become what they should be\n%s", tail(s.server.Output()))
+}
+
+// unfinished tells what is not yet, or not any more, as it should be.
+func (s *cluster) unfinished(ctx context.Context) ([]string, error) {
+	var unfinished []string
+	replicaSets, err := s.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := s.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	owned := map[string]int32{} // pods that count, by owner
+	for _, pod := range pods.Items {
+		if ref := metav1.GetControllerOf(&pod); ref != nil && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			owned[string(ref.UID)]++
+		}
+		if pod.DeletionTimestamp != nil {
+			unfinished = append(unfinished, fmt.Sprintf("pod %s/%s is terminating", pod.Namespace, pod.Name))
+		}
+	}
+	for _, rs := range replicaSets.Items {
+		if got, want := owned[string(rs.UID)], *rs.Spec.Replicas; got != want || rs.Status.ReadyReplicas != want {
+			unfinished = append(unfinished, fmt.Sprintf("replica set %s/%s: %d pods, %d ready, want %d", rs.Namespace, rs.Name, got, rs.Status.ReadyReplicas, want))
+		}
+	}
+	deployments, err := s.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range deployments.Items {
+		if st := d.Status; st.ObservedGeneration != d.Generation || st.UpdatedReplicas != *d.Spec.Replicas || st.AvailableReplicas != *d.Spec.Replicas || st.Replicas != *d.Spec.Replicas {
+			unfinished = append(unfinished, fmt.Sprintf("deployment %s/%s: %+v", d.Namespace, d.Name, st))
+		}
+	}
+	jobs, err := s.client.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs.Items {
+		if j.Status.Succeeded != *j.Spec.Completions || j.Status.Active != 0 || j.Status.Failed != 0 {
+			unfinished = append(unfinished, fmt.Sprintf("job %s/%s: %+v", j.Namespace, j.Name, j.Status))
+		}
+	}
+	return unfinished, nil
+}
+
+// expectNothingLeft deletes the users' namespaces and looks for what is left:
+// objects in them, objects that terminate for ever, work in queues.
+func (s *cluster) expectNothingLeft() {
+	s.t.Helper()
+	g := NewWithT(s.t)
+	ctx := s.t.Context()
+	for i := range users {
+		err := s.client.CoreV1().Namespaces().Delete(ctx, fmt.Sprintf("soak-%d", i), metav1.DeleteOptions{})
+		if err != nil {
+			g.Expect(err.Error()).To(ContainSubstring("not found"))
+		}
+	}
+	g.Eventually(func() ([]string, error) { return s.left(ctx) }).
+		WithTimeout(settleTimeout).WithPolling(200*time.Millisecond).Should(BeEmpty(), "what is left\n%s", tail(s.server.Output()))
+	g.Eventually(func() (map[string]float64, error) { return s.queued(ctx) }).
+		WithTimeout(settleTimeout).WithPolling(time.Second).Should(BeEmpty(), "work that is still in queues")
+}
+
+// left finds the objects in the users' namespaces and everything that is
+// terminating, of every kind that is served.
+func (s *cluster) left(ctx context.Context) ([]string, error) {
+	var left []string
+	lists, err := s.client.Discovery().ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if !strings.Contains(fmt.Sprint(r.Verbs), "list") {
+				continue
+			}
+			found, err := s.objects.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range found.Items {
+				if strings.HasPrefix(o.Namespace, "soak-") || o.DeletionTimestamp != nil {
+					left = append(left, fmt.Sprintf("%s %s/%s %v", r.Name, o.Namespace, o.Name, o.Finalizers))
+				}
+			}
+		}
+	}
+	return left, nil
+}
+
+// queued are the work queues that are not empty.
+func (s *cluster) queued(ctx context.Context) (map[string]float64, error) {
+	families, err := s.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queued := map[string]float64{}
+	depths, ok := families["workqueue_depth"]
+	if !ok {
+		return nil, fmt.Errorf("/metrics has no workqueue_depth")
+	}
+	for _, metric := range depths.Metric {
+		if depth := metric.GetGauge().GetValue(); depth > 0 {
+			queued[metric.String()] = depth
+		}
+	}
+	return queued, nil
+}
+
+// memory is the live heap in bytes: what is left when collecting garbage once
+// more frees nothing.
+func (s *cluster) memory() float64 {
+	s.t.Helper()
+	g := NewWithT(s.t)
+	for least := math.Inf(1); ; {
+		// A heap profile that asks for it collects garbage first.
+		status, _, err := s.server.Get(s.t.Context(), "/debug/pprof/heap?gc=1")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(status).To(Equal(http.StatusOK))
+		families, err := s.metrics(s.t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		heap := families["go_memstats_heap_alloc_bytes"].Metric[0].GetGauge().GetValue()
+		if heap > 0.99*least {
+			return least
+		}
+		least = heap
+	}
+}
+
+func (s *cluster) metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	status, body, err := s.server.Get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("/metrics answers %d", status)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(strings.NewReader(body))
+}
+
+// tail is the end of a log.
+func tail(log string) string {
+	lines := strings.Split(log, "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
