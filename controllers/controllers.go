@@ -5,11 +5,14 @@ package controllers
 import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/namespace"
+	"svc.dev/svc/controllers/replicaset"
 )
 
 // all lists the controllers, with flags of their own.
 func all() []controller.Controller {
 	return []controller.Controller{
 		namespace.New(),
+		replicaset.New(),
+		replicaset.NewForReplicationControllers(),
 	}
 }

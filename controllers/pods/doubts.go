@@ -1,0 +1,89 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Doubts remembers the owners whose pods the cache may lack for long: those for
+// which the answer to a creation got lost. The client waits for the pods that it
+// knows to have created, but cannot for these. As long as there is a doubt, the
+// API server's list counts instead of the cache's.
+type Doubts struct {
+	mu     sync.Mutex
+	owners sets.Set[types.NamespacedName]
+}
+
+// After takes the error of a creation for an owner.
+func (d *Doubts) After(owner types.NamespacedName, err error) {
+	if !Unclear(err) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.owners == nil {
+		d.owners = sets.New[types.NamespacedName]()
+	}
+	d.owners.Insert(owner)
+}
+
+// Unclear tells whether a request that failed may have done its work.
+func Unclear(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // there was no answer
+	}
+	return status.Status().Code >= http.StatusInternalServerError
+}
+
+// Resolve returns the pods of an owner: cached, those that the cache has, or
+// those that the API server has if there is a doubt. The doubt ends when both
+// are the same.
+func (d *Doubts) Resolve(ctx context.Context, live client.Reader, owner client.Object, selector labels.Selector, cached []*corev1.Pod) ([]*corev1.Pod, error) {
+	d.mu.Lock()
+	doubt := d.owners.Has(client.ObjectKeyFromObject(owner))
+	d.mu.Unlock()
+	if !doubt {
+		return cached, nil
+	}
+	var list corev1.PodList
+	if err := live.List(ctx, &list, client.InNamespace(owner.GetNamespace()), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, err
+	}
+	var present []*corev1.Pod
+	uids := sets.New[types.UID]()
+	for i := range list.Items {
+		if ref := metav1.GetControllerOfNoCopy(&list.Items[i]); ref != nil && ref.UID == owner.GetUID() {
+			present = append(present, &list.Items[i])
+			uids.Insert(list.Items[i].UID)
+		}
+	}
+	for _, pod := range cached {
+		uids.Delete(pod.UID)
+	}
+	if len(uids) > 0 {
+		return present, nil
+	}
+	d.Forget(client.ObjectKeyFromObject(owner))
+	return cached, nil
+}
+
+// Forget ends the doubt about an owner's pods, as when the owner has gone.
+func (d *Doubts) Forget(owner types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owners.Delete(owner)
+}

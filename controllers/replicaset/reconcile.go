@@ -1,0 +1,183 @@
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/pods"
+)
+
+// reconciler reads replica sets and pods. It creates and deletes the pods of
+// replica sets, and it alone writes their status.
+type reconciler struct {
+	kind   kind
+	gvk    schema.GroupVersionKind
+	client client.Client
+	live   client.Reader
+	pods   pods.Control
+	doubts pods.Doubts
+	now    func() time.Time
+}
+
+// Reconcile brings a replica set nearer to its number of pods.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := r.kind.empty()
+	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
+		r.doubts.Forget(req.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	rs := r.kind.view(obj)
+	s, err := selector(rs)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("selector of %s %s: %w", r.gvk.Kind, req, err))
+	}
+	active, terminating, err := r.claim(ctx, obj, s)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var failure error
+	if rs.DeletionTimestamp == nil {
+		failure = r.scale(ctx, obj, active)
+	}
+	now := r.now()
+	status := nextStatus(rs, active, failure, now)
+	if r.kind.terminating {
+		count := int32(len(terminating))
+		status.TerminatingReplicas = &count
+	}
+	if err := r.report(ctx, obj, status); err != nil {
+		return reconcile.Result{}, err
+	}
+	if failure != nil {
+		return reconcile.Result{}, failure
+	}
+	return reconcile.Result{RequeueAfter: nextAvailable(active, rs.Spec.MinReadySeconds, now)}, nil
+}
+
+// claim returns the active pods of the replica set, after it has adopted and
+// released some, and those that are terminating. The cache owns them.
+func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Selector) (active, terminating []*corev1.Pod, err error) {
+	owned, err := r.controlled(ctx, obj.GetNamespace(), string(obj.GetUID()))
+	if err != nil {
+		return nil, nil, err
+	}
+	if owned, err = r.doubts.Resolve(ctx, r.live, obj, s, owned); err != nil {
+		return nil, nil, err
+	}
+	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController)
+	if err != nil {
+		return nil, nil, err
+	}
+	var candidates []*corev1.Pod
+	for _, pod := range append(owned, orphans...) {
+		switch {
+		case pods.IsActive(pod):
+			candidates = append(candidates, pod)
+		case pods.IsTerminating(pod) && claim.Decide(obj, s, pod) == claim.Owned:
+			terminating = append(terminating, pod)
+		}
+	}
+	active, err = claim.Claim(ctx, claim.Claimant{Client: r.client, Live: r.live, Owner: obj, Selector: s}, candidates)
+	return active, terminating, err
+}
+
+// controlled are the pods of a namespace by their controller's UID.
+func (r *reconciler) controlled(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.client.List(ctx, &list, client.InNamespace(namespace),
+		client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	found := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		found[i] = &list.Items[i]
+	}
+	return found, nil
+}
+
+// scale creates or deletes pods.
+func (r *reconciler) scale(ctx context.Context, obj client.Object, active []*corev1.Pod) error {
+	rs := r.kind.view(obj)
+	surplus := len(active) - int(*rs.Spec.Replicas)
+	count := min(max(surplus, -surplus), pods.Burst)
+	log := klog.FromContext(ctx).V(2)
+	switch {
+	case surplus < 0:
+		log.Info("Too few replicas", "need", *rs.Spec.Replicas, "creating", count)
+		return r.create(ctx, obj, &rs.Spec.Template, count)
+	case surplus > 0:
+		log.Info("Too many replicas", "need", *rs.Spec.Replicas, "deleting", count)
+		related, err := r.related(ctx, rs, active)
+		if err != nil {
+			return err
+		}
+		victims := Victims(active, related, count, r.now())
+		_, err = pods.InBatches(count, count, func(i int) error { return r.pods.Delete(ctx, obj, victims[i]) })
+		return err
+	}
+	return nil
+}
+
+func (r *reconciler) create(ctx context.Context, obj client.Object, template *corev1.PodTemplateSpec, count int) error {
+	_, err := pods.InBatches(count, 1, func(int) error {
+		err := r.pods.Create(ctx, obj, pods.FromTemplate(obj, r.gvk, template))
+		r.doubts.After(client.ObjectKeyFromObject(obj), err)
+		if pods.NamespaceGoes(err) {
+			return nil // and so will the replica set
+		}
+		return err
+	})
+	return err
+}
+
+// related are the pods of all replica sets that have the same controller: of
+// all revisions of a deployment. They tell how crowded a node is.
+func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*corev1.Pod) ([]*corev1.Pod, error) {
+	ref := metav1.GetControllerOfNoCopy(rs)
+	if ref == nil {
+		return own, nil
+	}
+	siblings, err := r.kind.list(ctx, r.client, client.InNamespace(rs.Namespace), client.MatchingFields{index.ByController(r.kind.empty()).Name: string(ref.UID)})
+	if err != nil {
+		return nil, err
+	}
+	var related []*corev1.Pod
+	for _, sibling := range siblings {
+		found, err := r.controlled(ctx, rs.Namespace, string(sibling.UID))
+		if err != nil {
+			return nil, err
+		}
+		related = append(related, found...)
+	}
+	return related, nil
+}
+
+// report writes the status if it is a new one. It never conflicts with what
+// others write, and never meets another object of the same name.
+func (r *reconciler) report(ctx context.Context, obj client.Object, status appsv1.ReplicaSetStatus) error {
+	if apiequality.Semantic.DeepEqual(r.kind.view(obj).Status, status) {
+		return nil
+	}
+	base := obj.DeepCopyObject().(client.Object)
+	base.SetUID(types.UID("")) // so that the patch says it
+	updated := obj.DeepCopyObject().(client.Object)
+	r.kind.setStatus(updated, status)
+	if err := r.client.Status().Patch(ctx, updated, client.MergeFrom(base)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("status of %s %s: %w", r.gvk.Kind, klog.KObj(obj), err))
+	}
+	return nil
+}
