@@ -14,34 +14,28 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"svc.dev/svc/apis"
 )
 
 // patience is the time between two lines that tell what is waited for.
 const patience = 2 * time.Second
 
 // Await waits until the API server answers, and finds out whether it accepts
-// the credentials and lets the manager take its lease. What cannot mend itself
+// the credentials and lets the manager read its lease. What cannot mend itself
 // is an error.
-func Await(ctx context.Context, api *rest.Config, o *Options) error {
-	c, err := client.New(api, client.Options{Scheme: apis.NewExternalScheme(apis.Kinds())})
-	if err != nil {
-		return err
-	}
-	key := client.ObjectKey{Namespace: o.Election.Namespace, Name: o.Election.Name}
+func (m *Manager) Await(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: m.election.Namespace, Name: m.election.Name}
 	var told time.Time
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, key, &coordinationv1.Lease{})
+		err := m.live.Get(ctx, key, &coordinationv1.Lease{})
 		if err == nil || apierrors.IsNotFound(err) {
 			return true, nil
 		}
-		if final := hopeless(api, err); final != nil {
+		if final := hopeless(m.api, err); final != nil {
 			return false, final
 		}
 		if time.Since(told) > patience {
 			told = time.Now()
-			klog.FromContext(ctx).Info("Waiting for the API server", "server", api.Host, "reason", err.Error())
+			klog.FromContext(ctx).Info("Waiting for the API server", "server", m.api.Host, "reason", err.Error())
 		}
 		return false, nil
 	})

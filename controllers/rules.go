@@ -3,7 +3,6 @@ package controllers
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -15,8 +14,23 @@ import (
 // User is as whom the controllers come to the API server.
 const User = "system:kube-controller-manager"
 
+// common are the rights of the manager itself: events, the lease, and asking
+// who may read its metrics.
+func common() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		controller.Can("", []string{"events"}, []string{"create", "patch", "update"}),
+		controller.Can("coordination.k8s.io", []string{"leases"}, []string{"create", "get", "update"}),
+		controller.Can("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}),
+		controller.Can("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}),
+		{
+			APIGroups: []string{""}, Resources: []string{"configmaps"},
+			ResourceNames: []string{"extension-apiserver-authentication"}, Verbs: []string{"get", "list", "watch"},
+		},
+	}
+}
+
 // Rules are all that User may do: what each controller declares, whether it is
-// picked or not, events and the lease.
+// picked or not, and what the manager itself needs.
 func Rules() ([]rbacv1.PolicyRule, error) {
 	kinds := apis.Kinds()
 	scheme := apis.NewExternalScheme(kinds)
@@ -24,10 +38,7 @@ func Rules() ([]rbacv1.PolicyRule, error) {
 	for _, k := range kinds {
 		names[k.Hub.GroupKind()] = k.Name
 	}
-	rules := []rbacv1.PolicyRule{
-		controller.Can("", []string{"events"}, []string{"create", "patch", "update"}),
-		controller.Can("coordination.k8s.io", []string{"leases"}, []string{"create", "get", "update"}),
-	}
+	rules := common()
 	for _, c := range all() {
 		for _, obj := range c.Reads {
 			gvk, err := apiutil.GVKForObject(obj, scheme)
@@ -44,6 +55,3 @@ func Rules() ([]rbacv1.PolicyRule, error) {
 	}
 	return rules, nil
 }
-
-// eventSource is who says what concerns the manager itself.
-func eventSource() corev1.EventSource { return corev1.EventSource{Component: userAgent} }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
@@ -15,12 +19,13 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/serving"
 )
 
 func newControllerManager() *cobra.Command {
-	opts := controllers.NewOptions()
+	opts, port := controllers.NewOptions(), serving.NewOptions()
 	logging := logsapi.NewLoggingConfiguration()
-	var config string
+	var connection string
 	cmd := &cobra.Command{
 		Use:   "controller-manager --svcconfig FILE",
 		Short: "Run the controllers against an API server",
@@ -29,36 +34,91 @@ may run at the same time; one of them works, and the others wait to take its
 place. Its flags are those of kube-controller-manager.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := joined(cmd, opts.Validate()); err != nil {
+			if err := joined(cmd, append(opts.Validate(), port.Validate()...)); err != nil {
 				return err
 			}
 			if err := startLogs(cmd, logging, cmd.ErrOrStderr()); err != nil {
 				return err
 			}
 			defer logs.FlushLogs()
-			// Without a file: the service account of the pod that this runs in.
-			api, err := clientcmd.BuildConfigFromFlags("", config)
+			api, err := readConnection(connection)
 			if err != nil {
-				return usageError{fmt.Errorf("--svcconfig: %w", err), cmd}
+				return usageError{err, cmd}
 			}
-			if err := controllers.Await(cmd.Context(), api, opts); err != nil {
-				return fmt.Errorf("--svcconfig: %s: %w", config, err)
-			}
-			holder, err := uniqueHolder()
-			if err != nil {
-				return err
-			}
-			return controllers.Run(cmd.Context(), controllers.Config{Options: opts, API: api, Holder: holder})
+			return runManager(cmd.Context(), opts, port, connection, api)
 		},
 	}
 	var sets cliflag.NamedFlagSets
-	sets.FlagSet("API server").StringVar(&config, "svcconfig", "",
+	sets.FlagSet("API server").StringVar(&connection, "svcconfig", "",
 		"File that says how to reach the API server, and as whom (kubeconfig format). \"svc up\" writes one: controller-manager.svcconfig in its --data-dir. Without it, the service account of the pod that this runs in is used.")
 	opts.AddFlags(&sets)
+	port.AddFlags(&sets)
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)
 	cmd.Flags().SetNormalizeFunc(svcconfigToo)
 	return cmd
+}
+
+// readConnection reads the file of --svcconfig or, without one, what a pod is
+// given.
+func readConnection(file string) (*rest.Config, error) {
+	if file == "" {
+		api, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("--svcconfig: name a file; only in a pod it may be left out")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--svcconfig: it is left out, and the pod's service account cannot be used: %w", err)
+		}
+		return api, nil
+	}
+	api, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, fmt.Errorf("--svcconfig: %s: %w", file, pathless(err))
+	}
+	return api, nil
+}
+
+// pathless is err without the name of the file, if it is about one.
+func pathless(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// runManager opens the port, waits for the API server, and runs the controllers
+// until ctx is done.
+func runManager(ctx context.Context, opts *controllers.Options, port *serving.Options, connection string, api *rest.Config) error {
+	server, err := serving.Listen(port)
+	if err != nil {
+		return err
+	}
+	holder, err := uniqueHolder()
+	if err != nil {
+		return err
+	}
+	manager, err := controllers.New(controllers.Config{Options: opts, API: api, Holder: holder})
+	if err != nil {
+		return fmt.Errorf("--svcconfig: %s: %w", connection, pathless(err))
+	}
+	if err := manager.Await(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // the user wants it to end
+		}
+		return fmt.Errorf("--svcconfig: %s: %w", connection, err)
+	}
+	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
+	stopped, err := server.Serve(serve, connection, manager.HealthChecks())
+	if err != nil {
+		stop()
+		return err
+	}
+	err = manager.Run(ctx)
+	stop()
+	<-stopped
+	return err
 }
 
 // svcconfigToo lets --kubeconfig stand for --svcconfig.

@@ -21,6 +21,7 @@ import (
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/controller"
 )
 
 // stopTimeout bounds the time from the signal to the end of the process.
@@ -248,15 +249,23 @@ func (u *instance) startControllers(_, serving context.Context) (string, error) 
 			KeyFile:  u.keys.Key("controller-manager"),
 		},
 	}}
+	manager, err := controllers.New(config)
+	if err != nil {
+		return "", err
+	}
 	var looping context.Context
 	looping, u.stopLooping = context.WithCancel(serving)
 	u.looped = make(chan error, 1)
-	u.looping.Go(func() { u.looped <- controllers.Run(looping, config) })
-	names := make([]string, len(picked))
-	for i, c := range picked {
-		names[i] = c.Name
+	u.looping.Go(func() { u.looped <- manager.Run(looping) })
+	return countOf(picked), nil
+}
+
+// countOf says in short which controllers run.
+func countOf(picked []controller.Controller) string {
+	if len(picked) == 1 {
+		return picked[0].Name
 	}
-	return strings.Join(names, " "), nil
+	return fmt.Sprintf("%d of them", len(picked))
 }
 
 // publish lets svc kubectl find this instance. Without that its user has to set

@@ -17,7 +17,7 @@ func (s *Server) Manager(ctx context.Context, flags ...string) (*Process, error)
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"controller-manager", "--svcconfig=" + filepath.Join(s.DataDir, "controller-manager.svcconfig"), "-v=2"}, flags...)
+	args := append([]string{"controller-manager", "--svcconfig=" + filepath.Join(s.DataDir, "controller-manager.svcconfig"), "--secure-port=0", "-v=2"}, flags...)
 	p, err := Start(nil, binary, args...)
 	if err != nil {
 		return nil, err

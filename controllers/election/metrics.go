@@ -1,0 +1,24 @@
+package election
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// masterStatus is the gauge that controller-runtime has registered for
+// client-go's elector. If it is not there it is registered now.
+func masterStatus() *prometheus.GaugeVec {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "leader_election_master_status",
+		Help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+	}, []string{"name"})
+	var registered prometheus.AlreadyRegisteredError
+	if errors.As(metrics.Registry.Register(gauge), &registered) {
+		if existing, ok := registered.ExistingCollector.(*prometheus.GaugeVec); ok {
+			return existing
+		}
+	}
+	return gauge
+}

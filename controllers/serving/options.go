@@ -1,0 +1,61 @@
+// Package serving is the port of the controller manager: its health, open to
+// everybody, and its metrics and profiles, for those whom the API server
+// allows to read them.
+package serving
+
+import (
+	"errors"
+	"net"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// Options are the flags of the port. Their names are those of
+// kube-controller-manager, and so are the defaults, but for the address: the
+// port is open to the machine only.
+type Options struct {
+	SecureServing  *genericoptions.SecureServingOptions
+	Authentication *genericoptions.DelegatingAuthenticationOptions
+	Authorization  *genericoptions.DelegatingAuthorizationOptions
+	Profiling      bool
+}
+
+// NewOptions are the defaults.
+func NewOptions() *Options {
+	o := &Options{
+		SecureServing:  genericoptions.NewSecureServingOptions(),
+		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
+		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
+		Profiling:      true,
+	}
+	o.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	o.SecureServing.BindPort = 10257
+	// Without a directory the certificate lives in memory.
+	o.SecureServing.ServerCert.CertDirectory = ""
+	o.SecureServing.ServerCert.PairName = "controller-manager"
+	// A server that does not say how it identifies its users still lets tokens be reviewed.
+	o.Authentication.TolerateInClusterLookupFailure = true
+	return o
+}
+
+// AddFlags adds the flags, by subject.
+func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
+	fs := sets.FlagSet("secure serving")
+	o.SecureServing.AddFlags(fs)
+	fs.Lookup("secure-port").Usage = "The port of health, metrics and profiles, over TLS. 0 opens none."
+	fs.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve /debug/pprof to those who are allowed to read it.")
+	o.Authentication.AddFlags(sets.FlagSet("authentication"))
+	o.Authorization.AddFlags(sets.FlagSet("authorization"))
+}
+
+// Validate returns what is wrong, one error for each flag.
+func (o *Options) Validate() []error {
+	errs := o.SecureServing.Validate()
+	errs = append(errs, o.Authentication.Validate()...)
+	errs = append(errs, o.Authorization.Validate()...)
+	if pair := o.SecureServing.ServerCert.CertKey; (pair.CertFile == "") != (pair.KeyFile == "") {
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file: set both or none"))
+	}
+	return errs
+}
