@@ -20,7 +20,9 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 		d.WokenBy = NodeAdded
 		return d
 	}
-	s.decisions++
+	if s.decisions++; s.decisions%keepCounts == 0 {
+		s.dropOldCounts()
+	}
 	r := newRequest(pod)
 	policy := s.prepare(r)
 	if policy.never != "" {

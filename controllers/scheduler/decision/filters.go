@@ -17,6 +17,8 @@ var filters = []filter{
 	{"NodeAffinity", NodeAdded | NodeLabels, matchesNodeAffinity},
 	{"NodePorts", NodeAdded | PodGone, hasFreePorts},
 	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources},
+	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly},
+	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity},
 }
 
 // filter is a rule: a name, the events that may make it change its mind, and
@@ -240,6 +242,9 @@ type request struct {
 
 	selectsNodes bool
 	nodeAffinity nodeaffinity.RequiredNodeAffinity
+
+	terms    podTerms
+	termsErr error
 }
 
 func newRequest(pod *corev1.Pod) *request {
@@ -250,6 +255,7 @@ func newRequest(pod *corev1.Pod) *request {
 	if r.selectsNodes {
 		r.nodeAffinity = nodeaffinity.GetRequiredNodeAffinity(pod)
 	}
+	r.terms, r.termsErr = newPodTerms(pod)
 	return r
 }
 

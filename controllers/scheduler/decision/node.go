@@ -15,7 +15,10 @@ type node struct {
 	name string
 	// object is nil for a node that only its pods speak of.
 	object *corev1.Node
-	zone   string
+	// zone is where the node is listed: region and zone.
+	zone string
+	// hostLabel and zoneLabel are copies of the labels that are asked for most.
+	hostLabel, zoneLabel optional
 
 	unschedulable bool
 	// taints are those that keep pods off, and discouraged those that would rather.
@@ -35,6 +38,8 @@ type node struct {
 func (n *node) set(object *corev1.Node) {
 	n.object = object
 	n.zone = topology.GetZoneKey(object)
+	n.hostLabel.value, n.hostLabel.ok = object.Labels[corev1.LabelHostname]
+	n.zoneLabel.value, n.zoneLabel.ok = object.Labels[corev1.LabelTopologyZone]
 	n.unschedulable = object.Spec.Unschedulable
 	n.taints, n.discouraged = nil, nil
 	for _, taint := range object.Spec.Taints {
@@ -46,6 +51,27 @@ func (n *node) set(object *corev1.Node) {
 	}
 	n.allocatable = newResources(object.Status.Allocatable)
 	n.allowedPods = object.Status.Allocatable.Pods().Value()
+}
+
+// optional is the value of a label that may not be there.
+type optional struct {
+	value string
+	ok    bool
+}
+
+// label returns the value of a label. A node without an object has none.
+func (n *node) label(key string) (value string, ok bool) {
+	switch key {
+	case corev1.LabelHostname:
+		return n.hostLabel.value, n.hostLabel.ok
+	case corev1.LabelTopologyZone:
+		return n.zoneLabel.value, n.zoneLabel.ok
+	}
+	if n.object == nil {
+		return "", false
+	}
+	value, ok = n.object.Labels[key]
+	return value, ok
 }
 
 // add adds a pod.
@@ -156,6 +182,8 @@ type nodes struct {
 	// order takes a node of each zone in turn, so that a search that ends early
 	// has seen all zones. It is nil when nodes have come, gone or moved.
 	order []*node
+	// present counts each of them as one.
+	present tally
 }
 
 type zone struct {
@@ -201,6 +229,7 @@ func (ns *nodes) enter(n *node) {
 	j, _ := slices.BinarySearchFunc(z.nodes, n.name, compareName)
 	z.nodes = slices.Insert(z.nodes, j, n)
 	ns.order = nil
+	ns.present.add(n, 1)
 }
 
 // leave takes a node off the list of its zone.
@@ -212,6 +241,7 @@ func (ns *nodes) leave(n *node) {
 		ns.zones = slices.Delete(ns.zones, i, i+1)
 	}
 	ns.order = nil
+	ns.present.add(n, -1)
 }
 
 func compareName(n *node, name string) int { return cmp.Compare(n.name, name) }

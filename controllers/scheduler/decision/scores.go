@@ -2,6 +2,7 @@ package decision
 
 import (
 	"math"
+	"slices"
 
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
@@ -12,6 +13,8 @@ var scores = []score{
 	{"TaintToleration", 3, fewDiscouragingTaints},
 	{"NodeAffinity", 2, preferredNodeAffinity},
 	{"NodeResourcesFit", 1, leastAllocated},
+	{"PodTopologySpread", 2, spreadsWell},
+	{"InterPodAffinity", 2, preferredPodAffinity},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocation},
 }
 
@@ -62,7 +65,7 @@ func fewDiscouragingTaints(_ *Snapshot, r *request, nodes []*node, scores []int6
 			}
 		}
 	}
-	stretch(scores)
+	scaleToHighest(scores)
 	for i := range scores {
 		scores[i] = maxScore - scores[i]
 	}
@@ -84,7 +87,7 @@ func preferredNodeAffinity(_ *Snapshot, r *request, nodes []*node, scores []int6
 	for i, n := range nodes {
 		scores[i] = terms.Score(n.object)
 	}
-	stretch(scores)
+	scaleToHighest(scores)
 	return true
 }
 
@@ -139,8 +142,8 @@ func balance(cpu, memory int64, capacity *resources) int64 {
 	return int64((1 - math.Abs((usedCPU-usedMemory)/2)) * maxScore)
 }
 
-// stretch scales scores so that the highest is maxScore, unless all are 0.
-func stretch(scores []int64) {
+// scaleToHighest scales scores so that the highest is maxScore, unless all are 0.
+func scaleToHighest(scores []int64) {
 	var highest int64
 	for _, score := range scores {
 		highest = max(highest, score)
@@ -150,5 +153,18 @@ func stretch(scores []int64) {
 	}
 	for i := range scores {
 		scores[i] = maxScore * scores[i] / highest
+	}
+}
+
+// scaleToRange scales scores so that the lowest is 0 and the highest maxScore,
+// or all 0 if they are the same.
+func scaleToRange(scores []int64) {
+	lowest, highest := slices.Min(scores), slices.Max(scores)
+	for i := range scores {
+		if highest == lowest {
+			scores[i] = 0
+		} else {
+			scores[i] = int64(maxScore * (float64(scores[i]-lowest) / float64(highest-lowest)))
+		}
 	}
 }

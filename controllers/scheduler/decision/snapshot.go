@@ -1,7 +1,10 @@
 package decision
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -15,6 +18,12 @@ type Snapshot struct {
 	nodes      nodes
 	pods       map[types.UID]*boundPod
 	namespaces map[string]map[string]string
+	// classes are the bound pods by namespace and classKey, and owners those of
+	// each replica set and the like.
+	classes  map[string]map[string]*class
+	owners   map[types.UID]*tally
+	counts   counts
+	holdings holdings
 
 	// start is where the next search for feasible nodes begins in the list of nodes.
 	start int
@@ -38,6 +47,11 @@ type boundPod struct {
 	index int // in node.pods
 	needs requirements
 	ports []hostPort
+
+	class    *class
+	holdings []*holding
+	ownerUID types.UID // of the owner whose pods are spread, if any
+	owner    *tally    // nil for a pod that is being deleted
 }
 
 // NewSnapshot returns an empty snapshot.
@@ -46,17 +60,38 @@ func NewSnapshot() *Snapshot {
 		nodes:      nodes{byName: map[string]*node{}},
 		pods:       map[types.UID]*boundPod{},
 		namespaces: map[string]map[string]string{},
+		classes:    map[string]map[string]*class{},
+		owners:     map[types.UID]*tally{},
+		counts:     counts{byKey: map[string]*count{}, byNamespace: map[string][]*count{}},
+		holdings:   holdings{byKey: map[string]*holding{}, byNamespace: map[string][]*holding{}},
 	}
 }
 
 // SetNode adds a node, or replaces what was known of the node of this name.
 func (s *Snapshot) SetNode(object *corev1.Node) {
 	n := s.node(object.Name)
+	if n.object != nil && maps.Equal(n.object.Labels, object.Labels) {
+		n.set(object)
+		return
+	}
+	s.move(n, func() { n.set(object) })
+}
+
+// move changes the labels of a node, or whether there is one.
+func (s *Snapshot) move(n *node, change func()) {
+	for _, p := range n.pods {
+		s.tallyPod(p, -1)
+	}
 	if n.object != nil {
 		s.nodes.leave(n)
 	}
-	n.set(object)
-	s.nodes.enter(n)
+	change()
+	if n.object != nil {
+		s.nodes.enter(n)
+	}
+	for _, p := range n.pods {
+		s.tallyPod(p, 1)
+	}
 }
 
 // RemoveNode removes a node. Its pods are remembered until they are removed
@@ -66,9 +101,10 @@ func (s *Snapshot) RemoveNode(name string) {
 	if n == nil {
 		return
 	}
-	s.nodes.leave(n)
-	n.set(&corev1.Node{})
-	n.object = nil
+	s.move(n, func() {
+		n.set(&corev1.Node{})
+		n.object = nil
+	})
 	s.forget(n)
 }
 
@@ -82,7 +118,20 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 		return
 	}
 	p := &boundPod{node: s.node(pod.Spec.NodeName), needs: newRequirements(pod), ports: hostPorts(pod)}
+	terminating := pod.DeletionTimestamp != nil
+	p.class = s.classOf(pod.Namespace, pod.Labels, terminating)
+	// A term that cannot be parsed was refused when the pod was created.
+	if terms, err := newPodTerms(pod); err == nil {
+		p.holdings = s.hold(terms)
+	}
+	if p.ownerUID = spreadingOwner(pod); p.ownerUID != "" && !terminating {
+		if p.owner = s.owners[p.ownerUID]; p.owner == nil {
+			p.owner = &tally{}
+			s.owners[p.ownerUID] = p.owner
+		}
+	}
 	p.node.add(p)
+	s.tallyPod(p, 1)
 	s.pods[pod.UID] = p
 }
 
@@ -94,19 +143,38 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 		return
 	}
 	delete(s.pods, pod.UID)
+	s.tallyPod(p, -1)
 	p.node.remove(p)
 	s.forget(p.node)
+	s.release(p.holdings)
+	if p.owner != nil && p.owner.total == 0 {
+		delete(s.owners, p.ownerUID)
+	}
+	s.forgetClass(p.class)
 }
 
 // SetNamespace adds a namespace or replaces what was known of it: its labels,
 // which affinity terms may select.
 func (s *Snapshot) SetNamespace(object *corev1.Namespace) {
+	before := s.namespaces[object.Name]
 	s.namespaces[object.Name] = object.Labels
+	if !maps.Equal(before, object.Labels) {
+		s.relabelled(object.Name)
+	}
 }
 
 // RemoveNamespace removes a namespace.
 func (s *Snapshot) RemoveNamespace(name string) {
 	delete(s.namespaces, name)
+	s.relabelled(name)
+}
+
+// relabelled forgets what follows from the labels of a namespace.
+func (s *Snapshot) relabelled(namespace string) {
+	s.holdings.version++
+	if len(s.classes[namespace]) > 0 {
+		s.dropCounts((*count).selectsNamespaces)
+	}
 }
 
 // node returns the node of a name, which is made if need be.
@@ -124,4 +192,18 @@ func (s *Snapshot) forget(n *node) {
 	if n.object == nil && len(n.pods) == 0 {
 		delete(s.nodes.byName, n.name)
 	}
+}
+
+// spreadingOwner returns the UID of the controller whose pods are spread by
+// default: a replica set, replication controller or stateful set.
+func spreadingOwner(pod *corev1.Pod) types.UID {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return ""
+	}
+	switch owner.Kind {
+	case "ReplicaSet", "ReplicationController", "StatefulSet":
+		return owner.UID
+	}
+	return ""
 }

@@ -1,0 +1,291 @@
+package decision
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Affinity and spreading ask how many pods of some kind there are in each domain
+// of a topology (a zone, a host). The answers are tallies. A tally is filled
+// once, when somebody first asks, and from then on kept up to date by every pod
+// that comes or goes: a pod changes the few tallies that it counts for.
+//
+//	class    the pods of one namespace with the same labels; one workload's, mostly
+//	count    the pods that some selection matches; filled from the classes
+//	holding  the pods that hold an affinity term of their own (terms.go)
+//	owners   the pods of a replica set and the like, by the owner's UID
+
+// tally counts pods by node and by domain.
+type tally struct {
+	total   int
+	byNode  map[*node]int
+	domains []domains // those that were asked for
+}
+
+// domains are the numbers of pods by the value of a node label, the topology
+// key. There are no zeros in it.
+type domains struct {
+	key    string
+	values map[string]int
+	total  int // of the values
+}
+
+// add counts pods on a node.
+func (t *tally) add(n *node, pods int) {
+	if t.byNode == nil {
+		t.byNode = map[*node]int{}
+	}
+	t.total += pods
+	increase(t.byNode, n, pods)
+	for i := range t.domains {
+		t.domains[i].add(n, pods)
+	}
+}
+
+func (d *domains) add(n *node, pods int) {
+	if value, ok := n.label(d.key); ok {
+		d.total += pods
+		increase(d.values, value, pods)
+	}
+}
+
+// increase adds to a number of a map that holds no zeros.
+func increase[K comparable](m map[K]int, key K, by int) {
+	if sum := m[key] + by; sum != 0 {
+		m[key] = sum
+	} else {
+		delete(m, key)
+	}
+}
+
+// in returns the numbers of pods by the values of a topology key. They must not
+// be changed, and are valid until the snapshot changes.
+func (t *tally) in(key string) domains {
+	for i := range t.domains {
+		if t.domains[i].key == key {
+			return t.domains[i]
+		}
+	}
+	d := domains{key: key, values: map[string]int{}}
+	for n, pods := range t.byNode {
+		d.add(n, pods)
+	}
+	t.domains = append(t.domains, d)
+	return d
+}
+
+// class is the pods of one namespace that have a node and the same labels.
+type class struct {
+	tally
+	namespace string
+	labels    labels.Set
+	// terminating pods are a class of their own, since they do not count for spreading.
+	terminating bool
+
+	// counts are those that the class is part of.
+	counts []*count
+	// matched are the holdings whose terms match the class, as of holdings.version.
+	matched        []*holding
+	matchedVersion uint64
+}
+
+// classKey tells labels of a namespace apart from all others.
+func classKey(set map[string]string, terminating bool) string {
+	var b strings.Builder
+	if terminating {
+		b.WriteByte('!')
+	}
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		b.WriteString(key)
+		b.WriteByte('=')
+		b.WriteString(set[key])
+		b.WriteByte(',')
+	}
+	return b.String()
+}
+
+// selection is a description of pods that can be counted: those that match all
+// the terms. Topology keys do not matter for it.
+type selection struct {
+	terms []*term
+	// staying leaves out pods that are being deleted.
+	staying bool
+}
+
+func (sel *selection) matches(s *Snapshot, c *class) bool {
+	if sel.staying && c.terminating {
+		return false
+	}
+	for _, t := range sel.terms {
+		if !t.matches(s, c.namespace, c.labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// selectsNamespaces tells whether it depends on the labels of namespaces.
+func (sel *selection) selectsNamespaces() bool {
+	return slices.ContainsFunc(sel.terms, func(t *term) bool { return t.namespaceSelector != nil })
+}
+
+func (sel *selection) key() string {
+	var b strings.Builder
+	if sel.staying {
+		b.WriteString("staying ")
+	}
+	for _, t := range sel.terms {
+		b.WriteString(t.selects)
+		b.WriteByte('&')
+	}
+	return b.String()
+}
+
+// count is the tally of a selection.
+type count struct {
+	tally
+	selection
+	// lastUsed is the decision that last asked for it.
+	lastUsed uint64
+	dropped  bool
+}
+
+// counts are the counts that recent decisions asked for.
+type counts struct {
+	byKey map[string]*count
+	// byNamespace are the counts that only pods of one of these namespaces can be
+	// part of, and selecting those that select namespaces by labels.
+	byNamespace map[string][]*count
+	selecting   []*count
+}
+
+// countOf returns the count of a selection.
+func (s *Snapshot) countOf(sel selection) *count {
+	key := sel.key()
+	c := s.counts.byKey[key]
+	if c == nil {
+		c = &count{selection: sel}
+		s.counts.byKey[key] = c
+		s.fill(c)
+	}
+	c.lastUsed = s.decisions
+	return c
+}
+
+// fill makes a new count out of the classes.
+func (s *Snapshot) fill(c *count) {
+	// A pod must match all terms, so the namespaces of any of them will do.
+	namespaces, known := c.terms[0].namespaces, c.terms[0].namespaceSelector == nil
+	if !known {
+		namespaces = slices.Collect(maps.Keys(s.classes))
+		s.counts.selecting = append(s.counts.selecting, c)
+	}
+	for _, namespace := range namespaces {
+		if known {
+			s.counts.byNamespace[namespace] = append(s.counts.byNamespace[namespace], c)
+		}
+		for _, class := range s.classes[namespace] {
+			s.include(c, class)
+		}
+	}
+}
+
+// include makes a class part of a count if it is selected.
+func (s *Snapshot) include(c *count, class *class) {
+	if !c.matches(s, class) {
+		return
+	}
+	class.counts = append(class.counts, c)
+	for n, pods := range class.byNode {
+		c.add(n, pods)
+	}
+}
+
+// keepCounts is the number of decisions after which a count that nobody asks for
+// is dropped: the workload that asked for it is probably gone.
+const keepCounts = 1 << 12
+
+// dropOldCounts drops the counts that were not used of late.
+func (s *Snapshot) dropOldCounts() {
+	s.dropCounts(func(c *count) bool { return c.lastUsed+keepCounts < s.decisions })
+}
+
+// dropCounts drops the counts that unwanted tells. It costs as much as there are
+// classes, so it is for rare occasions.
+func (s *Snapshot) dropCounts(unwanted func(*count) bool) {
+	dropped := 0
+	for key, c := range s.counts.byKey {
+		if unwanted(c) {
+			c.dropped = true
+			dropped++
+			delete(s.counts.byKey, key)
+		}
+	}
+	if dropped == 0 {
+		return
+	}
+	prune := func(list []*count) []*count { return slices.DeleteFunc(list, func(c *count) bool { return c.dropped }) }
+	s.counts.selecting = prune(s.counts.selecting)
+	for namespace, list := range s.counts.byNamespace {
+		if list = prune(list); len(list) > 0 {
+			s.counts.byNamespace[namespace] = list
+		} else {
+			delete(s.counts.byNamespace, namespace)
+		}
+	}
+	for _, classes := range s.classes {
+		for _, class := range classes {
+			class.counts = prune(class.counts)
+		}
+	}
+}
+
+// classOf returns the class of a pod that has a node, which is made if need be.
+func (s *Snapshot) classOf(namespace string, set map[string]string, terminating bool) *class {
+	classes := s.classes[namespace]
+	if classes == nil {
+		classes = map[string]*class{}
+		s.classes[namespace] = classes
+	}
+	key := classKey(set, terminating)
+	c := classes[key]
+	if c == nil {
+		c = &class{namespace: namespace, labels: set, terminating: terminating}
+		classes[key] = c
+		for _, counts := range [][]*count{s.counts.byNamespace[namespace], s.counts.selecting} {
+			for _, count := range counts {
+				s.include(count, c)
+			}
+		}
+	}
+	return c
+}
+
+// forgetClass drops a class without pods.
+func (s *Snapshot) forgetClass(c *class) {
+	if c.total > 0 {
+		return
+	}
+	delete(s.classes[c.namespace], classKey(c.labels, c.terminating))
+	if len(s.classes[c.namespace]) == 0 {
+		delete(s.classes, c.namespace)
+	}
+}
+
+// tallyPod adds a pod to all tallies that it counts for, or takes it out of
+// them: times is 1 or -1.
+func (s *Snapshot) tallyPod(p *boundPod, times int) {
+	p.class.add(p.node, times)
+	for _, c := range p.class.counts {
+		c.add(p.node, times)
+	}
+	for _, h := range p.holdings {
+		h.add(p.node, times)
+	}
+	if p.owner != nil {
+		p.owner.add(p.node, times)
+	}
+}

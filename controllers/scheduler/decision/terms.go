@@ -1,0 +1,239 @@
+package decision
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// term is a pod affinity term, parsed: it selects pods, and speaks of domains.
+type term struct {
+	// namespaces are those of the pods, sorted, beside those that
+	// namespaceSelector selects, which is nil if it selects none.
+	namespaces        []string
+	namespaceSelector labels.Selector
+	selector          labels.Selector
+	topologyKey       string
+
+	// selects tells terms apart that select different pods.
+	selects string
+}
+
+// newTerm parses a term of a pod in a namespace.
+func newTerm(namespace string, t *corev1.PodAffinityTerm) (*term, error) {
+	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	parsed := &term{selector: selector, topologyKey: t.TopologyKey, namespaces: t.Namespaces}
+	if t.NamespaceSelector != nil {
+		if parsed.namespaceSelector, err = metav1.LabelSelectorAsSelector(t.NamespaceSelector); err != nil {
+			return nil, err
+		}
+	} else if len(t.Namespaces) == 0 {
+		parsed.namespaces = []string{namespace}
+	}
+	parsed.init()
+	return parsed, nil
+}
+
+// podsIn is the term that selects pods of one namespace.
+func podsIn(namespace string, selector labels.Selector) *term {
+	t := &term{namespaces: []string{namespace}, selector: selector}
+	t.init()
+	return t
+}
+
+func (t *term) init() {
+	t.namespaces = slices.Compact(slices.Sorted(slices.Values(t.namespaces)))
+	t.selects = strings.Join(t.namespaces, ",") + "/" + describe(t.selector)
+	if t.namespaceSelector != nil {
+		t.selects += "@" + describe(t.namespaceSelector)
+	}
+}
+
+// describe is String, but tells the selectors of nothing and of everything apart.
+func describe(s labels.Selector) string {
+	if _, selectable := s.Requirements(); !selectable {
+		return "!"
+	}
+	return s.String()
+}
+
+// matches tells whether the term selects pods of a namespace with some labels.
+func (t *term) matches(s *Snapshot, namespace string, set labels.Set) bool {
+	if !slices.Contains(t.namespaces, namespace) &&
+		(t.namespaceSelector == nil || !t.namespaceSelector.Matches(labels.Set(s.namespaces[namespace]))) {
+		return false
+	}
+	return t.selector.Matches(set)
+}
+
+// podTerms are the affinity terms of a pod.
+type podTerms struct {
+	affinity, antiAffinity []*term // required
+	preferred              []weightedTerm
+}
+
+// weightedTerm is a preferred term; its weight is negative for anti-affinity.
+type weightedTerm struct {
+	*term
+	weight int64
+}
+
+// newPodTerms parses the affinity terms of a pod.
+func newPodTerms(pod *corev1.Pod) (podTerms, error) {
+	var terms podTerms
+	affinity := pod.Spec.Affinity
+	if affinity == nil {
+		return terms, nil
+	}
+	var failed error
+	parse := func(t *corev1.PodAffinityTerm) *term {
+		parsed, err := newTerm(pod.Namespace, t)
+		if err != nil && failed == nil {
+			failed = fmt.Errorf("parsing pod: %w", err)
+		}
+		return parsed
+	}
+	prefer := func(preferred []corev1.WeightedPodAffinityTerm, sign int64) {
+		for i := range preferred {
+			terms.preferred = append(terms.preferred, weightedTerm{parse(&preferred[i].PodAffinityTerm), sign * int64(preferred[i].Weight)})
+		}
+	}
+	if a := affinity.PodAffinity; a != nil {
+		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+			terms.affinity = append(terms.affinity, parse(&a.RequiredDuringSchedulingIgnoredDuringExecution[i]))
+		}
+		prefer(a.PreferredDuringSchedulingIgnoredDuringExecution, 1)
+	}
+	if a := affinity.PodAntiAffinity; a != nil {
+		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+			terms.antiAffinity = append(terms.antiAffinity, parse(&a.RequiredDuringSchedulingIgnoredDuringExecution[i]))
+		}
+		prefer(a.PreferredDuringSchedulingIgnoredDuringExecution, -1)
+	}
+	if failed != nil {
+		return podTerms{}, failed
+	}
+	return terms, nil
+}
+
+// holding is an affinity term that pods which have a node hold about others,
+// with the tally of these pods. Pods with the same term share one.
+type holding struct {
+	tally
+	*term
+	// forbids tells that it is a required anti-affinity: pods that match must not
+	// come into a domain of the holders.
+	forbids bool
+	// weight is what the term adds to the score of a pod that matches, for each
+	// holder in the domain; 0 for a term that forbids.
+	weight int64
+
+	holders int
+	key     string
+}
+
+// requiredWeight is what a required affinity term weighs in the scores of pods
+// that match it: the default of hardPodAffinityWeight.
+const requiredWeight = 1
+
+// holdings are the terms that pods hold.
+type holdings struct {
+	byKey map[string]*holding
+	// byNamespace are those that select pods of these namespaces, and selecting
+	// those that select namespaces by labels.
+	byNamespace map[string][]*holding
+	selecting   []*holding
+	// version changes with the set of terms and with what they match.
+	version uint64
+}
+
+// hold returns the holdings of a pod's terms, which are made if need be.
+func (s *Snapshot) hold(terms podTerms) []*holding {
+	var held []*holding
+	add := func(t *term, forbids bool, weight int64) {
+		key := strconv.FormatInt(weight, 10) + " " + t.topologyKey + " " + t.selects
+		h := s.holdings.byKey[key]
+		if h == nil {
+			h = &holding{term: t, forbids: forbids, weight: weight, key: key}
+			s.holdings.byKey[key] = h
+			s.holdings.version++
+			for _, namespace := range t.namespaces {
+				s.holdings.byNamespace[namespace] = append(s.holdings.byNamespace[namespace], h)
+			}
+			if t.namespaceSelector != nil {
+				s.holdings.selecting = append(s.holdings.selecting, h)
+			}
+		}
+		h.holders++
+		held = append(held, h)
+	}
+	for _, t := range terms.antiAffinity {
+		add(t, true, 0)
+	}
+	for _, t := range terms.affinity {
+		add(t, false, requiredWeight)
+	}
+	for _, t := range terms.preferred {
+		if t.weight != 0 {
+			add(t.term, false, t.weight)
+		}
+	}
+	return held
+}
+
+// release takes one holder off each of the holdings; those without any go.
+func (s *Snapshot) release(held []*holding) {
+	for _, h := range held {
+		if h.holders--; h.holders > 0 {
+			continue
+		}
+		is := func(other *holding) bool { return other == h }
+		delete(s.holdings.byKey, h.key)
+		s.holdings.version++
+		for _, namespace := range h.namespaces {
+			if list := slices.DeleteFunc(s.holdings.byNamespace[namespace], is); len(list) > 0 {
+				s.holdings.byNamespace[namespace] = list
+			} else {
+				delete(s.holdings.byNamespace, namespace)
+			}
+		}
+		if h.namespaceSelector != nil {
+			s.holdings.selecting = slices.DeleteFunc(s.holdings.selecting, is)
+		}
+	}
+}
+
+// holdingsAbout returns the holdings whose terms match a pod.
+func (s *Snapshot) holdingsAbout(namespace string, set map[string]string) []*holding {
+	if len(s.holdings.byNamespace[namespace]) == 0 && len(s.holdings.selecting) == 0 {
+		return nil
+	}
+	// A workload that has pods already shares the answer among its pods.
+	known := s.classes[namespace][classKey(set, false)]
+	if known != nil && known.matchedVersion == s.holdings.version {
+		return known.matched
+	}
+	var matched []*holding
+	for _, h := range s.holdings.byNamespace[namespace] {
+		if h.matches(s, namespace, set) {
+			matched = append(matched, h)
+		}
+	}
+	for _, h := range s.holdings.selecting {
+		if !slices.Contains(h.namespaces, namespace) && h.matches(s, namespace, set) {
+			matched = append(matched, h)
+		}
+	}
+	if known != nil {
+		known.matched, known.matchedVersion = matched, s.holdings.version
+	}
+	return matched
+}
