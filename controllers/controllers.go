@@ -6,6 +6,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/replicaset"
+	"svc.dev/svc/controllers/scheduler"
 )
 
 // all lists the controllers, with flags of their own.
@@ -14,5 +15,6 @@ func all() []controller.Controller {
 		namespace.New(),
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
+		scheduler.New(),
 	}
 }

@@ -1,0 +1,144 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/reference"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// announcer records events, one after the other: a burst of decisions leaves a
+// backlog of events, which must neither slow binding down nor get lost, as it
+// would in the recorder that the controllers share. Similar events are counted
+// rather than written again, and too many about one pod are dropped, as
+// client-go does by default.
+type announcer struct {
+	client     client.Client
+	clock      clock.WithTicker
+	scheme     *runtime.Scheme
+	component  string
+	correlator *record.EventCorrelator
+
+	mu      sync.Mutex
+	backlog []announcement
+	dropped int
+	more    chan struct{}
+}
+
+type announcement struct {
+	pod                   *corev1.Pod
+	kind, reason, message string
+	time                  metav1.Time
+}
+
+const (
+	// maxBacklog bounds the events that wait to be written. What is announced
+	// beyond it is not recorded.
+	maxBacklog = 50_000
+	// maxMessage is the length of a message in bytes that the API allows.
+	maxMessage = 1024
+)
+
+func newAnnouncer(c client.Client, clock clock.WithTicker, scheme *runtime.Scheme, component string) *announcer {
+	return &announcer{
+		client: c, clock: clock, scheme: scheme, component: component,
+		correlator: record.NewEventCorrelator(clock),
+		more:       make(chan struct{}, 1),
+	}
+}
+
+// announce has an event about a pod recorded soon.
+func (a *announcer) announce(pod *corev1.Pod, kind, reason, message string) {
+	if ellipsis := " ..."; len(message) > maxMessage {
+		message = message[:maxMessage-len(ellipsis)] + ellipsis
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.backlog) == maxBacklog {
+		a.dropped++
+		return
+	}
+	a.backlog = append(a.backlog, announcement{pod, kind, reason, message, metav1.NewTime(a.clock.Now())})
+	select {
+	case a.more <- struct{}{}:
+	default:
+	}
+}
+
+// run records until ctx is done.
+func (a *announcer) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.more:
+		}
+		a.mu.Lock()
+		batch, dropped := a.backlog, a.dropped
+		a.backlog, a.dropped = nil, 0
+		a.mu.Unlock()
+		if dropped > 0 {
+			klog.FromContext(ctx).Error(nil, "Too many events wait to be recorded: the newest were dropped", "dropped", dropped)
+		}
+		for _, next := range batch {
+			if err := a.record(ctx, next); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "An event could not be recorded", "pod", klog.KObj(next.pod), "reason", next.reason)
+			}
+		}
+	}
+}
+
+// record writes an event, or counts it where it is like one before.
+func (a *announcer) record(ctx context.Context, next announcement) error {
+	event, err := a.event(next)
+	if err != nil {
+		return err
+	}
+	result, err := a.correlator.EventCorrelate(event)
+	if err != nil || result.Skip {
+		return err
+	}
+	event = result.Event.DeepCopy()
+	counted := event.Count > 1
+	if counted {
+		err = a.client.Patch(ctx, event, client.RawPatch(types.StrategicMergePatchType, result.Patch))
+	}
+	// The event to be counted may have ended by now.
+	if !counted || apierrors.IsNotFound(err) {
+		event.ResourceVersion = ""
+		err = a.client.Create(ctx, event)
+	}
+	if err == nil {
+		a.correlator.UpdateState(event)
+	}
+	return err
+}
+
+func (a *announcer) event(next announcement) (*corev1.Event, error) {
+	about, err := reference.GetReference(a.scheme, next.pod)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, next.time.UnixNano())},
+		InvolvedObject:      *about,
+		Type:                next.kind,
+		Reason:              next.reason,
+		Message:             next.message,
+		FirstTimestamp:      next.time,
+		LastTimestamp:       next.time,
+		Count:               1,
+		Source:              corev1.EventSource{Component: a.component},
+		ReportingController: a.component,
+	}, nil
+}

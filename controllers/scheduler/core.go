@@ -1,0 +1,152 @@
+package scheduler
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/scheduler/queue"
+)
+
+// core is what the scheduler knows and decides, without a client, a clock or a
+// goroutine: it is told what happens, and next says what to do.
+type core struct {
+	// name is the spec.schedulerName of the pods that it schedules.
+	name     string
+	snapshot *decision.Snapshot
+	queue    *queue.Queue
+	choose   func(n int) int
+
+	// assumed are the pods that next has put on a node, until a watch shows them
+	// there or unbound says that they are not. They are in the snapshot, and in
+	// the queue as taken.
+	assumed map[types.UID]*corev1.Pod
+}
+
+// newCore knows nothing yet.
+func newCore(name string, now func() time.Time, choose func(n int) int) *core {
+	return &core{
+		name:     name,
+		snapshot: decision.NewSnapshot(),
+		queue:    queue.New(now),
+		choose:   choose,
+		assumed:  map[types.UID]*corev1.Pod{},
+	}
+}
+
+// step is something to do for a pod: bind it to a node, or report why there is
+// none.
+type step struct {
+	pod     *corev1.Pod
+	node    string
+	message string
+}
+
+// next decides on the pod whose turn it is; false means that there is none.
+func (c *core) next() (step, bool) {
+	pod := c.queue.Pop()
+	if pod == nil {
+		return step{}, false
+	}
+	d := c.snapshot.Decide(pod, c.choose)
+	if d.Node == "" {
+		// Here preemption would look for pods of lower priority to evict.
+		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
+		return step{pod: pod, message: d.Message()}, true
+	}
+	assumed := *pod
+	assumed.Spec.NodeName = d.Node
+	c.assumed[pod.UID] = &assumed
+	c.snapshot.SetPod(&assumed)
+	return step{pod: pod, node: d.Node}, true
+}
+
+// unbound says that a pod was not bound to the node that next has chosen. It
+// is tried again, unless it is not to be scheduled any more.
+func (c *core) unbound(uid types.UID) {
+	if c.forget(uid) {
+		c.queue.Retry(uid)
+	}
+}
+
+// forget takes back what was assumed of a pod, and tells whether anything was.
+func (c *core) forget(uid types.UID) bool {
+	assumed := c.assumed[uid]
+	if assumed == nil {
+		return false
+	}
+	delete(c.assumed, uid)
+	c.snapshot.RemovePod(assumed)
+	c.wake(decision.PodGone)
+	return true
+}
+
+// podChanged says what has become of a pod: before is nil if it is new, after if
+// it is gone.
+func (c *core) podChanged(before, after *corev1.Pod) {
+	if before != nil && after != nil && before.UID != after.UID {
+		c.podChanged(before, nil)
+		before = nil
+	}
+	switch {
+	case after == nil:
+		c.queue.Remove(before.UID)
+		if !c.forget(before.UID) {
+			c.snapshot.RemovePod(before)
+			c.wake(decision.PodEvents(before, nil))
+		}
+	case after.Spec.NodeName != "":
+		c.podBound(before, after)
+	case c.schedules(after):
+		c.queue.Set(after)
+	default:
+		c.queue.Remove(after.UID)
+		c.forget(after.UID)
+	}
+}
+
+// podBound says that a pod is on a node, and so confirms what was assumed of it.
+func (c *core) podBound(before, pod *corev1.Pod) {
+	c.queue.Remove(pod.UID)
+	if assumed := c.assumed[pod.UID]; assumed != nil && assumed.Spec.NodeName != pod.Spec.NodeName {
+		c.forget(pod.UID) // somebody else was faster
+	}
+	delete(c.assumed, pod.UID)
+	c.snapshot.SetPod(pod)
+	c.wake(decision.PodEvents(before, pod))
+}
+
+// schedules tells whether a pod that has no node is this scheduler's to bind.
+func (c *core) schedules(pod *corev1.Pod) bool {
+	return pod.Spec.SchedulerName == c.name && pod.DeletionTimestamp == nil &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+func (c *core) nodeChanged(before, after *corev1.Node) {
+	if after == nil {
+		c.snapshot.RemoveNode(before.Name)
+	} else {
+		c.snapshot.SetNode(after)
+	}
+	c.wake(decision.NodeEvents(before, after))
+}
+
+func (c *core) namespaceChanged(before, after *corev1.Namespace) {
+	switch {
+	case after == nil:
+		c.snapshot.RemoveNamespace(before.Name)
+	case before == nil || !maps.Equal(before.Labels, after.Labels):
+		c.snapshot.SetNamespace(after)
+		c.wake(decision.NamespaceChanged)
+	}
+}
+
+// wake lets the pods be tried again that wait for one of the events.
+func (c *core) wake(events decision.Event) {
+	if events != 0 {
+		c.queue.Wake(queue.Events(events), nil)
+	}
+}

@@ -1,0 +1,112 @@
+// Package scheduler gives pods their nodes.
+//
+// One goroutine (loop.go) owns what is known of the cluster and the queue of
+// the pods that wait (core.go): data flows one way, from the watches through
+// its inbox into the decisions, and from these to goroutines that bind pods
+// (bind.go), write the condition PodScheduled (report.go) and record events
+// (announce.go). A pod that is being bound is assumed to be on its node, so
+// that the next decision need not wait; a watch confirms it.
+//
+// Nothing is kept but in the API: a scheduler that starts reads all pods and
+// nodes before it decides. None can bind a pod that has a node, whatever it
+// believes, for the API server refuses that.
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// New declares the controller.
+func New() controller.Controller {
+	o := &options{name: corev1.DefaultSchedulerName}
+	return controller.Controller{
+		Name:    "scheduler",
+		Aliases: []string{"kube-scheduler"},
+		Reads:   reads(),
+		Writes: []rbacv1.PolicyRule{
+			controller.Can("", []string{"pods/binding"}, []string{"create"}),
+			controller.Can("", []string{"pods/status"}, []string{"patch"}),
+		},
+		Flags: func(fs *pflag.FlagSet) {
+			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")
+		},
+		Validate: o.validate,
+		Setup:    o.setup,
+	}
+}
+
+const nameFlag = "scheduler-name"
+
+type options struct {
+	name string
+}
+
+func (o *options) validate() []error {
+	if o.name == "" {
+		return []error{fmt.Errorf("--%s: must not be empty", nameFlag)}
+	}
+	return nil
+}
+
+func (o *options) setup(ctx context.Context, env *controller.Env) error {
+	s := &scheduler{
+		name:   o.name,
+		client: env.Client,
+		plain:  env.Manager.GetClient(),
+		live:   env.Live,
+		clock:  env.Clock,
+		scheme: env.Manager.GetScheme(),
+	}
+	// A manager that waits for the lease watches already.
+	for _, k := range kinds() {
+		informer, err := env.Manager.GetCache().GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", k.object, err)
+		}
+		s.watches = append(s.watches, watch{informer, k.changed})
+	}
+	return env.Manager.Add(s)
+}
+
+// kind is a kind that decisions depend on, and what the core makes of a change:
+// before is nil for a new object, and after for one that is gone.
+type kind struct {
+	object  client.Object
+	changed func(c *core, before, after any)
+}
+
+func kinds() []kind {
+	return []kind{
+		kindOf((*core).namespaceChanged),
+		kindOf((*core).nodeChanged),
+		kindOf((*core).podChanged),
+	}
+}
+
+func kindOf[T any, P interface {
+	*T
+	client.Object
+}](changed func(c *core, before, after P)) kind {
+	return kind{object: P(new(T)), changed: func(c *core, before, after any) {
+		b, _ := before.(P)
+		a, _ := after.(P)
+		changed(c, b, a)
+	}}
+}
+
+func reads() []client.Object {
+	var objects []client.Object
+	for _, k := range kinds() {
+		objects = append(objects, k.object)
+	}
+	return objects
+}
