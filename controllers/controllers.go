@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/endpointslice"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/replicaset"
 	"svc.dev/svc/controllers/scheduler"
@@ -12,6 +13,7 @@ import (
 // all lists the controllers, with flags of their own.
 func all() []controller.Controller {
 	return []controller.Controller{
+		endpointslice.New(),
 		namespace.New(),
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),

@@ -4,6 +4,7 @@ package index
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,3 +31,14 @@ func ByController(kind client.Object) controller.Index {
 
 // NoController is the value of ByController for objects without one.
 const NoController = "none"
+
+// SlicesByService finds EndpointSlices by the name of the service whose
+// endpoints they hold.
+func SlicesByService() controller.Index {
+	return controller.Index{Name: "service", Object: &discoveryv1.EndpointSlice{}, Values: func(obj client.Object) []string {
+		if name := obj.GetLabels()[discoveryv1.LabelServiceName]; name != "" {
+			return []string{name}
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,109 @@
+package endpointslice
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/endpointslice/topologycache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// zones knows how the processors of the cluster are spread over zones, which
+// decides about the hints of services with the annotation
+// service.kubernetes.io/topology-mode.
+type zones struct {
+	cache *topologycache.TopologyCache
+
+	mu      sync.Mutex
+	current bool // the cache knows the nodes as they are
+}
+
+// update tells the cache about the nodes if they have changed.
+func (z *zones) update(ctx context.Context, nodes nodes) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.current {
+		return nil
+	}
+	list, err := nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	z.cache.SetNodes(klog.FromContext(ctx), list)
+	z.current = true
+	return nil
+}
+
+func (z *zones) outdate() {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.current = false
+}
+
+// forget forgets the hints of a service.
+func (z *zones) forget(service string) {
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		z.cache.RemoveHints(service, family)
+	}
+}
+
+// watch is a watch of nodes that requests the reconciliation of the services
+// that the nodes' zones matter to.
+func (z *zones) watch(reader client.Reader) controller.Watch[reconcile.Request] {
+	hinted := func(client.Object) []reconcile.Request {
+		z.outdate()
+		var list corev1.ServiceList
+		if err := reader.List(context.Background(), &list, client.MatchingFields{byHints().Name: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil
+		}
+		requests := make([]reconcile.Request, len(list.Items))
+		for i := range list.Items {
+			requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+		}
+		return requests
+	}
+	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: settling(hinted), Predicates: []predicate.Predicate{
+		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+			return weight(e.ObjectOld.(*corev1.Node)) != weight(e.ObjectNew.(*corev1.Node))
+		}},
+	}}
+}
+
+type nodeWeight struct {
+	zone     string
+	ready    bool
+	milliCPU int64
+}
+
+// weight is what a node adds to its zone.
+func weight(node *corev1.Node) nodeWeight {
+	w := nodeWeight{zone: node.Labels[corev1.LabelTopologyZone], milliCPU: node.Status.Allocatable.Cpu().MilliValue()}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			w.ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	return w
+}
+
+// byHints finds the services whose endpoints may get hints by the zones' weights.
+func byHints() controller.Index {
+	return controller.Index{Name: "topology-mode", Object: &corev1.Service{}, Values: func(obj client.Object) []string {
+		annotations := obj.GetAnnotations()
+		_, mode := annotations[corev1.AnnotationTopologyMode]
+		_, hints := annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+		if mode || hints {
+			return []string{"true"}
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,95 @@
+// Package services finds the services that an event on a pod concerns.
+package services
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	endpointsliceutil "k8s.io/endpointslice/util"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// Watch is a watch of pods that requests the reconciliation of the services
+// whose endpoints change with a pod, after a pause in which more may change. It
+// needs the index BySelector.
+func Watch(reader client.Reader, pause time.Duration) controller.Watch[reconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	on := func(ctx context.Context, before, after any, add func(reconcile.Request, time.Duration)) {
+		for key := range concerned(ctx, reader, endpointsliceutil.GetPodUpdateProjectionKey(before, after)) {
+			add(reconcile.Request{NamespacedName: key}, pause)
+		}
+	}
+	return controller.Watch[reconcile.Request]{Object: &corev1.Pod{}, Handler: handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { on(ctx, nil, e.Object, q.AddAfter) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { on(ctx, e.ObjectOld, e.ObjectNew, q.AddAfter) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { on(ctx, e.Object, nil, q.AddAfter) },
+	}}
+}
+
+// concerned are the services that select a pod, or have selected it until it
+// changed. A service that selects the pod before and after counts only if more
+// has changed than labels.
+func concerned(ctx context.Context, reader client.Reader, change *endpointsliceutil.PodProjectionKey) sets.Set[types.NamespacedName] {
+	if change == nil {
+		return nil
+	}
+	now := selecting(ctx, reader, change.Namespace, change.Labels)
+	if change.OldLabels == nil {
+		return now
+	}
+	before := selecting(ctx, reader, change.Namespace, change.OldLabels)
+	if change.PodChanged {
+		return now.Union(before)
+	}
+	return now.SymmetricDifference(before)
+}
+
+// selecting are the services that select pods with these labels.
+func selecting(ctx context.Context, reader client.Reader, namespace string, pod labels.Set) sets.Set[types.NamespacedName] {
+	found := sets.Set[types.NamespacedName]{}
+	for key, value := range pod {
+		var list corev1.ServiceList
+		err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{BySelector().Name: pair(key, value)}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			// The cache ends, and with it this process's turn.
+			klog.FromContext(ctx).V(2).Info("Services not found for a pod", "reason", err.Error())
+			return nil
+		}
+		for i := range list.Items {
+			if service := &list.Items[i]; labels.ValidatedSetSelector(service.Spec.Selector).Matches(pod) {
+				found.Insert(client.ObjectKeyFromObject(service))
+			}
+		}
+	}
+	return found
+}
+
+// BySelector finds services by one of the labels in their selector: whatever
+// a pod's labels are, few services are found that do not select it.
+func BySelector() controller.Index {
+	return controller.Index{Name: "selector", Object: &corev1.Service{}, Values: func(obj client.Object) []string {
+		selector := obj.(*corev1.Service).Spec.Selector
+		if len(selector) == 0 {
+			return nil
+		}
+		// Most services share their last labels (app.kubernetes.io/part-of, tier)
+		// more than their first (app, app.kubernetes.io/instance).
+		first := slices.Min(slices.Collect(maps.Keys(selector)))
+		return []string{pair(first, selector[first])}
+	}}
+}
+
+func pair(key, value string) string { return key + "=" + value }
