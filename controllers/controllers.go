@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpointslice"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/replicaset"
@@ -13,6 +14,7 @@ import (
 // all lists the controllers, with flags of their own.
 func all() []controller.Controller {
 	return []controller.Controller{
+		endpoints.New(),
 		endpointslice.New(),
 		namespace.New(),
 		replicaset.New(),
