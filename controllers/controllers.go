@@ -4,21 +4,25 @@ package controllers
 
 import (
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpointslice"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/replicaset"
 	"svc.dev/svc/controllers/scheduler"
+	"svc.dev/svc/controllers/serviceaccount"
 )
 
 // all lists the controllers, with flags of their own.
 func all() []controller.Controller {
 	return []controller.Controller{
+		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),
 		namespace.New(),
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
 		scheduler.New(),
+		serviceaccount.New(),
 	}
 }

@@ -143,8 +143,10 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) err
 		return err
 	}
 	nodes := nodes{ctx, r.client}
-	if err := r.zones.update(ctx, nodes); err != nil {
-		return err
+	if hinted(service) {
+		if err := r.zones.update(ctx, nodes); err != nil {
+			return err
+		}
 	}
 	w := newWriter(ctx, r.client, existing)
 	// The client waits for what it has written, so that nothing has to be

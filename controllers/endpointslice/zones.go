@@ -59,7 +59,7 @@ func (z *zones) forget(service string) {
 // watch is a watch of nodes that requests the reconciliation of the services
 // that the nodes' zones matter to.
 func (z *zones) watch(reader client.Reader) controller.Watch[reconcile.Request] {
-	hinted := func(client.Object) []reconcile.Request {
+	affected := func(client.Object) []reconcile.Request {
 		z.outdate()
 		var list corev1.ServiceList
 		if err := reader.List(context.Background(), &list, client.MatchingFields{byHints().Name: "true"}, client.UnsafeDisableDeepCopy); err != nil {
@@ -71,7 +71,7 @@ func (z *zones) watch(reader client.Reader) controller.Watch[reconcile.Request] 
 		}
 		return requests
 	}
-	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: settling(hinted), Predicates: []predicate.Predicate{
+	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: settling(affected), Predicates: []predicate.Predicate{
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			return weight(e.ObjectOld.(*corev1.Node)) != weight(e.ObjectNew.(*corev1.Node))
 		}},
@@ -98,12 +98,16 @@ func weight(node *corev1.Node) nodeWeight {
 // byHints finds the services whose endpoints may get hints by the zones' weights.
 func byHints() controller.Index {
 	return controller.Index{Name: "topology-mode", Object: &corev1.Service{}, Values: func(obj client.Object) []string {
-		annotations := obj.GetAnnotations()
-		_, mode := annotations[corev1.AnnotationTopologyMode]
-		_, hints := annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
-		if mode || hints {
+		if hinted(obj) {
 			return []string{"true"}
 		}
 		return nil
 	}}
+}
+
+func hinted(service client.Object) bool {
+	annotations := service.GetAnnotations()
+	_, mode := annotations[corev1.AnnotationTopologyMode]
+	_, hints := annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	return mode || hints
 }

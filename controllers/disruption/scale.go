@@ -1,0 +1,159 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// scales finds out how many pods there should be.
+type scales struct {
+	client client.Client
+}
+
+// owner is what controls pods, and how many pods it wants.
+type owner struct {
+	uid      types.UID
+	replicas int32
+}
+
+// sum adds up how many pods those want that control the pods given. Unmanaged
+// are the names of pods that nothing controls.
+func (s scales) sum(ctx context.Context, pods []*corev1.Pod) (sum int32, unmanaged []string, err error) {
+	asked := map[types.UID]bool{}
+	owners := map[types.UID]int32{}
+	for _, pod := range pods {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		if ref == nil {
+			unmanaged = append(unmanaged, pod.Name)
+			continue
+		}
+		if asked[ref.UID] {
+			continue
+		}
+		asked[ref.UID] = true
+		o, err := s.of(ctx, pod.Namespace, ref)
+		if err != nil {
+			return 0, nil, err
+		}
+		if o == nil {
+			return 0, nil, fmt.Errorf("found no controllers for pod %q", pod.Name)
+		}
+		// The ReplicaSets of a rollout have one Deployment.
+		owners[o.uid] = o.replicas
+	}
+	for _, replicas := range owners {
+		sum += replicas
+	}
+	return sum, unmanaged, nil
+}
+
+// of finds the owner that a reference means, which for ReplicaSets is their
+// Deployment; nil is none. Workloads come from the cache, custom resources from
+// their scale subresource.
+func (s scales) of(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*owner, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
+	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &corev1.ReplicationController{}, &appsv1.Deployment{}} {
+		means, err := s.means(ref, workload)
+		if err != nil {
+			return nil, err
+		}
+		if !means {
+			continue
+		}
+		err = s.client.Get(ctx, key, workload)
+		if err != nil || workload.GetUID() != ref.UID {
+			return nil, client.IgnoreNotFound(err)
+		}
+		if above := metav1.GetControllerOfNoCopy(workload); above != nil {
+			if o, err := s.above(ctx, namespace, above); o != nil || err != nil {
+				return o, err
+			}
+		}
+		return &owner{workload.GetUID(), replicas(workload)}, nil
+	}
+	return s.custom(ctx, key, ref)
+}
+
+// above is the Deployment that a reference means; nil is none.
+func (s scales) above(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*owner, error) {
+	if deployed, err := s.means(ref, &appsv1.Deployment{}); !deployed || err != nil {
+		return nil, err
+	}
+	return s.of(ctx, namespace, ref)
+}
+
+// means tells whether a reference is to an object of a kind, in any version.
+func (s scales) means(ref *metav1.OwnerReference, kind client.Object) (bool, error) {
+	gvk, err := apiutil.GVKForObject(kind, s.client.Scheme())
+	if err != nil {
+		return false, err
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && gvk.GroupKind() == schema.GroupKind{Group: gv.Group, Kind: ref.Kind}, err
+}
+
+func replicas(workload client.Object) int32 {
+	switch w := workload.(type) {
+	case *appsv1.ReplicaSet:
+		return ptr.Deref(w.Spec.Replicas, 1)
+	case *appsv1.StatefulSet:
+		return ptr.Deref(w.Spec.Replicas, 1)
+	case *appsv1.Deployment:
+		return ptr.Deref(w.Spec.Replicas, 1)
+	case *corev1.ReplicationController:
+		return ptr.Deref(w.Spec.Replicas, 1)
+	}
+	return 0
+}
+
+// custom asks the API server for the scale of any other kind.
+func (s scales) custom(ctx context.Context, key client.ObjectKey, ref *metav1.OwnerReference) (*owner, error) {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := s.client.RESTMapper().RESTMapping(schema.GroupKind{Group: gv.Group, Kind: ref.Kind}, gv.Version)
+	if err != nil {
+		return nil, err
+	}
+	obj, scale := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(mapping.GroupVersionKind)
+	obj.SetNamespace(key.Namespace)
+	obj.SetName(key.Name)
+	err = s.client.SubResource("scale").Get(ctx, obj, scale)
+	switch {
+	case pathMissing(err):
+		return nil, fmt.Errorf("%s does not implement the scale subresource", mapping.Resource.GroupResource())
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case scale.GetUID() != ref.UID:
+		return nil, nil
+	}
+	n, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas")
+	return &owner{ref.UID, int32(n)}, err
+}
+
+// pathMissing tells whether what is not found is no object, but the path: the
+// answer names none, or is none of the API's.
+func pathMissing(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

@@ -1,0 +1,128 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var _ = Describe("disruption", func() {
+	var ns string
+	BeforeEach(func(ctx SpecContext) {
+		ns = newNamespace(ctx)
+		addNode(ctx, ns, nil)
+	})
+
+	It("lets a node be drained only as far as the budget allows", func(ctx SpecContext) {
+		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--min-available=2")
+		Eventually(budget(ctx, ns)).Should(Equal("0 of 0 healthy, needs 2, allows 0: False InsufficientPods"))
+		Expect(run(ctx, "-n", ns, "describe", "pdb", "web")).To(ContainSubstring("No matching pods found"))
+		for _, name := range []string{"a", "b", "c"} {
+			Expect(client.Create(ctx, boundPod(ns, name, ns))).To(Succeed())
+		}
+		Eventually(budget(ctx, ns)).Should(Equal("3 of 3 healthy, needs 2, allows 1: True SufficientPods"))
+
+		_, errOut, err := kubectl.Run(ctx, "", "drain", ns, "--force", "--disable-eviction=false", "--timeout=2s", "--pod-selector=app="+ns)
+		Expect(err).To(HaveOccurred())
+		Expect(errOut).To(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget."))
+		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
+
+		By("going on when there are other pods")
+		addNode(ctx, ns+"-2", nil)
+		for _, name := range []string{"d", "e"} {
+			Expect(client.Create(ctx, boundPod(ns, name, ns+"-2"))).To(Succeed())
+		}
+		Eventually(budget(ctx, ns)).Should(Equal("4 of 4 healthy, needs 2, allows 2: True SufficientPods"))
+		run(ctx, "drain", ns, "--force", "--timeout=30s", "--pod-selector=app="+ns)
+		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
+	})
+
+	It("counts the pods that their controllers want", func(ctx SpecContext) {
+		owner := statefulSet(ns, 4)
+		Expect(client.Create(ctx, owner)).To(Succeed())
+		for _, name := range []string{"a", "b", "c"} {
+			Expect(client.Create(ctx, ownedPod(ns, name, owner, "apps/v1", "StatefulSet"))).To(Succeed())
+		}
+		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--max-unavailable=25%")
+		Eventually(budget(ctx, ns)).Should(Equal("3 of 4 healthy, needs 3, allows 0: False InsufficientPods"))
+		setReady(ctx, ns, "c", corev1.ConditionFalse)
+		Eventually(budget(ctx, ns)).Should(Equal("2 of 4 healthy, needs 3, allows 0: False InsufficientPods"))
+
+		manager.Kill()
+		run(ctx, "-n", ns, "scale", "statefulset", "owner", "--replicas=2")
+		startManager(ctx)
+		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 1, allows 1: True SufficientPods"))
+		run(ctx, "-n", ns, "scale", "statefulset", "owner", "--replicas=8")
+		Eventually(budget(ctx, ns)).Should(Equal("2 of 8 healthy, needs 6, allows 0: False InsufficientPods"))
+	})
+
+	It("asks custom resources for their scale, and says why it cannot", func(ctx SpecContext) {
+		job := &metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "none", UID: "1", Controller: ptr.To(true)}
+		pod := boundPod(ns, "a", ns)
+		pod.OwnerReferences = []metav1.OwnerReference{*job}
+		Expect(client.Create(ctx, pod)).To(Succeed())
+		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--max-unavailable=1")
+		Eventually(budget(ctx, ns)).Should(Equal("0 of 0 healthy, needs 0, allows 0: False SyncFailed jobs.batch does not implement the scale subresource"))
+		Eventually(func() string { return run(ctx, "-n", ns, "describe", "pdb", "web") }).Should(MatchRegexp(
+			`Warning +CalculateExpectedPodCountFailed +.* +controllermanager +Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource`))
+
+		By("writing its status although somebody else writes, too")
+		run(ctx, "-n", ns, "delete", "pod", "a")
+		for i := range 5 {
+			run(ctx, "-n", ns, "annotate", "pdb", "web", "--overwrite", fmt.Sprintf("n=%d", i))
+			Expect(client.Create(ctx, boundPod(ns, fmt.Sprint("p", i), ns))).To(Succeed())
+		}
+		run(ctx, "-n", ns, "patch", "pdb", "web", `--patch={"spec":{"maxUnavailable":null,"minAvailable":2}}`)
+		Eventually(budget(ctx, ns)).Should(Equal("5 of 5 healthy, needs 2, allows 3: True SufficientPods"))
+	})
+})
+
+// budget tells the status of the budget "web".
+func budget(ctx context.Context, namespace string) func() string {
+	return func() string {
+		b := &policyv1.PodDisruptionBudget{}
+		if err := client.Get(ctx, ctrlclient.ObjectKey{Namespace: namespace, Name: "web"}, b); err != nil {
+			return err.Error()
+		}
+		c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
+		if c == nil || c.Reason != policyv1.SyncFailedReason && b.Status.ObservedGeneration != b.Generation {
+			return "not yet"
+		}
+		s := fmt.Sprintf("%d of %d healthy, needs %d, allows %d: %s %s", b.Status.CurrentHealthy, b.Status.ExpectedPods,
+			b.Status.DesiredHealthy, b.Status.DisruptionsAllowed, c.Status, c.Reason)
+		if c.Message != "" {
+			s += " " + c.Message
+		}
+		return s
+	}
+}
+
+func statefulSet(namespace string, replicas int32) *appsv1.StatefulSet {
+	labels := map[string]string{"app": "other"}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
+		},
+	}
+}
+
+// ownedPod is a pod that somebody else has made for its owner.
+func ownedPod(namespace, name string, owner ctrlclient.Object, version, kind string) *corev1.Pod {
+	pod := boundPod(namespace, name, namespace)
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true)}}
+	return pod
+}
