@@ -13,6 +13,9 @@ type Decision struct {
 	// Nodes is the number of nodes in the cluster, and Feasible the number of
 	// those found that would do (not all are looked for in large clusters).
 	Nodes, Feasible int
+	// Claims are what is to be done about claims of the pod that wait for it, in
+	// no particular order. When they are bound, decide again.
+	Claims []ClaimDecision
 
 	// Gated tells that the pod has scheduling gates: it is not yet to be
 	// scheduled, and nothing but a change of the pod itself ends that.

@@ -40,6 +40,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 		best = pick(feasible, s.rank(r, feasible), choose)
 	}
 	d.Node = best.name
+	d.Claims, _ = s.storage.place(r.waiting, best)
 	return d
 }
 

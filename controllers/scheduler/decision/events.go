@@ -26,6 +26,7 @@ const (
 	ClaimChanged           // a persistent volume claim was created or changed
 	VolumeChanged          // a persistent volume was created or changed
 	ClassChanged           // a storage class was created or changed
+	CSINodeChanged         // a CSI node was created or changed
 	NamespaceChanged       // a namespace was created, or its labels changed
 )
 

@@ -17,6 +17,11 @@ var filters = []filter{
 	{"NodeAffinity", NodeAdded | NodeLabels, matchesNodeAffinity},
 	{"NodePorts", NodeAdded | PodGone, hasFreePorts},
 	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources},
+	{"VolumeRestrictions", NodeAdded | PodGone | ClaimChanged, mayShareVolumes},
+	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged, hasRoomForVolumes},
+	{"VolumeBinding", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, reachesVolumes},
+	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes},
+	{"DynamicResources", 0, needsNoDevices},
 	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly},
 	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity},
 }
@@ -228,6 +233,15 @@ func hasResources(_ *Snapshot, r *request) rule {
 	}}
 }
 
+// needsNoDevices refuses pods with resource claims (KEP-4381): a device would
+// have to be allocated to them, and nothing here does that.
+func needsNoDevices(_ *Snapshot, r *request) rule {
+	if len(r.pod.Spec.ResourceClaims) > 0 {
+		return rule{never: "pod has resource claims, and this scheduler allocates no devices"}
+	}
+	return rule{}
+}
+
 // exceeds tells whether more is needed than is free. A node whose pods take more
 // than it has still takes a pod that needs nothing of it.
 func exceeds(need, free int64) bool {
@@ -245,10 +259,14 @@ type request struct {
 
 	terms    podTerms
 	termsErr error
+
+	claims []claimed
+	// waiting are the claims that get their volume with the pod's node.
+	waiting []*corev1.PersistentVolumeClaim
 }
 
 func newRequest(pod *corev1.Pod) *request {
-	r := &request{pod: pod, needs: newRequirements(pod), ports: hostPorts(pod)}
+	r := &request{pod: pod, needs: newRequirements(pod), ports: hostPorts(pod), claims: claimsOf(pod)}
 	affinity := pod.Spec.Affinity
 	r.selectsNodes = len(pod.Spec.NodeSelector) > 0 ||
 		affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil

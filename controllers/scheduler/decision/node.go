@@ -26,6 +26,7 @@ type node struct {
 
 	allocatable resources
 	allowedPods int64
+	images      []corev1.ContainerImage
 
 	pods      []*boundPod
 	requested resources

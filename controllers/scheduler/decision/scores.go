@@ -16,6 +16,7 @@ var scores = []score{
 	{"PodTopologySpread", 2, spreadsWell},
 	{"InterPodAffinity", 2, preferredPodAffinity},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocation},
+	{"ImageLocality", 1, imageLocality},
 }
 
 // score is a preference: a name, its weight, and what it makes of a pod. apply

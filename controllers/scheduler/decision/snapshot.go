@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,6 +25,10 @@ type Snapshot struct {
 	owners   map[types.UID]*tally
 	counts   counts
 	holdings holdings
+	storage  storage
+	images   images
+	// services are the selectors of services by namespace and name.
+	services map[string]map[string]labels.Set
 
 	// start is where the next search for feasible nodes begins in the list of nodes.
 	start int
@@ -48,6 +53,9 @@ type boundPod struct {
 	needs requirements
 	ports []hostPort
 
+	claims []claimed
+	disks  []*corev1.Volume
+
 	class    *class
 	holdings []*holding
 	ownerUID types.UID // of the owner whose pods are spread, if any
@@ -64,12 +72,16 @@ func NewSnapshot() *Snapshot {
 		owners:     map[types.UID]*tally{},
 		counts:     counts{byKey: map[string]*count{}, byNamespace: map[string][]*count{}},
 		holdings:   holdings{byKey: map[string]*holding{}, byNamespace: map[string][]*holding{}},
+		storage:    newStorage(),
+		images:     images{},
+		services:   map[string]map[string]labels.Set{},
 	}
 }
 
 // SetNode adds a node, or replaces what was known of the node of this name.
 func (s *Snapshot) SetNode(object *corev1.Node) {
 	n := s.node(object.Name)
+	s.images.have(n, object.Status.Images)
 	if n.object != nil && maps.Equal(n.object.Labels, object.Labels) {
 		n.set(object)
 		return
@@ -101,6 +113,7 @@ func (s *Snapshot) RemoveNode(name string) {
 	if n == nil {
 		return
 	}
+	s.images.have(n, nil)
 	s.move(n, func() {
 		n.set(&corev1.Node{})
 		n.object = nil
@@ -117,7 +130,10 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 	if !occupies(pod) {
 		return
 	}
-	p := &boundPod{node: s.node(pod.Spec.NodeName), needs: newRequirements(pod), ports: hostPorts(pod)}
+	p := &boundPod{
+		node: s.node(pod.Spec.NodeName), needs: newRequirements(pod), ports: hostPorts(pod),
+		claims: claimsOf(pod), disks: disksOf(pod),
+	}
 	terminating := pod.DeletionTimestamp != nil
 	p.class = s.classOf(pod.Namespace, pod.Labels, terminating)
 	// A term that cannot be parsed was refused when the pod was created.
@@ -131,6 +147,7 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 		}
 	}
 	p.node.add(p)
+	s.storage.use(p.claims, 1)
 	s.tallyPod(p, 1)
 	s.pods[pod.UID] = p
 }
@@ -144,6 +161,7 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 	}
 	delete(s.pods, pod.UID)
 	s.tallyPod(p, -1)
+	s.storage.use(p.claims, -1)
 	p.node.remove(p)
 	s.forget(p.node)
 	s.release(p.holdings)
@@ -167,6 +185,27 @@ func (s *Snapshot) SetNamespace(object *corev1.Namespace) {
 func (s *Snapshot) RemoveNamespace(name string) {
 	delete(s.namespaces, name)
 	s.relabelled(name)
+}
+
+// SetService adds a service or replaces what was known of it: its selector.
+// Pods of a service that no replica set or the like owns are spread by it.
+func (s *Snapshot) SetService(object *corev1.Service) {
+	s.RemoveService(object.Namespace, object.Name)
+	if len(object.Spec.Selector) == 0 {
+		return
+	}
+	if s.services[object.Namespace] == nil {
+		s.services[object.Namespace] = map[string]labels.Set{}
+	}
+	s.services[object.Namespace][object.Name] = object.Spec.Selector
+}
+
+// RemoveService removes a service.
+func (s *Snapshot) RemoveService(namespace, name string) {
+	delete(s.services[namespace], name)
+	if len(s.services[namespace]) == 0 {
+		delete(s.services, namespace)
+	}
 }
 
 // relabelled forgets what follows from the labels of a namespace.

@@ -2,6 +2,7 @@ package decision
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
@@ -211,16 +212,29 @@ func (s *Snapshot) defaultConstraints(pod *corev1.Pod) []constraint {
 }
 
 // siblings counts the pods that a pod is one of: those of its replica set,
-// replication controller or stateful set. Nil means that nothing says so.
+// replication controller or stateful set, or else those of its services. Nil
+// means that nothing says so.
+//
+// The owner's UID stands for its selector here: they are the same pods but for
+// orphans, and no selector need be matched.
 func (s *Snapshot) siblings(pod *corev1.Pod) *tally {
 	owner := spreadingOwner(pod)
-	if owner == "" {
-		return nil
-	}
 	if pods := s.owners[owner]; pods != nil {
 		return pods
 	}
-	return &tally{}
+	if owner != "" {
+		return &tally{}
+	}
+	selector := labels.Set{}
+	for _, service := range s.services[pod.Namespace] {
+		if service.AsSelector().Matches(labels.Set(pod.Labels)) {
+			maps.Copy(selector, service)
+		}
+	}
+	if len(selector) == 0 {
+		return nil
+	}
+	return s.stayingPods(pod.Namespace, selector.AsSelector())
 }
 
 // spreadsWell prefers domains with few pods of the kind that the pod's soft
