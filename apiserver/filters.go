@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apiserver/alias"
+	"svc.dev/svc/apiserver/footprint"
 	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/quantity"
 	"svc.dev/svc/apiserver/release"
@@ -42,6 +43,7 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 	}
 	handler = genericapifilters.WithAuthentication(handler, c.Authentication.Authenticator, unauthorized, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
 	handler = genericapifilters.WithWarningRecorder(handler)
+	handler = withRoom(handler)
 	handler = genericfilters.WithTimeoutForNonLongRunningRequests(handler, c.LongRunningFunc)
 	handler = genericapifilters.WithRequestDeadline(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
 	handler = genericfilters.WithWaitGroup(handler, c.LongRunningFunc, c.NonLongRunningRequestWaitGroup)
@@ -56,6 +58,14 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 	handler = genericfilters.WithPanicRecovery(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
 	return alias.Filter(handler, groupDomain)
+}
+
+// withRoom grows the stack of the goroutine that the filter around it starts.
+func withRoom(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		footprint.GrowStack()
+		handler.ServeHTTP(w, req)
+	})
 }
 
 func withFlowControl(handler http.Handler, c *genericapiserver.Config) http.Handler {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/footprint"
 )
 
 // transaction is a request's use of the hooks BeginCreate and BeginUpdate. The
@@ -116,6 +117,7 @@ func (s *strategy) invalid(obj runtime.Object, errs field.ErrorList) error {
 
 // Create implements rest.Creater.
 func (m *mainREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	footprint.GrowStack() // the library writes in a goroutine of its own
 	if m.kind.BeginCreate == nil {
 		return m.Store.Create(ctx, obj, validate, options)
 	}
@@ -129,6 +131,7 @@ func (m *mainREST) Create(ctx context.Context, obj runtime.Object, validate rest
 func (m *mainREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
+	footprint.GrowStack() // the library writes in a goroutine of its own
 	if m.kind.BeginCreate == nil && m.kind.BeginUpdate == nil {
 		return m.Store.Update(ctx, name, info, create, update, forceAllowCreate, options)
 	}
