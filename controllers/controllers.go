@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/deployment"
 	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpointslice"
@@ -16,6 +17,7 @@ import (
 // all lists the controllers, with flags of their own.
 func all() []controller.Controller {
 	return []controller.Controller{
+		deployment.New(),
 		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -172,9 +171,14 @@ func (r *reconciler) report(ctx context.Context, obj client.Object, status appsv
 	if apiequality.Semantic.DeepEqual(r.kind.view(obj).Status, status) {
 		return nil
 	}
-	base := obj.DeepCopyObject().(client.Object)
-	base.SetUID(types.UID("")) // so that the patch says it
-	updated := obj.DeepCopyObject().(client.Object)
+	// What is in neither is not in the patch; the UID is.
+	base, updated := r.kind.empty(), r.kind.empty()
+	for _, o := range []client.Object{base, updated} {
+		o.SetNamespace(obj.GetNamespace())
+		o.SetName(obj.GetName())
+	}
+	updated.SetUID(obj.GetUID())
+	r.kind.setStatus(base, r.kind.view(obj).Status)
 	r.kind.setStatus(updated, status)
 	if err := r.client.Status().Patch(ctx, updated, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("status of %s %s: %w", r.gvk.Kind, klog.KObj(obj), err))

@@ -1,0 +1,223 @@
+package deployment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/deployment/rollout"
+	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/pods"
+)
+
+// reconciler reads deployments and their replica sets, and for the strategy
+// Recreate their pods. It makes and deletes the replica sets of deployments and
+// writes their size, and it alone writes the status and the revision of
+// deployments. All its writes are patches of what it alone decides on, so that
+// nobody else's writes conflict with them.
+type reconciler struct {
+	client   client.Client
+	live     client.Reader
+	recorder record.EventRecorder
+	gvk      schema.GroupVersionKind
+	now      func() time.Time
+}
+
+// Reconcile does the next step of a deployment. The step after it follows from
+// the events of its replica sets.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	d := &appsv1.Deployment{}
+	if err := r.client.Get(ctx, req.NamespacedName, d); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	s, err := selector(d)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("selector of deployment %s: %w", req, err))
+	}
+	if s.Empty() {
+		r.recorder.Event(d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
+		return reconcile.Result{}, nil
+	}
+	candidates, err := r.candidates(ctx, d)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	sets, err := claim.Claim(ctx, claim.Claimant{Client: r.client, Live: r.live, Owner: d, Selector: s}, candidates)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	running, err := r.running(ctx, d, sets)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := rollout.Decide(rollout.State{Deployment: d, Sets: sets, Running: running, Now: r.now()})
+	for _, action := range plan.Actions {
+		if err := r.do(ctx, d, action); pods.NamespaceGoes(err) {
+			return reconcile.Result{}, nil // and so will the deployment
+		} else if err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if err := r.report(ctx, d, plan.Revision, plan.Status); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, nil
+}
+
+// candidates are the replica sets of the namespace that the deployment controls
+// or may adopt. The cache owns them.
+func (r *reconciler) candidates(ctx context.Context, d *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
+	var found []*appsv1.ReplicaSet
+	for _, controller := range []string{string(d.UID), index.NoController} {
+		var list appsv1.ReplicaSetList
+		if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace),
+			client.MatchingFields{index.ByController(&appsv1.ReplicaSet{}).Name: controller}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			found = append(found, &list.Items[i])
+		}
+	}
+	return found, nil
+}
+
+// running counts the pods of each replica set that have not ended, if that
+// matters.
+func (r *reconciler) running(ctx context.Context, d *appsv1.Deployment, sets []*appsv1.ReplicaSet) (map[types.UID]int, error) {
+	if d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		return nil, nil
+	}
+	count := map[types.UID]int{}
+	for _, rs := range sets {
+		var list corev1.PodList
+		if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace),
+			client.MatchingFields{index.ByController(&corev1.Pod{}).Name: string(rs.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if !pods.IsTerminal(&list.Items[i]) {
+				count[rs.UID]++
+			}
+		}
+	}
+	return count, nil
+}
+
+// do changes one replica set.
+func (r *reconciler) do(ctx context.Context, d *appsv1.Deployment, action rollout.Action) error {
+	var err error
+	switch action.Verb {
+	case rollout.Create:
+		err = r.create(ctx, d, action.Set.DeepCopy())
+	case rollout.Change:
+		err = r.change(ctx, action.Set, action.Was)
+	case rollout.Delete:
+		klog.FromContext(ctx).V(2).Info("Deleting a replica set beyond the history limit", "replicaSet", klog.KObj(action.Set))
+		target := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: action.Set.Name}}
+		err = client.IgnoreNotFound(r.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(action.Set.UID)}))
+	}
+	if err != nil {
+		return fmt.Errorf("%s replica set %s/%s: %w", action.Verb, d.Namespace, action.Set.Name, err)
+	}
+	for _, message := range action.Events {
+		r.recorder.Event(d, corev1.EventTypeNormal, "ScalingReplicaSet", message)
+	}
+	return nil
+}
+
+// create makes a replica set. When its name is taken, the next try takes another
+// one.
+func (r *reconciler) create(ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet) error {
+	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, r.gvk)}
+	err := r.client.Create(ctx, rs)
+	switch {
+	case err == nil || pods.NamespaceGoes(err):
+		return err
+	case apierrors.IsAlreadyExists(err):
+		return r.collide(ctx, d, rs, err)
+	}
+	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, err)
+	r.recorder.Event(d, corev1.EventTypeWarning, rollout.ReplicaSetCreateError, message)
+	if told := r.report(ctx, d, d.Annotations[rollout.Revision], rollout.CreationFailed(d, message, r.now())); told != nil {
+		klog.FromContext(ctx).Error(told, "The failure could not be told in the status")
+	}
+	return err
+}
+
+// collide looks who has the name. If it is the replica set itself, as the answer
+// to an earlier creation was lost, the cache will have it soon.
+func (r *reconciler) collide(ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet, exists error) error {
+	var taken appsv1.ReplicaSet
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(rs), &taken); err != nil {
+		return err
+	}
+	if metav1.IsControlledBy(&taken, d) && rollout.SameTemplate(&taken.Spec.Template, &d.Spec.Template) {
+		return exists
+	}
+	status := d.Status.DeepCopy()
+	status.CollisionCount = ptr.To(ptr.Deref(status.CollisionCount, 0) + 1)
+	klog.FromContext(ctx).V(2).Info("The name of the new replica set is taken", "replicaSet", klog.KObj(rs), "collisionCount", *status.CollisionCount)
+	if err := r.report(ctx, d, d.Annotations[rollout.Revision], *status); err != nil {
+		return err
+	}
+	return exists
+}
+
+// change writes what differs.
+func (r *reconciler) change(ctx context.Context, rs, was *appsv1.ReplicaSet) error {
+	meta, spec := map[string]any{"uid": rs.UID}, map[string]any{}
+	annotations := map[string]string{}
+	for key, value := range rs.Annotations {
+		if before, ok := was.Annotations[key]; !ok || before != value {
+			annotations[key] = value
+		}
+	}
+	if len(annotations) > 0 {
+		meta["annotations"] = annotations
+	}
+	if *rs.Spec.Replicas != *was.Spec.Replicas {
+		spec["replicas"] = *rs.Spec.Replicas
+	}
+	if rs.Spec.MinReadySeconds != was.Spec.MinReadySeconds {
+		spec["minReadySeconds"] = rs.Spec.MinReadySeconds
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": spec})
+	if err != nil {
+		return err
+	}
+	target := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: rs.Namespace, Name: rs.Name}}
+	return r.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+}
+
+// report writes the revision and the status if they are new.
+func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, revision string, status appsv1.DeploymentStatus) error {
+	if d.Annotations[rollout.Revision] == revision && apiequality.Semantic.DeepEqual(d.Status, status) {
+		return nil
+	}
+	// What is in neither is not in the patch; the UID is.
+	name := metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}
+	base, updated := &appsv1.Deployment{ObjectMeta: name, Status: d.Status}, &appsv1.Deployment{ObjectMeta: name, Status: status}
+	updated.UID = d.UID
+	if d.Annotations[rollout.Revision] != revision {
+		updated.Annotations = map[string]string{rollout.Revision: revision}
+	}
+	if err := r.client.Status().Patch(ctx, updated, client.MergeFrom(base)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("status of deployment %s: %w", klog.KObj(d), err))
+	}
+	return nil
+}
