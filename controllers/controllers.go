@@ -8,10 +8,12 @@ import (
 	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpointslice"
+	"svc.dev/svc/controllers/job"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/replicaset"
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
+	"svc.dev/svc/controllers/ttlafterfinished"
 )
 
 // all lists the controllers, with flags of their own.
@@ -21,10 +23,12 @@ func all() []controller.Controller {
 		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),
+		job.New(),
 		namespace.New(),
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
 		scheduler.New(),
 		serviceaccount.New(),
+		ttlafterfinished.New(),
 	}
 }
