@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ type announcer struct {
 	scheme     *runtime.Scheme
 	component  string
 	correlator *record.EventCorrelator
+	// busy tells that pods are being bound.
+	busy func() bool
 
 	mu      sync.Mutex
 	backlog []announcement
@@ -45,13 +48,16 @@ const (
 	// maxBacklog bounds the events that wait to be written. What is announced
 	// beyond it is not recorded.
 	maxBacklog = 50_000
+	// courtesy is the time between two events while pods are being bound, unless
+	// the backlog is half full.
+	courtesy = 20 * time.Millisecond
 	// maxMessage is the length of a message in bytes that the API allows.
 	maxMessage = 1024
 )
 
-func newAnnouncer(c client.Client, clock clock.WithTicker, scheme *runtime.Scheme, component string) *announcer {
+func newAnnouncer(c client.Client, clock clock.WithTicker, scheme *runtime.Scheme, component string, busy func() bool) *announcer {
 	return &announcer{
-		client: c, clock: clock, scheme: scheme, component: component,
+		client: c, clock: clock, scheme: scheme, component: component, busy: busy,
 		correlator: record.NewEventCorrelator(clock),
 		more:       make(chan struct{}, 1),
 	}
@@ -77,25 +83,44 @@ func (a *announcer) announce(pod *corev1.Pod, kind, reason, message string) {
 
 // run records until ctx is done.
 func (a *announcer) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-a.more:
+	for ctx.Err() == nil {
+		next, full, ok := a.take(ctx)
+		if !ok {
+			select {
+			case <-a.more:
+			case <-ctx.Done():
+			}
+			continue
 		}
-		a.mu.Lock()
-		batch, dropped := a.backlog, a.dropped
-		a.backlog, a.dropped = nil, 0
-		a.mu.Unlock()
-		if dropped > 0 {
-			klog.FromContext(ctx).Error(nil, "Too many events wait to be recorded: the newest were dropped", "dropped", dropped)
-		}
-		for _, next := range batch {
-			if err := a.record(ctx, next); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "An event could not be recorded", "pod", klog.KObj(next.pod), "reason", next.reason)
+		if !full && a.busy() {
+			select {
+			case <-a.clock.After(courtesy):
+			case <-ctx.Done():
 			}
 		}
+		if err := a.record(ctx, next); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "An event could not be recorded", "pod", klog.KObj(next.pod), "reason", next.reason)
+		}
 	}
+}
+
+// take removes the oldest announcement from the backlog, and tells whether that
+// was half full or more.
+func (a *announcer) take(ctx context.Context) (next announcement, full, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dropped > 0 {
+		klog.FromContext(ctx).Error(nil, "Too many events wait to be recorded: the newest were dropped", "dropped", a.dropped)
+		a.dropped = 0
+	}
+	if len(a.backlog) == 0 {
+		a.backlog = nil
+		return announcement{}, false, false
+	}
+	next, full = a.backlog[0], len(a.backlog) >= maxBacklog/2
+	a.backlog[0] = announcement{}
+	a.backlog = a.backlog[1:]
+	return next, full, true
 }
 
 // record writes an event, or counts it where it is like one before.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,9 +52,10 @@ func (s *scheduler) Start(ctx context.Context) error {
 		inbox:     make(chan func(), inboxSize),
 		binder:    &binder{client: s.plain, live: s.live},
 		reporter:  newReporter(s.client, s.clock),
-		announcer: newAnnouncer(s.plain, s.clock, s.scheme, s.name),
 		running:   &running,
 	}
+	busy := func() bool { return l.binding.Load() > 0 }
+	l.announcer = newAnnouncer(s.plain, s.clock, s.scheme, s.name, busy)
 	stop, err := l.watch(ctx, s.watches)
 	defer stop()
 	if err != nil {
@@ -78,9 +80,9 @@ type loop struct {
 	running   *sync.WaitGroup
 
 	// ready tells that the core knows all that there is, and binding counts the
-	// pods that are being bound.
+	// pods that are being bound; others may read it.
 	ready   bool
-	binding int
+	binding atomic.Int32
 }
 
 const (
@@ -153,7 +155,7 @@ func (l *loop) run(ctx context.Context) {
 		default:
 		}
 		var pause <-chan time.Time
-		if l.ready && l.binding < maxBinding {
+		if l.ready && l.binding.Load() < maxBinding {
 			if step, ok := l.core.next(); ok {
 				l.do(ctx, step)
 				continue
@@ -178,7 +180,7 @@ func (l *loop) do(ctx context.Context, s step) {
 		l.refuse(ctx, s.pod, corev1.PodReasonUnschedulable, s.message)
 		return
 	}
-	l.binding++
+	l.binding.Add(1)
 	l.running.Go(func() {
 		ok, err := l.binder.bind(ctx, s.pod, s.node)
 		l.post(ctx, func() { l.bound(ctx, s, ok, err) })
@@ -187,7 +189,7 @@ func (l *loop) do(ctx context.Context, s step) {
 
 // bound takes note of how binding has ended.
 func (l *loop) bound(ctx context.Context, s step, ok bool, err error) {
-	l.binding--
+	l.binding.Add(-1)
 	log := klog.FromContext(ctx).WithValues("pod", klog.KObj(s.pod), "node", s.node)
 	if ok {
 		log.V(4).Info("The pod is bound")
