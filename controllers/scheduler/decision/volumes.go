@@ -16,7 +16,7 @@ type ClaimDecision struct {
 	Claim string
 	// Volume is the persistent volume to bind it to. If it is empty the volume is
 	// to be provisioned for the node: annotate the claim with its name
-	// (volume.kubernetes.io/selected-node).
+	// (volume.kubernetes.io/selected-node), if it is not yet, and wait.
 	Volume string
 }
 
@@ -188,6 +188,7 @@ func (st *storage) place(claims []*corev1.PersistentVolumeClaim, n *node) ([]Cla
 			if selected != n.name || !st.provisions(class, n) {
 				return nil, false
 			}
+			decisions = append(decisions, ClaimDecision{Claim: claim.Name})
 			continue
 		}
 		pv, err := volume.FindMatchingVolume(claim, st.byClass[class], n.object, taken, true, true)
