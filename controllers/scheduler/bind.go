@@ -2,19 +2,24 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/scheduler/decision"
 )
 
-// binder puts pods on nodes.
+// binder puts pods on nodes. client reads its own writes, plain need not, and
+// live reads past the cache.
 type binder struct {
-	client client.Client
-	live   client.Reader
+	client, plain client.Client
+	live          client.Reader
 }
 
 // askAgain is the time between two tries to find out what has become of a pod,
@@ -30,7 +35,7 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	err := b.client.SubResource("binding").Create(ctx, pod, binding)
+	err := b.plain.SubResource("binding").Create(ctx, pod, binding)
 	if err == nil {
 		return true, nil
 	}
@@ -52,4 +57,56 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 		return now.Spec.NodeName == node, nil
 	}
 	return false, err
+}
+
+// bindClaims does what a pod's claims need to get volumes for its node: it
+// reserves a volume for a claim, or names the node to the provisioner of the
+// claim's class. Others do the rest. It fails if the cache has not seen yet that
+// a volume was taken meanwhile.
+func (b *binder) bindClaims(ctx context.Context, pod *corev1.Pod, node string, claims []decision.ClaimDecision) error {
+	for _, d := range claims {
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := b.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: d.Claim}, claim); err != nil {
+			return fmt.Errorf("claim %s: %w", d.Claim, err)
+		}
+		var err error
+		if d.Volume == "" {
+			err = b.provision(ctx, claim, node)
+		} else {
+			err = b.reserve(ctx, claim, d.Volume)
+		}
+		if err != nil {
+			return fmt.Errorf("claim %s: %w", d.Claim, err)
+		}
+	}
+	return nil
+}
+
+// provision asks for a volume that can be used on a node.
+func (b *binder) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
+	if claim.Annotations[volume.AnnSelectedNode] == node {
+		return nil
+	}
+	before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	claim.Annotations[volume.AnnSelectedNode] = node
+	return b.client.Patch(ctx, claim, before)
+}
+
+// reserve keeps a volume for a claim.
+func (b *binder) reserve(ctx context.Context, claim *corev1.PersistentVolumeClaim, name string) error {
+	pv := &corev1.PersistentVolume{}
+	if err := b.client.Get(ctx, client.ObjectKey{Name: name}, pv); err != nil {
+		return err
+	}
+	if pv.Spec.ClaimRef != nil && !volume.IsVolumeBoundToClaim(pv, claim) {
+		return fmt.Errorf("volume %s was taken by claim %s/%s", name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+	}
+	reserved, changed, err := volume.GetBindVolumeToClaim(pv, claim)
+	if err != nil || !changed {
+		return err
+	}
+	return b.client.Patch(ctx, reserved, client.MergeFromWithOptions(pv, client.MergeFromWithOptimisticLock{}))
 }

@@ -21,10 +21,21 @@ type core struct {
 	choose   func(n int) int
 
 	// assumed are the pods that next has put on a node, until a watch shows them
-	// there or unbound says that they are not. They are in the snapshot, and in
-	// the queue as taken.
+	// there or failed says that they are not. They are in the snapshot. In the
+	// queue they are taken, or wait for their claims.
 	assumed map[types.UID]*corev1.Pod
 }
+
+// step is something to do for a pod: bind it to the node on which it is assumed,
+// or before that its claims, if there are any; or report why there is no node.
+type step struct {
+	pod     *corev1.Pod
+	assumed *corev1.Pod
+	claims  []decision.ClaimDecision
+	message string
+}
+
+func (s step) node() string { return s.assumed.Spec.NodeName }
 
 // newCore knows nothing yet.
 func newCore(name string, now func() time.Time, choose func(n int) int) *core {
@@ -37,23 +48,20 @@ func newCore(name string, now func() time.Time, choose func(n int) int) *core {
 	}
 }
 
-// step is something to do for a pod: bind it to a node, or report why there is
-// none.
-type step struct {
-	pod     *corev1.Pod
-	node    string
-	message string
-}
-
 // next decides on the pod whose turn it is; false means that there is none.
 func (c *core) next() (step, bool) {
 	pod := c.queue.Pop()
 	if pod == nil {
 		return step{}, false
 	}
+	before := c.assumed[pod.UID]
+	if before != nil {
+		c.snapshot.RemovePod(before)
+	}
 	d := c.snapshot.Decide(pod, c.choose)
 	if d.Node == "" {
 		// Here preemption would look for pods of lower priority to evict.
+		c.forget(pod.UID)
 		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
 		return step{pod: pod, message: d.Message()}, true
 	}
@@ -61,14 +69,21 @@ func (c *core) next() (step, bool) {
 	assumed.Spec.NodeName = d.Node
 	c.assumed[pod.UID] = &assumed
 	c.snapshot.SetPod(&assumed)
-	return step{pod: pod, node: d.Node}, true
+	if before != nil && before.Spec.NodeName != d.Node {
+		c.wake(decision.PodGone)
+	}
+	if len(d.Claims) > 0 {
+		// It keeps its place until its claims are bound, and is decided on again.
+		c.queue.Wait(pod.UID, queue.Events(decision.ClaimChanged|decision.VolumeChanged))
+	}
+	return step{pod: pod, assumed: &assumed, claims: d.Claims}, true
 }
 
-// unbound says that a pod was not bound to the node that next has chosen. It
-// is tried again, unless it is not to be scheduled any more.
-func (c *core) unbound(uid types.UID) {
-	if c.forget(uid) {
-		c.queue.Retry(uid)
+// failed says that a step was not done. The pod is tried again, unless it has
+// got another turn or is not to be scheduled any more.
+func (c *core) failed(s step) {
+	if c.assumed[s.pod.UID] == s.assumed && c.forget(s.pod.UID) {
+		c.queue.Retry(s.pod.UID)
 	}
 }
 

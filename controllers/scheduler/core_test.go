@@ -7,9 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/controllers/scheduler/decision"
 )
 
 // cluster tells a core what happens, as the watches would, and remembers the
@@ -20,10 +25,12 @@ type cluster struct {
 	core  *core
 	pods  map[string]*corev1.Pod
 	nodes map[string]*corev1.Node
+	// steps are the last of each pod.
+	steps map[string]step
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, now: time.Unix(0, 0), pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{}}
+	c := &cluster{t: t, now: time.Unix(0, 0), pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{}, steps: map[string]step{}}
 	c.core = newCore("default-scheduler", func() time.Time { return c.now }, func(int) int { return 0 })
 	return c
 }
@@ -81,8 +88,13 @@ func (c *cluster) expect(want ...string) {
 	c.t.Helper()
 	var got []string
 	for s, ok := c.core.next(); ok; s, ok = c.core.next() {
-		if s.node != "" {
-			got = append(got, fmt.Sprintf("%s -> %s", s.pod.Name, s.node))
+		c.steps[s.pod.Name] = s
+		if s.assumed != nil {
+			line := fmt.Sprintf("%s -> %s", s.pod.Name, s.node())
+			for _, claim := range s.claims {
+				line += fmt.Sprintf(" %s=%s", claim.Claim, claim.Volume)
+			}
+			got = append(got, line)
 		} else {
 			got = append(got, fmt.Sprintf("%s: %s", s.pod.Name, s.message))
 		}
@@ -124,7 +136,7 @@ func TestAPodThatCouldNotBeBoundIsTriedAgainLater(t *testing.T) {
 	c.node("n", nil)
 	c.pod("a", nil)
 	c.expect("a -> n")
-	c.core.unbound("a")
+	c.core.failed(c.steps["a"])
 	c.expect()
 	c.now = c.now.Add(time.Second)
 	c.expect("a -> n")
@@ -137,7 +149,7 @@ func TestAPodThatCouldNotBeBoundMakesRoom(t *testing.T) {
 		c.pod(name, nil)
 	}
 	c.expect("a -> n", "b -> n", "c: 1 Insufficient cpu")
-	c.core.unbound("a")
+	c.core.failed(c.steps["a"])
 	c.expect("c -> n")
 }
 
@@ -156,7 +168,7 @@ func TestAPodThatIsDeletedWhileItIsBoundMakesRoom(t *testing.T) {
 			c.expect("a -> n", "b -> n", "c: 1 Insufficient cpu")
 			gone(c)
 			c.expect("c -> n")
-			c.core.unbound("a")
+			c.core.failed(c.steps["a"])
 			c.now = c.now.Add(time.Minute)
 			c.expect()
 			if len(c.core.assumed) != 2 {
@@ -175,7 +187,7 @@ func TestAPodThatSomebodyElseBindsIsWhereItIs(t *testing.T) {
 	}
 	c.expect("a -> n", "b -> n", "c: 1 Insufficient cpu")
 	c.pod("a", on("m"))
-	c.core.unbound("a")
+	c.core.failed(c.steps["a"])
 	c.expect("c -> n")
 	if len(c.core.assumed) != 2 {
 		t.Errorf("assumed: %v", c.core.assumed)
@@ -271,5 +283,39 @@ func TestWhatCannotHelpWakesNobody(t *testing.T) {
 	c.pod("b", func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
 	c.core.namespaceChanged(nil, &corev1.Namespace{})
 	c.pod("a", func(p *corev1.Pod) { p.Status.Message = "waiting" })
+	c.expect()
+}
+
+func TestAPodKeepsItsPlaceWhileItsClaimsAreBound(t *testing.T) {
+	c := newCluster(t)
+	class := &storagev1.StorageClass{Provisioner: "example.com/disks", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("")}}
+	class.Name, claim.Spec.StorageClassName = "disks", ptr.To("disks")
+	c.core.snapshot.SetClass(class)
+	c.core.snapshot.SetClaim(claim)
+	c.node("n", nil)
+	c.pod("a", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	})
+	c.pod("b", nil)
+	c.pod("c", nil)
+	c.expect("a -> n data=", "b -> n", "c: 1 Insufficient cpu")
+
+	claim = claim.DeepCopy()
+	claim.Annotations = map[string]string{volume.AnnSelectedNode: "n"}
+	c.core.snapshot.SetClaim(claim)
+	c.core.wake(decision.ClaimChanged)
+	c.expect("a -> n data=")
+	stale := c.steps["a"]
+
+	claim = claim.DeepCopy()
+	claim.Annotations[volume.AnnBindCompleted] = "yes"
+	claim.Spec.VolumeName = "pv"
+	c.core.snapshot.SetVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}})
+	c.core.snapshot.SetClaim(claim)
+	c.core.wake(decision.ClaimChanged)
+	c.expect("a -> n")
+	c.core.failed(stale)
+	c.now = c.now.Add(time.Minute)
 	c.expect()
 }

@@ -47,12 +47,12 @@ func (s *scheduler) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loop{
-		core:      newCore(s.name, s.clock.Now, rand.IntN),
-		clock:     s.clock,
-		inbox:     make(chan func(), inboxSize),
-		binder:    &binder{client: s.plain, live: s.live},
-		reporter:  newReporter(s.client, s.clock),
-		running:   &running,
+		core:     newCore(s.name, s.clock.Now, rand.IntN),
+		clock:    s.clock,
+		inbox:    make(chan func(), inboxSize),
+		binder:   &binder{client: s.client, plain: s.plain, live: s.live},
+		reporter: newReporter(s.client, s.clock),
+		running:  &running,
 	}
 	busy := func() bool { return l.binding.Load() > 0 }
 	l.announcer = newAnnouncer(s.plain, s.clock, s.scheme, s.name, busy)
@@ -176,32 +176,51 @@ func (l *loop) run(ctx context.Context) {
 
 // do has a step done, and waits for nothing.
 func (l *loop) do(ctx context.Context, s step) {
-	if s.node == "" {
+	if s.assumed == nil {
 		l.refuse(ctx, s.pod, corev1.PodReasonUnschedulable, s.message)
 		return
 	}
 	l.binding.Add(1)
 	l.running.Go(func() {
-		ok, err := l.binder.bind(ctx, s.pod, s.node)
+		if len(s.claims) > 0 {
+			err := l.binder.bindClaims(ctx, s.pod, s.node(), s.claims)
+			l.post(ctx, func() { l.claimed(ctx, s, err) })
+			return
+		}
+		ok, err := l.binder.bind(ctx, s.pod, s.node())
 		l.post(ctx, func() { l.bound(ctx, s, ok, err) })
 	})
+}
+
+// claimed takes note of what has become of a pod's claims. If all went well,
+// the watches will tell.
+func (l *loop) claimed(ctx context.Context, s step, err error) {
+	l.binding.Add(-1)
+	if err != nil {
+		l.failed(ctx, s, err)
+	}
 }
 
 // bound takes note of how binding has ended.
 func (l *loop) bound(ctx context.Context, s step, ok bool, err error) {
 	l.binding.Add(-1)
-	log := klog.FromContext(ctx).WithValues("pod", klog.KObj(s.pod), "node", s.node)
-	if ok {
-		log.V(4).Info("The pod is bound")
+	switch {
+	case ok:
+		klog.FromContext(ctx).V(4).Info("The pod is bound", "pod", klog.KObj(s.pod), "node", s.node())
 		l.announcer.announce(s.pod, corev1.EventTypeNormal, "Scheduled",
-			"Successfully assigned "+s.pod.Namespace+"/"+s.pod.Name+" to "+s.node)
-		return
+			"Successfully assigned "+s.pod.Namespace+"/"+s.pod.Name+" to "+s.node())
+	case err != nil:
+		l.failed(ctx, s, err)
+	default:
+		l.core.failed(s)
 	}
-	l.core.unbound(s.pod.UID)
-	if err != nil {
-		log.Error(err, "The pod could not be bound and is tried again")
-		l.refuse(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())
-	}
+}
+
+// failed has a step tried again, and tells why.
+func (l *loop) failed(ctx context.Context, s step, err error) {
+	klog.FromContext(ctx).Error(err, "The pod could not be bound and is tried again", "pod", klog.KObj(s.pod), "node", s.node())
+	l.core.failed(s)
+	l.refuse(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())
 }
 
 // refuse tells why a pod has no node.

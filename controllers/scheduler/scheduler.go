@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/controller"
 )
@@ -34,7 +33,7 @@ func New() controller.Controller {
 		Reads:   reads(),
 		Writes: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
-			controller.Can("", []string{"pods/status"}, []string{"patch"}),
+			controller.Can("", []string{"pods/status", "persistentvolumes", "persistentvolumeclaims"}, []string{"patch"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")
@@ -75,38 +74,4 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		s.watches = append(s.watches, watch{informer, k.changed})
 	}
 	return env.Manager.Add(s)
-}
-
-// kind is a kind that decisions depend on, and what the core makes of a change:
-// before is nil for a new object, and after for one that is gone.
-type kind struct {
-	object  client.Object
-	changed func(c *core, before, after any)
-}
-
-func kinds() []kind {
-	return []kind{
-		kindOf((*core).namespaceChanged),
-		kindOf((*core).nodeChanged),
-		kindOf((*core).podChanged),
-	}
-}
-
-func kindOf[T any, P interface {
-	*T
-	client.Object
-}](changed func(c *core, before, after P)) kind {
-	return kind{object: P(new(T)), changed: func(c *core, before, after any) {
-		b, _ := before.(P)
-		a, _ := after.(P)
-		changed(c, b, a)
-	}}
-}
-
-func reads() []client.Object {
-	var objects []client.Object
-	for _, k := range kinds() {
-		objects = append(objects, k.object)
-	}
-	return objects
 }

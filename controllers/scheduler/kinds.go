@@ -1,0 +1,69 @@
+package scheduler
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/scheduler/decision"
+)
+
+// kind is a kind that decisions depend on, and what the core makes of a change:
+// before is nil for a new object, and after for one that is gone.
+type kind struct {
+	object  client.Object
+	changed func(c *core, before, after any)
+}
+
+func kinds() []kind {
+	return []kind{
+		kindOf((*core).podChanged),
+		kindOf((*core).nodeChanged),
+		kindOf((*core).namespaceChanged),
+		told(0, (*decision.Snapshot).SetService,
+			func(s *decision.Snapshot, o *corev1.Service) { s.RemoveService(o.Namespace, o.Name) }),
+		told(decision.ClaimChanged, (*decision.Snapshot).SetClaim,
+			func(s *decision.Snapshot, o *corev1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name) }),
+		told(decision.VolumeChanged, (*decision.Snapshot).SetVolume,
+			func(s *decision.Snapshot, o *corev1.PersistentVolume) { s.RemoveVolume(o.Name) }),
+		told(decision.ClassChanged, (*decision.Snapshot).SetClass,
+			func(s *decision.Snapshot, o *storagev1.StorageClass) { s.RemoveClass(o.Name) }),
+		told(decision.CSINodeChanged, (*decision.Snapshot).SetCSINode,
+			func(s *decision.Snapshot, o *storagev1.CSINode) { s.RemoveCSINode(o.Name) }),
+	}
+}
+
+func reads() []client.Object {
+	var objects []client.Object
+	for _, k := range kinds() {
+		objects = append(objects, k.object)
+	}
+	return objects
+}
+
+// object is a pointer to a kind's Go type.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+func kindOf[T any, P object[T]](changed func(c *core, before, after P)) kind {
+	return kind{object: P(new(T)), changed: func(c *core, before, after any) {
+		b, _ := before.(P)
+		a, _ := after.(P)
+		changed(c, b, a)
+	}}
+}
+
+// told is a kind of which the snapshot is told all; what is set there may help
+// the pods that wait for the event.
+func told[T any, P object[T]](event decision.Event, set, remove func(*decision.Snapshot, P)) kind {
+	return kindOf(func(c *core, before, after P) {
+		if after == nil {
+			remove(c.snapshot, before)
+			return
+		}
+		set(c.snapshot, after)
+		c.wake(event)
+	})
+}
