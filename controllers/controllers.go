@@ -8,6 +8,7 @@ import (
 	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpointslice"
+	"svc.dev/svc/controllers/garbagecollector"
 	"svc.dev/svc/controllers/job"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/replicaset"
@@ -23,6 +24,7 @@ func all() []controller.Controller {
 		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),
+		garbagecollector.New(),
 		job.New(),
 		namespace.New(),
 		replicaset.New(),

@@ -1,0 +1,91 @@
+// Package garbagecollector deletes objects whose owners are gone, and lets
+// owners go after their dependents, or without them, as their deletion asks for.
+//
+// The graph of owners and dependents decides: see package graph. Around it,
+// monitors watch the metadata of every kind that can be listed, watched and
+// deleted, and workers do what the graph wants done. The graph is the only place
+// where objects are kept.
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+// New declares the controller.
+func New() controller.Controller {
+	o := &options{enabled: true, concurrent: 20}
+	return controller.Controller{
+		Name:    "garbagecollector",
+		Aliases: []string{"garbage-collector-controller"},
+		Writes: []rbacv1.PolicyRule{
+			controller.Can("*", []string{"*"}, []string{"get", "list", "watch", "patch", "delete"}),
+		},
+		Flags: func(fs *pflag.FlagSet) {
+			fs.BoolVar(&o.enabled, "enable-garbage-collector", o.enabled, "Collect garbage. Must be the same as the API server's flag of this name.")
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many objects are collected at the same time.")
+		},
+		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
+		Setup:    o.setup,
+	}
+}
+
+const concurrentFlag = "concurrent-gc-syncs"
+
+type options struct {
+	enabled    bool
+	concurrent int
+}
+
+func (o *options) setup(_ context.Context, env *controller.Env) error {
+	if !o.enabled {
+		return nil
+	}
+	ignored, err := ignoredKinds(env.Manager.GetScheme())
+	if err != nil {
+		return err
+	}
+	c := newCollector(env.Metadata, env.Recorder("garbage-collector-controller"))
+	m := newMonitors(c, env.Discovery, env.Clock, ignored)
+	return env.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		return run(ctx, c, m, o.concurrent)
+	}))
+}
+
+// run runs the collector and its monitors until ctx is done, and waits for them
+// to end.
+func run(ctx context.Context, c *collector, m *monitors, workers int) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.run(ctx)
+	}()
+	c.run(ctx, workers)
+	<-done
+	return nil
+}
+
+// ignoredKinds are those whose objects own nothing and are owned by nothing, and
+// change all the time: they are not watched.
+func ignoredKinds(scheme *runtime.Scheme) (map[schema.GroupKind]bool, error) {
+	ignored := map[schema.GroupKind]bool{}
+	for _, obj := range []runtime.Object{&corev1.Event{}, &eventsv1.Event{}} {
+		gvk, err := apiutil.GVKForObject(obj, scheme)
+		if err != nil {
+			return nil, fmt.Errorf("garbage collector: %T: %w", obj, err)
+		}
+		ignored[gvk.GroupKind()] = true
+	}
+	return ignored, nil
+}

@@ -1,0 +1,217 @@
+package graph
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata should say")
+
+// TestScripts plays the scripts in testdata. A script is a list of steps, each
+// with what the graph wants done after it; "-- nothing" is nothing.
+//
+//	serve KIND [cluster] [unwatched]   serve a kind; listed kinds are "Kind.group"
+//	failing KIND                       it cannot be listed
+//	vanish KIND                        it is not served any more
+//	list KIND / OBJECT / ...           a list, an object in each further line
+//	see KIND OBJECT                    a watch saw it
+//	gone UID                           a watch saw it go
+//	doubt                              watches broke
+//	answer NUMBER OUTCOME [OBJECT]     how an action went
+//
+// An object is "[namespace/]name uid version [owner=Kind.group/name/uid[!]]...
+// [finalizer=name]... [deleting]"; "!" blocks the owner's deletion.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(content))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(content) {
+				t.Errorf("%s says otherwise; this is what happens (-rewrite writes it):\n%s", file, got)
+			}
+		})
+	}
+}
+
+// play returns the script with what happens in it.
+func play(t *testing.T, script string) string {
+	t.Helper()
+	p := player{t: t, g: New(), busy: map[Subject]bool{}}
+	var out strings.Builder
+	lines := strings.Split(strings.TrimSpace(script), "\n")
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		i++
+		if strings.HasPrefix(line, "-- ") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		var more []string
+		for ; i < len(lines) && strings.HasPrefix(lines[i], "  "); i++ {
+			fmt.Fprintln(&out, lines[i])
+			more = append(more, lines[i])
+		}
+		said := p.step(strings.Fields(line), more)
+		if len(said) == 0 && !strings.HasPrefix(line, "serve") {
+			said = []string{"nothing"}
+		}
+		for _, s := range said {
+			fmt.Fprintln(&out, "-- "+s)
+		}
+	}
+	return out.String()
+}
+
+// player does what the collector does around the graph.
+type player struct {
+	t       *testing.T
+	g       *Graph
+	actions []Action
+	of      []Subject
+	busy    map[Subject]bool
+	held    []Subject // ready while busy
+}
+
+func (p *player) step(words, more []string) []string {
+	p.t.Helper()
+	var said []string
+	switch words[0] {
+	case "serve":
+		p.g.Serve(kindOf(words[1]), !slices.Contains(words, "cluster"), !slices.Contains(words, "unwatched"))
+	case "failing":
+		p.g.Failing(kindOf(words[1]))
+	case "vanish":
+		p.g.Vanish(kindOf(words[1]))
+	case "list":
+		var objects []Object
+		for _, line := range more {
+			objects = append(objects, p.object(strings.Fields(line)))
+		}
+		p.g.Replace(kindOf(words[1]), objects)
+	case "see":
+		p.g.Observe(kindOf(words[1]), p.object(words[2:]))
+	case "gone":
+		p.g.Gone(types.UID(words[1]))
+	case "doubt":
+		p.g.Doubt()
+	case "answer":
+		said = p.answer(words[1:])
+	default:
+		p.t.Fatalf("what is %q?", words)
+	}
+	return append(said, p.settle()...)
+}
+
+func (p *player) answer(words []string) []string {
+	p.t.Helper()
+	i, err := strconv.Atoi(words[0])
+	if err != nil || i < 1 || i > len(p.actions) || !p.busy[p.of[i-1]] {
+		p.t.Fatalf("no action %s is to be answered", words[0])
+	}
+	outcomes := map[string]Outcome{"failed": Failed, "done": Done, "present": Present, "absent": Absent, "conflict": Conflict}
+	outcome, ok := outcomes[words[1]]
+	if !ok {
+		p.t.Fatalf("what is %q?", words[1])
+	}
+	r := Result{Outcome: outcome}
+	if outcome == Present {
+		r.Object = p.object(words[2:])
+	}
+	s := p.of[i-1]
+	delete(p.busy, s)
+	if p.g.Answer(s, p.actions[i-1], r) == Later {
+		p.held = append(p.held, s)
+		return []string{"again later:"}
+	}
+	return nil
+}
+
+// settle starts what is ready.
+func (p *player) settle() []string {
+	var said []string
+	for _, n := range p.g.Notices() {
+		said = append(said, fmt.Sprintf("tell %s that there is no %s", n.Object, n.Owner))
+	}
+	ready := append(p.held, p.g.Ready()...)
+	p.held = nil
+	for len(ready) > 0 {
+		s := ready[0]
+		ready = ready[1:]
+		if p.busy[s] {
+			p.held = append(p.held, s)
+			continue
+		}
+		if a := p.g.Next(s); a.Verb != Nothing {
+			p.busy[s] = true
+			p.actions, p.of = append(p.actions, a), append(p.of, s)
+			said = append(said, fmt.Sprintf("%d: %s", len(p.actions), a))
+		}
+		ready = append(ready, p.g.Ready()...)
+	}
+	return said
+}
+
+func kindOf(s string) schema.GroupKind { return schema.ParseGroupKind(s) }
+
+func (p *player) object(words []string) Object {
+	p.t.Helper()
+	if len(words) < 3 {
+		p.t.Fatalf("no object: %q", words)
+	}
+	o := Object{Name: words[0], UID: types.UID(words[1])}
+	if ns, name, ok := strings.Cut(words[0], "/"); ok {
+		o.Namespace, o.Name = ns, name
+	}
+	version, err := strconv.ParseUint(words[2], 10, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o.Version = version
+	for _, word := range words[3:] {
+		what, value, _ := strings.Cut(word, "=")
+		switch what {
+		case "owner":
+			value, block := strings.CutSuffix(value, "!")
+			parts := strings.Split(value, "/")
+			kind := kindOf(parts[0])
+			ref := metav1.OwnerReference{APIVersion: kind.WithVersion("v1").GroupVersion().String(), Kind: kind.Kind, Name: parts[1], UID: types.UID(parts[2])}
+			if block {
+				ref.BlockOwnerDeletion = &block
+			}
+			o.Owners = append(o.Owners, ref)
+		case "finalizer":
+			o.Finalizers = append(o.Finalizers, value)
+		case "deleting":
+			o.Deleting = true
+		default:
+			p.t.Fatalf("what is %q?", word)
+		}
+	}
+	return o
+}

@@ -1,0 +1,128 @@
+package garbagecollector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"svc.dev/svc/controllers/discovery"
+	"svc.dev/svc/controllers/garbagecollector/graph"
+)
+
+// perform does an action and tells how it went. The error explains an outcome
+// that is not success.
+func perform(ctx context.Context, client metadata.Interface, r discovery.Resource, a graph.Action) (graph.Result, error) {
+	var objects metadata.ResourceInterface = client.Resource(r.GroupVersionResource)
+	if r.Namespaced {
+		objects = client.Resource(r.GroupVersionResource).Namespace(a.Object.Namespace)
+	}
+	name := a.Object.Name
+	switch a.Verb {
+	case graph.LookUp:
+		return outcome(name)(objects.Get(ctx, name, metav1.GetOptions{}))
+	case graph.Delete:
+		version := strconv.FormatUint(a.Version, 10)
+		err := objects.Delete(ctx, name, metav1.DeleteOptions{
+			Preconditions:     &metav1.Preconditions{UID: &a.Object.UID, ResourceVersion: &version},
+			PropagationPolicy: &a.Policy,
+		})
+		if err == nil {
+			return graph.Result{Outcome: graph.Done}, nil
+		}
+		return failure(name, err), err
+	}
+	patch, err := json.Marshal(patchFor(a))
+	if err != nil {
+		return graph.Result{}, fmt.Errorf("patch to %s: %w", a, err)
+	}
+	return outcome(name)(objects.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}))
+}
+
+// outcome tells how a request about an object went that answers with it.
+func outcome(name string) func(*metav1.PartialObjectMetadata, error) (graph.Result, error) {
+	return func(m *metav1.PartialObjectMetadata, err error) (graph.Result, error) {
+		if err != nil {
+			return failure(name, err), err
+		}
+		o, err := objectOf(m)
+		if err != nil {
+			return graph.Result{}, err
+		}
+		return graph.Result{Outcome: graph.Present, Object: o}, nil
+	}
+}
+
+// failure tells what an error says about an object.
+func failure(name string, err error) graph.Result {
+	switch {
+	case saysAbsent(name, err):
+		return graph.Result{Outcome: graph.Absent}
+	// A JSON patch whose test fails is called invalid.
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		return graph.Result{Outcome: graph.Conflict}
+	}
+	return graph.Result{Outcome: graph.Failed}
+}
+
+// saysAbsent tells whether the API server says that there is no object of the
+// name. It answers with the same code when it does not serve the resource (any
+// more, or yet), but names no object then.
+func saysAbsent(name string, err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name == name && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// operation is a step of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// patchFor changes an object that is as the graph knows it; on any other, a test
+// fails.
+func patchFor(a graph.Action) []operation {
+	patch := []operation{
+		{"test", "/metadata/uid", a.Object.UID},
+		{"test", "/metadata/resourceVersion", strconv.FormatUint(a.Version, 10)},
+	}
+	if a.Verb == graph.RemoveFinalizer {
+		at := fmt.Sprintf("/metadata/finalizers/%d", a.Index)
+		return append(patch, operation{"test", at, a.Finalizer}, operation{Op: "remove", Path: at})
+	}
+	// Removing one moves those after it.
+	for _, ref := range slices.Backward(a.References) {
+		at := fmt.Sprintf("/metadata/ownerReferences/%d", ref.Index)
+		patch = append(patch, operation{"test", at + "/uid", ref.UID})
+		if a.Verb == graph.Disown {
+			patch = append(patch, operation{Op: "remove", Path: at})
+		} else {
+			patch = append(patch, operation{"replace", at + "/blockOwnerDeletion", new(false)})
+		}
+	}
+	return patch
+}
+
+// objectOf is what the graph needs of an object.
+func objectOf(m *metav1.PartialObjectMetadata) (graph.Object, error) {
+	version, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
+	if err != nil {
+		return graph.Object{}, fmt.Errorf("%s %s: resourceVersion %q is not a number", m.Kind, m.Name, m.ResourceVersion)
+	}
+	return graph.Object{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, Version: version,
+		Owners: m.OwnerReferences, Finalizers: m.Finalizers, Deleting: m.DeletionTimestamp != nil,
+	}, nil
+}
