@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,16 +60,30 @@ type Watch[Request comparable] struct {
 	Object     client.Object
 	Handler    handler.TypedEventHandler[client.Object, Request]
 	Predicates []predicate.TypedPredicate[client.Object]
+	// Source, if set, makes the requests, rather than the events of Object.
+	Source source.TypedSource[Request]
+}
+
+// Queue is where a reconciler's requests wait.
+type Queue[Request comparable] = workqueue.TypedRateLimitingInterface[Request]
+
+// From is a watch that hands the reconciler's queue to start before the first
+// request is reconciled, for requests that no event makes.
+func From[Request comparable](start func(Queue[Request])) Watch[Request] {
+	return Watch[Request]{Source: source.TypedFunc[Request](func(_ context.Context, queue Queue[Request]) error {
+		start(queue)
+		return nil
+	})}
 }
 
 // For is a watch that requests the reconciliation of the object itself.
 func For(obj client.Object, predicates ...predicate.Predicate) Watch[reconcile.Request] {
-	return Watch[reconcile.Request]{obj, &handler.EnqueueRequestForObject{}, predicates}
+	return Watch[reconcile.Request]{Object: obj, Handler: &handler.EnqueueRequestForObject{}, Predicates: predicates}
 }
 
 // Map is a watch that requests the reconciliation of what to makes of an object.
 func Map(obj client.Object, to handler.MapFunc, predicates ...predicate.Predicate) Watch[reconcile.Request] {
-	return Watch[reconcile.Request]{obj, handler.EnqueueRequestsFromMapFunc(to), predicates}
+	return Watch[reconcile.Request]{Object: obj, Handler: handler.EnqueueRequestsFromMapFunc(to), Predicates: predicates}
 }
 
 // Run adds a reconciler to the manager: workers goroutines that take requests
@@ -83,7 +98,11 @@ func Run[Request comparable](e *Env, name string, workers int, r reconcile.Typed
 		return fmt.Errorf("controller %s: %w", name, err)
 	}
 	for _, w := range watches {
-		if err := c.Watch(source.TypedKind(e.Manager.GetCache(), w.Object, w.Handler, w.Predicates...)); err != nil {
+		from := w.Source
+		if from == nil {
+			from = source.TypedKind(e.Manager.GetCache(), w.Object, w.Handler, w.Predicates...)
+		}
+		if err := c.Watch(from); err != nil {
 			return fmt.Errorf("controller %s: watch %T: %w", name, w.Object, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/controller"
@@ -15,6 +16,25 @@ import (
 func PodsByNode() controller.Index {
 	return controller.Index{Name: "spec.nodeName", Object: &corev1.Pod{}, Values: func(obj client.Object) []string {
 		return []string{obj.(*corev1.Pod).Spec.NodeName}
+	}}
+}
+
+// PodsByClaim finds pods, of a namespace, by the name of a persistent volume
+// claim that they have a volume of. A claim of the name that a generic ephemeral
+// volume asks for need not be the pod's: see ephemeral.VolumeIsForPod.
+func PodsByClaim() controller.Index {
+	return controller.Index{Name: "claims", Object: &corev1.Pod{}, Values: func(obj client.Object) []string {
+		pod := obj.(*corev1.Pod)
+		var claims []string
+		for i := range pod.Spec.Volumes {
+			switch v := &pod.Spec.Volumes[i]; {
+			case v.PersistentVolumeClaim != nil:
+				claims = append(claims, v.PersistentVolumeClaim.ClaimName)
+			case v.Ephemeral != nil:
+				claims = append(claims, ephemeral.VolumeClaimName(pod, v))
+			}
+		}
+		return claims
 	}}
 }
 
