@@ -1,0 +1,141 @@
+package tainteviction
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/index"
+)
+
+// taints knows which nodes have NoExecute taints, so that pods on others cost
+// nothing, and when a taint appeared that does not say it itself.
+type taints struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	byNode map[string]map[corev1.Taint]time.Time
+}
+
+// set notes the NoExecute taints of a node and tells whether they are others
+// than before.
+func (t *taints) set(node string, all []corev1.Taint) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.byNode[node]
+	after := make(map[corev1.Taint]time.Time, len(all))
+	for _, taint := range all {
+		key := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+		at, seen := before[key]
+		switch {
+		case taint.TimeAdded != nil:
+			at = taint.TimeAdded.Time
+		case !seen:
+			at = t.now()
+		}
+		after[key] = at
+	}
+	if len(after) == 0 {
+		delete(t.byNode, node)
+	} else {
+		t.byNode[node] = after
+	}
+	return !maps.EqualFunc(before, after, time.Time.Equal)
+}
+
+// added is when the taint was added to the node, or seen there first.
+func (t *taints) added(node string, taint corev1.Taint) time.Time {
+	if taint.TimeAdded != nil {
+		return taint.TimeAdded.Time
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, ok := t.byNode[node][taint]; ok {
+		return at
+	}
+	return t.now()
+}
+
+// any tells whether the node has NoExecute taints.
+func (t *taints) any(node string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byNode[node]) > 0
+}
+
+// watchNodes requests the pods of nodes whose NoExecute taints change.
+func (r *reconciler) watchNodes(cache client.Reader) controller.Watch[reconcile.Request] {
+	changed := func(ctx context.Context, node *corev1.Node, q controller.Queue[reconcile.Request]) {
+		if !r.taints.set(node.Name, noExecute(node)) {
+			return
+		}
+		// In the cache are, or soon will be, all pods that the events of pods,
+		// which look at the taints, have left out.
+		var theirs corev1.PodList
+		if err := cache.List(ctx, &theirs, client.MatchingFields{index.PodsByNode().Name: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot list the pods of a node with taints", "node", node.Name)
+			return
+		}
+		for i := range theirs.Items {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&theirs.Items[i])})
+		}
+	}
+	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) {
+			changed(ctx, e.Object.(*corev1.Node), q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
+			changed(ctx, e.ObjectNew.(*corev1.Node), q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ controller.Queue[reconcile.Request]) {
+			r.taints.set(e.Object.GetName(), nil)
+		},
+	}}
+}
+
+// watchPods requests pods that come to a node with taints, those whose
+// tolerations change there, and those that go before they are evicted.
+func (r *reconciler) watchPods() controller.Watch[reconcile.Request] {
+	request := func(pod *corev1.Pod, q controller.Queue[reconcile.Request]) {
+		key := client.ObjectKeyFromObject(pod)
+		if r.taints.any(pod.Spec.NodeName) || r.isScheduled(key) {
+			q.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+	return controller.Watch[reconcile.Request]{Object: &corev1.Pod{}, Handler: handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) {
+			request(e.Object.(*corev1.Pod), q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			if before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName ||
+				!slices.EqualFunc(before.Spec.Tolerations, after.Spec.Tolerations, func(a, b corev1.Toleration) bool { return equality.Semantic.DeepEqual(a, b) }) {
+				request(after, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[reconcile.Request]) {
+			if key := client.ObjectKeyFromObject(e.Object); r.isScheduled(key) {
+				q.Add(reconcile.Request{NamespacedName: key})
+			}
+		},
+	}}
+}
+
+func (r *reconciler) isScheduled(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.scheduled[key]
+	return ok
+}
