@@ -11,9 +11,13 @@ import (
 	"svc.dev/svc/controllers/garbagecollector"
 	"svc.dev/svc/controllers/job"
 	"svc.dev/svc/controllers/namespace"
+	"svc.dev/svc/controllers/podgc"
+	"svc.dev/svc/controllers/pvcprotection"
+	"svc.dev/svc/controllers/pvprotection"
 	"svc.dev/svc/controllers/replicaset"
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
+	"svc.dev/svc/controllers/tainteviction"
 	"svc.dev/svc/controllers/ttlafterfinished"
 )
 
@@ -27,10 +31,14 @@ func all() []controller.Controller {
 		garbagecollector.New(),
 		job.New(),
 		namespace.New(),
+		podgc.New(),
+		pvcprotection.New(),
+		pvprotection.New(),
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
 		scheduler.New(),
 		serviceaccount.New(),
+		tainteviction.New(),
 		ttlafterfinished.New(),
 	}
 }
