@@ -32,6 +32,7 @@ type Nodes struct {
 	client  kubernetes.Interface
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	again   func(node string) // looks at the pods of a node again
 
 	mu    sync.Mutex
 	nodes map[string]bool // true is alive
@@ -45,7 +46,10 @@ const heartbeat = 5 * time.Second
 const workers = 16
 
 // Start begins to play machines, of which there are none yet.
-func Start(config *rest.Config) (*Nodes, error) {
+func Start(config *rest.Config) (*Nodes, error) { return StartBeating(config, heartbeat) }
+
+// StartBeating is Start with another time between two renewals of a lease.
+func StartBeating(config *rest.Config, heartbeat time.Duration) (*Nodes, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -57,7 +61,7 @@ func Start(config *rest.Config) (*Nodes, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &Nodes{client: client, cancel: cancel, nodes: map[string]bool{}}
 	n.runPods(ctx)
-	n.running.Go(func() { n.heartbeats(ctx) })
+	n.running.Go(func() { n.heartbeats(ctx, heartbeat) })
 	return n, nil
 }
 
@@ -103,7 +107,7 @@ func (n *Nodes) Add(ctx context.Context, name string, change func(*corev1.Node))
 // change any more.
 func (n *Nodes) Kill(name string) { n.set(name, false) }
 
-// Revive lets a silent machine go on, and report that it is ready.
+// Revive lets a silent machine and its pods go on, and report that it is ready.
 func (n *Nodes) Revive(ctx context.Context, name string) error {
 	n.set(name, true)
 	if err := n.renew(ctx, name); err != nil {
@@ -119,6 +123,7 @@ func (n *Nodes) Revive(ctx context.Context, name string) error {
 		}
 	}
 	_, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	n.again(name)
 	return err
 }
 
@@ -135,7 +140,7 @@ func (n *Nodes) alive(name string) bool {
 }
 
 // heartbeats renews the leases of the living.
-func (n *Nodes) heartbeats(ctx context.Context) {
+func (n *Nodes) heartbeats(ctx context.Context, heartbeat time.Duration) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
@@ -188,6 +193,13 @@ func (n *Nodes) runPods(ctx context.Context) {
 	enqueue := func(obj any) {
 		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
 			queue.Add(key)
+		}
+	}
+	n.again = func(node string) {
+		for _, obj := range informer.GetStore().List() {
+			if obj.(*corev1.Pod).Spec.NodeName == node {
+				enqueue(obj)
+			}
 		}
 	}
 	// A new informer takes handlers; it has no reason to refuse one.
