@@ -21,9 +21,9 @@ var filters = []filter{
 	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged, hasRoomForVolumes},
 	{"VolumeBinding", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, reachesVolumes},
 	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes},
-	{"DynamicResources", 0, needsNoDevices},
 	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly},
 	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity},
+	{"DynamicResources", 0, needsNoDevices},
 }
 
 // filter is a rule: a name, the events that may make it change its mind, and

@@ -1,0 +1,193 @@
+package decision
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers in testdata")
+
+// TestScripts runs the scripts of testdata. A script is a list of rules; each
+// begins with a line "== rule" and an empty cluster. Lines that begin with =>
+// are answers, which must be what the command before them gives.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runFile(t, file) })
+	}
+}
+
+func runFile(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := strings.Split("\n"+string(text), "\n== ")
+	for i, rule := range rules[1:] {
+		title, body, _ := strings.Cut(rule, "\n")
+		t.Run(title, func(t *testing.T) {
+			got := runRule(body)
+			if got != body && !*update {
+				t.Errorf("got\n%s\nwant\n%s", got, body)
+			}
+			rules[i+1] = title + "\n" + got
+		})
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(strings.Join(rules, "\n== ")[1:]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// runRule returns the script with the answers that the commands give.
+func runRule(body string) string {
+	s := NewSnapshot()
+	var out []string
+	for _, line := range strings.Split(body, "\n") {
+		if strings.HasPrefix(line, "=>") {
+			continue
+		}
+		out = append(out, line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if answer := s.run(line); answer != "" {
+			out = append(out, "=> "+answer)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// run runs one line.
+func (s *Snapshot) run(line string) string {
+	command, rest, _ := strings.Cut(line, " ")
+	switch command {
+	case "node":
+		s.SetNode(parseNode(rest))
+	case "pod":
+		s.SetPod(parsePod(rest))
+	case "namespace":
+		name, words := fields(rest)
+		s.SetNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parseLabels(words[0])}})
+	case "service":
+		name, words := fields(rest)
+		s.SetService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.ServiceSpec{Selector: parseLabels(words[0])}})
+	case "claim":
+		s.SetClaim(parseClaim(rest))
+	case "volume":
+		s.SetVolume(parseVolume(rest))
+	case "class":
+		s.SetClass(parseClass(rest))
+	case "limits":
+		s.SetCSINode(parseLimits(rest))
+	case "remove":
+		kind, rest, _ := strings.Cut(rest, " ")
+		switch kind {
+		case "node":
+			s.RemoveNode(rest)
+		case "pod":
+			s.RemovePod(parsePod(rest))
+		}
+	case "decide":
+		return s.answer(parsePod(rest))
+	case "fits":
+		return s.fits(parsePod(rest))
+	case "score":
+		name, rest, _ := strings.Cut(rest, " ")
+		return s.scoreOf(name, parsePod(rest))
+	default:
+		panic("unknown command " + command)
+	}
+	return ""
+}
+
+// answer is the best node, or all of them if there are several, with what is to
+// be done about claims; or the reasons why there is none.
+func (s *Snapshot) answer(pod *corev1.Pod) string {
+	ties := 1
+	best := s.Decide(pod, func(n int) int { ties = n; return 0 })
+	if best.Node == "" {
+		return best.Message()
+	}
+	var names []string
+	for i := range ties {
+		names = append(names, s.Decide(pod, func(int) int { return i }).Node)
+	}
+	slices.Sort(names)
+	answer := strings.Join(names, " or ")
+	for _, c := range best.Claims {
+		if c.Volume == "" {
+			answer += fmt.Sprintf(", provision %s", c.Claim)
+		} else {
+			answer += fmt.Sprintf(", bind %s to %s", c.Claim, c.Volume)
+		}
+	}
+	return answer
+}
+
+// fits gives the nodes that pass the filters, or the reasons why none does.
+func (s *Snapshot) fits(pod *corev1.Pod) string {
+	var names []string
+	for _, n := range s.pass(newRequest(pod)) {
+		names = append(names, n.name)
+	}
+	if d := s.Decide(pod, nil); (d.Node == "") != (len(names) == 0) {
+		return fmt.Sprintf("decided on %q, though %v pass", d.Node, names)
+	} else if d.Node == "" {
+		return d.Message()
+	}
+	return strings.Join(names, " ")
+}
+
+// pass returns the nodes that pass the filters, sorted by name.
+func (s *Snapshot) pass(r *request) []*node {
+	p := s.prepare(r)
+	if p.never != "" {
+		return nil
+	}
+	all := s.nodes.list()
+	if p.only != nil {
+		all = p.only
+	}
+	var nodes []*node
+	for _, n := range all {
+		if failed, _ := p.failed(n, nil); failed < 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	return nodes
+}
+
+// scoreOf gives the value of one score, or of "all" with their weights, for each
+// node that passes the filters.
+func (s *Snapshot) scoreOf(name string, pod *corev1.Pod) string {
+	r := newRequest(pod)
+	nodes := s.pass(r)
+	values := make([]int64, len(nodes))
+	if name == "all" {
+		values = s.rank(r, nodes)
+	} else {
+		i := slices.IndexFunc(scores, func(s score) bool { return s.name == name })
+		if !scores[i].apply(s, r, nodes, values) {
+			return "no preference"
+		}
+	}
+	var words []string
+	for i, n := range nodes {
+		words = append(words, fmt.Sprintf("%s=%d", n.name, values[i]))
+	}
+	return strings.Join(words, " ")
+}
