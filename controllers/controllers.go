@@ -15,6 +15,7 @@ import (
 	"svc.dev/svc/controllers/pvcprotection"
 	"svc.dev/svc/controllers/pvprotection"
 	"svc.dev/svc/controllers/replicaset"
+	"svc.dev/svc/controllers/resourcequota"
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
 	"svc.dev/svc/controllers/tainteviction"
@@ -37,6 +38,7 @@ func all() []controller.Controller {
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
 		scheduler.New(),
+		resourcequota.New(),
 		serviceaccount.New(),
 		tainteviction.New(),
 		ttlafterfinished.New(),

@@ -1,0 +1,106 @@
+package quota
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+)
+
+const countClaims corev1.ResourceName = "count/persistentvolumeclaims"
+
+// ofStorageClass joins a storage class and what a quota limits of its claims:
+// gold.storageclass.storage.k8s.io/requests.storage.
+const ofStorageClass = ".storageclass.storage.k8s.io/"
+
+func claims() *evaluator {
+	measured := []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
+	return &evaluator{
+		resource: "persistentvolumeclaims",
+		measures: func(name corev1.ResourceName) bool {
+			_, ofClass, has := strings.Cut(string(name), ofStorageClass)
+			return name == countClaims || slices.Contains(measured, name) || has && slices.Contains(measured, corev1.ResourceName(ofClass))
+		},
+		usage: func(item runtime.Object) (corev1.ResourceList, error) {
+			claim, ok := item.(*corev1.PersistentVolumeClaim)
+			if !ok {
+				return nil, kindError("persistentvolumeclaims", item)
+			}
+			return claimUsage(claim), nil
+		},
+		inScope: claimInScope,
+		handles: handlesClaim,
+	}
+}
+
+func claimUsage(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
+	usage := corev1.ResourceList{countClaims: count(1), corev1.ResourcePersistentVolumeClaims: count(1)}
+	if storage, ok := storage(claim); ok {
+		usage[corev1.ResourceRequestsStorage] = storage
+	}
+	if class := volume.GetPersistentVolumeClaimClass(claim); class != "" {
+		for _, name := range []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage} {
+			if amount, ok := usage[name]; ok {
+				usage[corev1.ResourceName(class+ofStorageClass)+name] = amount
+			}
+		}
+	}
+	return usage
+}
+
+// storage is how much storage a claim takes, in whole bytes: what it asks for,
+// or what it was given before it asked for less (KEP-1790).
+func storage(claim *corev1.PersistentVolumeClaim) (resource.Quantity, bool) {
+	asked, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if !ok {
+		return resource.Quantity{}, false
+	}
+	if given := claim.Status.AllocatedResources[corev1.ResourceStorage]; given.Cmp(asked) > 0 {
+		asked = given
+	}
+	asked = asked.DeepCopy()
+	asked.RoundUp(0)
+	return asked, true
+}
+
+// claimInScope tells whether a quota with this scope limits a claim.
+func claimInScope(s corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
+	claim, ok := item.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return false, kindError("persistentvolumeclaims", item)
+	}
+	if s.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+		return false, nil
+	}
+	return named(s, attributesClasses(claim)...)
+}
+
+// attributesClasses are the claim's VolumeAttributesClasses: the one that it
+// wants, and those on the way to it.
+func attributesClasses(claim *corev1.PersistentVolumeClaim) []string {
+	names := []string{ptr.Deref(claim.Spec.VolumeAttributesClassName, ""), ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "")}
+	if m := claim.Status.ModifyVolumeStatus; m != nil {
+		names = append(names, m.TargetVolumeAttributesClassName)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func handlesClaim(a admission.Attributes) bool {
+	switch a.GetSubresource() {
+	case "":
+		return a.GetOperation() == admission.Create || a.GetOperation() == admission.Update
+	case "status":
+		claim, isClaim := a.GetObject().(*corev1.PersistentVolumeClaim)
+		old, wasClaim := a.GetOldObject().(*corev1.PersistentVolumeClaim)
+		return isClaim && wasClaim && (claim.Status.AllocatedResources.Storage().Cmp(*old.Status.AllocatedResources.Storage()) != 0 ||
+			!slices.Equal(attributesClasses(claim), attributesClasses(old)))
+	}
+	return false
+}

@@ -1,0 +1,164 @@
+// Package quota measures what objects take from a ResourceQuota. It has no
+// client and no clock of its own: the controller that keeps the status of quotas
+// and the admission that enforces them both stand on it.
+//
+// Its evaluators are those that k8s.io/apiserver/pkg/quota/v1 has none for, in
+// that library's form: what is more than counting objects.
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	library "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+)
+
+// List lists the objects of a core resource in a namespace. Admission, which
+// measures single objects only, has none.
+type List func(resource, namespace string) ([]runtime.Object, error)
+
+// Evaluators measure pods, services and persistent volume claims.
+func Evaluators(list List, now func() time.Time) []library.Evaluator {
+	return []library.Evaluator{
+		pods(now).with(list),
+		services().with(list),
+		claims().with(list),
+	}
+}
+
+// Counted is what a quota's resource counts if that is objects of one kind, and
+// nothing else: count/<resource>[.<group>], or a name from the time before that.
+// The core group is "". What Evaluators measure is not among them.
+func Counted(name corev1.ResourceName) (r schema.GroupResource, alias corev1.ResourceName, ok bool) {
+	switch name {
+	case corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers, corev1.ResourceQuotas:
+		return schema.GroupResource{Resource: string(name)}, name, true
+	}
+	counted, ok := strings.CutPrefix(string(name), "count/")
+	if !ok {
+		return schema.GroupResource{}, "", false
+	}
+	r = schema.ParseGroupResource(counted)
+	switch r {
+	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "services"}, schema.GroupResource{Resource: "persistentvolumeclaims"}:
+		return schema.GroupResource{}, "", false
+	case schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Resource: "secrets"},
+		schema.GroupResource{Resource: "replicationcontrollers"}, schema.GroupResource{Resource: "resourcequotas"}:
+		return r, corev1.ResourceName(r.Resource), true
+	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"}:
+		// Nobody has ever been limited in what he tells.
+		return schema.GroupResource{}, "", false
+	}
+	return r, "", true
+}
+
+// evaluator implements the library's Evaluator.
+type evaluator struct {
+	resource string
+	list     generic.ListFuncByNamespace
+	// measures tells whether it measures a quota's resource, and usage what an
+	// object takes of all of them.
+	measures func(corev1.ResourceName) bool
+	usage    generic.UsageFunc
+	// inScope is nil if a quota with a scope never limits the objects.
+	inScope generic.MatchesScopeFunc
+	// constraints and handles are for admission: what an object must say to be
+	// measured, and which requests may change what is measured.
+	constraints func(required []corev1.ResourceName, item runtime.Object) error
+	handles     func(admission.Attributes) bool
+}
+
+var _ library.Evaluator = &evaluator{}
+
+func (e *evaluator) with(list List) *evaluator {
+	e.list = func(namespace string) ([]runtime.Object, error) {
+		if list == nil {
+			return nil, errors.New("nothing lists objects here")
+		}
+		return list(e.resource, namespace)
+	}
+	return e
+}
+
+// GroupResource implements library.Evaluator.
+func (e *evaluator) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Resource: e.resource}
+}
+
+// Constraints implements library.Evaluator.
+func (e *evaluator) Constraints(required []corev1.ResourceName, item runtime.Object) error {
+	if e.constraints == nil {
+		return nil
+	}
+	return e.constraints(required, item)
+}
+
+// Handles implements library.Evaluator.
+func (e *evaluator) Handles(a admission.Attributes) bool { return e.handles(a) }
+
+// Matches implements library.Evaluator.
+func (e *evaluator) Matches(quota *corev1.ResourceQuota, item runtime.Object) (bool, error) {
+	return generic.Matches(quota, item, e.MatchingResources, e.scope)
+}
+
+// MatchingResources implements library.Evaluator.
+func (e *evaluator) MatchingResources(names []corev1.ResourceName) []corev1.ResourceName {
+	return slices.DeleteFunc(slices.Clone(names), func(name corev1.ResourceName) bool { return !e.measures(name) })
+}
+
+// MatchingScopes implements library.Evaluator.
+func (e *evaluator) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+	var matching []corev1.ScopedResourceSelectorRequirement
+	for _, s := range scopes {
+		in, err := e.scope(s, item)
+		if err != nil {
+			return nil, fmt.Errorf("scope %s: %w", s.ScopeName, err)
+		}
+		if in {
+			matching = append(matching, s)
+		}
+	}
+	return matching, nil
+}
+
+// UncoveredQuotaScopes implements library.Evaluator.
+func (e *evaluator) UncoveredQuotaScopes(limited, matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+	if e.inScope == nil {
+		return nil, nil
+	}
+	return slices.DeleteFunc(slices.Clone(limited), func(l corev1.ScopedResourceSelectorRequirement) bool {
+		return slices.ContainsFunc(matched, func(m corev1.ScopedResourceSelectorRequirement) bool { return m.ScopeName == l.ScopeName })
+	}), nil
+}
+
+// Usage implements library.Evaluator.
+func (e *evaluator) Usage(item runtime.Object) (corev1.ResourceList, error) { return e.usage(item) }
+
+// UsageStats implements library.Evaluator.
+func (e *evaluator) UsageStats(options library.UsageStatsOptions) (library.UsageStats, error) {
+	return generic.CalculateUsageStats(options, e.list, e.scope, e.usage)
+}
+
+func (e *evaluator) scope(s corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
+	if e.inScope == nil {
+		return false, nil
+	}
+	return e.inScope(s, item)
+}
+
+func count(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
+
+// kindError tells that an evaluator was given something else than it measures:
+// a mistake in the program.
+func kindError(want string, got any) error {
+	return fmt.Errorf("quota of %s: cannot measure a %T", want, got)
+}

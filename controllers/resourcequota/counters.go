@@ -1,0 +1,173 @@
+package resourcequota
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// counters know the names of the objects of those kinds that some quota counts.
+// A kind has one watch, as one rule mostly gives all namespaces their quotas;
+// it ends when no quota counts the kind any more.
+type counters struct {
+	metadata metadata.Interface
+	running  sync.WaitGroup
+
+	// The rest is there once start has been called.
+	ctx   context.Context
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	mu      sync.Mutex
+	kinds   map[schema.GroupVersionResource]*counter
+	stopped bool
+}
+
+// counter counts the objects of one kind for the quotas that want that.
+type counter struct {
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
+	quotas   map[types.NamespacedName]bool
+}
+
+// syncTimeout bounds how long a reconciliation waits for the objects of a kind
+// that has not been counted before.
+const syncTimeout = 10 * time.Second
+
+// start implements source.TypedFunc: counters request the reconciliation of
+// quotas when there are more or fewer objects than before.
+func (c *counters) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ctx, c.queue, c.kinds = ctx, queue, map[schema.GroupVersionResource]*counter{}
+	return nil
+}
+
+// wait returns when ctx is done and no kind is watched any more.
+func (c *counters) wait(ctx context.Context) error {
+	<-ctx.Done()
+	c.mu.Lock()
+	c.stopped = true
+	for _, counter := range c.kinds {
+		counter.stop()
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+	return nil
+}
+
+// want makes kinds those that the quota counts: no others, and none for a quota
+// that is gone.
+func (c *counters) want(quota types.NamespacedName, kinds map[schema.GroupVersionResource]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return
+	}
+	for kind := range kinds {
+		if c.kinds[kind] == nil {
+			c.kinds[kind] = c.begin(kind)
+		}
+		c.kinds[kind].quotas[quota] = true
+	}
+	for kind, counter := range c.kinds {
+		if kinds[kind] {
+			continue
+		}
+		delete(counter.quotas, quota)
+		if len(counter.quotas) == 0 {
+			counter.stop()
+			delete(c.kinds, kind)
+		}
+	}
+}
+
+// begin begins to watch a kind.
+func (c *counters) begin(kind schema.GroupVersionResource) *counter {
+	ctx, stop := context.WithCancel(c.ctx)
+	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, kind, metav1.NamespaceAll, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
+	changed := func(obj any) { c.changed(kind, obj) }
+	// A new informer takes a transformation and handlers; it has no reason to
+	// refuse them.
+	_ = informer.SetTransform(onlyName)
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed})
+	c.running.Go(func() { informer.RunWithContext(ctx) })
+	return &counter{informer: informer, stop: stop, quotas: map[types.NamespacedName]bool{}}
+}
+
+// onlyName leaves of an object what tells it from others.
+func onlyName(obj any) (any, error) {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+	}}, nil
+}
+
+// changed requests the quotas that count an object that has come or gone.
+func (c *counters) changed(kind schema.GroupVersionResource, obj any) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kinds[kind] == nil {
+		return
+	}
+	for quota := range c.kinds[kind].quotas {
+		if quota.Namespace == o.GetNamespace() {
+			c.queue.AddAfter(reconcile.Request{NamespacedName: quota}, pause)
+		}
+	}
+}
+
+// list lists the objects of a kind that is wanted.
+func (c *counters) list(ctx context.Context, kind schema.GroupVersionResource, namespace string) ([]runtime.Object, error) {
+	c.mu.Lock()
+	counter := c.kinds[kind]
+	c.mu.Unlock()
+	if counter == nil {
+		return nil, fmt.Errorf("%s are not counted", kind.GroupResource())
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if !cache.WaitForCacheSync(ctx.Done(), counter.informer.HasSynced) {
+		return nil, fmt.Errorf("%s cannot be counted yet", kind.GroupResource())
+	}
+	found, err := counter.informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]runtime.Object, 0, len(found))
+	for _, obj := range found {
+		if o, ok := obj.(runtime.Object); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}
+
+// countedKind is what a quota counts: a resource, and another name of it.
+type countedKind struct {
+	schema.GroupResource
+	alias corev1.ResourceName
+}

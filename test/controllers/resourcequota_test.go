@@ -1,0 +1,127 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var _ = Describe("resourcequota", func() {
+	var ns string
+	BeforeEach(func(ctx SpecContext) { ns = newNamespace(ctx) })
+
+	It("measures pods, services and claims, as kubectl describe shows", func(ctx SpecContext) {
+		addNode(ctx, ns, nil)
+		run(ctx, "-n", ns, "create", "quota", "all", "--hard=pods=4,requests.cpu=2,limits.memory=1Gi,services.nodeports=3,requests.storage=10Gi,count/pods=9")
+		Eventually(used(ctx, ns, "all")).Should(Equal("count/pods=0 limits.memory=0 pods=0 requests.cpu=0 requests.storage=0 services.nodeports=0"))
+		pod := boundPod(ns, "a", ns)
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+		}
+		ends := pod.DeepCopy()
+		ends.Name, ends.Annotations = "ends", map[string]string{"simulate.svc.dev/exit-code": "0"}
+		Expect(client.Create(ctx, pod)).To(Succeed())
+		Expect(client.Create(ctx, ends)).To(Succeed())
+		run(ctx, "-n", ns, "create", "service", "nodeport", "web", "--tcp=80", "--tcp=81")
+		Expect(client.Create(ctx, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "disk"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""),
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("3Gi")}},
+			},
+		})).To(Succeed())
+		Eventually(used(ctx, ns, "all")).Should(Equal("count/pods=2 limits.memory=256Mi pods=1 requests.cpu=500m requests.storage=3Gi services.nodeports=2"))
+		Expect(run(ctx, "-n", ns, "describe", "quota", "all")).To(And(
+			MatchRegexp(`requests.cpu +500m +2\n`), MatchRegexp(`limits.memory +256Mi +1Gi\n`), MatchRegexp(`services.nodeports +2 +3\n`)))
+		run(ctx, "-n", ns, "delete", "service/web", "pod/a", "pod/ends")
+		Eventually(used(ctx, ns, "all")).Should(Equal("count/pods=0 limits.memory=0 pods=0 requests.cpu=0 requests.storage=3Gi services.nodeports=0"))
+	})
+
+	It("counts the objects of any kind, also of one that comes later", func(ctx SpecContext) {
+		run(ctx, "-n", ns, "create", "quota", "counts", "--hard=configmaps=9,count/secrets=9,count/deployments.apps=9,count/widgets.quota.example.com=9")
+		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=0 count/deployments.apps=0 count/secrets=0"))
+		for i := range 3 {
+			Expect(client.Create(ctx, configMap(ns, fmt.Sprint("c", i)))).To(Succeed())
+		}
+		run(ctx, "-n", ns, "create", "deployment", "web", "--image=web", "--replicas=0")
+		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=3 count/deployments.apps=1 count/secrets=0"))
+
+		applyWidgets(ctx)
+		_, _, err := kubectl.Run(ctx, fmt.Sprintf("apiVersion: quota.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: %s}\n", ns), "create", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		// Something else in the namespace, or half a minute, and the kind is known.
+		run(ctx, "-n", ns, "patch", "quota", "counts", `--patch={"spec":{"hard":{"configmaps":"8"}}}`)
+		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=3 count/deployments.apps=1 count/secrets=0 count/widgets.quota.example.com=1"))
+	})
+
+	It("looks only at the pods in its scope, and goes on after it was killed", func(ctx SpecContext) {
+		addNode(ctx, ns, nil)
+		run(ctx, "-n", ns, "create", "quota", "bounded", "--hard=pods=9", "--scopes=Terminating")
+		run(ctx, "-n", ns, "create", "quota", "idle", "--hard=pods=9", "--scopes=BestEffort")
+		bounded := boundPod(ns, "bounded", ns)
+		bounded.Spec.ActiveDeadlineSeconds = ptr.To(int64(600))
+		bounded.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		Expect(client.Create(ctx, bounded)).To(Succeed())
+		Expect(client.Create(ctx, boundPod(ns, "idle", ns))).To(Succeed())
+		Eventually(used(ctx, ns, "bounded")).Should(Equal("pods=1"))
+		Eventually(used(ctx, ns, "idle")).Should(Equal("pods=1"))
+
+		manager.Kill()
+		for i := range 5 {
+			Expect(client.Create(ctx, boundPod(ns, fmt.Sprint("p", i), ns))).To(Succeed())
+		}
+		run(ctx, "-n", ns, "delete", "pod", "bounded")
+		startManager(ctx)
+		for i := range 3 { // somebody else writes, too
+			run(ctx, "-n", ns, "annotate", "quota", "idle", "--overwrite", fmt.Sprintf("n=%d", i))
+		}
+		Eventually(used(ctx, ns, "bounded")).Should(Equal("pods=0"))
+		Eventually(used(ctx, ns, "idle")).Should(Equal("pods=6"))
+	})
+})
+
+// used tells what of a quota is in use.
+func used(ctx context.Context, namespace, name string) func() string {
+	return func() string {
+		q := &corev1.ResourceQuota{}
+		if err := client.Get(ctx, ctrlclient.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+			return err.Error()
+		}
+		var words []string
+		for name, amount := range q.Status.Used {
+			words = append(words, fmt.Sprintf("%s=%s", name, amount.String()))
+		}
+		slices.Sort(words)
+		return strings.Join(words, " ")
+	}
+}
+
+// applyWidgets serves a custom kind for the spec.
+func applyWidgets(ctx context.Context) {
+	GinkgoHelper()
+	const crd = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.quota.example.com}
+spec:
+  group: quota.example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+	_, errOut, err := kubectl.Run(ctx, crd, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred(), errOut)
+	DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", "widgets.quota.example.com", "--wait=false") })
+	run(ctx, "wait", "--for=condition=Established", "crd/widgets.quota.example.com")
+}
