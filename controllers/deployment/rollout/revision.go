@@ -130,15 +130,20 @@ func noted(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 }
 
 // cleanUp deletes the oldest replica sets beyond the revisionHistoryLimit. One
-// that has pods stays, but counts.
+// that has pods stays, but counts. The last one stays until there is a new one,
+// which needs to know its revision.
 func (r *rollout) cleanUp() {
 	limit := r.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {
 		return
 	}
+	keep := int(*limit)
+	if r.fresh == nil {
+		keep = max(keep, 1)
+	}
 	alive := slices.DeleteFunc(slices.Clone(r.old), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
 	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
-	for _, set := range alive[:max(len(alive)-int(*limit), 0)] {
+	for _, set := range alive[:max(len(alive)-keep, 0)] {
 		if !slices.Contains(r.touched, set) && size(set) == 0 && replicas(set) == 0 && set.Status.ObservedGeneration >= set.Generation {
 			r.deleted = append(r.deleted, set)
 		}

@@ -57,7 +57,8 @@ func (r *rollout) saturated() bool {
 
 // scaleProportionally lets each replica set have the part of the pods that it
 // had before, so that a rollout that is not good does not get worse by scaling.
-// What is left of rounding is the largest one's.
+// None changes against the direction. What is left of rounding is the largest
+// one's.
 func (r *rollout) scaleProportionally(sets []*appsv1.ReplicaSet) {
 	var most int32
 	if r.desired() > 0 {
@@ -75,18 +76,14 @@ func (r *rollout) scaleProportionally(sets []*appsv1.ReplicaSet) {
 	sizes := make([]int32, len(sets))
 	left := add
 	for i, set := range sets {
-		part := r.part(set, most)
-		if add > 0 {
-			part = min(part, left)
-		} else {
-			part = max(part, left)
-		}
+		part := min(max(r.part(set, most), min(left, 0)), max(left, 0))
 		sizes[i] = size(set) + part
 		left -= part
 	}
-	sizes[0] = max(sizes[0]+left, 0)
 	for i, set := range sets {
-		r.resize(set, sizes[i])
+		rest := max(left, -sizes[i])
+		r.resize(set, sizes[i]+rest)
+		left -= rest
 	}
 }
 
