@@ -46,6 +46,7 @@ func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
 	)
 	config.EnableProfiling = o.Features.Profiling
+	config.EnableMetrics = o.Metrics == nil
 	config.MaxRequestsInFlight = o.Requests.MaxInFlight
 	config.MaxMutatingRequestsInFlight = o.Requests.MaxMutatingInFlight
 	config.RequestTimeout = o.Requests.Timeout

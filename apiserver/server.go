@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
@@ -200,6 +199,9 @@ func (b *builder) makeServers(ctx context.Context) (*Server, error) {
 	if err := b.addBootstrap(config, aggregator.GenericAPIServer); err != nil {
 		return nil, err
 	}
+	if gatherer := b.options.Metrics; gatherer != nil {
+		installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux, gatherer, b.options.Features.Profiling)
+	}
 	prepared, err := aggregator.PrepareRun()
 	if err != nil {
 		return nil, err
@@ -273,7 +275,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 			}
 		})
 	}
-	besides.Go(func() { freeStartMemory(ctx) })
+	besides.Go(func() { footprint.Settle(ctx) })
 	besides.Go(func() { footprint.Pace(ctx) })
 	s.ending.follow(ctx, s.delay)
 	err := s.aggregator.Run(ctx)
@@ -299,22 +301,6 @@ func (s *Server) waitReady(ctx context.Context) error {
 		}
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
-}
-
-// settleTime is how long a server takes until what only its start needed is
-// garbage.
-const settleTime = 10 * time.Second
-
-// freeStartMemory gives the memory of the start back to the machine, once. The
-// collector would keep it for a growth that an idle server never sees.
-func freeStartMemory(ctx context.Context) {
-	select {
-	case <-time.After(settleTime):
-		if err := footprint.Shrink(); err != nil {
-			klog.FromContext(ctx).V(2).Info("The memory of the start was not given back", "err", err)
-		}
-	case <-ctx.Done():
-	}
 }
 
 // noFieldManagement is the type converter of the internal view: what the

@@ -28,6 +28,8 @@ type Config struct {
 	API *rest.Config
 	// Holder names this manager in the lease; see election.Elector.
 	Holder string
+	// Working, if not nil, is called whenever the controllers have begun to work.
+	Working func()
 }
 
 // userAgent is the first part of the managers' names in managed fields, and who
@@ -39,10 +41,11 @@ const restartPause = time.Second
 
 // Manager runs the controllers that the options pick.
 type Manager struct {
-	api    *rest.Config
-	holder string
-	picked []controller.Controller
-	scheme *runtime.Scheme
+	api     *rest.Config
+	holder  string
+	working func()
+	picked  []controller.Controller
+	scheme  *runtime.Scheme
 	// election says where the lease is, even if none is taken.
 	election Election
 	elector  *election.Elector // nil without an election
@@ -56,7 +59,7 @@ func New(c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, picked: picked, election: c.Options.Election, scheme: apis.NewExternalScheme(apis.Kinds())}
+	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: apis.NewExternalScheme(apis.Kinds())}
 	m.api.QPS = -1 // the API server's flow control decides
 	m.api.UserAgent = userAgent
 	m.api.WarningHandlerWithContext = rest.NoWarnings{}
@@ -133,5 +136,8 @@ func (m *Manager) work(ctx context.Context, term *election.Term, broadcaster rec
 	defer h.close()
 	return h.run(ctx, m.picked, func() {
 		klog.FromContext(ctx).Info("The controllers work", "holder", m.holder)
+		if m.working != nil {
+			m.working()
+		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -29,6 +30,8 @@ type Options struct {
 	Requests        Requests
 	Network         Network
 
+	// Metrics are what /metrics shows; nil means those of the libraries.
+	Metrics prometheus.Gatherer
 	// RuntimeConfig turns API versions and resources on and off.
 	RuntimeConfig map[string]string
 	// Release is the Kubernetes release whose API is served.

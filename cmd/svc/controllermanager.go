@@ -17,6 +17,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/footprint"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/serving"
@@ -99,7 +100,9 @@ func runManager(ctx context.Context, opts *controllers.Options, port *serving.Op
 	if err != nil {
 		return err
 	}
-	manager, err := controllers.New(controllers.Config{Options: opts, API: api, Holder: holder})
+	manager, err := controllers.New(controllers.Config{Options: opts, API: api, Holder: holder, Working: func() {
+		go footprint.Settle(ctx) // the caches have just been filled
+	}})
 	if err != nil {
 		return fmt.Errorf("--svcconfig: %s: %w", connection, pathless(err))
 	}
@@ -109,6 +112,8 @@ func runManager(ctx context.Context, opts *controllers.Options, port *serving.Op
 		}
 		return fmt.Errorf("--svcconfig: %s: %w", connection, err)
 	}
+	go footprint.Settle(ctx)
+	go footprint.Pace(ctx)
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	stopped, err := server.Serve(serve, connection, manager.HealthChecks())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/serving"
 )
 
 func newUp() *cobra.Command {
@@ -108,6 +109,7 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 	if len(opts.ServiceAccounts.Issuers) == 0 {
 		opts.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
+	opts.Metrics = serving.Metrics() // the controllers have no port of their own
 	if err := joined(cmd, append(opts.Validate(), loops.Validate()...)); err != nil {
 		return nil, err
 	}
