@@ -14,9 +14,109 @@ var _ = Describe("nodes", Ordered, func() {
 	var c *cluster
 	BeforeAll(func(ctx SpecContext) {
 		c = newCluster(ctx,
-			"--controllers=*,-scheduler", "--terminated-pod-gc-threshold=2")
+			"--controllers=*,-scheduler", "--terminated-pod-gc-threshold=2",
+			"--node-monitor-grace-period=4s", "--node-startup-grace-period=4s", "--node-eviction-rate=5")
 	})
 	const lastEvent = "jsonpath={.items[-1:].message}"
+
+	// taints are those of a node, as key:effect.
+	taints := func(ctx SpecContext, node string) func() string {
+		return c.printed(ctx, "get", "node", node, "-o", `jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}`)
+	}
+	ready := func(ctx SpecContext, kind, name string) func() string {
+		return c.printed(ctx, "get", kind, name, "-o", `jsonpath={range .status.conditions[?(@.type=="Ready")]}{.status} {.reason} {.message}{end}`)
+	}
+	events := func(ctx SpecContext, name, reason string) func() string {
+		return c.printed(ctx, "get", "events", "--field-selector=reason="+reason+",involvedObject.name="+name, "-o", lastEvent)
+	}
+	const (
+		unreachable = "node.kubernetes.io/unreachable:NoSchedule node.kubernetes.io/unreachable:NoExecute "
+		silent      = "Unknown NodeStatusUnknown Kubelet stopped posting node status."
+	)
+
+	Describe("node lifecycle", func() {
+		It("finds a dead node, evicts its pods, and takes it back when it lives again", func(ctx SpecContext) {
+			c.addNodes(ctx, nil, "n1", "n2")
+			Eventually(events(ctx, "n1", "RegisteredNode")).Should(Equal("Node n1 event: Registered Node n1 in Controller"))
+			c.addPod(ctx, "leaves", "n1", nil)
+			c.addPod(ctx, "stays", "n1", tolerates("node.kubernetes.io/unreachable", 300))
+			c.nodes.Kill("n1")
+			Eventually(ready(ctx, "node", "n1")).Should(Equal(silent))
+			Eventually(taints(ctx, "n1")).Should(Equal(unreachable))
+			Eventually(events(ctx, "n1", "NodeNotReady")).Should(Equal("Node n1 status is now: NodeNotReady"))
+			Eventually(ready(ctx, "pod", "stays")).Should(HavePrefix("False"))
+			Eventually(events(ctx, "stays", "NodeNotReady")).Should(Equal("Node is not ready"))
+			Eventually(c.printed(ctx, "get", "pod", "leaves", "-o", "jsonpath={.metadata.deletionTimestamp}")).ShouldNot(BeEmpty())
+			Expect(taints(ctx, "n2")()).To(BeEmpty())
+
+			Expect(c.nodes.Revive(ctx, "n1")).To(Succeed())
+			Eventually(taints(ctx, "n1")).Should(BeEmpty())
+			Eventually(c.printed(ctx, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}")).Should(Equal("stays"))
+			c.run(ctx, "delete", "node", "n2")
+			Eventually(events(ctx, "n2", "RemovingNode")).Should(Equal("Node n2 event: Removing Node n2 from Controller"))
+		})
+
+		It("evicts nobody when all nodes are dead", func(ctx SpecContext) {
+			c.addNodes(ctx, nil, "n1", "n2", "n3")
+			c.addPod(ctx, "stays", "n1", nil)
+			for _, n := range []string{"n1", "n2", "n3"} {
+				c.nodes.Kill(n)
+			}
+			for _, n := range []string{"n1", "n2", "n3"} {
+				Eventually(ready(ctx, "node", n)).Should(Equal(silent))
+			}
+			for _, n := range []string{"n1", "n2", "n3"} {
+				Consistently(taints(ctx, n), "500ms").Should(Equal("node.kubernetes.io/unreachable:NoSchedule "))
+			}
+			Expect(c.run(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}")).To(BeEmpty())
+			// Those that do not come back with the others are dead after all.
+			Expect(c.nodes.Revive(ctx, "n1")).To(Succeed())
+			Expect(c.nodes.Revive(ctx, "n2")).To(Succeed())
+			Eventually(taints(ctx, "n3")).Should(Equal(unreachable))
+			Expect(taints(ctx, "n1")()).To(BeEmpty())
+		})
+
+		It("goes on after it was killed, and in spite of conflicts", func(ctx SpecContext) {
+			c.addNodes(ctx, nil, "n1", "n2")
+			c.addPod(ctx, "leaves", "n1", nil)
+			c.nodes.Kill("n1")
+			stop := make(chan struct{})
+			done := make(chan struct{})
+			go func() {
+				defer GinkgoRecover()
+				defer close(done)
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+						c.run(ctx, "annotate", "node", "n1", fmt.Sprintf("busy=%d", i), "--overwrite")
+					}
+				}
+			}()
+			Eventually(ready(ctx, "node", "n1")).Should(Equal(silent))
+			c.manager.Kill()
+			c.run(ctx, "taint", "node", "n1", "mine=1:NoSchedule")
+			c.startManager(ctx)
+			Eventually(taints(ctx, "n1")).Should(And(
+				ContainSubstring("mine:NoSchedule"),
+				ContainSubstring("node.kubernetes.io/unreachable:NoSchedule"),
+				ContainSubstring("node.kubernetes.io/unreachable:NoExecute")))
+			close(stop)
+			<-done
+			Eventually(c.printed(ctx, "get", "pod", "leaves", "-o", "jsonpath={.metadata.deletionTimestamp}")).ShouldNot(BeEmpty())
+			Eventually(ready(ctx, "pod", "leaves")).Should(HavePrefix("False"))
+		})
+
+		It("keeps pods away from cordoned nodes, and gives labels their former names", func(ctx SpecContext) {
+			c.addNodes(ctx, nil, "n1")
+			c.run(ctx, "cordon", "n1")
+			Eventually(taints(ctx, "n1")).Should(Equal("node.kubernetes.io/unschedulable:NoSchedule "))
+			c.run(ctx, "uncordon", "n1")
+			Eventually(taints(ctx, "n1")).Should(BeEmpty())
+			Eventually(c.printed(ctx, "get", "node", "n1", "-L", "beta.kubernetes.io/os,beta.kubernetes.io/arch")).Should(MatchRegexp(`linux +amd64`))
+		})
+	})
 
 	Describe("taint eviction", func() {
 		It("deletes pods at once that do not tolerate a NoExecute taint, and tells so", func(ctx SpecContext) {
@@ -77,9 +177,7 @@ var _ = Describe("nodes", Ordered, func() {
 			c.nodes.Kill("n1")
 			c.run(ctx, "delete", "pod", "stuck", "--wait=false")
 			c.run(ctx, "taint", "node", "n1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
-			Consistently(c.printed(ctx, "get", "pod", "stuck", "-o", "jsonpath={.status.phase}")).Should(Equal("Running"))
-			c.run(ctx, "patch", "node", "n1", "--subresource=status", "--type=strategic",
-				`--patch={"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+			Expect(c.run(ctx, "get", "pod", "stuck", "-o", "jsonpath={.status.phase}")).To(Equal("Running"))
 			Eventually(c.printed(ctx, "get", "pod", "stuck")).Should(ContainSubstring("not found"))
 		})
 

@@ -1,0 +1,167 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// State is how healthy a zone is.
+type State string
+
+// The states of a zone.
+const (
+	Normal            State = "Normal"
+	PartialDisruption State = "PartialDisruption"
+	FullDisruption    State = "FullDisruption"
+)
+
+// zone is the nodes of one topology zone.
+type zone struct {
+	name string
+	// members are all nodes, counted those whose health counts, and notReady
+	// those of the latter that are not ready.
+	members, counted, notReady int
+
+	state State
+	// rate is how many nodes per second may be tainted; zero is none.
+	rate float64
+	// waiting are the nodes that are to be tainted, in the order of their turns,
+	// and last is when a node was.
+	waiting []string
+	last    time.Time
+}
+
+// place puts a node into its zone.
+func (f *Fleet) place(m *node, name string, counted bool, ready corev1.ConditionStatus) {
+	if m.zone != nil && m.zone.name == name && m.counted == counted && m.ready == ready {
+		return
+	}
+	if m.zone != nil {
+		m.zone.remove(m)
+		if m.zone.name != name {
+			m.zone.forget(m.name)
+		}
+	}
+	z := f.zones[name]
+	if z == nil {
+		z = &zone{name: name}
+		f.zones[name] = z
+	}
+	m.zone, m.counted, m.ready = z, counted, ready
+	z.members++
+	z.count(m, 1)
+	f.changed = true
+}
+
+// remove takes a node out of the zone, but not out of those that wait.
+func (z *zone) remove(m *node) {
+	z.count(m, -1)
+	z.members--
+}
+
+func (z *zone) count(m *node, by int) {
+	if m.counted {
+		z.counted += by
+		if m.ready != corev1.ConditionTrue {
+			z.notReady += by
+		}
+	}
+}
+
+// settle determines the states of the zones, and wakes the nodes for which that
+// makes a difference.
+func (f *Fleet) settle(now time.Time) {
+	if !f.changed {
+		return
+	}
+	f.changed = false
+	zones, disrupted := 0, 0
+	for name, z := range f.zones {
+		if z.members == 0 {
+			delete(f.zones, name)
+			continue
+		}
+		z.state = f.state(z.counted, z.notReady)
+		if rate := f.rate(z.state, z.counted); rate != z.rate {
+			z.rate = rate
+			f.woken = append(f.woken, z.waiting...)
+		}
+		if z.counted > 0 {
+			zones++
+		}
+		if z.state == FullDisruption {
+			disrupted++
+		}
+	}
+	outage := zones > 0 && disrupted == zones
+	if outage == f.outage {
+		return
+	}
+	if f.outage = outage; !outage {
+		// Those that were cut off have the time to say that they live.
+		f.calm = now.Add(f.GracePeriod)
+	}
+	for name, m := range f.nodes {
+		if m.tainted || evictionTaint(m.ready) != "" {
+			f.woken = append(f.woken, name)
+		}
+	}
+}
+
+// state is that of a zone with so many nodes.
+func (f *Fleet) state(nodes, notReady int) State {
+	switch {
+	case nodes > 0 && notReady == nodes:
+		return FullDisruption
+	case notReady > 2 && float64(notReady)/float64(nodes) >= f.UnhealthyZone:
+		return PartialDisruption
+	default:
+		return Normal
+	}
+}
+
+// rate is how many nodes per second of a zone may be tainted. All nodes of one
+// zone may well be dead, so that only a partial disruption is suspicious.
+func (f *Fleet) rate(s State, nodes int) float64 {
+	switch {
+	case s != PartialDisruption:
+		return f.EvictionRate
+	case nodes > f.LargeZone:
+		return f.SecondaryEvictionRate
+	default:
+		return 0
+	}
+}
+
+// wait puts a node at the end of those that wait, unless it waits already, and
+// returns its position.
+func (z *zone) wait(name string) int {
+	if i := slices.Index(z.waiting, name); i >= 0 {
+		return i
+	}
+	z.waiting = append(z.waiting, name)
+	return len(z.waiting) - 1
+}
+
+// forget takes a node out of those that wait.
+func (z *zone) forget(name string) {
+	if i := slices.Index(z.waiting, name); i >= 0 {
+		z.waiting = slices.Delete(z.waiting, i, i+1)
+	}
+}
+
+// turn is when the node at a position may be tainted, if those in front of it
+// are at their time. There is none in a zone without a rate.
+func (z *zone) turn(position int, now time.Time) (time.Time, bool) {
+	if z.rate <= 0 {
+		return time.Time{}, false
+	}
+	interval := time.Duration(float64(time.Second) / z.rate)
+	next := now
+	if after := z.last.Add(interval); !z.last.IsZero() && after.After(now) {
+		next = after
+	}
+	return next.Add(time.Duration(position) * interval), true
+}

@@ -1,0 +1,84 @@
+package nodelifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"svc.dev/svc/controllers/nodelifecycle/fleet"
+)
+
+// options are the flags.
+type options struct {
+	monitorPeriod, monitorGracePeriod, startupGracePeriod time.Duration
+	evictionRate, secondaryEvictionRate                   float32
+	largeCluster                                          int
+	unhealthyZone                                         float32
+}
+
+// newOptions are the defaults, those of Kubernetes 1.36.
+func newOptions() *options {
+	return &options{
+		monitorPeriod: 5 * time.Second, monitorGracePeriod: 50 * time.Second, startupGracePeriod: time.Minute,
+		evictionRate: 0.1, secondaryEvictionRate: 0.01, largeCluster: 50, unhealthyZone: 0.55,
+	}
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.monitorPeriod, "node-monitor-period", o.monitorPeriod,
+		"Has no effect: nodes are watched, and looked at when their grace period ends.")
+	fs.DurationVar(&o.monitorGracePeriod, "node-monitor-grace-period", o.monitorGracePeriod,
+		"How long a node may give no sign of life before it is taken for dead. Several times as long as the nodes' pause between two signs.")
+	fs.DurationVar(&o.startupGracePeriod, "node-startup-grace-period", o.startupGracePeriod,
+		"The same for a node that has never told whether it is ready.")
+	fs.Float32Var(&o.evictionRate, "node-eviction-rate", o.evictionRate,
+		"From how many nodes of a zone, per second, pods are evicted since the nodes are not ready. 0: none.")
+	fs.Float32Var(&o.secondaryEvictionRate, "secondary-node-eviction-rate", o.secondaryEvictionRate,
+		"The same for a zone that is unhealthy (--unhealthy-zone-threshold). It is 0 for a zone that is not large (--large-cluster-size-threshold).")
+	fs.IntVar(&o.largeCluster, "large-cluster-size-threshold", o.largeCluster,
+		"A zone of more nodes is large.")
+	fs.Float32Var(&o.unhealthyZone, "unhealthy-zone-threshold", o.unhealthyZone,
+		"The fraction of the nodes of a zone that are not ready, at least three, from which on the zone is unhealthy.")
+}
+
+func (o *options) validate() []error {
+	var errs []error
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"node-monitor-grace-period", o.monitorGracePeriod},
+		{"node-startup-grace-period", o.startupGracePeriod},
+	} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("--%s: %s must be positive", d.flag, d.value))
+		}
+	}
+	for _, rate := range []struct {
+		flag  string
+		value float32
+	}{
+		{"node-eviction-rate", o.evictionRate},
+		{"secondary-node-eviction-rate", o.secondaryEvictionRate},
+	} {
+		if rate.value < 0 {
+			errs = append(errs, fmt.Errorf("--%s: %g must not be negative", rate.flag, rate.value))
+		}
+	}
+	if o.largeCluster < 0 {
+		errs = append(errs, fmt.Errorf("--large-cluster-size-threshold: %d must not be negative", o.largeCluster))
+	}
+	if o.unhealthyZone < 0 || o.unhealthyZone > 1 {
+		errs = append(errs, fmt.Errorf("--unhealthy-zone-threshold: %g must be between 0 and 1", o.unhealthyZone))
+	}
+	return errs
+}
+
+func (o *options) config() fleet.Config {
+	return fleet.Config{
+		GracePeriod: o.monitorGracePeriod, StartupGracePeriod: o.startupGracePeriod,
+		EvictionRate: float64(o.evictionRate), SecondaryEvictionRate: float64(o.secondaryEvictionRate),
+		LargeZone: o.largeCluster, UnhealthyZone: float64(o.unhealthyZone),
+	}
+}
