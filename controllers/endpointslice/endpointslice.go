@@ -148,7 +148,10 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) err
 			return err
 		}
 	}
-	w := newWriter(ctx, r.client, existing)
+	w, err := newWriter(ctx, r.client, existing)
+	if err != nil {
+		return err
+	}
 	// The client waits for what it has written, so that nothing has to be
 	// tracked from one reconciliation to the next.
 	rules := library.NewReconciler(clientset{writer: w}, nodes, r.maxEndpoints, endpointsliceutil.NewEndpointSliceTracker(),

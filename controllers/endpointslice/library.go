@@ -13,6 +13,7 @@ import (
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // clientset is as much of a clientset as the library's Reconciler uses: the
@@ -41,21 +42,41 @@ type writer struct {
 	discoveryclient.EndpointSliceInterface
 	ctx    context.Context // the library has none
 	client client.Client
+	owners string // the API version of services
 	seen   map[string]*discoveryv1.EndpointSlice
 	errs   []error
 }
 
-// newWriter makes a writer that has seen these slices.
-func newWriter(ctx context.Context, c client.Client, seen []*discoveryv1.EndpointSlice) *writer {
-	w := &writer{ctx: ctx, client: c, seen: map[string]*discoveryv1.EndpointSlice{}}
+// newWriter makes a writer that has seen these slices, and leaves them to the
+// library.
+func newWriter(ctx context.Context, c client.Client, seen []*discoveryv1.EndpointSlice) (*writer, error) {
+	service, err := apiutil.GVKForObject(&corev1.Service{}, c.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{ctx: ctx, client: c, owners: service.GroupVersion().String(), seen: map[string]*discoveryv1.EndpointSlice{}}
 	for _, s := range seen {
 		w.seen[s.Name] = s
+		renameOwners(s, w.owners, libraryOwners)
 	}
-	return w
+	return w, nil
+}
+
+// libraryOwners is the API version of services that the library knows, whatever
+// the group domain.
+const libraryOwners = "v1"
+
+func renameOwners(slice *discoveryv1.EndpointSlice, from, to string) {
+	for i := range slice.OwnerReferences {
+		if ref := &slice.OwnerReferences[i]; ref.Kind == "Service" && ref.APIVersion == from {
+			ref.APIVersion = to
+		}
+	}
 }
 
 // Create implements discoveryclient.EndpointSliceInterface.
 func (w *writer) Create(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
+	renameOwners(slice, libraryOwners, w.owners)
 	return slice, w.note(w.client.Create(w.ctx, slice))
 }
 
@@ -64,6 +85,7 @@ func (w *writer) Update(_ context.Context, slice *discoveryv1.EndpointSlice, _ m
 	if seen := w.seen[slice.Name]; seen != nil {
 		slice.UID, slice.ResourceVersion = seen.UID, seen.ResourceVersion
 	}
+	renameOwners(slice, libraryOwners, w.owners)
 	return slice, w.note(w.client.Update(w.ctx, slice))
 }
 

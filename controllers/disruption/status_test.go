@@ -1,0 +1,190 @@
+package disruption
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestExpected(t *testing.T) {
+	for _, test := range []struct {
+		rule        string
+		least, most string
+		scale       int32
+		want        counts
+	}{
+		{"a number of pods", "2", "", 5, counts{5, 2}},
+		{"a number may be more than there are", "7", "", 5, counts{5, 7}},
+		{"a percentage is rounded up", "50%", "", 5, counts{5, 3}},
+		{"what may be unavailable is the rest", "", "2", 5, counts{5, 3}},
+		{"a percentage that may be unavailable is rounded up, too", "", "50%", 5, counts{5, 2}},
+		{"no fewer than none are needed", "", "7", 5, counts{5, 0}},
+		{"a budget without a limit needs none and expects none", "", "", 5, counts{0, 0}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			b := &policyv1.PodDisruptionBudget{}
+			if test.least != "" {
+				b.Spec.MinAvailable = ptr.To(intstr.Parse(test.least))
+			}
+			if test.most != "" {
+				b.Spec.MaxUnavailable = ptr.To(intstr.Parse(test.most))
+			}
+			got, err := expected(b, test.scale)
+			if err != nil || got != test.want {
+				t.Errorf("%+v, %v, want %+v", got, err, test.want)
+			}
+			if counted := test.most == "" && test.least != "50%"; scaleMatters(b) == counted {
+				t.Errorf("the scale matters: %t", !counted)
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	ready, unready, ending := pod("ready"), pod("unready"), pod("ending")
+	unready.Status.Conditions = nil
+	ending.DeletionTimestamp = &metav1.Time{Time: now}
+	for _, test := range []struct {
+		rule   string
+		pods   []*corev1.Pod
+		wanted counts
+		before policyv1.PodDisruptionBudgetStatus
+		want   string
+	}{
+		{"ready pods are healthy, and may go as far as there are more than needed",
+			[]*corev1.Pod{ready, pod("b"), pod("c")}, counts{3, 1}, policyv1.PodDisruptionBudgetStatus{}, "3 of 3, needs 1, allows 2, SufficientPods since now"},
+		{"pods that are not ready or are being deleted are not healthy",
+			[]*corev1.Pod{ready, unready, ending}, counts{3, 1}, policyv1.PodDisruptionBudgetStatus{}, "1 of 3, needs 1, allows 0, InsufficientPods since now"},
+		{"a pod whose eviction was allowed is as good as gone",
+			[]*corev1.Pod{ready, pod("b")}, counts{2, 1}, policyv1.PodDisruptionBudgetStatus{DisruptedPods: disruptedPods("b", time.Minute)},
+			"1 of 2, needs 1, allows 0, InsufficientPods since now, waits for map[b]"},
+		{"it counts again when it has not been deleted in two minutes",
+			[]*corev1.Pod{ready, pod("b")}, counts{2, 1}, policyv1.PodDisruptionBudgetStatus{DisruptedPods: disruptedPods("b", 2*time.Minute)},
+			"2 of 2, needs 1, allows 1, SufficientPods since now"},
+		{"pods that are gone or being deleted are waited for no more",
+			[]*corev1.Pod{ready, ending}, counts{2, 1}, policyv1.PodDisruptionBudgetStatus{DisruptedPods: disruptedPods("ending", time.Second)},
+			"1 of 2, needs 1, allows 0, InsufficientPods since now"},
+		{"a budget that expects no pods allows nothing", nil, counts{0, 0}, policyv1.PodDisruptionBudgetStatus{}, "0 of 0, needs 0, allows 0, InsufficientPods since now"},
+		{"the condition changes its time with its status only",
+			[]*corev1.Pod{ready}, counts{1, 1}, policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{{
+				Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: "no",
+				LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
+			}}}, "1 of 1, needs 1, allows 0, InsufficientPods since 1h0m0s"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: test.before}
+			d := disruptions(b, test.pods, now)
+			got := status(b, test.pods, test.wanted, d.pending, now)
+			if diff := cmp.Diff(test.want, describe(got)); diff != "" {
+				t.Error(diff)
+			}
+			if got.ObservedGeneration != 3 || got.Conditions[0].ObservedGeneration != 3 {
+				t.Error("it is the status of this generation")
+			}
+		})
+	}
+}
+
+func TestDisruptions(t *testing.T) {
+	b := &policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{DisruptedPods: map[string]metav1.Time{
+		"soon": ago(90 * time.Second), "later": ago(time.Second), "never": ago(3 * time.Minute), "gone": ago(time.Second),
+	}}}
+	d := disruptions(b, []*corev1.Pod{pod("later"), pod("soon"), pod("never"), pod("other")}, now)
+	if len(d.pending) != 2 || d.next.Sub(now) != 30*time.Second || len(d.spared) != 1 || d.spared[0].Name != "never" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestFailed(t *testing.T) {
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Generation: 4},
+		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, DisruptionsAllowed: 2, CurrentHealthy: 5, DesiredHealthy: 3, ExpectedPods: 5},
+	}
+	got := failed(b, errors.New("no scale"), now)
+	if diff := cmp.Diff("5 of 5, needs 3, allows 0, SyncFailed since now: no scale", describe(got)); diff != "" {
+		t.Error(diff)
+	}
+	if got.ObservedGeneration != 3 {
+		t.Error("what is not calculated is not observed")
+	}
+}
+
+func TestStaleSince(t *testing.T) {
+	target := func(change func(*corev1.Pod, *corev1.PodCondition)) *corev1.Pod {
+		p := pod("a")
+		c := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", LastTransitionTime: ago(time.Hour)}
+		if change != nil {
+			change(p, &c)
+		}
+		p.Status.Conditions = append(p.Status.Conditions, c)
+		return p
+	}
+	for _, test := range []struct {
+		rule string
+		pod  *corev1.Pod
+		want bool
+	}{
+		{"a pod that was to be disrupted is waited for", target(nil), true},
+		{"a pod without the condition is not", pod("a"), false},
+		{"nor one that is deleted", target(func(p *corev1.Pod, _ *corev1.PodCondition) { p.DeletionTimestamp = &metav1.Time{} }), false},
+		{"nor one that has ended", target(func(p *corev1.Pod, _ *corev1.PodCondition) { p.Status.Phase = corev1.PodFailed }), false},
+		{"a node takes its time", target(func(_ *corev1.Pod, c *corev1.PodCondition) { c.Reason = corev1.PodReasonTerminationByKubelet }), false},
+		{"a condition that was reset stays so", target(func(_ *corev1.Pod, c *corev1.PodCondition) { c.Status = corev1.ConditionFalse }), false},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			if since := staleSince(test.pod); (since != nil) != test.want || since != nil && !since.Equal(now.Add(-time.Hour)) {
+				t.Errorf("%v", since)
+			}
+		})
+	}
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+func disruptedPods(name string, since time.Duration) map[string]metav1.Time {
+	return map[string]metav1.Time{name: ago(since)}
+}
+
+func describe(s policyv1.PodDisruptionBudgetStatus) string {
+	c := s.Conditions[0]
+	since := "now"
+	if d := now.Sub(c.LastTransitionTime.Time); d > 0 {
+		since = d.String()
+	}
+	text := fmt.Sprintf("%d of %d, needs %d, allows %d, %s since %s", s.CurrentHealthy, s.ExpectedPods, s.DesiredHealthy, s.DisruptionsAllowed, c.Reason, since)
+	if (c.Status == metav1.ConditionTrue) != (s.DisruptionsAllowed > 0) {
+		text += ", condition " + string(c.Status)
+	}
+	if c.Message != "" {
+		text += ": " + c.Message
+	}
+	if len(s.DisruptedPods) > 0 {
+		names := map[string]bool{}
+		for name := range s.DisruptedPods {
+			names[name] = true
+		}
+		text += ", waits for map["
+		for name := range names {
+			text += name
+		}
+		text += "]"
+	}
+	return text
+}

@@ -1,0 +1,192 @@
+package endpointslice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/endpointslice/topologycache"
+	endpointsliceutil "k8s.io/endpointslice/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/index"
+)
+
+// TestReconcile runs the controller in a group domain of its own: the library
+// must reach everything through the scheme.
+func TestReconcile(t *testing.T) {
+	r := newReconciler(t, 2)
+	for i := range 3 {
+		create(t, r, pod(fmt.Sprint("pod-", i), fmt.Sprint("10.0.0.", i)))
+	}
+	create(t, r, service(), node("east"))
+	want(t, r, "10.0.0.0 10.0.0.1", "10.0.0.2")
+	for _, s := range slicesOf(t, r) {
+		if owner := s.OwnerReferences[0]; owner.APIVersion != "core.example.com/v1" || owner.Name != "web" {
+			t.Errorf("owner of %s: %v", s.Name, owner)
+		}
+	}
+
+	t.Run("nothing is written that is right already", func(t *testing.T) {
+		before := slicesOf(t, r)
+		want(t, r, "10.0.0.0 10.0.0.1", "10.0.0.2")
+		if diff := cmp.Diff(before, slicesOf(t, r)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("endpoints go with their pods", func(t *testing.T) {
+		for _, name := range []string{"pod-0", "pod-1"} {
+			if err := r.client.Delete(t.Context(), pod(name, "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(t, r, "10.0.0.2")
+	})
+	t.Run("slices of another owner of the same name are replaced", func(t *testing.T) {
+		other := slicesOf(t, r)[0]
+		other.OwnerReferences[0].UID = "another"
+		if err := r.client.Update(t.Context(), &other); err != nil {
+			t.Fatal(err)
+		}
+		want(t, r, "10.0.0.2")
+		if s := slicesOf(t, r); s[0].Name == other.Name {
+			t.Errorf("%s is still there", other.Name)
+		}
+	})
+	t.Run("slices that somebody else has made are left alone", func(t *testing.T) {
+		create(t, r, &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "own", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
+		})
+		want(t, r, "10.0.0.2", "192.0.2.1")
+	})
+	t.Run("a pod on a node that is not there is no endpoint, and looked at again", func(t *testing.T) {
+		lost := pod("lost", "10.0.0.9")
+		lost.Spec.NodeName = "gone"
+		create(t, r, lost)
+		if _, err := r.Reconcile(t.Context(), request()); err == nil || !strings.Contains(err.Error(), "Node gone Not Found") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	for _, test := range []struct {
+		rule string
+		o    options
+		want []string
+	}{
+		{"the defaults are valid", options{concurrent: 5, maxEndpoints: 100}, nil},
+		{"a slice holds from 1 to 1000 endpoints", options{concurrent: 5, maxEndpoints: 1001}, []string{"--max-endpoints-per-slice: 1001 must be from 1 to 1000"}},
+		{"every mistake is told", options{batch: -1}, []string{
+			"--concurrent-service-endpoint-syncs: 0 must be at least 1", "--max-endpoints-per-slice: 0 must be from 1 to 1000",
+			"--endpointslice-updates-batch-period: -1ns must not be negative",
+		}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			var got []string
+			for _, err := range test.o.validate() {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func newReconciler(t *testing.T, maxEndpoints int32) *reconciler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(schema.GroupVersion{Group: "core.example.com", Version: "v1"},
+		&corev1.Service{}, &corev1.ServiceList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Node{}, &corev1.NodeList{})
+	scheme.AddKnownTypes(schema.GroupVersion{Group: "discovery.example.com", Version: "v1"}, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	byService := index.SlicesByService()
+	return &reconciler{
+		client:       fake.NewClientBuilder().WithScheme(scheme).WithIndex(byService.Object, byService.Name, byService.Values).Build(),
+		events:       record.NewFakeRecorder(100),
+		maxEndpoints: maxEndpoints,
+		zones:        zones{cache: topologycache.NewTopologyCache()},
+		triggers:     endpointsliceutil.NewTriggerTimeTracker(),
+	}
+}
+
+func create(t *testing.T, r *reconciler, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if err := r.client.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// want reconciles and compares the addresses in each slice.
+func want(t *testing.T, r *reconciler, wanted ...string) {
+	t.Helper()
+	if _, err := r.Reconcile(t.Context(), request()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range slicesOf(t, r) {
+		var addresses []string
+		for _, e := range s.Endpoints {
+			addresses = append(addresses, e.Addresses...)
+		}
+		slices.Sort(addresses)
+		got = append(got, strings.Join(addresses, " "))
+	}
+	slices.Sort(got)
+	// Which endpoints share a slice is the library's choice.
+	all := func(s []string) []string { return slices.Sorted(slices.Values(strings.Fields(strings.Join(s, " ")))) }
+	if len(got) != len(wanted) || !slices.Equal(all(got), all(wanted)) {
+		t.Errorf("slices %q, want %q", got, wanted)
+	}
+}
+
+func request() reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: "web"}}
+}
+
+func slicesOf(t *testing.T, r *reconciler) []discoveryv1.EndpointSlice {
+	t.Helper()
+	var list discoveryv1.EndpointSliceList
+	if err := r.client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func service() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "web"}, ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{{Port: 80}},
+		},
+	}
+}
+
+func pod(name, ip string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: "east"},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+func node(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
