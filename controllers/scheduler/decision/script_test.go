@@ -176,6 +176,9 @@ func (s *Snapshot) pass(r *request) []*node {
 func (s *Snapshot) scoreOf(name string, pod *corev1.Pod) string {
 	r := newRequest(pod)
 	nodes := s.pass(r)
+	if len(nodes) == 0 {
+		return "no node"
+	}
 	values := make([]int64, len(nodes))
 	if name == "all" {
 		values = s.rank(r, nodes)

@@ -1,0 +1,254 @@
+package decision
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var runs = flag.Int("runs", 60, "the number of random clusters")
+
+// TestRandomClusters lets random clusters change, and compares what the snapshot
+// says with a snapshot made anew, and with the rules computed naively.
+func TestRandomClusters(t *testing.T) {
+	for seed := range uint64(*runs) {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { runCluster(t, seed) }) {
+			return
+		}
+	}
+}
+
+// world is a cluster in its objects, and the snapshot that was told of them.
+type world struct {
+	*rand.Rand
+	snapshot   *Snapshot
+	nodes      map[string]*corev1.Node
+	pods       map[string]*corev1.Pod
+	namespaces map[string]*corev1.Namespace
+	log        []string
+}
+
+func runCluster(t *testing.T, seed uint64) {
+	w := &world{
+		Rand: rand.New(rand.NewPCG(seed, 0)), snapshot: NewSnapshot(),
+		nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, namespaces: map[string]*corev1.Namespace{},
+	}
+	for step := range 60 {
+		w.change()
+		if step%10 == 0 {
+			w.check(t)
+		}
+		if t.Failed() {
+			t.Log(strings.Join(w.log, "\n"))
+			return
+		}
+	}
+}
+
+// change makes one change.
+func (w *world) change() {
+	switch w.IntN(12) {
+	case 0, 1, 2:
+		line := w.nodeLine(w.nodeName())
+		w.tell("node " + line)
+		n := parseNode(line)
+		w.nodes[n.Name] = n
+		w.snapshot.SetNode(n)
+	case 3:
+		name := w.nodeName()
+		w.tell("remove node " + name)
+		delete(w.nodes, name)
+		w.snapshot.RemoveNode(name)
+	case 4:
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.one("default", "n1", "n2"), Labels: map[string]string{"team": w.one("a", "b")}}}
+		w.tell("namespace " + ns.Name + " {team=" + ns.Labels["team"] + "}")
+		w.namespaces[ns.Name] = ns
+		w.snapshot.SetNamespace(ns)
+	case 5, 6:
+		for _, key := range slices.Sorted(maps.Keys(w.pods)) {
+			w.tell("remove pod " + key)
+			w.snapshot.RemovePod(w.pods[key])
+			delete(w.pods, key)
+			break
+		}
+	case 7: // a pod that found its node
+		pod := parsePod(w.podLine(fmt.Sprint("new", w.IntN(5))))
+		if d := w.snapshot.Decide(pod, w.IntN); d.Node != "" {
+			pod.Spec.NodeName = d.Node
+			w.setPod(pod)
+		}
+	default:
+		w.setPod(parsePod(w.podLine(fmt.Sprint("pod", w.IntN(20))) + " on=" + w.nodeName() + w.maybe(0.1, "deleting", "ended")))
+	}
+}
+
+func (w *world) tell(line string) { w.log = append(w.log, line) }
+
+func (w *world) setPod(pod *corev1.Pod) {
+	w.tell(fmt.Sprintf("pod %s on=%s %v", pod.UID, pod.Spec.NodeName, pod.Labels))
+	w.snapshot.SetPod(pod)
+	if delete(w.pods, string(pod.UID)); occupies(pod) {
+		w.pods[string(pod.UID)] = pod
+	}
+}
+
+// check compares the snapshot with one made of the objects as they are, and the
+// answers with the naive ones.
+func (w *world) check(t *testing.T) {
+	fresh := NewSnapshot()
+	for _, ns := range w.namespaces {
+		fresh.SetNamespace(ns)
+	}
+	for _, pod := range w.pods {
+		fresh.SetPod(pod)
+	}
+	for _, n := range w.nodes {
+		fresh.SetNode(n)
+	}
+	for i := range 5 {
+		line := w.podLine(fmt.Sprint("asks", i))
+		pod := parsePod(line)
+		w.tell("decide " + line)
+		for _, score := range scores {
+			if got, want := w.snapshot.scoreOf(score.name, pod), fresh.scoreOf(score.name, pod); got != want {
+				t.Errorf("score %s: got %s, anew %s", score.name, got, want)
+			}
+		}
+		var fits []string
+		for _, n := range w.snapshot.pass(newRequest(pod)) {
+			fits = append(fits, n.name)
+		}
+		if naive := w.fits(pod); !slices.Equal(fits, naive) {
+			t.Errorf("fits: got %v, naively %v", fits, naive)
+		}
+		d := w.snapshot.Decide(pod, w.IntN)
+		if (d.Node == "") != (len(fits) == 0) || d.Node != "" && !slices.Contains(fits, d.Node) {
+			t.Errorf("decided on %q of %v", d.Node, fits)
+		}
+		if got, want := d.Message(), ptrTo(fresh.Decide(pod, nil)).Message(); got != want {
+			t.Errorf("message: got %s, anew %s", got, want)
+		}
+	}
+	// What was counted is the same as if it was counted now.
+	for key, c := range w.snapshot.counts.byKey {
+		compareTally(t, "count "+key, &c.tally, &fresh.countOf(c.selection).tally)
+	}
+	if got, want := w.snapshot.dump(), fresh.dump(); got != want {
+		t.Errorf("got\n%s\nanew\n%s", got, want)
+	}
+}
+
+func ptrTo[T any](value T) *T { return &value }
+
+func compareTally(t *testing.T, what string, got, want *tally) {
+	for _, d := range got.domains {
+		if !maps.Equal(d.values, want.in(d.key).values) || d.total != want.in(d.key).total {
+			t.Errorf("%s by %s: got %v, anew %v", what, d.key, d.values, want.in(d.key))
+		}
+	}
+	if fmt.Sprint(byName(got)) != fmt.Sprint(byName(want)) || got.total != want.total {
+		t.Errorf("%s: got %v, anew %v", what, byName(got), byName(want))
+	}
+}
+
+func byName(t *tally) map[string]int {
+	m := map[string]int{}
+	for n, pods := range t.byNode {
+		m[n.name] = pods
+	}
+	return m
+}
+
+// dump writes down everything that the objects determine.
+func (s *Snapshot) dump() string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for name, n := range s.nodes.byName {
+		add("node %s object=%t pods=%d requested=%v scored=%d/%d ports=%v zone=%q", name, n.object != nil, len(n.pods), n.requested, n.scoredCPU, n.scoredMemory, n.ports, n.zone)
+	}
+	var order []string
+	for _, n := range s.nodes.list() {
+		order = append(order, n.name)
+	}
+	add("order %v present %v", order, byName(&s.nodes.present))
+	for namespace, classes := range s.classes {
+		for key, c := range classes {
+			add("class %s %s %v", namespace, key, byName(&c.tally))
+		}
+	}
+	for uid, t := range s.owners {
+		add("owner %s %v", uid, byName(t))
+	}
+	for key, h := range s.holdings.byKey {
+		add("holding %s forbids=%t holders=%d %v", key, h.forbids, h.holders, byName(&h.tally))
+	}
+	for namespace, list := range s.holdings.byNamespace {
+		add("holdings of %s: %d", namespace, len(list))
+	}
+	add("holdings selecting: %d", len(s.holdings.selecting))
+	for name, have := range s.images {
+		add("image %s %d", name, len(have))
+	}
+	add("users %v, pods %d", s.storage.users, len(s.pods))
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (w *world) one(words ...string) string { return words[w.IntN(len(words))] }
+
+func (w *world) maybe(p float64, words ...string) string {
+	if w.Float64() < p {
+		return " " + w.one(words...)
+	}
+	return ""
+}
+
+func (w *world) nodeName() string { return string(rune('a' + w.IntN(6))) }
+
+func (w *world) nodeLine(name string) string {
+	return name + w.maybe(0.8, "zone=z1", "zone=z2", "zone=z3") +
+		w.maybe(0.5, "{rack=r1}", "{rack=r2}", "{rack=r1,disk=ssd}", "{disk=ssd}") +
+		w.maybe(0.5, "cpu=2", "cpu=8", "cpu=3 memory=3Gi") +
+		w.maybe(0.2, "nohost") + w.maybe(0.15, "cordoned") +
+		w.maybe(0.2, "taint=ded=db:NoSchedule", "taint=ded=web:NoExecute", "taint=x=:PreferNoSchedule") +
+		w.maybe(0.3, "image=main:latest@500Mi", "image=main:latest@900Mi", "image=other:latest@100Mi") +
+		w.maybe(0.2, "example.com/gpu=2", "pods=3")
+}
+
+func (w *world) podLine(name string) string {
+	line := name + w.maybe(0.6, "ns=n1", "ns=n2")
+	switch app := w.app(); w.IntN(4) {
+	case 0:
+		line += fmt.Sprintf(" {app=%s,rs=%s} owner=ReplicaSet/%s", app, app, app)
+	case 1, 2:
+		line += fmt.Sprintf(" {app=%s}", app)
+	}
+	line += w.maybe(0.6, "cpu=100m", "cpu=1 memory=1Gi", "memory=500Mi", "cpu=2 init:cpu=3", "cpu=1 sidecar:cpu=500m init:memory=2Gi", "pod:cpu=1 pod:memory=1Gi", "example.com/gpu=1")
+	line += w.maybe(0.15, "host=80", "host=80/UDP", "host=80@10.0.0.1", "host=80@10.0.0.2")
+	line += w.maybe(0.15, "select={disk=ssd}", "select={rack=r1}", "affinity={rack=r1} affinity={rack=r2}", "in=a|b", "affinity~10={disk=ssd}")
+	line += w.maybe(0.3, "tolerate=ded", "tolerate=ded=db:NoSchedule", "tolerate=*")
+	for range 2 {
+		if w.Float64() < 0.2 {
+			line += " " + w.one("near", "away", "near~10", "away~20") + "=" + w.term()
+		}
+		if w.Float64() < 0.15 {
+			line += fmt.Sprintf(" %s={app=%s}/%s/%d%s%s%s", w.one("spread", "spread~"), w.app(), w.one("host", "zone", "rack"), 1+w.IntN(2),
+				w.one("", "/anywhere"), w.one("", "/tolerated"), w.one("", "/by=rs"))
+		}
+	}
+	return line + w.maybe(0.3, "image=main", "image=other")
+}
+
+func (w *world) app() string { return w.one("web", "db", "cache") }
+
+func (w *world) term() string {
+	term := fmt.Sprintf("{app=%s}/%s", w.app(), w.one("host", "zone", "rack"))
+	return term + w.one("", "", "@n1|n2", "@{team=a}", "@{}")
+}
