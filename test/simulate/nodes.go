@@ -240,6 +240,8 @@ func (n *Nodes) sync(ctx context.Context, pod *corev1.Pod) error {
 	pods := n.client.CoreV1().Pods(pod.Namespace)
 	exit, ends := pod.Annotations[ExitAnnotation]
 	switch {
+	case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
+		_, err = pods.UpdateStatus(ctx, ended(pod, killed), metav1.UpdateOptions{})
 	case pod.DeletionTimestamp != nil:
 		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
@@ -254,6 +256,9 @@ func (n *Nodes) sync(ctx context.Context, pod *corev1.Pod) error {
 	}
 	return err
 }
+
+// killed is the exit code of a container that had to be killed.
+const killed = "137"
 
 // started is the pod when all its containers run and are ready.
 func (n *Nodes) started(pod *corev1.Pod) *corev1.Pod {
