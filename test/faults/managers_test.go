@@ -1,0 +1,364 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/test/launch"
+)
+
+// shortLease makes managers follow each other in seconds.
+var shortLease = []string{
+	"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
+}
+
+// What managers log.
+const (
+	holds = "Holds the lease"
+	works = "The controllers work"
+	stops = "Stops to work"
+)
+
+// manager starts a manager without waiting for it. It ends with the test at the
+// latest.
+func manager(t *testing.T, connection string, flags ...string) *launch.Process {
+	t.Helper()
+	g := NewWithT(t)
+	binary, err := launch.Binary()
+	g.Expect(err).NotTo(HaveOccurred())
+	process, err := launch.Start(nil, binary, append(append([]string{"controller-manager", "--svcconfig=" + connection, "--secure-port=0", "-v=2"}, shortLease...), flags...)...)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		process.Kill()
+		if t.Failed() {
+			t.Logf("a manager's log:\n%s", process.Output())
+		}
+	})
+	return process
+}
+
+// connection is the file of the managers' user.
+func connection(server *launch.Server) string {
+	return filepath.Join(server.DataDir, "controller-manager.svcconfig")
+}
+
+// says waits until a process has written a text n times.
+func says(t *testing.T, p *launch.Process, text string, n int) {
+	t.Helper()
+	NewWithT(t).Eventually(func() int { return strings.Count(p.Output(), text) }).Should(BeNumerically(">=", n), "%q in %s", text, p.Output)
+}
+
+// when is the time in the log of the line that has a text, as klog writes it.
+func when(t *testing.T, p *launch.Process, text string) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^[IWE](\d{4} [\d:.]+) .*` + regexp.QuoteMeta(text)).FindStringSubmatch(p.Output())
+	NewWithT(t).Expect(found).To(HaveLen(2), "%q in %s", text, p.Output())
+	return found[1]
+}
+
+// expectWork makes a namespace with something in it, deletes it, and waits
+// until some manager has let it go.
+func expectWork(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	g := NewWithT(t)
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "work-"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = client.CoreV1().ConfigMaps(ns.Name).Create(t.Context(), configMap("content", ""), metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(client.CoreV1().Namespaces().Delete(t.Context(), ns.Name, metav1.DeleteOptions{})).To(Succeed())
+	g.Eventually(func() error {
+		_, err := client.CoreV1().Namespaces().Get(t.Context(), ns.Name, metav1.GetOptions{})
+		return err
+	}).Should(Satisfy(apierrors.IsNotFound))
+}
+
+func TestAnotherManagerTakesOver(t *testing.T) {
+	g := NewWithT(t)
+	server := up(t, filepath.Join(tempDir(t), "data"))
+	client := clientOf(t, server.Config)
+	first := manager(t, connection(server))
+	says(t, first, works, 1)
+	second := manager(t, connection(server))
+	says(t, second, "held by", 1)
+	expectWork(t, client)
+	g.Expect(second.Output()).NotTo(ContainSubstring(holds), "two hold the lease")
+
+	killed := time.Now()
+	first.Kill()
+	says(t, second, works, 1)
+	g.Expect(time.Since(killed)).To(BeNumerically(">", 2*time.Second), "the lease of one that was killed was not waited for")
+	expectWork(t, client)
+
+	third := manager(t, connection(server))
+	says(t, third, "held by", 1)
+	stopped := time.Now()
+	code, err := second.Stop(stopTimeout)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(code).To(BeZero(), second.Output())
+	says(t, third, works, 1)
+	t.Logf("handed over in %s", time.Since(stopped))
+	g.Expect(when(t, third, holds) > when(t, second, "Wait completed")).To(BeTrue(), "the third began before the second had stopped")
+	expectWork(t, client)
+}
+
+// TestAFrozenLeaderDoesNotGoOn stops a leader as a machine's sleep does, for
+// longer than its lease.
+func TestAFrozenLeaderDoesNotGoOn(t *testing.T) {
+	server := up(t, filepath.Join(tempDir(t), "data"))
+	client := clientOf(t, server.Config)
+	first := manager(t, connection(server))
+	says(t, first, works, 1)
+	second := manager(t, connection(server))
+	says(t, second, "held by", 1)
+
+	g := NewWithT(t)
+	g.Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
+	says(t, second, works, 1)
+	expectWork(t, client)
+	g.Expect(first.Signal(syscall.SIGCONT)).To(Succeed())
+	says(t, first, stops, 1)
+	says(t, first, "held by", 1)
+	expectWork(t, client)
+	g.Expect(second.Output()).NotTo(ContainSubstring(stops), "the lease was taken from the second")
+
+	second.Kill()
+	says(t, first, works, 2)
+	expectWork(t, client)
+}
+
+// TestALeaderThatIsCutOffStopsInTime holds back what a leader and the server
+// say to each other.
+func TestALeaderThatIsCutOffStopsInTime(t *testing.T) {
+	g := NewWithT(t)
+	server := up(t, filepath.Join(tempDir(t), "data"))
+	client := clientOf(t, server.Config)
+	wire := newWire(t, strings.TrimPrefix(server.Config.Host, "https://"))
+	first := manager(t, wire.connection(t, server))
+	says(t, first, works, 1)
+	second := manager(t, connection(server))
+	says(t, second, "held by", 1)
+
+	wire.hold()
+	says(t, second, works, 1)
+	says(t, first, stops, 1)
+	g.Expect(when(t, first, stops) < when(t, second, holds)).To(BeTrue(), "the second began before the first had stopped")
+	expectWork(t, client)
+	wire.release()
+	says(t, first, "held by", 1)
+	g.Expect(second.Output()).NotTo(ContainSubstring(stops), "the lease was taken from the second")
+	expectWork(t, client)
+}
+
+func TestSVCUpHasItsLeaseAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(tempDir(t), "data")
+	first, err := launch.Up(t.Context(), dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(first.Kill)
+	expectWork(t, clientOf(t, first.Config))
+	first.Kill()
+
+	again, err := launch.Up(t.Context(), dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(again.Kill)
+	began := time.Now()
+	expectWork(t, clientOf(t, again.Config))
+	g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second), "the lease lasts 15 s")
+}
+
+// TestManagersOutliveTheirServer takes the server away for less and for more
+// than a term.
+func TestManagersOutliveTheirServer(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(tempDir(t), "data")
+	port, err := launch.FreePort()
+	g.Expect(err).NotTo(HaveOccurred())
+	m := manager(t, filepath.Join(dir, "controller-manager.svcconfig"))
+	code, err := m.Wait(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(code).To(Equal(1), "without a file")
+
+	server := upAt(t, dir, port)
+	server.Kill()
+	m = manager(t, connection(server))
+	says(t, m, "Waiting for the API server", 2)
+	server = upAt(t, dir, port)
+	says(t, m, works, 1)
+	expectWork(t, clientOf(t, server.Config))
+
+	server.Kill()
+	server = upAt(t, dir, port)
+	expectWork(t, clientOf(t, server.Config))
+
+	server.Kill()
+	says(t, m, stops, 1)
+	server = upAt(t, dir, port)
+	says(t, m, works, 2)
+	expectWork(t, clientOf(t, server.Config))
+	code, err = m.Stop(stopTimeout)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(code).To(BeZero(), m.Output())
+}
+
+// TestAnOlderStateIsNoticed gives the API server back an etcd as it was before,
+// under a manager that runs throughout.
+func TestAnOlderStateIsNoticed(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(tempDir(t), "data")
+	port, err := launch.FreePort()
+	g.Expect(err).NotTo(HaveOccurred())
+	server := upAt(t, dir, port)
+	client := clientOf(t, server.Config)
+	m := manager(t, connection(server))
+	says(t, m, works, 1)
+	owned(t, client, "kept")
+	_, err = server.Stop(stopTimeout)
+	g.Expect(err).NotTo(HaveOccurred())
+	saved := filepath.Join(filepath.Dir(dir), "saved")
+	g.Expect(os.CopyFS(saved, os.DirFS(filepath.Join(dir, "etcd")))).To(Succeed())
+
+	server = upAt(t, dir, port)
+	client = clientOf(t, server.Config)
+	g.Expect(client.CoreV1().ConfigMaps("default").Delete(t.Context(), "kept", metav1.DeleteOptions{})).To(Succeed())
+	g.Eventually(existing(t, client)).Should(BeEmpty(), "the owner's dependents")
+	owned(t, client, "later")
+	expectWork(t, client)
+	server.Kill()
+	g.Expect(os.RemoveAll(filepath.Join(dir, "etcd"))).To(Succeed())
+	g.Expect(os.CopyFS(filepath.Join(dir, "etcd"), os.DirFS(saved))).To(Succeed())
+
+	server = upAt(t, dir, port)
+	client = clientOf(t, server.Config)
+	says(t, m, "gone back to an earlier state", 1)
+	says(t, m, works, 2)
+	g.Consistently(existing(t, client), "3s").Should(Equal("kept kept-child-0 kept-child-1 kept-child-2"))
+	expectWork(t, client)
+	g.Expect(client.CoreV1().ConfigMaps("default").Delete(t.Context(), "kept", metav1.DeleteOptions{})).To(Succeed())
+	g.Eventually(existing(t, client)).Should(BeEmpty(), "the owner's dependents")
+}
+
+// owned makes an object and dependents of it.
+func owned(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	g := NewWithT(t)
+	labels := map[string]string{"owned": "true"}
+	owner := configMap(name, "")
+	owner.Labels = labels
+	owner, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), owner, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := range 3 {
+		child := configMap(fmt.Sprintf("%s-child-%d", name, i), "")
+		child.Labels = labels
+		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.UID, Controller: ptr.To(true)}}
+		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), child, metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// existing are the names of what owned has made, as far as it is there.
+func existing(t *testing.T, client kubernetes.Interface) func() string {
+	return func() string {
+		list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{LabelSelector: "owned=true"})
+		if err != nil {
+			return err.Error()
+		}
+		var names []string
+		for _, cm := range list.Items {
+			names = append(names, cm.Name)
+		}
+		return strings.Join(names, " ")
+	}
+}
+
+// upAt is up on a given port.
+func upAt(t *testing.T, dataDir, port string) *launch.Server {
+	t.Helper()
+	server, err := launch.UpAt(t.Context(), dataDir, port, "--controllers=")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(server.Kill)
+	return server
+}
+
+// wire passes on what it gets, or holds it back.
+type wire struct {
+	address string
+	mu      sync.RWMutex // locked while it holds
+}
+
+// newWire makes a wire to an address.
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = listener.Close() })
+	w := &wire{address: listener.Addr().String()}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go w.connect(t.Context(), near, to)
+		}
+	}()
+	return w
+}
+
+func (w *wire) connect(ctx context.Context, near net.Conn, to string) {
+	var dialer net.Dialer
+	far, err := dialer.DialContext(ctx, "tcp", to)
+	if err != nil {
+		_ = near.Close()
+		return
+	}
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		go func() {
+			_, _ = io.Copy(held{way[0], w}, way[1])
+			_, _ = near.Close(), far.Close()
+		}()
+	}
+}
+
+// held writes when its wire does not hold.
+type held struct {
+	io.Writer
+	wire *wire
+}
+
+func (h held) Write(p []byte) (int, error) {
+	h.wire.mu.RLock()
+	defer h.wire.mu.RUnlock()
+	return h.Writer.Write(p)
+}
+
+func (w *wire) hold()    { w.mu.Lock() }
+func (w *wire) release() { w.mu.Unlock() }
+
+// connection is the file of the managers' user, by way of the wire.
+func (w *wire) connection(t *testing.T, server *launch.Server) string {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile(connection(server))
+	g.Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(tempDir(t), "svcconfig")
+	g.Expect(os.WriteFile(file, []byte(strings.ReplaceAll(string(content), server.Config.Host, "https://"+w.address)), 0o600)).To(Succeed())
+	return file
+}
