@@ -1,0 +1,496 @@
+package graph
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	long = flag.Duration("long", 2*time.Second, "how long TestRandomWorlds looks for mistakes; a million steps take some seconds")
+	seed = flag.Uint64("seed", 0, "the world of TestRandomWorlds to look at; 0 is a new one, and then the next")
+)
+
+// TestRandomWorlds plays graphs against API servers whose users do all kinds of
+// things, with watches that lag and break, lists that are older than what is
+// known, kinds that come and go, requests that fail or are answered late, and
+// crashes. Nothing that should live is ever deleted; everything that should go
+// is gone in the end, and what is left in the graph is what is left in the world.
+func TestRandomWorlds(t *testing.T) {
+	first, end := *seed, time.Now().Add(*long)
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
+	steps := 0
+	for s := first; s == first || *seed == 0 && time.Now().Before(end); s++ {
+		p := newPlay(s)
+		for range 300 {
+			steps++
+			if err := p.step(); err != nil {
+				t.Fatalf("-seed=%d: %v", s, err)
+			}
+		}
+		n, err := p.finish()
+		if err != nil {
+			t.Fatalf("-seed=%d: %v", s, err)
+		}
+		steps += n
+	}
+	t.Logf("%d steps", steps)
+}
+
+// trace tells what happens in a world that is looked at.
+func trace(format string, args ...any) {
+	if *seed != 0 {
+		fmt.Printf(format+"\n", args...)
+	}
+}
+
+// playing is a graph with what the collector does around it, in random order.
+type playing struct {
+	*world
+	g        *Graph
+	ready    []Subject
+	later    []Subject
+	inFlight []*request
+	monitors map[schema.GroupKind]*watching
+}
+
+type request struct {
+	subject  Subject
+	action   Action
+	result   Result
+	executed bool
+	// lost requests belong to a collector that has crashed.
+	lost bool
+}
+
+// watching is what a monitor has seen.
+type watching struct {
+	served, listed bool
+	revision       uint64
+}
+
+func newPlay(seed uint64) *playing {
+	p := &playing{world: newWorld(rand.New(rand.NewPCG(seed, seed))), monitors: map[schema.GroupKind]*watching{}}
+	p.restart()
+	return p
+}
+
+// restart begins with an empty graph. What was orphaned before is not known any
+// more.
+func (p *playing) restart() {
+	p.g, p.ready, p.later, p.protected = New(), nil, nil, map[types.UID]bool{}
+	for _, r := range p.inFlight {
+		r.lost = true
+	}
+	for _, kind := range watchedKinds {
+		p.monitors[kind] = &watching{}
+		if !p.away[kind] {
+			p.serve(kind)
+		}
+	}
+	p.g.Serve(unwatched, true, false)
+}
+
+func (p *playing) serve(kind schema.GroupKind) {
+	p.monitors[kind].served = true
+	p.g.Serve(kind, namespacedKind(kind), true)
+}
+
+func (p *playing) step() error {
+	switch n := p.rand.IntN(100); {
+	case n < 30:
+		p.user()
+	case n < 60:
+		p.watch(watchedKinds[p.rand.IntN(len(watchedKinds))])
+	case n < 75:
+		return p.start()
+	case n < 97:
+		return p.progress(p.rand.IntN(6) == 0)
+	case n < 98:
+		return p.upset()
+	case n < 99:
+		p.ready, p.later = append(p.ready, p.later...), nil
+	}
+	return nil
+}
+
+// user does something that users do.
+func (p *playing) user() {
+	if p.rand.IntN(3) == 0 || len(p.objects) < 4 {
+		kinds := append([]schema.GroupKind{unwatched}, watchedKinds...)
+		kind := kinds[p.rand.IntN(len(kinds))]
+		if p.away[kind] {
+			return
+		}
+		var finalizers []string
+		switch p.rand.IntN(20) {
+		case 0, 1:
+			finalizers = []string{"x"}
+		case 2:
+			finalizers = []string{metav1.FinalizerOrphanDependents}
+		case 3:
+			finalizers = []string{"x", metav1.FinalizerDeleteDependents}
+		}
+		p.create(kind, p.references(), finalizers)
+		return
+	}
+	o := p.any()
+	if p.away[o.kind] {
+		return
+	}
+	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+	switch p.rand.IntN(6) {
+	case 0, 1:
+		p.delete(o, policies[p.rand.IntN(3)])
+	case 2:
+		p.write(o, func(o *thing) { o.Owners = p.references() })
+	case 3:
+		p.write(o, func(o *thing) {
+			for i := range o.Owners {
+				o.Owners[i].BlockOwnerDeletion = new(p.rand.IntN(2) == 0)
+			}
+		})
+	case 4:
+		p.write(o, func(o *thing) { o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "x" }) })
+	case 5:
+		p.write(o, func(*thing) {})
+	}
+}
+
+// watch delivers the next event of a kind, or a list.
+func (p *playing) watch(kind schema.GroupKind) {
+	m := p.monitors[kind]
+	switch {
+	case !m.served:
+		return
+	case p.away[kind]:
+		p.g.Failing(kind)
+	case !m.listed:
+		p.list(kind, p.revision)
+	default:
+		for _, c := range p.history[kind] {
+			if c.revision <= m.revision {
+				continue
+			}
+			m.revision = c.revision
+			trace("seen: gone %v %s %+v", c.gone, kind, c.object.Object)
+			if c.gone {
+				p.g.Gone(c.object.UID)
+			} else {
+				p.g.Observe(kind, c.object.copy().Object)
+			}
+			break
+		}
+	}
+	p.drain()
+}
+
+func (p *playing) list(kind schema.GroupKind, revision uint64) {
+	trace("list: %s at %d of %d", kind, revision, p.revision)
+	p.g.Replace(kind, p.at(kind, revision))
+	p.monitors[kind].listed, p.monitors[kind].revision = true, revision
+}
+
+func (p *playing) drain() {
+	p.g.Notices()
+	for _, s := range p.g.Ready() {
+		if !slices.Contains(p.ready, s) {
+			p.ready = append(p.ready, s)
+		}
+	}
+}
+
+// start sends a request for something that is ready.
+func (p *playing) start() error {
+	if len(p.ready) == 0 {
+		return nil
+	}
+	i := p.rand.IntN(len(p.ready))
+	s := p.ready[i]
+	if slices.ContainsFunc(p.inFlight, func(r *request) bool { return r.subject == s && !r.lost }) {
+		return nil
+	}
+	p.ready = slices.Delete(p.ready, i, i+1)
+	a := p.g.Next(s)
+	p.drain()
+	if a.Verb == Nothing {
+		return nil
+	}
+	trace("wanted: %s", a)
+	p.inFlight = append(p.inFlight, &request{subject: s, action: a})
+	if a.Finalizer == metav1.FinalizerDeleteDependents {
+		return p.mayBeReleased(a)
+	}
+	return nil
+}
+
+// mayBeReleased tells why an owner must still wait for its dependents: the graph
+// knows one that blocks its deletion.
+func (p *playing) mayBeReleased(a Action) error {
+	for uid, o := range p.objects {
+		n := p.g.nodes[uid]
+		if n == nil || n.version != o.Version {
+			continue
+		}
+		for _, ref := range o.Owners {
+			if ref.UID == a.Object.UID && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion && p.truth(o, ref) == waits {
+				return fmt.Errorf("%s: %s %s blocks it", a, o.kind, uid)
+			}
+		}
+	}
+	return nil
+}
+
+// progress executes a request, or answers it.
+func (p *playing) progress(fail bool) error {
+	if len(p.inFlight) == 0 {
+		return nil
+	}
+	i := p.rand.IntN(len(p.inFlight))
+	r := p.inFlight[i]
+	if !r.executed {
+		r.executed = true
+		if fail {
+			return nil // it has not arrived
+		}
+		var err error
+		r.result, err = p.perform(r.action)
+		if r.lost {
+			delete(p.protected, r.action.Object.UID)
+		}
+		trace("done: %s: %+v", r.action, r.result)
+		return err
+	}
+	if fail {
+		r.result = Result{} // the answer has not arrived
+	}
+	p.inFlight = slices.Delete(p.inFlight, i, i+1)
+	if r.lost {
+		return nil
+	}
+	trace("answered: %s: %d", r.action, r.result.Outcome)
+	if p.g.Answer(r.subject, r.action, r.result) == Later {
+		p.later = append(p.later, r.subject)
+	}
+	p.drain()
+	return nil
+}
+
+// upset does what happens rarely.
+func (p *playing) upset() error {
+	kind := watchedKinds[p.rand.IntN(len(watchedKinds))]
+	m := p.monitors[kind]
+	what := p.rand.IntN(8)
+	trace("upset %d: %s", what, kind)
+	switch what {
+	case 0, 1: // a watch breaks, and a list is old
+		if m.listed && !p.away[kind] {
+			p.g.Doubt()
+			p.list(kind, p.revision-min(p.revision, uint64(p.rand.IntN(60))))
+		}
+	case 2: // a server cannot be reached, with all that it has
+		p.away[kind] = true
+	case 3:
+		p.away[kind] = false
+		if !m.served {
+			p.serve(kind)
+		}
+	case 4: // it is not even found by discovery
+		if p.away[kind] && m.served {
+			*m = watching{}
+			p.g.Vanish(kind)
+		}
+	case 5: // a custom kind goes, after its objects
+		for _, o := range p.objects {
+			if o.kind == custom && !p.away[custom] {
+				p.write(o, func(o *thing) { o.Deleting, o.Finalizers = true, nil })
+			}
+		}
+		p.away[custom] = true
+	case 6:
+		if p.rand.IntN(4) == 0 {
+			p.restart()
+		}
+	case 7:
+		if p.rand.IntN(4) == 0 {
+			return p.restore()
+		}
+	}
+	p.drain()
+	return nil
+}
+
+// restore brings the world back to what it was some time ago. The watches and
+// all requests break. The collector notices when it lists again; until then it
+// works on with what it knows.
+func (p *playing) restore() error {
+	then := p.revision - min(p.revision, uint64(p.rand.IntN(60)))
+	p.objects = map[types.UID]*thing{}
+	awaiting := map[types.UID]bool{}
+	for kind := range p.history {
+		for _, o := range p.at(kind, then) {
+			p.objects[o.UID] = (&thing{kind, o}).copy()
+			if o.Waiting() {
+				awaiting[o.UID] = true
+			}
+		}
+		p.history[kind] = slices.DeleteFunc(p.history[kind], func(c change) bool { return c.revision > then })
+	}
+	p.revision, p.awaiting = then, awaiting
+	for _, r := range p.inFlight {
+		r.executed = true
+	}
+	p.g.Doubt()
+	p.drain()
+	for range 20 {
+		if err := errors.Join(p.start(), p.progress(false)); err != nil {
+			return err
+		}
+	}
+	p.inFlight = nil
+	p.restart()
+	return nil
+}
+
+// finish lets everything come to rest, and returns what is wrong then.
+func (p *playing) finish() (steps int, err error) {
+	for kind := range p.away {
+		p.away[kind] = false
+	}
+	for _, kind := range watchedKinds {
+		if !p.monitors[kind].served {
+			p.serve(kind)
+		}
+	}
+	for range 4 {
+		for {
+			before := p.revision
+			for _, o := range p.objects {
+				if slices.Contains(o.Finalizers, "x") {
+					p.write(o, func(o *thing) { o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "x" }) })
+				}
+			}
+			for len(p.ready)+len(p.inFlight) > 0 {
+				if steps++; steps > 100_000 {
+					return steps, fmt.Errorf("it does not come to rest: %d ready, %d under way", len(p.ready), len(p.inFlight))
+				}
+				if err := errors.Join(p.start(), p.progress(false)); err != nil {
+					return steps, err
+				}
+			}
+			for _, kind := range watchedKinds {
+				for m := p.monitors[kind]; !m.listed || m.revision < p.last(kind); {
+					steps++
+					p.watch(kind)
+				}
+			}
+			if p.revision == before && len(p.ready) == 0 {
+				break
+			}
+		}
+		p.ready, p.later = p.later, nil
+	}
+	if err := p.leftovers(); err != nil {
+		return steps, err
+	}
+	return steps, p.g.check(p.world)
+}
+
+// last is the revision of the last change to a kind.
+func (p *playing) last(kind schema.GroupKind) uint64 {
+	if h := p.history[kind]; len(h) > 0 {
+		return h[len(h)-1].revision
+	}
+	return 0
+}
+
+// leftovers tells what should be gone and is not.
+func (w *world) leftovers() error {
+	for _, o := range w.objects {
+		if o.kind == unwatched {
+			continue // nobody collects them
+		}
+		if o.Deleting && !w.stuck(o, map[types.UID]bool{}) {
+			return fmt.Errorf("%s %s is still there: %v", o.kind, o.UID, o.Object)
+		}
+		if o.Deleting || w.undecidable(o) {
+			continue
+		}
+		for _, ref := range o.Owners {
+			if h := w.truth(o, ref); h != holds {
+				return fmt.Errorf("%s %s still has %s %s: %v", o.kind, o.UID, ref.Kind, ref.UID, o.Object)
+			}
+		}
+	}
+	return nil
+}
+
+// undecidable objects have owners of which nothing can be known.
+func (w *world) undecidable(o *thing) bool {
+	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return w.truth(o, ref) == unknown })
+}
+
+// stuck objects wait for dependents that nobody can decide about, or that nobody
+// collects.
+func (w *world) stuck(o *thing, seen map[types.UID]bool) bool {
+	if seen[o.UID] || !o.Waiting() {
+		return false
+	}
+	seen[o.UID] = true
+	for _, d := range w.objects {
+		for _, ref := range d.Owners {
+			if ref.UID == o.UID && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion && w.truth(d, ref) == waits &&
+				d.kind != unwatched && (!d.Deleting && w.undecidable(d) || w.stuck(d, seen)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// check compares a graph at rest with the world, and with itself.
+func (g *Graph) check(w *world) error {
+	expected := map[types.UID]bool{}
+	for uid, o := range w.objects {
+		if o.kind != unwatched {
+			expected[uid] = true
+			for _, ref := range o.Owners {
+				expected[ref.UID] = true
+			}
+		}
+	}
+	if len(g.nodes) != len(expected) {
+		return fmt.Errorf("the graph has %d nodes, and should have %d", len(g.nodes), len(expected))
+	}
+	for uid, n := range g.nodes {
+		blockers := 0
+		if n.family != nil {
+			for i, d := range n.family.dependents {
+				r := d.node.owners[d.index]
+				if g.nodes[d.node.uid] != d.node || r.owner != n || int(r.slot) != i {
+					return fmt.Errorf("%s: dependent %d is not right", uid, i)
+				}
+				if r.blocks(d.node) {
+					blockers++
+				}
+			}
+			if n.family.blockers != blockers || len(n.family.dependents) == 0 {
+				return fmt.Errorf("%s: %d dependents, of which %d block, not %d", uid, len(n.family.dependents), blockers, n.family.blockers)
+			}
+		}
+		if o := w.objects[uid]; n.observed != (o != nil && o.kind != unwatched) || n.observed && n.version != o.Version {
+			return fmt.Errorf("%s: observed %v at %d, and it is %v", uid, n.observed, n.version, o)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package graph
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// world is a simple API server: objects, finalizers, preconditions, and a
+// history for each kind.
+type world struct {
+	rand     *rand.Rand
+	objects  map[types.UID]*thing
+	revision uint64
+	uids     int
+	history  map[schema.GroupKind][]change
+
+	// dead are those that were, for references to name; orphaned are those that
+	// were deleted with the finalizer orphan, and protected those among them
+	// that the collector has released since it began.
+	dead                []*thing
+	orphaned, protected map[types.UID]bool
+	// awaiting are those that were deleted in the foreground.
+	awaiting map[types.UID]bool
+	// away kinds cannot be reached, although their objects exist.
+	away map[schema.GroupKind]bool
+}
+
+type thing struct {
+	kind schema.GroupKind
+	Object
+}
+
+func (o *thing) copy() *thing {
+	c := *o
+	c.Owners, c.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
+	return &c
+}
+
+// change is an event of a watch.
+type change struct {
+	revision uint64
+	gone     bool
+	object   *thing
+}
+
+var (
+	kindA     = schema.GroupKind{Kind: "A"}
+	kindB     = schema.GroupKind{Group: "b.example.com", Kind: "B"}
+	cluster   = schema.GroupKind{Kind: "Cluster"}
+	custom    = schema.GroupKind{Group: "example.com", Kind: "Custom"}
+	unwatched = schema.GroupKind{Group: "metrics.example.com", Kind: "Unwatched"}
+	bogus     = schema.GroupKind{Group: "bogus.example.com", Kind: "Bogus"}
+)
+
+var watchedKinds = []schema.GroupKind{kindA, kindB, cluster, custom}
+
+func namespacedKind(kind schema.GroupKind) bool { return kind != cluster }
+
+func newWorld(r *rand.Rand) *world {
+	return &world{
+		rand: r, objects: map[types.UID]*thing{}, history: map[schema.GroupKind][]change{},
+		orphaned: map[types.UID]bool{}, protected: map[types.UID]bool{}, awaiting: map[types.UID]bool{},
+		away: map[schema.GroupKind]bool{},
+	}
+}
+
+// find is the object of a name.
+func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
+	for _, o := range w.objects {
+		if o.kind == kind && o.Namespace == namespace && o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// any is some object, the same for the same random numbers.
+func (w *world) any() *thing {
+	if len(w.objects) == 0 {
+		return nil
+	}
+	all := make([]types.UID, 0, len(w.objects))
+	for uid := range w.objects {
+		all = append(all, uid)
+	}
+	slices.Sort(all)
+	return w.objects[all[w.rand.IntN(len(all))]]
+}
+
+func (w *world) record(o *thing, gone bool) {
+	if o.Deleting && slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
+		w.orphaned[o.UID] = true
+	}
+	if o.Waiting() {
+		w.awaiting[o.UID] = true
+	}
+	trace("written: gone %v %s %+v", gone, o.kind, o.Object)
+	w.history[o.kind] = append(w.history[o.kind], change{w.revision, gone, o.copy()})
+}
+
+func (w *world) create(kind schema.GroupKind, owners []metav1.OwnerReference, finalizers []string) {
+	names := []string{"one", "two", "three", "four"}
+	o := &thing{kind: kind, Object: Object{Name: names[w.rand.IntN(len(names))], Owners: owners, Finalizers: finalizers}}
+	if namespacedKind(kind) {
+		o.Namespace = []string{"x", "y"}[w.rand.IntN(2)]
+	}
+	if w.find(kind, o.Namespace, o.Name) != nil {
+		return
+	}
+	w.uids++
+	w.revision++
+	o.UID, o.Version = types.UID(fmt.Sprintf("uid-%d", w.uids)), w.revision
+	w.objects[o.UID] = o
+	w.record(o, false)
+}
+
+// write stores what how makes of an object. It goes if it is being deleted and
+// nothing holds it.
+func (w *world) write(o *thing, how func(*thing)) {
+	o = o.copy()
+	how(o)
+	w.revision++
+	o.Version = w.revision
+	if o.Deleting && len(o.Finalizers) == 0 {
+		delete(w.objects, o.UID)
+		w.dead = append(w.dead, o)
+		w.record(o, true)
+		return
+	}
+	w.objects[o.UID] = o
+	w.record(o, false)
+}
+
+func (w *world) delete(o *thing, policy metav1.DeletionPropagation) {
+	if o.Deleting {
+		return
+	}
+	w.write(o, func(o *thing) {
+		o.Deleting = true
+		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool {
+			return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
+		})
+		switch policy {
+		case metav1.DeletePropagationForeground:
+			o.Finalizers = append(o.Finalizers, metav1.FinalizerDeleteDependents)
+		case metav1.DeletePropagationOrphan:
+			o.Finalizers = append(o.Finalizers, metav1.FinalizerOrphanDependents)
+		}
+	})
+}
+
+// references are random owners: what is, what was, and what never was.
+func (w *world) references() []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for range w.rand.IntN(3) {
+		o := w.any()
+		if len(w.dead) > 0 && w.rand.IntN(8) == 0 {
+			o = w.dead[w.rand.IntN(len(w.dead))]
+		}
+		if o == nil {
+			break
+		}
+		ref := metav1.OwnerReference{APIVersion: o.kind.WithVersion("v1").GroupVersion().String(), Kind: o.kind.Kind, Name: o.Name, UID: o.UID}
+		if w.rand.IntN(2) == 0 {
+			ref.BlockOwnerDeletion = new(true)
+		}
+		switch w.rand.IntN(40) {
+		case 0:
+			ref.Name = "wrong"
+		case 1:
+			ref.APIVersion, ref.Kind = kindB.WithVersion("v1").GroupVersion().String(), kindB.Kind
+		case 2:
+			ref.APIVersion, ref.Kind = bogus.WithVersion("v1").GroupVersion().String(), bogus.Kind
+		}
+		refs = append(refs, ref)
+	}
+	return refs
+}
+
+// at is what there was of a kind at a revision.
+func (w *world) at(kind schema.GroupKind, revision uint64) []Object {
+	then := map[types.UID]*thing{}
+	for _, c := range w.history[kind] {
+		if c.revision > revision {
+			break
+		}
+		if then[c.object.UID] = c.object; c.gone {
+			delete(then, c.object.UID)
+		}
+	}
+	var list []Object
+	for _, o := range then {
+		list = append(list, o.Object)
+	}
+	slices.SortFunc(list, func(a, b Object) int { return int(a.Version) - int(b.Version) })
+	return list
+}
+
+// truth is whether a reference holds its object, as it really is. An owner that
+// is being deleted in the foreground goes, whatever becomes of the finalizer.
+func (w *world) truth(o *thing, ref metav1.OwnerReference) hold {
+	by := named(ref)
+	namespace := o.Namespace
+	switch {
+	case by.kind == bogus:
+		return unknown
+	case !namespacedKind(by.kind):
+		namespace = ""
+	case namespace == "":
+		return unknown
+	}
+	owner := w.objects[ref.UID]
+	switch {
+	case owner == nil || owner.kind != by.kind || owner.Namespace != namespace || owner.Name != by.name:
+		return dangles
+	case owner.Deleting && w.awaiting[owner.UID]:
+		return waits
+	}
+	return holds
+}
+
+// perform does an action as an API server would, and returns what is wrong with
+// it.
+func (w *world) perform(a Action) (Result, error) {
+	if w.away[a.Object.Kind] || a.Object.Kind == bogus {
+		return Result{Outcome: Failed}, nil
+	}
+	if !slices.Contains(watchedKinds, a.Object.Kind) && a.Object.Kind != unwatched {
+		return Result{}, fmt.Errorf("%s: no such kind", a)
+	}
+	o := w.find(a.Object.Kind, a.Object.Namespace, a.Object.Name)
+	switch {
+	case o == nil:
+		return Result{Outcome: Absent}, nil
+	case a.Verb == LookUp:
+		return Result{Outcome: Present, Object: o.copy().Object}, nil
+	case o.UID != a.Object.UID || o.Version != a.Version:
+		return Result{Outcome: Conflict}, nil
+	}
+	switch a.Verb {
+	case Delete:
+		if err := w.mayGo(o); err != nil {
+			return Result{}, fmt.Errorf("%s: %w", a, err)
+		}
+		w.delete(o, a.Policy)
+		return Result{Outcome: Done}, nil
+	case Disown:
+		for _, r := range a.References {
+			if err := w.mayLose(o, r); err != nil {
+				return Result{}, fmt.Errorf("%s: %w", a, err)
+			}
+		}
+	}
+	before := o.copy()
+	w.write(o, func(o *thing) { patched(o, a) })
+	if a.Finalizer == metav1.FinalizerOrphanDependents {
+		w.protected[o.UID] = true
+	}
+	if after := w.objects[o.UID]; after != nil {
+		return Result{Outcome: Present, Object: after.copy().Object}, nil
+	}
+	patched(before, a)
+	before.Version = w.revision
+	return Result{Outcome: Present, Object: before.Object}, nil
+}
+
+// patched is what a patch makes of an object.
+func patched(o *thing, a Action) {
+	switch a.Verb {
+	case Disown:
+		for _, r := range slices.Backward(a.References) {
+			o.Owners = slices.Delete(slices.Clone(o.Owners), r.Index, r.Index+1)
+		}
+	case Unblock:
+		for _, r := range a.References {
+			o.Owners[r.Index].BlockOwnerDeletion = new(false)
+		}
+	case RemoveFinalizer:
+		if o.Finalizers[a.Index] != a.Finalizer {
+			panic(fmt.Sprintf("%s: it is %s", a, o.Finalizers[a.Index]))
+		}
+		o.Finalizers = slices.Delete(slices.Clone(o.Finalizers), a.Index, a.Index+1)
+	}
+}
+
+// mayGo tells why an object must not be deleted.
+func (w *world) mayGo(o *thing) error {
+	if len(o.Owners) == 0 {
+		return fmt.Errorf("it has no owners")
+	}
+	for _, ref := range o.Owners {
+		switch h := w.truth(o, ref); {
+		case h == holds:
+			return fmt.Errorf("%s %s holds it", ref.Kind, ref.UID)
+		case h == unknown:
+			return fmt.Errorf("nobody can know whether %s %s holds it", ref.Kind, ref.UID)
+		case w.protected[ref.UID]:
+			return fmt.Errorf("%s %s has orphaned it", ref.Kind, ref.UID)
+		}
+	}
+	return nil
+}
+
+// mayLose tells why an owner reference must not be removed.
+func (w *world) mayLose(o *thing, r Reference) error {
+	ref := o.Owners[r.Index]
+	if ref.UID != r.UID {
+		return fmt.Errorf("owner %d is %s", r.Index, ref.UID)
+	}
+	if h := w.truth(o, ref); (h == holds || h == unknown) && !w.orphaned[ref.UID] {
+		return fmt.Errorf("%s %s holds it", ref.Kind, ref.UID)
+	}
+	return nil
+}
