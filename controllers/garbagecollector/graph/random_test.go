@@ -161,7 +161,9 @@ func (p *playing) user() {
 			}
 		})
 	case 4:
-		p.write(o, func(o *thing) { o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "x" }) })
+		p.write(o, func(o *thing) {
+			o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "x" })
+		})
 	case 5:
 		p.write(o, func(*thing) {})
 	}
@@ -377,7 +379,9 @@ func (p *playing) finish() (steps int, err error) {
 			before := p.revision
 			for _, o := range p.objects {
 				if slices.Contains(o.Finalizers, "x") {
-					p.write(o, func(o *thing) { o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "x" }) })
+					p.write(o, func(o *thing) {
+						o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "x" })
+					})
 				}
 			}
 			for len(p.ready)+len(p.inFlight) > 0 {
