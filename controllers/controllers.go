@@ -11,6 +11,7 @@ import (
 	"svc.dev/svc/controllers/garbagecollector"
 	"svc.dev/svc/controllers/job"
 	"svc.dev/svc/controllers/namespace"
+	"svc.dev/svc/controllers/nodeipam"
 	"svc.dev/svc/controllers/nodelifecycle"
 	"svc.dev/svc/controllers/podgc"
 	"svc.dev/svc/controllers/pvcprotection"
@@ -33,6 +34,7 @@ func all() []controller.Controller {
 		garbagecollector.New(),
 		job.New(),
 		namespace.New(),
+		nodeipam.New(),
 		nodelifecycle.New(),
 		podgc.New(),
 		pvcprotection.New(),

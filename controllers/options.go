@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"svc.dev/svc/controllers/controller"
@@ -19,6 +20,8 @@ type Options struct {
 
 	// all are the controllers that there are, whose flags these are, too.
 	all []controller.Controller
+	// flags are the flags of the controllers, once they have been added.
+	flags map[string]*pflag.Flag
 }
 
 // Election says how several managers agree on the one that works.
@@ -70,11 +73,27 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "The namespace of the lease.")
 	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease.")
 
+	o.flags = map[string]*pflag.Flag{}
 	for _, c := range o.all {
 		if c.Flags != nil {
-			c.Flags(sets.FlagSet(c.Name + " controller"))
+			fs := sets.FlagSet(c.Name + " controller")
+			c.Flags(fs)
+			fs.VisitAll(func(f *pflag.Flag) { o.flags[f.Name] = f })
 		}
 	}
+}
+
+// Set sets a flag of a controller that another part of the program has, too: a
+// command line gives it to one of them only. The flags must have been added.
+func (o *Options) Set(flag, value string) error {
+	f := o.flags[flag]
+	if f == nil {
+		return fmt.Errorf("--%s: no controller has this flag", flag)
+	}
+	if err := f.Value.Set(value); err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return nil
 }
 
 // listed are the names of all controllers; those that run on demand are marked.

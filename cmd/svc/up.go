@@ -110,6 +110,10 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 		opts.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
 	opts.Metrics = serving.Metrics() // the controllers have no port of their own
+	// Both have this flag.
+	if err := loops.Set("service-cluster-ip-range", opts.Network.ServiceClusterIPRange); err != nil {
+		return nil, err
+	}
 	if err := joined(cmd, append(opts.Validate(), loops.Validate()...)); err != nil {
 		return nil, err
 	}

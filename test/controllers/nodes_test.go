@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,7 +16,8 @@ var _ = Describe("nodes", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		c = newCluster(ctx,
 			"--controllers=*,-scheduler", "--terminated-pod-gc-threshold=2",
-			"--node-monitor-grace-period=4s", "--node-startup-grace-period=4s", "--node-eviction-rate=5")
+			"--node-monitor-grace-period=4s", "--node-startup-grace-period=4s", "--node-eviction-rate=5",
+			"--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/22,fd00::/56", "--service-cluster-ip-range=10.244.1.0/24")
 	})
 	const lastEvent = "jsonpath={.items[-1:].message}"
 
@@ -115,6 +117,33 @@ var _ = Describe("nodes", Ordered, func() {
 			c.run(ctx, "uncordon", "n1")
 			Eventually(taints(ctx, "n1")).Should(BeEmpty())
 			Eventually(c.printed(ctx, "get", "node", "n1", "-L", "beta.kubernetes.io/os,beta.kubernetes.io/arch")).Should(MatchRegexp(`linux +amd64`))
+		})
+	})
+
+	Describe("node address ranges", func() {
+		ranges := func(ctx SpecContext, node string) func() string {
+			return c.printed(ctx, "get", "node", node, "-o", "jsonpath={.spec.podCIDR} {.spec.podCIDRs}")
+		}
+		It("gives every node ranges of its own, after a restart, too, and waits when there is none", func(ctx SpecContext) {
+			c.addNodes(ctx, nil, "n1")
+			Eventually(ranges(ctx, "n1")).Should(MatchRegexp(`^10.244.[023].0/24 \["10.244.[023].0/24","fd00:0:0:[0-9a-f:]*/64"\]$`))
+			c.manager.Kill()
+			c.addNodes(ctx, nil, "n2", "n3", "n4")
+			c.startManager(ctx)
+			given := func() []string {
+				return strings.Fields(c.printed(ctx, "get", "nodes", "-o", "jsonpath={.items[*].spec.podCIDR}")())
+			}
+			Eventually(given).Should(ConsistOf("10.244.0.0/24", "10.244.2.0/24", "10.244.3.0/24"))
+			left := ""
+			for _, n := range []string{"n2", "n3", "n4"} {
+				if ranges(ctx, n)() == " " {
+					left = n
+				}
+			}
+			Eventually(events(ctx, left, "CIDRNotAvailable")).Should(Equal("Node " + left + " status is now: CIDRNotAvailable"))
+			was := strings.Fields(ranges(ctx, "n1")())[0]
+			c.run(ctx, "delete", "node", "n1")
+			Eventually(ranges(ctx, left)).Should(HavePrefix(was + " "))
 		})
 	})
 
