@@ -1,65 +1,128 @@
 package decision
 
 import (
+	"fmt"
+	"slices"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestPodGoesWhereItFitsBest(t *testing.T) {
+func TestSearchEndsWhenEnoughNodesAreFound(t *testing.T) {
+	for nodes, want := range map[int]int{
+		1: 1, 99: 99, // all of a small cluster
+		100: 100, 200: 100, // never fewer than 100
+		1000: 420, 5000: 500, // 50 % and falling
+		10000: 500, // 5 % at least
+	} {
+		if got := enough(nodes); got != want {
+			t.Errorf("%d nodes: got %d, want %d", nodes, got, want)
+		}
+	}
+}
+
+func TestSearchesTakeTurnsThroughTheNodes(t *testing.T) {
 	s := NewSnapshot()
-	s.SetNode(sized("small", "2", "4Gi"))
-	s.SetNode(sized("large", "8", "16Gi"))
-	d := s.Decide(requesting("a", "1", "1Gi"), nil)
-	if d.Node != "large" || d.Message() != "" {
-		t.Errorf("got %+v", d)
+	for i := range 1000 {
+		s.SetNode(parseNode(fmt.Sprintf("node-%03d", i)))
 	}
-	d = s.Decide(requesting("a", "9", "1Gi"), nil)
-	if want := "0/2 nodes are available: 2 Insufficient cpu."; d.Message() != want {
-		t.Errorf("got %q, want %q", d.Message(), want)
+	seen := map[string]bool{}
+	for range 3 {
+		d := s.Decide(parsePod("web"), nil) // the first of those found: all are the same
+		if d.Feasible != 420 {
+			t.Errorf("found %d nodes", d.Feasible)
+		}
+		seen[d.Node] = true
 	}
-	if want := NodeAdded | NodeAllocatable | PodGone | PodShrunk; d.WokenBy != want {
-		t.Errorf("woken by %b, want %b", d.WokenBy, want)
+	for _, want := range []string{"node-000", "node-420", "node-840"} {
+		if !seen[want] {
+			t.Errorf("no search began at %s: %v", want, seen)
+		}
 	}
 }
 
-func TestBoundPodsTakePartsOfTheirNode(t *testing.T) {
+func TestSearchesSeeAllZones(t *testing.T) {
 	s := NewSnapshot()
-	bound := requesting("bound", "2", "1Gi")
-	bound.Spec.NodeName = "a"
-	s.SetPod(bound) // before its node
-	s.SetNode(sized("a", "2", "4Gi"))
-	if d := s.Decide(requesting("b", "1", "1Gi"), nil); d.Node != "" {
-		t.Errorf("got %+v", d)
+	for i := range 300 {
+		s.SetNode(parseNode(fmt.Sprintf("node-%03d zone=z%d", i, i/100)))
 	}
-	s.RemovePod(bound)
-	if d := s.Decide(requesting("b", "1", "1Gi"), nil); d.Node != "a" {
-		t.Errorf("got %+v", d)
+	zones := map[string]int{}
+	var d Decision
+	for _, n := range s.feasible(parsePod("web"), s.nodes.list(), policy{}, &d) {
+		zones[n.zoneLabel.value]++
 	}
-}
-
-func sized(name, cpu, memory string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(cpu),
-			corev1.ResourceMemory: resource.MustParse(memory),
-			corev1.ResourcePods:   resource.MustParse("110"),
-		}},
+	if zones["z0"] != zones["z1"] || zones["z1"] != zones["z2"] {
+		t.Errorf("got %v", zones)
 	}
 }
 
-func requesting(name, cpu, memory string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse(cpu),
-				corev1.ResourceMemory: resource.MustParse(memory),
-			},
-		}}}},
+func TestAllNodesAreLookedAtForReasons(t *testing.T) {
+	s := NewSnapshot()
+	for i := range 1000 {
+		s.SetNode(parseNode(fmt.Sprintf("node-%03d", i)))
+	}
+	d := s.Decide(parsePod("web cpu=9"), nil)
+	if want := "0/1000 nodes are available: 1000 Insufficient cpu."; d.Message() != want {
+		t.Errorf("got %s", d.Message())
+	}
+}
+
+func TestTiesAreBrokenByChoice(t *testing.T) {
+	s := NewSnapshot()
+	for _, name := range []string{"a", "b", "c"} {
+		s.SetNode(parseNode(name))
+	}
+	s.SetPod(parsePod("busy on=b cpu=1"))
+	for choice, want := range []string{"a", "c"} {
+		got := s.Decide(parsePod("web"), func(n int) int {
+			if n != 2 {
+				t.Errorf("choice among %d", n)
+			}
+			return choice
+		})
+		if got.Node != want {
+			t.Errorf("choice %d: got %s, want %s", choice, got.Node, want)
+		}
+	}
+}
+
+func TestFiltersTellWhichEventsMayHelp(t *testing.T) {
+	for words, want := range map[string]struct {
+		filters []string
+		wokenBy Event
+	}{
+		"cpu=9":            {[]string{"NodeResourcesFit"}, NodeAdded | NodeAllocatable | PodGone | PodShrunk},
+		"select={x=y}":     {[]string{"NodeAffinity"}, NodeAdded | NodeLabels},
+		"in=gone":          {[]string{"NodeAffinity"}, NodeAdded | NodeLabels},
+		"claim=data":       {[]string{"VolumeRestrictions"}, NodeAdded | PodGone | ClaimChanged},
+		"near={a=b}/host":  {[]string{"InterPodAffinity"}, NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged},
+		"gated":            {nil, 0},
+		"device=gpu cpu=9": {[]string{"DynamicResources"}, 0},
+	} {
+		s := NewSnapshot()
+		s.SetNode(parseNode("a"))
+		d := s.Decide(parsePod("web "+words), nil)
+		if !slices.Equal(d.Filters, want.filters) || d.WokenBy != want.wokenBy {
+			t.Errorf("%s: got %v %b, want %v", words, d.Filters, d.WokenBy, want)
+		}
+	}
+	if d := NewSnapshot().Decide(parsePod("web"), nil); d.WokenBy != NodeAdded {
+		t.Errorf("no nodes: got %b", d.WokenBy)
+	}
+}
+
+// TestCountsAreDroppedWhenNobodyAsks keeps a snapshot from remembering the
+// selectors of all workloads there ever were.
+func TestCountsAreDroppedWhenNobodyAsks(t *testing.T) {
+	s := NewSnapshot()
+	s.SetNode(parseNode("a"))
+	s.SetPod(parsePod("first on=a {app=web}"))
+	s.Decide(parsePod("web away={app=web}/host"), nil)
+	for range 2 * keepCounts {
+		s.Decide(parsePod("web away={app=db}/host"), nil)
+	}
+	if len(s.counts.byKey) != 1 || len(s.counts.byNamespace["default"]) != 1 {
+		t.Errorf("%d counts left", len(s.counts.byKey))
+	}
+	if d := s.Decide(parsePod("web away={app=web}/host"), nil); d.Node != "" {
+		t.Error("a count that was dropped is wrong when it is asked for again")
 	}
 }

@@ -205,10 +205,15 @@ func hasFreePorts(_ *Snapshot, r *request) rule {
 
 // hasResources compares what the pod requests with what is left of a node.
 func hasResources(_ *Snapshot, r *request) rule {
-	others := make(map[corev1.ResourceName]string, len(r.needs.others))
+	type other struct {
+		name   corev1.ResourceName
+		amount int64
+		reason string
+	}
+	var others []other
 	for name, amount := range r.needs.others {
 		if amount > 0 {
-			others[name] = "Insufficient " + string(name)
+			others = append(others, other{name, amount, "Insufficient " + string(name)})
 		}
 	}
 	return rule{check: func(n *node, why []string) []string {
@@ -224,9 +229,9 @@ func hasResources(_ *Snapshot, r *request) rule {
 		if exceeds(r.needs.storage, n.allocatable.storage-n.requested.storage) {
 			why = append(why, "Insufficient ephemeral-storage")
 		}
-		for name, reason := range others {
-			if r.needs.others[name] > n.allocatable.others[name]-n.requested.others[name] {
-				why = append(why, reason)
+		for i := range others {
+			if o := &others[i]; o.amount > n.allocatable.others[o.name]-n.requested.others[o.name] {
+				why = append(why, o.reason)
 			}
 		}
 		return why

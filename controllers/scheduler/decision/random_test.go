@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 var runs = flag.Int("runs", 60, "the number of random clusters")
@@ -132,7 +133,7 @@ func (w *world) check(t *testing.T) {
 		if (d.Node == "") != (len(fits) == 0) || d.Node != "" && !slices.Contains(fits, d.Node) {
 			t.Errorf("decided on %q of %v", d.Node, fits)
 		}
-		if got, want := d.Message(), ptrTo(fresh.Decide(pod, nil)).Message(); got != want {
+		if got, want := d.Message(), ptr.To(fresh.Decide(pod, nil)).Message(); got != want {
 			t.Errorf("message: got %s, anew %s", got, want)
 		}
 	}
@@ -144,8 +145,6 @@ func (w *world) check(t *testing.T) {
 		t.Errorf("got\n%s\nanew\n%s", got, want)
 	}
 }
-
-func ptrTo[T any](value T) *T { return &value }
 
 func compareTally(t *testing.T, what string, got, want *tally) {
 	for _, d := range got.domains {

@@ -91,6 +91,9 @@ const (
 // (KEP-2837), its overhead (KEP-688), and what it was granted when it is being
 // resized in place (KEP-1287).
 func newRequirements(pod *corev1.Pod) requirements {
+	if r, ok := sumOfContainers(pod); ok {
+		return r
+	}
 	options := resourcehelper.PodResourcesOptions{
 		UseStatusResources: pod.Spec.NodeName != "",
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
@@ -108,6 +111,36 @@ func newRequirements(pod *corev1.Pod) requirements {
 	list = resourcehelper.PodRequests(pod, options)
 	r.scoredCPU, r.scoredMemory = list.Cpu().MilliValue(), list.Memory().Value()
 	return r
+}
+
+// sumOfContainers adds up the containers of a pod that has nothing else which
+// matters, as most have: it saves most of the work.
+func sumOfContainers(pod *corev1.Pod) (requirements, bool) {
+	spec := &pod.Spec
+	if len(spec.InitContainers) > 0 || spec.Resources != nil || len(spec.Overhead) > 0 || pod.Status.Resources != nil {
+		return requirements{}, false
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Resources != nil || len(status.AllocatedResources) > 0 {
+			return requirements{}, false
+		}
+	}
+	var sum requirements
+	for i := range spec.Containers {
+		list := spec.Containers[i].Resources.Requests
+		requests := newResources(list)
+		sum.add(&requests, 1)
+		cpu, memory := requests.cpu, requests.memory
+		if _, ok := list[corev1.ResourceCPU]; !ok {
+			cpu = unrequestedCPU
+		}
+		if _, ok := list[corev1.ResourceMemory]; !ok {
+			memory = unrequestedMemory
+		}
+		sum.scoredCPU += cpu
+		sum.scoredMemory += memory
+	}
+	return sum, true
 }
 
 // everyContainerRequests tells whether all containers request CPU and memory.

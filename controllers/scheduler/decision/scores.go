@@ -48,12 +48,9 @@ func (s *Snapshot) rank(r *request, nodes []*node) []int64 {
 
 // zeros returns n zeros in the memory of buffer, which grows if need be.
 func zeros(buffer *[]int64, n int) []int64 {
-	if cap(*buffer) < n {
-		*buffer = make([]int64, n)
-	}
-	values := (*buffer)[:n]
-	clear(values)
-	return values
+	*buffer = slices.Grow((*buffer)[:0], n)[:n]
+	clear(*buffer)
+	return *buffer
 }
 
 // fewDiscouragingTaints prefers nodes with the fewest taints of effect

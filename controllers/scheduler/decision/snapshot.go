@@ -44,6 +44,7 @@ type scratch struct {
 	why      []string
 	totals   []int64
 	scores   []int64
+	sums     []float64
 }
 
 // boundPod is a pod that has a node, or that is about to be bound to it.

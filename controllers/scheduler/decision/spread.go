@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,7 +264,9 @@ func spreadsWell(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
 			}
 		}
 	}
-	sum := make([]float64, len(nodes))
+	sum := slices.Grow(s.scratch.sums[:0], len(nodes))[:len(nodes)]
+	clear(sum)
+	s.scratch.sums = sum
 	for i := range constraints {
 		c := &constraints[i]
 		pods, size := s.podsByNode(r, c, constraints, needLabels), labelled
@@ -302,11 +305,11 @@ func spreadsWell(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
 // are in the domain of a node.
 func (s *Snapshot) podsByNode(r *request, c *constraint, constraints []constraint, needLabels bool) func(n *node, value string) int {
 	switch {
+	case c.pods.total == 0:
+		return func(*node, string) int { return 0 }
 	case c.key == corev1.LabelHostname:
 		byNode := c.pods.byNode
 		return func(n *node, _ string) int { return byNode[n] }
-	case c.pods.total == 0:
-		return func(*node, string) int { return 0 }
 	}
 	if !c.excludes(r) && (!needLabels || s.nodes.haveAll(constraints)) {
 		byValue := c.pods.in(c.key).values
@@ -325,14 +328,21 @@ func (s *Snapshot) podsByNode(r *request, c *constraint, constraints []constrain
 // valuesOf counts the different values that nodes have of a label, none being
 // one of them, leaving out nodes whose score is negative.
 func valuesOf(key string, nodes []*node, scores []int64) int {
-	values, last := map[string]struct{}{}, ""
+	// There are few zones, and the nodes of a search take turns in them.
+	var few [8]string
+	found := few[:0]
+	var many map[string]struct{}
 	for i, n := range nodes {
 		value, _ := n.label(key)
-		if scores[i] < 0 || value == last && len(values) > 0 {
-			continue
+		switch {
+		case scores[i] < 0 || slices.Contains(found, value):
+		case many != nil:
+			many[value] = struct{}{}
+		case len(found) < len(few):
+			found = append(found, value)
+		default:
+			many = map[string]struct{}{value: {}}
 		}
-		values[value] = struct{}{}
-		last = value
 	}
-	return len(values)
+	return len(found) + len(many)
 }
