@@ -8,6 +8,7 @@ import (
 	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpointslice"
+	"svc.dev/svc/controllers/endpointslicemirroring"
 	"svc.dev/svc/controllers/garbagecollector"
 	"svc.dev/svc/controllers/job"
 	"svc.dev/svc/controllers/namespace"
@@ -31,6 +32,7 @@ func all() []controller.Controller {
 		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),
+		endpointslicemirroring.New(),
 		garbagecollector.New(),
 		job.New(),
 		namespace.New(),

@@ -24,6 +24,7 @@ import (
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/services"
+	"svc.dev/svc/controllers/subsets"
 )
 
 // New declares the controller.
@@ -193,7 +194,7 @@ func desired(service *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoi
 		e.Annotations = map[string]string{}
 	}
 	var truncated bool
-	e.Subsets, truncated = truncate(repack(addresses(service, pods)))
+	e.Subsets, truncated = truncate(subsets.Pack(addresses(service, pods)))
 	delete(e.Annotations, corev1.EndpointsOverCapacity)
 	if truncated {
 		e.Annotations[corev1.EndpointsOverCapacity] = "truncated"

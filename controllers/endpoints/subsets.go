@@ -1,30 +1,21 @@
 package endpoints
 
 import (
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	library "k8s.io/endpointslice"
 	endpointsliceutil "k8s.io/endpointslice/util"
 	netutils "k8s.io/utils/net"
-	"k8s.io/utils/ptr"
-)
 
-// address is one address on one port, or on none.
-type address struct {
-	corev1.EndpointAddress
-	port  *corev1.EndpointPort
-	ready bool
-}
+	"svc.dev/svc/controllers/subsets"
+)
 
 // addresses are where the pods serve the service: each pod's address in the
 // service's first IP family, on each of the ports that it has.
-func addresses(service *corev1.Service, pods []*corev1.Pod) []address {
-	var all []address
+func addresses(service *corev1.Service, pods []*corev1.Pod) []subsets.Address {
+	var all []subsets.Address
 	for _, pod := range pods {
 		if !endpointsliceutil.ShouldPodBeInEndpoints(pod, service.Spec.PublishNotReadyAddresses) {
 			continue
@@ -33,13 +24,13 @@ func addresses(service *corev1.Service, pods []*corev1.Pod) []address {
 		if ip == "" {
 			continue
 		}
-		a := address{
+		a := subsets.Address{
 			EndpointAddress: corev1.EndpointAddress{
 				IP:        ip,
 				NodeName:  &pod.Spec.NodeName,
 				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 			},
-			ready: service.Spec.PublishNotReadyAddresses || endpointsliceutil.IsPodReady(pod),
+			Ready: service.Spec.PublishNotReadyAddresses || endpointsliceutil.IsPodReady(pod),
 		}
 		if endpointsliceutil.ShouldSetHostname(pod, service) {
 			a.Hostname = pod.Spec.Hostname
@@ -51,7 +42,7 @@ func addresses(service *corev1.Service, pods []*corev1.Pod) []address {
 			p := &service.Spec.Ports[i]
 			// A pod without a port of that name serves the others.
 			if number, err := library.FindPort(pod, p); err == nil {
-				a.port = &corev1.EndpointPort{Name: p.Name, Port: int32(number), Protocol: p.Protocol, AppProtocol: p.AppProtocol}
+				a.Port = &corev1.EndpointPort{Name: p.Name, Port: int32(number), Protocol: p.Protocol, AppProtocol: p.AppProtocol}
 				all = append(all, a)
 			}
 		}
@@ -74,80 +65,19 @@ func addressOf(service *corev1.Service, pod *corev1.Pod) string {
 	return ""
 }
 
-// repack makes subsets in a canonical order: ports share a subset if they have
-// the same addresses, equally ready. An address that is there both ready and
-// not ready on a port is not ready.
-func repack(all []address) []corev1.EndpointSubset {
-	byPort := map[string]map[string]address{} // port, address
-	for _, a := range all {
-		port, key := portKey(a.port), addressKey(a.EndpointAddress)
-		if byPort[port] == nil {
-			byPort[port] = map[string]address{}
-		}
-		if before, ok := byPort[port][key]; !ok || before.ready {
-			byPort[port][key] = a
-		}
-	}
-	var subsets []corev1.EndpointSubset
-	seen := map[string]int{} // addresses and their readiness, place in subsets
-	for _, port := range slices.Sorted(maps.Keys(byPort)) {
-		addresses := byPort[port]
-		keys := slices.Sorted(maps.Keys(addresses))
-		var content strings.Builder
-		for _, key := range keys {
-			fmt.Fprintf(&content, "%s %t,", key, addresses[key].ready)
-		}
-		at, ok := seen[content.String()]
-		if !ok {
-			at = len(subsets)
-			seen[content.String()] = at
-			subsets = append(subsets, subset(keys, addresses))
-		}
-		if p := addresses[keys[0]].port; p != nil {
-			subsets[at].Ports = append(subsets[at].Ports, *p)
-		}
-	}
-	return subsets
-}
-
-// subset holds the addresses in the order of keys.
-func subset(keys []string, addresses map[string]address) corev1.EndpointSubset {
-	var s corev1.EndpointSubset
-	for _, key := range keys {
-		if a := addresses[key]; a.ready {
-			s.Addresses = append(s.Addresses, a.EndpointAddress)
-		} else {
-			s.NotReadyAddresses = append(s.NotReadyAddresses, a.EndpointAddress)
-		}
-	}
-	return s
-}
-
-// addressKey tells addresses apart: pods on a host's network share its IP.
-func addressKey(a corev1.EndpointAddress) string {
-	return fmt.Sprintf("%s %s", a.IP, a.TargetRef.UID)
-}
-
-func portKey(p *corev1.EndpointPort) string {
-	if p == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s %05d %s %s", p.Name, p.Port, p.Protocol, ptr.Deref(p.AppProtocol, ""))
-}
-
 // capacity is how many addresses Endpoints hold at most.
 const capacity = 1000
 
 // truncate leaves out addresses beyond the capacity, first those that are not
 // ready, and the same part of each subset's. It tells whether it has.
-func truncate(subsets []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
+func truncate(all []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
 	ready, notReady := 0, 0
-	for _, s := range subsets {
+	for _, s := range all {
 		ready += len(s.Addresses)
 		notReady += len(s.NotReadyAddresses)
 	}
 	if ready+notReady <= capacity {
-		return subsets, false
+		return all, false
 	}
 	var left []corev1.EndpointSubset
 	room := capacity - min(ready, capacity)
@@ -155,7 +85,7 @@ func truncate(subsets []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
 		room = capacity
 	}
 	free := room
-	for _, s := range subsets {
+	for _, s := range all {
 		if ready > capacity {
 			s.Addresses, s.NotReadyAddresses = share(s.Addresses, ready, room, &free), nil
 		} else {

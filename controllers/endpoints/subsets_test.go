@@ -2,8 +2,6 @@ package endpoints
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -94,61 +92,6 @@ func TestDesiredMetadata(t *testing.T) {
 	}
 }
 
-// TestRepack compares subsets with what they are made of, at random.
-func TestRepack(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 2000 {
-		want := map[string]bool{} // address and port, whether all say that it is ready
-		var all []address
-		for range random.IntN(12) {
-			a := address{
-				EndpointAddress: corev1.EndpointAddress{IP: fmt.Sprint("10.0.0.", random.IntN(4)), TargetRef: &corev1.ObjectReference{UID: types.UID(fmt.Sprint(random.IntN(2)))}},
-				ready:           random.IntN(3) > 0,
-				port:            &corev1.EndpointPort{Port: int32(80 + random.IntN(3))},
-			}
-			if round%8 == 0 {
-				a.port = nil // of a headless service
-			}
-			all = append(all, a)
-			key := pairKey(a.EndpointAddress, a.port)
-			ready, known := want[key]
-			want[key] = a.ready && (ready || !known)
-		}
-		subsets := repack(all)
-		got := map[string]bool{}
-		contents := map[string]bool{}
-		for _, s := range subsets {
-			content := strings.Split(describe([]corev1.EndpointSubset{s}), ":")[0] + fmt.Sprint(uids(s))
-			if contents[content] {
-				t.Fatalf("round %d: two subsets have the same addresses: %s", round, describe(subsets))
-			}
-			contents[content] = true
-			var ports []*corev1.EndpointPort
-			for i := range s.Ports {
-				ports = append(ports, &s.Ports[i])
-			}
-			if len(ports) == 0 {
-				ports = append(ports, nil)
-			}
-			for _, p := range ports {
-				for _, a := range s.Addresses {
-					got[pairKey(a, p)] = true
-				}
-				for _, a := range s.NotReadyAddresses {
-					got[pairKey(a, p)] = false
-				}
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("round %d: %s", round, diff)
-		}
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if diff := cmp.Diff(subsets, repack(all)); diff != "" {
-			t.Fatalf("round %d: the order matters:\n%s", round, diff)
-		}
-	}
-}
-
 func TestTruncate(t *testing.T) {
 	subset := func(ready, not int) corev1.EndpointSubset {
 		return corev1.EndpointSubset{Addresses: make([]corev1.EndpointAddress, ready), NotReadyAddresses: make([]corev1.EndpointAddress, not)}
@@ -178,18 +121,6 @@ func TestTruncate(t *testing.T) {
 			}
 		})
 	}
-}
-
-func pairKey(a corev1.EndpointAddress, p *corev1.EndpointPort) string {
-	return addressKey(a) + " " + portKey(p)
-}
-
-func uids(s corev1.EndpointSubset) []types.UID {
-	var all []types.UID
-	for _, a := range slices.Concat(s.Addresses, s.NotReadyAddresses) {
-		all = append(all, a.TargetRef.UID)
-	}
-	return all
 }
 
 // describe writes subsets as "addresses (not addresses):ports; ...".

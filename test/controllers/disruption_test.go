@@ -7,10 +7,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -47,36 +49,42 @@ var _ = Describe("disruption", func() {
 	})
 
 	It("counts the pods that their controllers want", func(ctx SpecContext) {
-		owner := statefulSet(ns, 4)
-		Expect(client.Create(ctx, owner)).To(Succeed())
-		for _, name := range []string{"a", "b", "c"} {
-			Expect(client.Create(ctx, ownedPod(ns, name, owner, "apps/v1", "StatefulSet"))).To(Succeed())
-		}
+		web := deploymentOn(ns, 4)
+		Expect(client.Create(ctx, web)).To(Succeed())
 		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--max-unavailable=25%")
-		Eventually(budget(ctx, ns)).Should(Equal("3 of 4 healthy, needs 3, allows 0: False InsufficientPods"))
-		setReady(ctx, ns, "c", corev1.ConditionFalse)
-		Eventually(budget(ctx, ns)).Should(Equal("2 of 4 healthy, needs 3, allows 0: False InsufficientPods"))
+		Eventually(budget(ctx, ns)).Should(Equal("4 of 4 healthy, needs 3, allows 1: True SufficientPods"))
 
 		manager.Kill()
-		run(ctx, "-n", ns, "scale", "statefulset", "owner", "--replicas=2")
+		run(ctx, "-n", ns, "scale", "deployment", "web", "--replicas=8")
 		startManager(ctx)
-		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 1, allows 1: True SufficientPods"))
-		run(ctx, "-n", ns, "scale", "statefulset", "owner", "--replicas=8")
-		Eventually(budget(ctx, ns)).Should(Equal("2 of 8 healthy, needs 6, allows 0: False InsufficientPods"))
+		Eventually(budget(ctx, ns)).Should(Equal("8 of 8 healthy, needs 6, allows 2: True SufficientPods"))
+		nodes.Kill(ns)
+		run(ctx, "-n", ns, "scale", "deployment", "web", "--replicas=12")
+		Eventually(budget(ctx, ns)).Should(Equal("8 of 12 healthy, needs 9, allows 0: False InsufficientPods"))
 	})
 
 	It("asks custom resources for their scale, and says why it cannot", func(ctx SpecContext) {
-		job := &metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "none", UID: "1", Controller: ptr.To(true)}
-		pod := boundPod(ns, "a", ns)
-		pod.OwnerReferences = []metav1.OwnerReference{*job}
-		Expect(client.Create(ctx, pod)).To(Succeed())
+		applyFleets(ctx)
+		fleet := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "budget.example.com/v1", "kind": "Fleet",
+			"metadata": map[string]any{"namespace": ns, "name": "fleet"}, "spec": map[string]any{"replicas": int64(4)},
+		}}
+		Expect(client.Create(ctx, fleet)).To(Succeed())
+		Expect(client.Create(ctx, ownedPod(ns, "a", fleet, "budget.example.com/v1", "Fleet"))).To(Succeed())
 		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--max-unavailable=1")
-		Eventually(budget(ctx, ns)).Should(Equal("0 of 0 healthy, needs 0, allows 0: False SyncFailed jobs.batch does not implement the scale subresource"))
+		Eventually(budget(ctx, ns)).Should(Equal("1 of 4 healthy, needs 3, allows 0: False InsufficientPods"))
+
+		By("refusing evictions when it does not know better")
+		job := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "job"}, Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(true)}}
+		job.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "job", Image: "job"}}}
+		Expect(client.Create(ctx, job)).To(Succeed())
+		Expect(client.Create(ctx, ownedPod(ns, "b", job, "batch/v1", "CronJob"))).To(Succeed())
+		Eventually(budget(ctx, ns)).Should(HaveSuffix("allows 0: False SyncFailed cronjobs.batch does not implement the scale subresource"))
 		Eventually(func() string { return run(ctx, "-n", ns, "describe", "pdb", "web") }).Should(MatchRegexp(
-			`Warning +CalculateExpectedPodCountFailed +.* +controllermanager +Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource`))
+			`Warning +CalculateExpectedPodCountFailed +.* +controllermanager +Failed to calculate the number of expected pods: cronjobs.batch does not implement the scale subresource`))
 
 		By("writing its status although somebody else writes, too")
-		run(ctx, "-n", ns, "delete", "pod", "a")
+		run(ctx, "-n", ns, "delete", "pod", "a", "b")
 		for i := range 5 {
 			run(ctx, "-n", ns, "annotate", "pdb", "web", "--overwrite", fmt.Sprintf("n=%d", i))
 			Expect(client.Create(ctx, boundPod(ns, fmt.Sprint("p", i), ns))).To(Succeed())
@@ -106,18 +114,43 @@ func budget(ctx context.Context, namespace string) func() string {
 	}
 }
 
-func statefulSet(namespace string, replicas int32) *appsv1.StatefulSet {
-	labels := map[string]string{"app": "other"}
-	return &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
-		Spec: appsv1.StatefulSetSpec{
+// deploymentOn is a deployment on the node that is named like its namespace.
+func deploymentOn(namespace string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": namespace}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+				Spec:       corev1.PodSpec{NodeName: namespace, Containers: []corev1.Container{{Name: "web", Image: "web"}}},
 			},
 		},
 	}
+}
+
+// applyFleets serves a custom kind with a scale for the spec.
+func applyFleets(ctx context.Context) {
+	GinkgoHelper()
+	const crd = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: fleets.budget.example.com}
+spec:
+  group: budget.example.com
+  scope: Namespaced
+  names: {plural: fleets, singular: fleet, kind: Fleet}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {replicas: {type: integer}}}, status: {type: object, properties: {replicas: {type: integer}}}}}}
+    subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
+`
+	_, errOut, err := kubectl.Run(ctx, crd, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred(), errOut)
+	DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", "fleets.budget.example.com", "--wait=false") })
+	run(ctx, "wait", "--for=condition=Established", "crd/fleets.budget.example.com")
 }
 
 // ownedPod is a pod that somebody else has made for its owner.

@@ -141,6 +141,54 @@ var _ = Describe("endpoint", func() {
 	})
 })
 
+var _ = Describe("endpointslicemirroring", func() {
+	It("mirrors the Endpoints of services without a selector", func(ctx SpecContext) {
+		ns := newNamespace(ctx)
+		Expect(client.Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "own"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		})).To(Succeed())
+		own := &corev1.Endpoints{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "own", Labels: map[string]string{"made-by": "me"}},
+			Subsets: []corev1.EndpointSubset{{
+				Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}}, Ports: []corev1.EndpointPort{{Port: 80}},
+			}},
+		}
+		Expect(client.Create(ctx, own)).To(Succeed())
+		mirrors := func() string {
+			var words []string
+			for _, s := range slicesOf(ctx, ns, "own") {
+				for _, e := range s.Endpoints {
+					words = append(words, fmt.Sprint(s.AddressType, " ", e.Addresses[0], " ", s.Labels["made-by"]))
+				}
+			}
+			slices.Sort(words)
+			return strings.Join(words, ", ")
+		}
+		Eventually(mirrors).Should(Equal("IPv4 192.0.2.1 me, IPv6 2001:db8::1 me"))
+
+		By("mending what others write, and following what changed while no manager ran")
+		slice := slicesOf(ctx, ns, "own")[0]
+		slice.Endpoints = nil
+		Expect(client.Update(ctx, &slice)).To(Succeed())
+		Eventually(mirrors).Should(Equal("IPv4 192.0.2.1 me, IPv6 2001:db8::1 me"))
+		manager.Kill()
+		own.Subsets[0].Addresses = []corev1.EndpointAddress{{IP: "192.0.2.2"}}
+		Expect(client.Update(ctx, own)).To(Succeed())
+		startManager(ctx)
+		Eventually(mirrors).Should(Equal("IPv4 192.0.2.2 me"))
+
+		By("leaving the service to its selector")
+		run(ctx, "-n", ns, "set", "selector", "service/own", "app=none")
+		Eventually(func() []string {
+			var managers []string
+			for _, s := range slicesOf(ctx, ns, "own") {
+				managers = append(managers, s.Labels[discoveryv1.LabelManagedBy])
+			}
+			return managers
+		}).Should(ConsistOf("endpointslice-controller.k8s.io"))
+	})
+})
+
 // addNode adds a simulated node for the spec.
 func addNode(ctx context.Context, name string, change func(*corev1.Node)) {
 	GinkgoHelper()
