@@ -4,7 +4,10 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // The events of a job's pods come in crowds. They lead to one look at the job,
@@ -29,6 +32,9 @@ type memo struct {
 	looked  time.Time
 	uid     types.UID // of the job that backoff is of
 	backoff *backoff
+	// absent are pods that have no finalizer, though the cache may not know: the
+	// answer to its removal got lost.
+	absent sets.Set[types.UID]
 }
 
 func newMemory(now func() time.Time) *memory {
@@ -68,6 +74,37 @@ func (m *memory) setBackoff(job types.NamespacedName, uid types.UID, b backoff) 
 	memo := m.jobs[job]
 	memo.uid, memo.backoff = uid, &b
 	m.jobs[job] = memo
+}
+
+// addAbsent notes pods that have no finalizer.
+func (m *memory) addAbsent(job types.NamespacedName, absent sets.Set[types.UID]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	memo := m.jobs[job]
+	memo.absent = memo.absent.Union(absent)
+	m.jobs[job] = memo
+}
+
+// withoutAbsent is the list with the pods that have no finalizer as they are. It
+// forgets those that the list has so.
+func (m *memory) withoutAbsent(job types.NamespacedName, list []*corev1.Pod) []*corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	memo := m.jobs[job]
+	if len(memo.absent) == 0 {
+		return list
+	}
+	left := sets.New[types.UID]()
+	for i, pod := range list {
+		if memo.absent.Has(pod.UID) && isTracked(pod) {
+			left.Insert(pod.UID)
+			list[i] = pod.DeepCopy()
+			list[i].Finalizers = only(pod.Finalizers, func(f string) bool { return f != batchv1.JobTrackingFinalizer })
+		}
+	}
+	memo.absent = left
+	m.jobs[job] = memo
+	return list
 }
 
 func (m *memory) forget(job types.NamespacedName) {

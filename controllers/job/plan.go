@@ -72,6 +72,9 @@ func decide(v view) *plan {
 	return p
 }
 
+// first tells whether this is the first look of this process at the job.
+func (p *plan) first() bool { return p.view.backoff == nil }
+
 // stamp is the present as the API holds it, in seconds.
 func (p *plan) stamp() metav1.Time { return metav1.NewTime(p.now.Truncate(time.Second)) }
 
@@ -204,7 +207,8 @@ func (p *plan) recordFirst() {
 		p.record = true
 	}
 	p.record = p.record || len(p.fresh) > 0 ||
-		p.status.CompletedIndexes != old.CompletedIndexes || !ptr.Equal(p.status.FailedIndexes, old.FailedIndexes)
+		p.status.CompletedIndexes != old.CompletedIndexes ||
+		ptr.Deref(p.status.FailedIndexes, "") != ptr.Deref(old.FailedIndexes, "")
 	p.status.Active, p.status.Ready = int32(len(p.active)), ptr.To(readyOf(p.active, nil))
 	p.status.Terminating = ptr.To(int32(len(p.terminating)))
 }
@@ -214,8 +218,10 @@ type outcome struct {
 	// created counts the new pods, gone are the active pods that were deleted.
 	created int
 	gone    sets.Set[types.UID]
-	// released are the pods without finalizer now. From the missed ones it had
-	// been taken by somebody else, who has counted them.
+	// released are the pods without finalizer now. The missed ones had none
+	// before: an earlier process has counted them, and the caches of this one
+	// did not know at its first look. Later, it has been this process itself,
+	// by a request whose answer got lost.
 	released, missed sets.Set[types.UID]
 }
 

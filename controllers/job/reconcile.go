@@ -89,6 +89,7 @@ func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev
 	if owned, err = r.doubts.Resolve(ctx, r.live, job, selector, owned); err != nil {
 		return nil, err
 	}
+	owned = r.memory.withoutAbsent(client.ObjectKeyFromObject(job), owned)
 	orphans, err := r.byController(ctx, job.Namespace, index.NoController)
 	if err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func (r *reconciler) delete(ctx context.Context, p *plan, o *outcome) error {
 	_, err := pods.InBatches(len(doomed), parallel, func(i int) error {
 		pod := doomed[i]
 		if i < len(p.surplus) && isTracked(pod) {
-			if _, err := untrack(ctx, r.client, r.live, pod); err != nil {
+			if result, err := drop(ctx, r.client, r.live, pod); err != nil || result == ended {
 				return err
 			}
 		}
@@ -219,21 +220,37 @@ func (r *reconciler) release(ctx context.Context, p *plan, o *outcome) error {
 		stop.Insert(pod.UID)
 	}
 	list := only(p.release, func(pod *corev1.Pod) bool { return o.gone.Has(pod.UID) || !stop.Has(pod.UID) })
-	mine, done := make([]bool, len(list)), make([]bool, len(list))
+	results, done := make([]untracked, len(list)), make([]bool, len(list))
 	_, err := pods.InBatches(len(list), parallel, func(i int) (err error) {
-		mine[i], err = untrack(ctx, r.client, r.live, list[i])
-		done[i] = err == nil
+		results[i], err = p.take(list[i])(ctx, r.client, r.live, list[i])
+		done[i] = err == nil && results[i] != ended
 		return err
 	})
+	gone := sets.New[types.UID]()
 	for i, pod := range list {
-		switch {
-		case done[i] && !mine[i] && p.fresh.Has(pod.UID):
+		if !done[i] {
+			continue
+		}
+		if results[i] == absent {
+			gone.Insert(pod.UID)
+		}
+		if results[i] == absent && p.first() && p.fresh.Has(pod.UID) {
 			o.missed.Insert(pod.UID)
-		case done[i]:
+		} else {
 			o.released.Insert(pod.UID)
 		}
 	}
+	r.memory.addAbsent(client.ObjectKeyFromObject(p.job), gone)
 	return err
+}
+
+// take is how the pod loses its finalizer: one that does not count only as long
+// as it runs.
+func (p *plan) take(pod *corev1.Pod) func(context.Context, client.Client, client.Reader, *corev1.Pod) (untracked, error) {
+	if pods.IsTerminal(pod) || p.uncounted.Has(pod.UID) || p.fresh.Has(pod.UID) {
+		return untrack
+	}
+	return drop
 }
 
 // track gives the finalizer to a pod that is as it was read.
