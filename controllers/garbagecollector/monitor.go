@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
@@ -34,6 +35,7 @@ type monitor struct {
 
 	listed  bool
 	expires time.Time // of the watch that runs, or ran last
+	seen    string    // the newest resource version
 }
 
 const (
@@ -176,7 +178,7 @@ func (m *monitor) Delete(obj any) error {
 }
 
 // Replace implements cache.ReflectorStore.
-func (m *monitor) Replace(list []any, _ string) error {
+func (m *monitor) Replace(list []any, version string) error {
 	objects := make([]graph.Object, 0, len(list))
 	for _, obj := range list {
 		o, err := objectOf(obj.(*metav1.PartialObjectMetadata))
@@ -185,11 +187,32 @@ func (m *monitor) Replace(list []any, _ string) error {
 		}
 		objects = append(objects, o)
 	}
-	m.listed = true
-	m.collector.change(func(g *graph.Graph) { g.Replace(m.kind, objects) })
+	back := m.wentBack(version)
+	m.listed, m.seen = true, version
+	m.collector.change(func(g *graph.Graph) {
+		if back {
+			// What is known is from a future that is not going to come.
+			g.Vanish(m.kind)
+			g.Serve(m.kind, m.resource.Namespaced, true)
+		}
+		g.Replace(m.kind, objects)
+	})
 	m.changed()
 	return nil
 }
+
+// wentBack tells whether a list is older than what was seen before, although
+// nothing older was asked for: the storage was restored.
+func (m *monitor) wentBack(version string) bool {
+	if m.seen == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, m.seen)
+	return err == nil && order < 0
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater.
+func (m *monitor) UpdateResourceVersion(version string) { m.seen = version }
 
 // Resync implements cache.ReflectorStore.
 func (m *monitor) Resync() error { return nil }

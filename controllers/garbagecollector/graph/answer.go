@@ -12,11 +12,17 @@ func (g *Graph) Answer(s Subject, a Action, r Result) Again {
 	if !n.observed {
 		return Settled
 	}
-	switch r.Outcome {
-	case Failed:
+	switch {
+	case r.Outcome == Failed:
 		return Later
+	case a.epoch != g.epoch:
+		// This may be the answer of an API server that is no more.
+		g.touch(n)
+		return Soon
+	}
+	switch r.Outcome {
 	case Absent:
-		g.lose(n, a.epoch == g.epoch)
+		g.lose(n, true)
 		return Settled
 	case Conflict:
 		n.stale = n.stale || n.version == a.Version
@@ -25,7 +31,7 @@ func (g *Graph) Answer(s Subject, a Action, r Result) Again {
 	}
 	switch a.Verb {
 	case LookUp:
-		return g.reread(n, a, r.Object)
+		return g.reread(n, r.Object)
 	case Delete:
 		n.deleted = n.version == a.Version
 	case Disown, Unblock, RemoveFinalizer:
@@ -74,9 +80,9 @@ func (g *Graph) answerLookup(n *node, s Subject, a Action, r Result) Again {
 }
 
 // reread takes over what was read of an object after a conflict.
-func (g *Graph) reread(n *node, a Action, o Object) Again {
+func (g *Graph) reread(n *node, o Object) Again {
 	if o.UID != n.uid {
-		g.lose(n, a.epoch == g.epoch)
+		g.lose(n, true)
 		return Settled
 	}
 	if o.Version > n.version {

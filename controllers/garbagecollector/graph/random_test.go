@@ -333,8 +333,8 @@ func (p *playing) upset() error {
 }
 
 // restore brings the world back to what it was some time ago. The watches and
-// all requests break. The collector notices when it lists again; until then it
-// works on with what it knows.
+// all requests break. The collector forgets what it knows of a kind when it lists
+// it again; until then it works on with that.
 func (p *playing) restore() error {
 	then := p.revision - min(p.revision, uint64(p.rand.IntN(60)))
 	p.objects = map[types.UID]*thing{}
@@ -354,13 +354,23 @@ func (p *playing) restore() error {
 	}
 	p.g.Doubt()
 	p.drain()
-	for range 20 {
-		if err := errors.Join(p.start(), p.progress(false)); err != nil {
-			return err
+	for _, i := range p.rand.Perm(len(watchedKinds)) {
+		for range 10 {
+			if err := errors.Join(p.start(), p.progress(false)); err != nil {
+				return err
+			}
 		}
+		kind := watchedKinds[i]
+		p.g.Vanish(kind)
+		p.monitors[kind].listed = false
+		if p.monitors[kind].served {
+			p.serve(kind)
+		}
+		if p.monitors[kind].served && !p.away[kind] {
+			p.list(kind, p.revision)
+		}
+		p.drain()
 	}
-	p.inFlight = nil
-	p.restart()
 	return nil
 }
 
