@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,10 +36,19 @@ func (m *Manager) Await(ctx context.Context) error {
 		}
 		if time.Since(told) > patience {
 			told = time.Now()
-			klog.FromContext(ctx).Info("Waiting for the API server", "server", m.api.Host, "reason", err.Error())
+			klog.FromContext(ctx).Info("Waiting for the API server", "server", m.api.Host, "reason", cause(err).Error())
 		}
 		return false, nil
 	})
+}
+
+// cause is what went wrong with a request, without the request.
+func cause(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
 }
 
 // hopeless explains an error that will not go away by itself; nil is one that
@@ -57,9 +67,9 @@ func hopeless(api *rest.Config, err error) error {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("the user has not the rights of %s: %w", User, err)
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
-		return fmt.Errorf("the certificate of %s is not trusted: %w; is this file of another cluster?", api.Host, err)
+		return fmt.Errorf("the certificate of %s is not trusted: %w; is this file of another cluster?", api.Host, cause(err))
 	case errors.As(err, &notTLS):
-		return fmt.Errorf("%s does not speak TLS: %w", api.Host, err)
+		return fmt.Errorf("%s does not speak TLS: %w", api.Host, cause(err))
 	}
 	return nil
 }

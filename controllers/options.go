@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"svc.dev/svc/controllers/controller"
@@ -115,7 +116,14 @@ func (o *Options) Validate() []error {
 	if _, err := o.Picked(); err != nil {
 		errs = append(errs, err)
 	}
-	// client-go retries with a jitter of at most 1.2.
+	for _, name := range []struct{ flag, value string }{
+		{"leader-elect-resource-namespace", o.Election.Namespace}, {"leader-elect-resource-name", o.Election.Name},
+	} {
+		if problems := validation.IsDNS1123Subdomain(name.value); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--%s: %q is not a name: %s", name.flag, name.value, strings.Join(problems, "; ")))
+		}
+	}
+	// Who waits for the lease looks after 1.2 periods at the latest.
 	if e := o.Election; e.Enabled {
 		if e.LeaseDuration <= e.RenewDeadline {
 			errs = append(errs, fmt.Errorf("--leader-elect-lease-duration: %s must be longer than --leader-elect-renew-deadline, %s", e.LeaseDuration, e.RenewDeadline))

@@ -38,14 +38,14 @@ place. Its flags are those of kube-controller-manager.`,
 			if err := joined(cmd, append(opts.Validate(), port.Validate()...)); err != nil {
 				return err
 			}
-			if err := startLogs(cmd, logging, cmd.ErrOrStderr()); err != nil {
-				return err
-			}
-			defer logs.FlushLogs()
 			api, err := readConnection(connection)
 			if err != nil {
 				return usageError{err, cmd}
 			}
+			if err := startLogs(cmd, logging, cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			defer logs.FlushLogs()
 			return runManager(cmd.Context(), opts, port, connection, api)
 		},
 	}
@@ -73,7 +73,14 @@ func readConnection(file string) (*rest.Config, error) {
 		}
 		return api, nil
 	}
+	// Read by itself first: its errors say what is wrong with the file.
+	if _, err := clientcmd.LoadFromFile(file); err != nil {
+		return nil, fmt.Errorf("--svcconfig: %s: %w", file, pathless(err))
+	}
 	api, err := clientcmd.BuildConfigFromFlags("", file)
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("--svcconfig: %s: it does not say which API server to use", file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--svcconfig: %s: %w", file, pathless(err))
 	}
@@ -92,6 +99,9 @@ func pathless(err error) error {
 // runManager opens the port, waits for the API server, and runs the controllers
 // until ctx is done.
 func runManager(ctx context.Context, opts *controllers.Options, port *serving.Options, connection string, api *rest.Config) error {
+	if err := checkPort(port.SecureServing); err != nil && port.SecureServing.BindPort != 0 {
+		return err
+	}
 	server, err := serving.Listen(port)
 	if err != nil {
 		return err

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -60,7 +57,7 @@ func (u *instance) run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	if err := u.checkPort(); err != nil {
+	if err := checkPort(u.opts.SecureServing); err != nil {
 		return err
 	}
 	// The parts outlive ctx: they are stopped in order.
@@ -77,27 +74,6 @@ func (u *instance) run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, u.stop())
-}
-
-// checkPort finds out that the port cannot be had before anything is made. The
-// server opens it for good later, and may yet fail.
-func (u *instance) checkPort() error {
-	o := u.opts.SecureServing
-	if o.PermitPortSharing || o.PermitAddressSharing {
-		return nil
-	}
-	listener, err := net.Listen(cmp.Or(o.BindNetwork, "tcp"), net.JoinHostPort(o.BindAddress.String(), strconv.Itoa(o.BindPort)))
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("--secure-port: %d is in use: stop what uses it, or choose another port (%w)", o.BindPort, err)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("--bind-address: %s is not an address of this machine: choose one of its own, or 0.0.0.0 for all (%w)", o.BindAddress, err)
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("--secure-port: %d is for privileged users: choose a port above 1023 (%w)", o.BindPort, err)
-	case err != nil:
-		return fmt.Errorf("--bind-address, --secure-port: %w; choose others", err)
-	}
-	return listener.Close()
 }
 
 // start starts the parts, and returns when the API server is ready or ctx is

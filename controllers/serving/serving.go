@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -40,8 +39,6 @@ func Listen(o *Options) (*Server, error) {
 	address := net.JoinHostPort(o.SecureServing.BindAddress.String(), strconv.Itoa(o.SecureServing.BindPort))
 	s := &Server{options: o}
 	switch err := o.SecureServing.ApplyTo(&s.info); {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("--secure-port: %d is in use: stop what uses it, choose another port, or 0 for none", o.SecureServing.BindPort)
 	case err != nil && o.SecureServing.Listener == nil:
 		return nil, fmt.Errorf("cannot listen on %s: %w; choose another --secure-port or --bind-address", address, err)
 	case err != nil:

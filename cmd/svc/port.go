@@ -1,0 +1,32 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+)
+
+// checkPort finds out that the port cannot be had before anything is made. The
+// server opens it for good later, and may yet fail.
+func checkPort(o *genericoptions.SecureServingOptions) error {
+	if o.PermitPortSharing || o.PermitAddressSharing {
+		return nil
+	}
+	listener, err := net.Listen(cmp.Or(o.BindNetwork, "tcp"), net.JoinHostPort(o.BindAddress.String(), strconv.Itoa(o.BindPort)))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--secure-port: %d is in use: stop what uses it, or choose another port (%w)", o.BindPort, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("--bind-address: %s is not an address of this machine: choose one of its own, or 0.0.0.0 for all (%w)", o.BindAddress, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("--secure-port: %d is for privileged users: choose a port above 1023 (%w)", o.BindPort, err)
+	case err != nil:
+		return fmt.Errorf("--bind-address, --secure-port: %w; choose others", err)
+	}
+	return listener.Close()
+}

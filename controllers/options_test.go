@@ -1,0 +1,69 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+func flags(o *Options) *pflag.FlagSet {
+	var sets cliflag.NamedFlagSets
+	o.AddFlags(&sets)
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range sets.Order {
+		all.AddFlagSet(sets.FlagSets[name])
+	}
+	return all
+}
+
+func TestValuesThatMakeNoSense(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                  "",
+		"--leader-elect-lease-duration=10s": "--leader-elect-lease-duration: 10s must be longer than --leader-elect-renew-deadline, 10s",
+		"--leader-elect-lease-duration=10s --leader-elect=false":             "",
+		"--leader-elect-retry-period=9s":                                     "--leader-elect-retry-period: 9s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, 10s",
+		"--leader-elect-retry-period=0s":                                     "--leader-elect-retry-period: 0s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, 10s",
+		"--leader-elect-resource-name=Not_A_Name":                            `--leader-elect-resource-name: "Not_A_Name" is not a name`,
+		"--leader-elect-resource-namespace=":                                 `--leader-elect-resource-namespace: "" is not a name`,
+		"--controllers=nope":                                                 `--controllers: there is no controller "nope"`,
+		"--concurrent-namespace-syncs=0":                                     "--concurrent-namespace-syncs: 0 must be at least 1",
+		"--concurrent-namespace-syncs=-1 --leader-elect-lease-duration=-15s": "--leader-elect-lease-duration: -15s must be longer than --leader-elect-renew-deadline, 10s; --concurrent-namespace-syncs: -1 must be at least 1",
+	} {
+		o := NewOptions()
+		if err := flags(o).Parse(strings.Fields(args)); err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		var got []string
+		for _, err := range o.Validate() {
+			got = append(got, err.Error())
+		}
+		if joined := strings.Join(got, "; "); want == "" && joined != "" || !strings.HasPrefix(joined, want) {
+			t.Errorf("%q: %s, want %s", args, joined, want)
+		}
+	}
+}
+
+func TestEveryFlagSaysWhatItDoes(t *testing.T) {
+	flags(NewOptions()).VisitAll(func(f *pflag.Flag) {
+		if f.Usage == "" {
+			t.Errorf("--%s has no description", f.Name)
+		}
+	})
+}
+
+func TestTwoSetsOfOptionsShareNothing(t *testing.T) {
+	first, second := NewOptions(), NewOptions()
+	if err := flags(first).Parse([]string{"--controllers=namespace", "--concurrent-namespace-syncs=3"}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(second.Controllers, []string{"*"}) {
+		t.Errorf("the other's controllers are %v", second.Controllers)
+	}
+	if got := flags(second).Lookup("concurrent-namespace-syncs").Value.String(); got != "10" {
+		t.Errorf("the other's flag is %s", got)
+	}
+}

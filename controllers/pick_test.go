@@ -1,0 +1,73 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+
+	"svc.dev/svc/controllers/controller"
+)
+
+func TestWhichControllersAreChosen(t *testing.T) {
+	all := []controller.Controller{
+		{Name: "namespace", Aliases: []string{"namespace-controller"}},
+		{Name: "podgc", Aliases: []string{"pod-garbage-collector-controller"}},
+		{Name: "job"},
+		{Name: "tokencleaner", OnDemand: true},
+	}
+	for flag, want := range map[string]string{
+		"*":                       "namespace podgc job",
+		"":                        "",
+		"*,tokencleaner":          "namespace podgc job tokencleaner",
+		"*,-podgc":                "namespace job",
+		"-podgc,*":                "namespace job",
+		"-podgc":                  "",
+		"job,namespace":           "namespace job",
+		"namespace-controller":    "namespace",
+		"*,-namespace-controller": "podgc job",
+		"job,job":                 "job",
+		"job,-job":                `--controllers: "job" is both in and out: name it once`,
+		"podgc,-pod-garbage-collector-controller": `--controllers: "podgc" is both in and out: name it once`,
+		"namspace":            `--controllers: there is no controller "namspace": did you mean "namespace"?`,
+		"-Namespace":          `--controllers: there is no controller "Namespace": did you mean "namespace"?`,
+		"namespace-controler": `--controllers: there is no controller "namespace-controler": did you mean "namespace-controller"?`,
+		"jab":                 `--controllers: there is no controller "jab": did you mean "job"?`,
+		"foo":                 `--controllers: there is no controller "foo": choose from *, job, namespace, podgc, tokencleaner`,
+		"--job":               `--controllers: there is no controller "-job": did you mean "job"?`,
+	} {
+		picked, err := Pick(all, strings.Split(flag, ","))
+		var got []string
+		for _, c := range picked {
+			got = append(got, c.Name)
+		}
+		result := strings.Join(got, " ")
+		if err != nil {
+			result = err.Error()
+		}
+		if result != want {
+			t.Errorf("%q: %s, want %s", flag, result, want)
+		}
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	owner := map[string]string{}
+	for _, c := range all() {
+		for _, name := range append([]string{c.Name}, c.Aliases...) {
+			if other, ok := owner[name]; ok {
+				t.Errorf("%s is a name of %s and of %s", name, other, c.Name)
+			}
+			owner[name] = c.Name
+		}
+	}
+}
+
+func TestHowManyLettersDiffer(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"same", "same", 0}} {
+		if got := changes(test.a, test.b); got != test.want {
+			t.Errorf("%q, %q: %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
