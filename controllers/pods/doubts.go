@@ -15,16 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Doubts remembers the owners whose pods the cache may lack for long: those for
-// which the answer to a creation got lost. The client waits for the pods that it
-// knows to have created, but cannot for these. As long as there is a doubt, the
-// API server's list counts instead of the cache's.
+// Doubts remembers the owners for whose pods the cache may be behind: those for
+// which the answer to a creation or a deletion got lost. The client waits for
+// what it knows to have done, but cannot for these. As long as there is a doubt,
+// the API server's list counts instead of the cache's.
 type Doubts struct {
 	mu     sync.Mutex
 	owners sets.Set[types.NamespacedName]
 }
 
-// After takes the error of a creation for an owner.
+// After takes the error of a creation or a deletion for an owner.
 func (d *Doubts) After(owner types.NamespacedName, err error) {
 	if !Unclear(err) {
 		return
@@ -50,8 +50,8 @@ func Unclear(err error) bool {
 }
 
 // Resolve returns the pods of an owner: cached, those that the cache has, or
-// those that the API server has if there is a doubt. The doubt ends when both
-// are the same.
+// those that the API server has if there is a doubt. The doubt ends when the
+// same ones are active in both.
 func (d *Doubts) Resolve(ctx context.Context, live client.Reader, owner client.Object, selector labels.Selector, cached []*corev1.Pod) ([]*corev1.Pod, error) {
 	d.mu.Lock()
 	doubt := d.owners.Has(client.ObjectKeyFromObject(owner))
@@ -64,21 +64,25 @@ func (d *Doubts) Resolve(ctx context.Context, live client.Reader, owner client.O
 		return nil, err
 	}
 	var present []*corev1.Pod
-	uids := sets.New[types.UID]()
 	for i := range list.Items {
 		if ref := metav1.GetControllerOfNoCopy(&list.Items[i]); ref != nil && ref.UID == owner.GetUID() {
 			present = append(present, &list.Items[i])
-			uids.Insert(list.Items[i].UID)
 		}
 	}
-	for _, pod := range cached {
-		uids.Delete(pod.UID)
+	if active(present).Equal(active(cached)) {
+		d.Forget(client.ObjectKeyFromObject(owner))
 	}
-	if len(uids) > 0 {
-		return present, nil
+	return present, nil
+}
+
+func active(pods []*corev1.Pod) sets.Set[types.UID] {
+	uids := sets.New[types.UID]()
+	for _, pod := range pods {
+		if IsActive(pod) {
+			uids.Insert(pod.UID)
+		}
 	}
-	d.Forget(client.ObjectKeyFromObject(owner))
-	return cached, nil
+	return uids
 }
 
 // Forget ends the doubt about an owner's pods, as when the owner has gone.

@@ -38,6 +38,11 @@ func TestWhichErrorsLeaveADoubt(t *testing.T) {
 	}
 }
 
+func going(pod corev1.Pod) *corev1.Pod {
+	pod.DeletionTimestamp = ptr.To(metav1.Now())
+	return &pod
+}
+
 // server lists pods as the API server would.
 type server struct {
 	client.Reader
@@ -90,6 +95,7 @@ func TestTheServersPodsCountWhileThereIsADoubt(t *testing.T) {
 
 	d.After(key, errors.New("connection reset"))
 	s.pods = s.pods[:1]
-	check("the pod was not created; one that has gone is in the cache still", resolve(&one, &two), "12 after 4 lists")
-	check("there was no other", resolve(&one), "1 after 4 lists")
+	check("a pod was deleted though the answer is lost", resolve(&one, &two), "1 after 4 lists")
+	check("the cache knows that it goes", resolve(&one, going(two)), "1 after 5 lists")
+	check("that ends the doubt, too", resolve(&one), "1 after 5 lists")
 }

@@ -77,7 +77,8 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 	if owned, err = r.doubts.Resolve(ctx, r.live, obj, s, owned); err != nil {
 		return nil, nil, err
 	}
-	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController)
+	// The list before has waited for the cache.
+	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController, client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,10 +96,10 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 }
 
 // controlled are the pods of a namespace by their controller's UID.
-func (r *reconciler) controlled(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
+func (r *reconciler) controlled(ctx context.Context, namespace, uid string, options ...client.ListOption) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace),
-		client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid}, client.UnsafeDisableDeepCopy); err != nil {
+	options = append(options, client.InNamespace(namespace), client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid}, client.UnsafeDisableDeepCopy)
+	if err := r.client.List(ctx, &list, options...); err != nil {
 		return nil, err
 	}
 	found := make([]*corev1.Pod, len(list.Items))
@@ -125,7 +126,11 @@ func (r *reconciler) scale(ctx context.Context, obj client.Object, active []*cor
 			return err
 		}
 		victims := Victims(active, related, count, r.now())
-		_, err = pods.InBatches(count, count, func(i int) error { return r.pods.Delete(ctx, obj, victims[i]) })
+		_, err = pods.InBatches(count, count, func(i int) error {
+			err := r.pods.Delete(ctx, obj, victims[i])
+			r.doubts.After(client.ObjectKeyFromObject(obj), err)
+			return err
+		})
 		return err
 	}
 	return nil
@@ -150,13 +155,13 @@ func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*
 	if ref == nil {
 		return own, nil
 	}
-	siblings, err := r.kind.list(ctx, r.client, client.InNamespace(rs.Namespace), client.MatchingFields{index.ByController(r.kind.empty()).Name: string(ref.UID)})
+	siblings, err := r.kind.list(ctx, r.client, client.InNamespace(rs.Namespace), client.DisableReadYourWritesConsistency, client.MatchingFields{index.ByController(r.kind.empty()).Name: string(ref.UID)})
 	if err != nil {
 		return nil, err
 	}
 	var related []*corev1.Pod
 	for _, sibling := range siblings {
-		found, err := r.controlled(ctx, rs.Namespace, string(sibling.UID))
+		found, err := r.controlled(ctx, rs.Namespace, string(sibling.UID), client.DisableReadYourWritesConsistency)
 		if err != nil {
 			return nil, err
 		}
