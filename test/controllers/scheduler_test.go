@@ -2,10 +2,12 @@ package controllers
 
 import (
 	"fmt"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,42 +15,253 @@ import (
 
 var _ = Describe("scheduler", func() {
 	It("gives a pod a node, and kubectl tells which", func(ctx SpecContext) {
-		ns := newNamespace(ctx)
-		pool := newPool(ctx, ns)
-		node := pool.add(ctx, nil)
-		Expect(client.Create(ctx, pool.pod("web", nil))).To(Succeed())
-		Eventually(nodeOf(ctx, ns, "web")).Should(Equal(node))
-		Eventually(phaseOf(ctx, ns, "web")).Should(Equal("Running"))
-		Eventually(func() string { return run(ctx, "-n", ns, "describe", "pod", "web") }).Should(SatisfyAll(
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		p.addPod(ctx, "web", nil)
+		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+		Eventually(phaseOf(ctx, p.name, "web")).Should(Equal("Running"))
+		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "web") }).Should(SatisfyAll(
 			MatchRegexp(`PodScheduled +True`),
-			MatchRegexp(`Normal +Scheduled +\S+ +default-scheduler +Successfully assigned `+ns+`/web to `+node),
+			MatchRegexp(`Normal +Scheduled +\S+ +default-scheduler +Successfully assigned `+p.name+`/web to `+node),
 		))
 	})
 
 	It("tells why a pod has no node", func(ctx SpecContext) {
-		ns := newNamespace(ctx)
-		pool := newPool(ctx, ns)
-		pool.add(ctx, nil)
-		Expect(client.Create(ctx, pool.pod("huge", func(p *corev1.Pod) { request(p, "100") }))).To(Succeed())
-		Eventually(scheduled(ctx, ns, "huge")).Should(MatchRegexp(`^False Unschedulable 0/\d+ nodes are available: .*1 Insufficient cpu`))
-		Eventually(func() string { return run(ctx, "-n", ns, "describe", "pod", "huge") }).Should(
-			MatchRegexp(`Warning +FailedScheduling +\S+ +default-scheduler +0/\d+ nodes are available: .*1 Insufficient cpu`))
+		p := newPool(ctx)
+		p.addNode(ctx, nil)
+		p.addPod(ctx, "huge", func(p *corev1.Pod) { request(p, "100") })
+		const why = `0/\d+ nodes are available: .*1 Insufficient cpu`
+		Eventually(scheduled(ctx, p.name, "huge")).Should(MatchRegexp(`^False Unschedulable ` + why))
+		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "huge") }).Should(SatisfyAll(
+			MatchRegexp(`PodScheduled +False`),
+			MatchRegexp(`Warning +FailedScheduling .*default-scheduler +`+why),
+		))
+		Expect(run(ctx, "-n", p.name, "get", "pod", "huge")).To(ContainSubstring("Pending"))
+	})
+
+	It("writes the condition again when somebody else has overwritten it, and only then", func(ctx SpecContext) {
+		p := newPool(ctx)
+		p.addNode(ctx, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		p.addPod(ctx, "web", nil)
+		why := MatchRegexp("^False Unschedulable .*node\\(s\\) were unschedulable")
+		Eventually(scheduled(ctx, p.name, "web")).Should(why)
+		version := podField(ctx, p.name, "web", func(p *corev1.Pod) string { return p.ResourceVersion })
+		before := version()
+		p.addNode(ctx, func(n *corev1.Node) { n.Spec.Unschedulable = true }) // 2 node(s) were unschedulable
+		Eventually(version).ShouldNot(Equal(before))
+		Consistently(version).Should(Equal(version()))
+
+		run(ctx, "-n", p.name, "patch", "pod", "web", "--subresource=status", `--patch={"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Nonsense"}]}}`)
+		run(ctx, "-n", p.name, "label", "pod", "web", "another=label") // it is tried again
+		Eventually(scheduled(ctx, p.name, "web")).Should(why)
+	})
+
+	It("leaves pods alone until their gates are gone", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		p.addPod(ctx, "gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}} })
+		Eventually(scheduled(ctx, p.name, "gated")).Should(HavePrefix("False SchedulingGated"))
+		Expect(run(ctx, "-n", p.name, "get", "pod", "gated")).To(ContainSubstring("SchedulingGated"))
+		Consistently(nodeOf(ctx, p.name, "gated")).Should(BeEmpty())
+		run(ctx, "-n", p.name, "patch", "pod", "gated", "--type=json", `--patch=[{"op":"remove","path":"/spec/schedulingGates"}]`)
+		Eventually(nodeOf(ctx, p.name, "gated")).Should(Equal(node))
+	})
+
+	It("tries a waiting pod again when a node is uncordoned", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		run(ctx, "cordon", node)
+		p.addPod(ctx, "web", nil)
+		Eventually(scheduled(ctx, p.name, "web")).Should(ContainSubstring("node(s) were unschedulable"))
+		run(ctx, "uncordon", node)
+		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+	})
+
+	It("tries a waiting pod again when a taint goes", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		run(ctx, "taint", "node", node, "example.com/maintenance=now:NoSchedule")
+		p.addPod(ctx, "web", nil)
+		Eventually(scheduled(ctx, p.name, "web")).Should(ContainSubstring("untolerated taint"))
+		run(ctx, "taint", "node", node, "example.com/maintenance-")
+		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+	})
+
+	It("tries waiting pods again when a node comes", func(ctx SpecContext) {
+		p := newPool(ctx)
+		for i := range 5 {
+			p.addPod(ctx, fmt.Sprint("web-", i), nil)
+		}
+		Eventually(scheduled(ctx, p.name, "web-4")).Should(HavePrefix("False Unschedulable"))
+		p.addNode(ctx, nil)
+		Eventually(p.bound(ctx)).Should(Equal(4))
+		p.addNode(ctx, nil)
+		Eventually(p.bound(ctx)).Should(Equal(5))
+	})
+
+	It("gives room that a deleted or finished pod leaves to the most important waiting pod", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		large := func(p *corev1.Pod) { request(p, "3") }
+		p.addPod(ctx, "first", large)
+		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(node))
+		p.addPod(ctx, "low", large)
+		Eventually(scheduled(ctx, p.name, "low")).Should(ContainSubstring("Insufficient cpu"))
+		p.addPod(ctx, "high", func(p *corev1.Pod) { large(p); p.Spec.PriorityClassName = "system-cluster-critical" })
+		Eventually(scheduled(ctx, p.name, "high")).Should(ContainSubstring("Insufficient cpu"))
+
+		run(ctx, "-n", p.name, "delete", "pod", "first")
+		Eventually(nodeOf(ctx, p.name, "high")).Should(Equal(node))
+		Consistently(nodeOf(ctx, p.name, "low")).Should(BeEmpty())
+		run(ctx, "-n", p.name, "annotate", "pod", "high", "simulate.svc.dev/exit-code=0")
+		Eventually(nodeOf(ctx, p.name, "low")).Should(Equal(node))
+	})
+
+	It("leaves the pods of other schedulers alone", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		p.addPod(ctx, "theirs", func(p *corev1.Pod) { p.Spec.SchedulerName = "somebody-else"; request(p, "3") })
+		p.addPod(ctx, "ours", nil)
+		Eventually(nodeOf(ctx, p.name, "ours")).Should(Equal(node))
+		Expect(scheduled(ctx, p.name, "theirs")()).To(Equal("none"))
+
+		// What they bind counts.
+		Expect(bind(ctx, p.name, "theirs", node)).To(Succeed())
+		p.addPod(ctx, "more", nil)
+		Eventually(scheduled(ctx, p.name, "more")).Should(ContainSubstring("Insufficient cpu"))
+	})
+
+	It("gets along with somebody who binds the same pods", func(ctx SpecContext) {
+		p := newPool(ctx)
+		var names []string
+		for range 3 {
+			names = append(names, p.addNode(ctx, nil))
+		}
+		for i := range 12 {
+			name := fmt.Sprint("web-", i)
+			p.addPod(ctx, name, nil)
+			if err := bind(ctx, p.name, name, names[0]); err != nil {
+				Expect(err).To(Satisfy(apierrors.IsConflict))
+			}
+		}
+		// The node that the other one chooses may be too full; ours never are.
+		Eventually(p.bound(ctx)).Should(BeNumerically(">=", 8))
+		counts := p.counts(ctx, corev1.LabelHostname)
+		for _, node := range names[1:] {
+			Expect(counts[node]).To(BeNumerically("<=", 4))
+		}
+	})
+
+	It("keeps pods apart that do not want to be together", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		p.addNode(ctx, nil)
+		p.addNode(ctx, nil)
+		for i := range 4 {
+			p.addPod(ctx, fmt.Sprint("web-", i), func(pod *corev1.Pod) {
+				pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: webs(), TopologyKey: corev1.LabelHostname}},
+				}}
+			})
+		}
+		Eventually(p.bound(ctx)).Should(Equal(3))
+		for _, count := range p.counts(ctx, corev1.LabelHostname) {
+			Expect(count).To(Equal(1))
+		}
+		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pods", "--show-events") }).Should(ContainSubstring("3 node(s) didn't match pod anti-affinity rules"))
+		// One who goes makes room for another.
+		run(ctx, "-n", p.name, "delete", "pod", "--field-selector=spec.nodeName="+node)
+		Eventually(p.bound(ctx)).Should(Equal(3))
+	})
+
+	It("puts a pod beside another for which it waits", func(ctx SpecContext) {
+		p := newPool(ctx)
+		for range 3 {
+			p.addNode(ctx, nil)
+		}
+		p.addPod(ctx, "client", func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{"app": "client"}
+			pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: webs(), TopologyKey: corev1.LabelHostname}},
+			}}
+		})
+		Eventually(scheduled(ctx, p.name, "client")).Should(ContainSubstring("didn't match pod affinity rules"))
+		p.addPod(ctx, "web", nil)
+		Eventually(nodeOf(ctx, p.name, "client")).ShouldNot(BeEmpty())
+		Expect(nodeOf(ctx, p.name, "client")()).To(Equal(nodeOf(ctx, p.name, "web")()))
+	})
+
+	It("spreads pods over zones", func(ctx SpecContext) {
+		p := newPool(ctx)
+		for i := range 6 {
+			p.addNode(ctx, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = fmt.Sprintf("%s-%d", p.name, i%3) })
+		}
+		for i := range 12 {
+			p.addPod(ctx, fmt.Sprint("web-", i), func(pod *corev1.Pod) {
+				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+					MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: webs(),
+				}}
+			})
+		}
+		Eventually(p.bound(ctx)).Should(Equal(12))
+		for _, count := range p.counts(ctx, corev1.LabelTopologyZone) {
+			Expect(count).To(Equal(4))
+		}
+	})
+
+	It("loses and doubles nothing when the leader is killed while it schedules", func(ctx SpecContext) {
+		p := newPool(ctx)
+		for range 10 {
+			p.addNode(ctx, func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("32") })
+		}
+		standby, err := server.StandbyManager(managerFlags...)
+		Expect(err).NotTo(HaveOccurred())
+		var creating sync.WaitGroup
+		for i := range 300 {
+			creating.Go(func() {
+				defer GinkgoRecover()
+				p.addPod(ctx, fmt.Sprint("web-", i), nil)
+			})
+		}
+		Eventually(p.bound(ctx)).Should(BeNumerically(">", 20))
+		manager.Kill()
+		manager, managerLogged = standby, 0
+		creating.Wait()
+		Eventually(p.bound(ctx)).Should(Equal(300))
+		for node, count := range p.counts(ctx, corev1.LabelHostname) {
+			Expect(count).To(BeNumerically("<=", 32), node)
+		}
+	})
+
+	It("starts anew after it was killed", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		p.addPod(ctx, "first", func(p *corev1.Pod) { request(p, "3") })
+		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(node))
+		p.addPod(ctx, "second", func(p *corev1.Pod) { request(p, "3") })
+		Eventually(scheduled(ctx, p.name, "second")).Should(ContainSubstring("Insufficient cpu"))
+		manager.Kill()
+		run(ctx, "-n", p.name, "delete", "pod", "first")
+		startManager(ctx)
+		Eventually(nodeOf(ctx, p.name, "second")).Should(Equal(node))
 	})
 })
 
-// pool is the nodes of a spec, which no other spec's pods use.
-type pool struct{ name string }
+// pool is a namespace and nodes for the pods of it alone.
+type pool struct {
+	name  string
+	nodes int
+}
 
-func newPool(_ SpecContext, namespace string) *pool { return &pool{namespace} }
+func newPool(ctx SpecContext) *pool { return &pool{name: newNamespace(ctx)} }
 
 const poolLabel = "pool"
 
-// add adds a node with four processors.
-func (p *pool) add(ctx SpecContext, change func(*corev1.Node)) string {
+// addNode adds a node with four processors.
+func (p *pool) addNode(ctx SpecContext, change func(*corev1.Node)) string {
 	GinkgoHelper()
-	var others corev1.NodeList
-	Expect(client.List(ctx, &others, ctrlclient.MatchingLabels{poolLabel: p.name})).To(Succeed())
-	name := fmt.Sprintf("%s-%d", p.name, len(others.Items))
+	name := fmt.Sprintf("%s-%d", p.name, p.nodes)
+	p.nodes++
 	Expect(nodes.Add(ctx, name, func(n *corev1.Node) {
 		n.Labels[poolLabel] = p.name
 		n.Spec.Taints = []corev1.Taint{{Key: poolLabel, Value: p.name, Effect: corev1.TaintEffectNoSchedule}}
@@ -65,8 +278,9 @@ func (p *pool) add(ctx SpecContext, change func(*corev1.Node)) string {
 	return name
 }
 
-// pod is a pod that wants one processor of one of the pool's nodes.
-func (p *pool) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
+// addPod adds a pod that wants one processor of one of the pool's nodes.
+func (p *pool) addPod(ctx SpecContext, name string, change func(*corev1.Pod)) {
+	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: name, Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{
@@ -79,12 +293,54 @@ func (p *pool) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	if change != nil {
 		change(pod)
 	}
-	return pod
+	Expect(client.Create(ctx, pod)).To(Succeed())
+}
+
+// webs selects the pods of a pool.
+func webs() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 }
 
 // request lets a pod want processors.
 func request(pod *corev1.Pod, cpu string) {
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+}
+
+// counts are the pods that have a node, by a label of their nodes.
+func (p *pool) counts(ctx SpecContext, label string) map[string]int {
+	GinkgoHelper()
+	var machines corev1.NodeList
+	Expect(client.List(ctx, &machines, ctrlclient.MatchingLabels{poolLabel: p.name})).To(Succeed())
+	values := map[string]string{}
+	for _, n := range machines.Items {
+		values[n.Name] = n.Labels[label]
+	}
+	var pods corev1.PodList
+	Expect(client.List(ctx, &pods, ctrlclient.InNamespace(p.name))).To(Succeed())
+	counts := map[string]int{}
+	for _, pod := range pods.Items {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			counts[values[pod.Spec.NodeName]]++
+		}
+	}
+	return counts
+}
+
+// bound counts the pods that have a node.
+func (p *pool) bound(ctx SpecContext) func() int {
+	return func() int {
+		total := 0
+		for _, count := range p.counts(ctx, corev1.LabelHostname) {
+			total += count
+		}
+		return total
+	}
+}
+
+// bind puts a pod on a node, as another scheduler would.
+func bind(ctx SpecContext, namespace, name, node string) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return client.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})
 }
 
 func podField(ctx SpecContext, namespace, name string, field func(*corev1.Pod) string) func() string {

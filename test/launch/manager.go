@@ -13,12 +13,7 @@ import (
 // Manager starts `svc controller-manager` for a server that was started with
 // --controllers= and returns when it works, as the lease's holder, say.
 func (s *Server) Manager(ctx context.Context, flags ...string) (*Process, error) {
-	binary, err := Binary()
-	if err != nil {
-		return nil, err
-	}
-	args := append([]string{"controller-manager", "--svcconfig=" + filepath.Join(s.DataDir, "controller-manager.svcconfig"), "--secure-port=0", "-v=2"}, flags...)
-	p, err := Start(nil, binary, args...)
+	p, err := s.StandbyManager(flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +31,16 @@ func (s *Server) Manager(ctx context.Context, flags ...string) (*Process, error)
 		return nil, fmt.Errorf("svc controller-manager: %w\n%s", err, p.Output())
 	}
 	return p, nil
+}
+
+// StandbyManager is Manager without waiting until it works: another may.
+func (s *Server) StandbyManager(flags ...string) (*Process, error) {
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"controller-manager", "--svcconfig=" + filepath.Join(s.DataDir, "controller-manager.svcconfig"), "-v=2"}, flags...)
+	return Start(nil, binary, args...)
 }
 
 // working is what the manager logs when its controllers begin to work.
