@@ -22,7 +22,7 @@ func TestWhoAConnectionIsFrom(t *testing.T) {
 	dir := t.TempDir()
 	keys, err := pki.Open(pki.Config{
 		Dir: dir, Names: func() ([]string, error) { return []string{"127.0.0.1"}, nil }, ServiceIPs: []net.IP{net.IPv4(10, 0, 0, 1)},
-		ConnectionFile: filepath.Join(dir, "connection"), Server: "https://127.0.0.1",
+		ConnectionFile: filepath.Join(dir, "connection"), ControllersFile: filepath.Join(dir, "controllers"), Server: "https://127.0.0.1",
 	})
 	if err != nil {
 		t.Fatal(err)
