@@ -4,6 +4,7 @@ package options
 
 import (
 	"net"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +12,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"svc.dev/svc/apiserver/admission/priority"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
@@ -158,7 +160,7 @@ func New() *Options {
 			},
 		},
 		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
-		Admission:       genericoptions.NewAdmissionOptions(),
+		Admission:       newAdmission(),
 		Audit:           genericoptions.NewAuditOptions(),
 		Features:        Features{Profiling: true},
 		Requests: Requests{
@@ -177,4 +179,13 @@ func New() *Options {
 		Release:       release.Default,
 		SharedStorage: true,
 	}
+}
+
+// newAdmission adds the plugins of svc to those of the library. Those that
+// change objects come before the webhooks.
+func newAdmission() *genericoptions.AdmissionOptions {
+	o := genericoptions.NewAdmissionOptions()
+	priority.Register(o.Plugins)
+	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1, priority.PluginName)
+	return o
 }

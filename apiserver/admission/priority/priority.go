@@ -1,0 +1,167 @@
+// Package priority gives pods the numbers that their priority classes stand
+// for, when they are created: the scheduler orders by them. It is the admission
+// plugin Priority of Kubernetes.
+package priority
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
+	"k8s.io/utils/ptr"
+)
+
+// PluginName is its name in --enable-admission-plugins and the like.
+const PluginName = "Priority"
+
+// Register makes the plugin known, and has it run unless it is disabled.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
+		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}, nil
+	})
+}
+
+// plugin changes pods, and refuses a second default class.
+type plugin struct {
+	*admission.Handler
+	client  kubernetes.Interface
+	classes schedulinglisters.PriorityClassLister
+}
+
+var (
+	_ admission.MutationInterface                  = &plugin{}
+	_ admission.ValidationInterface                = &plugin{}
+	_ initializer.WantsExternalKubeClientSet       = &plugin{}
+	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
+)
+
+// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
+func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+
+// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
+func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+	classes := f.Scheduling().V1().PriorityClasses()
+	p.classes = classes.Lister()
+	p.SetReadyFunc(classes.Informer().HasSynced)
+}
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (p *plugin) ValidateInitialization() error {
+	if p.client == nil || p.classes == nil {
+		return errors.New(PluginName + " needs a client and informers")
+	}
+	return nil
+}
+
+// Admit implements admission.MutationInterface.
+func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	// The type tells the kind in any group domain.
+	pod, ok := a.GetObject().(*corev1.Pod)
+	if !ok || a.GetSubresource() != "" {
+		return nil
+	}
+	if a.GetOperation() == admission.Update {
+		if old, ok := a.GetOldObject().(*corev1.Pod); ok {
+			keep(&pod.Spec.Priority, old.Spec.Priority)
+			keep(&pod.Spec.PreemptionPolicy, old.Spec.PreemptionPolicy)
+		}
+		return nil
+	}
+	if !p.WaitForReady() {
+		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	}
+	class, err := p.classOf(ctx, a, pod)
+	if err != nil {
+		return err
+	}
+	pod.Spec.PriorityClassName = class.Name
+	if given := pod.Spec.Priority; given != nil && *given != class.Value {
+		return admission.NewForbidden(a, fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *given, class.Value))
+	}
+	pod.Spec.Priority = &class.Value
+	policy := ptr.Deref(class.PreemptionPolicy, corev1.PreemptLowerPriority)
+	if given := pod.Spec.PreemptionPolicy; given != nil && *given != policy {
+		return admission.NewForbidden(a, fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *given, policy))
+	}
+	pod.Spec.PreemptionPolicy = &policy
+	return nil
+}
+
+// keep sets what an update leaves out.
+func keep[T any](field **T, old *T) {
+	if *field == nil {
+		*field = old
+	}
+}
+
+// classOf is a copy of the pod's class, of the default one if it names none, or
+// of one without a name and of value 0 if there is no default.
+func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
+	name := pod.Spec.PriorityClassName
+	if name == "" {
+		class, err := p.defaultClass()
+		if err != nil || class == nil {
+			return &schedulingv1.PriorityClass{}, err
+		}
+		return class.DeepCopy(), nil
+	}
+	class, err := p.classes.Get(name)
+	if err == nil {
+		return class.DeepCopy(), nil
+	}
+	// It may be newer than what the informer has seen.
+	class, err = p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, admission.NewForbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("priority class %s: %w", name, err)
+	}
+	return class, nil
+}
+
+// defaultClass is the class of pods that name none, nil if there is none: of
+// several, which only a race can bring about, the lowest.
+func (p *plugin) defaultClass() (*schedulingv1.PriorityClass, error) {
+	classes, err := p.classes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list priority classes: %w", err)
+	}
+	var lowest *schedulingv1.PriorityClass
+	for _, class := range classes {
+		if class.GlobalDefault && (lowest == nil || class.Value < lowest.Value) {
+			lowest = class
+		}
+	}
+	return lowest, nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	class, ok := a.GetObject().(*schedulingv1.PriorityClass)
+	if !ok || !class.GlobalDefault {
+		return nil
+	}
+	if !p.WaitForReady() {
+		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	}
+	other, err := p.defaultClass()
+	if err != nil {
+		return err
+	}
+	if other != nil && (a.GetOperation() == admission.Create || other.Name != class.Name) {
+		return admission.NewForbidden(a, fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", other.Name))
+	}
+	return nil
+}
