@@ -39,7 +39,7 @@ func (s *Server) StandbyManager(flags ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"controller-manager", "--svcconfig=" + filepath.Join(s.DataDir, "controller-manager.svcconfig"), "-v=2"}, flags...)
+	args := append([]string{"controller-manager", "--svcconfig=" + filepath.Join(s.DataDir, "controller-manager.svcconfig"), "-v=2", "--secure-port=0"}, flags...)
 	return Start(nil, binary, args...)
 }
 

@@ -37,7 +37,10 @@ type Queue struct {
 	turns   uint64
 
 	// active are ordered by turn; the others by when their time is over.
-	active, backoff, failed, waiting *pile
+	active, failed, waiting *sorted
+	backoff                 resting
+	// early tells that the last pod came although it should back off.
+	early bool
 	// listening are the waiting ones, by what they wait for.
 	listening map[Events]map[types.UID]*entry
 }
@@ -55,8 +58,8 @@ type entry struct {
 	events          Events
 	gated           bool
 
-	pile  *pile
-	index int // in the pile
+	pile  pile
+	index [2]int // in the heaps of the pile
 }
 
 // New is an empty queue.
@@ -64,10 +67,10 @@ func New(now func() time.Time) *Queue {
 	return &Queue{
 		now:       now,
 		entries:   map[types.UID]*entry{},
-		active:    newPile(byTurn),
-		backoff:   newPile(byRest),
-		failed:    newPile(byRest),
-		waiting:   newPile(byExpiry),
+		active:    &sorted{less: byTurn},
+		backoff:   newResting(),
+		failed:    &sorted{less: byRest},
+		waiting:   &sorted{less: byExpiry},
 		listening: map[Events]map[types.UID]*entry{},
 	}
 }
@@ -127,12 +130,22 @@ func (q *Queue) Remove(uid types.UID) {
 
 // Pop takes the pod whose turn it is, nil if there is none. It stays in the
 // queue as taken until Wait, Retry or Remove.
+//
+// A pod that backs off may come early if no other is there (KEP-5142), or none
+// as important: or else it might lose the room that an event has made to a lesser
+// one. But only every second pod does so, lest important pods for which there
+// never is a node keep all others from theirs.
 func (q *Queue) Pop() *corev1.Pod {
 	q.release()
-	e := q.active.first()
+	e, resting := q.active.first(), q.backoff.important()
+	early := resting != nil && (e == nil || resting.priority() > e.priority() && !q.early)
+	if early {
+		e = resting
+	}
 	if e == nil {
 		return nil
 	}
+	q.early = early
 	q.leave(e)
 	return e.pod
 }
@@ -150,7 +163,7 @@ func (q *Queue) Wait(uid types.UID, events Events) {
 	e.rested = q.now().Add(backoff(e.refused))
 	e.expires = q.now().Add(MaxWait)
 	e.events = events
-	q.waiting.add(e)
+	q.enter(e, q.waiting)
 	if q.listening[events] == nil {
 		q.listening[events] = map[types.UID]*entry{}
 	}
@@ -168,7 +181,7 @@ func (q *Queue) Retry(uid types.UID) {
 	q.line(e)
 	e.failed++
 	e.rested = q.now().Add(backoff(e.failed))
-	q.failed.add(e)
+	q.enter(e, q.failed)
 }
 
 // Listening tells whether a pod waits for one of the events.
@@ -218,34 +231,34 @@ func (q *Queue) Next() (time.Time, bool) {
 	return next, found
 }
 
-// release activates the pods whose time is over. As long as no other pod is
-// there that could be tried, a refused pod need not back off: KEP-5142.
+// release activates the pods whose time is over.
 func (q *Queue) release() {
 	now := q.now()
 	for e := q.waiting.first(); e != nil && !e.expires.After(now); e = q.waiting.first() {
 		q.activate(e)
 	}
-	for e := q.failed.first(); e != nil && !e.rested.After(now); e = q.failed.first() {
-		q.activate(e)
-	}
-	early := q.active.first() == nil
-	for e := q.backoff.first(); e != nil && (early || !e.rested.After(now)); e = q.backoff.first() {
-		q.activate(e)
+	for _, p := range []pile{q.failed, q.backoff} {
+		for e := p.first(); e != nil && !e.rested.After(now); e = p.first() {
+			q.activate(e)
+		}
 	}
 }
 
 func (q *Queue) wake(e *entry) {
 	if e.rested.After(q.now()) {
-		q.leave(e)
-		q.backoff.add(e)
+		q.enter(e, q.backoff)
 		return
 	}
 	q.activate(e)
 }
 
-func (q *Queue) activate(e *entry) {
+func (q *Queue) activate(e *entry) { q.enter(e, q.active) }
+
+// enter moves the pod into a pile.
+func (q *Queue) enter(e *entry, p pile) {
 	q.leave(e)
-	q.active.add(e)
+	e.pile = p
+	p.add(e)
 }
 
 // line puts the pod behind all others of its priority.
@@ -264,6 +277,7 @@ func (q *Queue) leave(e *entry) {
 	}
 	if e.pile != nil {
 		e.pile.remove(e)
+		e.pile = nil
 	}
 }
 
