@@ -10,7 +10,9 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,10 +25,15 @@ var _ = Describe("job", func() {
 		ns = newNamespace(ctx)
 		node = jobNode(ctx)
 	})
+	waitFor := func(ctx SpecContext, condition string) {
+		GinkgoHelper()
+		run(ctx, "-n", ns, "wait", "--for=condition="+condition, "job/work", "--timeout=20s")
+	}
 
 	It("runs a pod to its end", func(ctx SpecContext) {
-		create(ctx, newJob(ns, node, "0", func(*batchv1.Job) {}))
-		run(ctx, "-n", ns, "wait", "--for=condition=complete", "job/work", "--timeout=10s")
+		run(ctx, "-n", ns, "create", "job", "work", "--image=work", "--", "true")
+		annotateWhenRunning(ctx, ns, 1, "0")
+		waitFor(ctx, "complete")
 		Expect(run(ctx, "-n", ns, "get", "job", "work", "--no-headers")).To(MatchRegexp(`^work\s+Complete\s+1/1`))
 		Expect(podFinalizers(ctx, ns)).To(BeEmpty())
 		Eventually(func() string { return run(ctx, "-n", ns, "describe", "job", "work") }).WithContext(ctx).Should(And(
@@ -40,18 +47,153 @@ var _ = Describe("job", func() {
 		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) {
 			j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](20), ptr.To[int32](4)
 		}))
-		for i := range 2 {
-			Eventually(func() int32 { return getJob(ctx, ns).Status.Succeeded }).WithContext(ctx).
-				WithPolling(time.Millisecond).Should(BeNumerically(">", 4*i))
-			manager.Kill()
-			startManager(ctx)
+		Eventually(func() int32 { return getJob(ctx, ns).Status.Succeeded }).WithContext(ctx).
+			WithPolling(time.Millisecond).Should(BeNumerically(">=", 4))
+		manager.Kill()
+		startManager(ctx)
+		waitFor(ctx, "complete")
+		expectExactly(ctx, ns, 20)
+	})
+
+	It("counts exactly while others write the job and its pods", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) {
+			j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](20), ptr.To[int32](10)
+		}))
+		written := 0
+		for ; trueJobCondition(getJob(ctx, ns), batchv1.JobComplete) == nil; written++ {
+			touched := getJob(ctx, ns)
+			Expect(client.Patch(ctx, touched, mergePatch(`{"metadata":{"annotations":{"n":"%d"}}}`, written))).To(Succeed())
+			for _, pod := range listPods(ctx, ns) {
+				if pod.Labels["n"] != "" {
+					continue
+				}
+				Expect(ctrlclient.IgnoreNotFound(client.Patch(ctx, &pod, mergePatch(`{"metadata":{"labels":{"n":"%d"}}}`, written)))).To(Succeed())
+			}
 		}
-		run(ctx, "-n", ns, "wait", "--for=condition=complete", "job/work", "--timeout=20s")
-		status := getJob(ctx, ns).Status
-		Expect(status.Succeeded).To(Equal(int32(20)))
-		Expect(status.Failed).To(BeZero())
-		Expect(podPhases(ctx, ns)).To(Equal(map[corev1.PodPhase]int{corev1.PodSucceeded: 20}))
-		Expect(podFinalizers(ctx, ns)).To(BeEmpty())
+		Expect(written).To(BeNumerically(">", 5))
+		expectExactly(ctx, ns, 20)
+	})
+
+	It("gives each pod of an indexed job its index, and fails when an index has", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) {
+			j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](3), ptr.To[int32](3)
+			j.Spec.CompletionMode, j.Spec.BackoffLimitPerIndex = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](0)
+		}))
+		for i := range 3 {
+			selector := fmt.Sprintf("--selector=batch.kubernetes.io/job-completion-index=%d", i)
+			Eventually(func() string {
+				return run(ctx, "-n", ns, "get", "pods", selector, `-o=jsonpath={range .items[*]}{.metadata.generateName} {.spec.hostname} {.spec.containers[0].env[0].name}={.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath}{end}`)
+			}).WithContext(ctx).Should(Equal(fmt.Sprintf("work-%d- work-%d JOB_COMPLETION_INDEX=metadata.labels['batch.kubernetes.io/job-completion-index']", i, i)))
+			run(ctx, "-n", ns, "annotate", "pods", selector, fmt.Sprintf("%s=%d", simulate.ExitAnnotation, i%2))
+		}
+		waitFor(ctx, "failed")
+		job := getJob(ctx, ns)
+		Expect(job.Status.CompletedIndexes).To(Equal("0,2"))
+		Expect(job.Status.FailedIndexes).To(HaveValue(Equal("1")))
+		Expect(jobConditions(job)).To(Equal("FailureTarget: FailedIndexes: Job has failed indexes\nFailed: FailedIndexes: Job has failed indexes"))
+		Expect(run(ctx, "-n", ns, "describe", "job", "work")).To(MatchRegexp(`Completed Indexes:\s+0,2`))
+	})
+
+	It("is complete when enough indexes are, by its success policy", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) {
+			j.Spec.Completions, j.Spec.Parallelism, j.Spec.CompletionMode = ptr.To[int32](3), ptr.To[int32](3), ptr.To(batchv1.IndexedCompletion)
+			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("1")}}}
+		}))
+		Eventually(func() int32 { return getJob(ctx, ns).Status.Active }).WithContext(ctx).Should(Equal(int32(3)))
+		run(ctx, "-n", ns, "annotate", "pods", "--selector=batch.kubernetes.io/job-completion-index=1", simulate.ExitAnnotation+"=0")
+		waitFor(ctx, "complete")
+		job := getJob(ctx, ns)
+		Expect(jobConditions(job)).To(Equal("SuccessCriteriaMet: SuccessPolicy: Matched rules at index 0\nComplete: SuccessPolicy: Matched rules at index 0"))
+		Expect(job.Status.Failed).To(BeZero())
+		Expect(podPhases(ctx, ns)).To(Equal(map[corev1.PodPhase]int{corev1.PodSucceeded: 1}))
+	})
+
+	It("fails beyond its backoff limit, and waits between failures", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "1", func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](1) }))
+		Eventually(func() int32 { return getJob(ctx, ns).Status.Failed }).WithContext(ctx).Should(Equal(int32(1)))
+		Consistently(func() []corev1.Pod { return listPods(ctx, ns) }).WithContext(ctx).Should(HaveLen(1))
+		run(ctx, "-n", ns, "delete", "job", "work")
+
+		create(ctx, newJob(ns, node, "1", func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }))
+		waitFor(ctx, "failed")
+		Eventually(func() string { return run(ctx, "-n", ns, "describe", "job", "work") }).WithContext(ctx).Should(
+			MatchRegexp(`Warning\s+BackoffLimitExceeded\s+\S+\s+job-controller\s+Job has reached the specified backoff limit`))
+	})
+
+	It("stops a job at its deadline", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](2) }))
+		waitFor(ctx, "failed")
+		job := getJob(ctx, ns)
+		Expect(jobConditions(job)).To(HaveSuffix("Failed: DeadlineExceeded: Job was active longer than specified deadline"))
+		Expect(job.Status.Conditions[0].LastTransitionTime.Sub(job.Status.StartTime.Time)).To(Equal(2 * time.Second))
+		Expect(listPods(ctx, ns)).To(BeEmpty())
+	})
+
+	It("suspends and resumes", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](2) }))
+		Eventually(func() int32 { return ptr.Deref(getJob(ctx, ns).Status.Ready, 0) }).WithContext(ctx).Should(Equal(int32(2)))
+		run(ctx, "-n", ns, "patch", "job", "work", `--patch={"spec":{"suspend":true}}`)
+		waitFor(ctx, "suspended")
+		Expect(getJob(ctx, ns).Status.StartTime).To(BeNil())
+		Eventually(func() []corev1.Pod { return listPods(ctx, ns) }).WithContext(ctx).Should(BeEmpty())
+
+		run(ctx, "-n", ns, "patch", "job", "work", `--patch={"spec":{"suspend":false,"template":{"metadata":{"annotations":{"`+simulate.ExitAnnotation+`":"0"}}}}}`)
+		waitFor(ctx, "complete")
+		Expect(getJob(ctx, ns).Status.Failed).To(BeZero())
+		Eventually(func() string { return run(ctx, "-n", ns, "get", "events", "-o=jsonpath={.items[*].reason}") }).WithContext(ctx).
+			Should(And(ContainSubstring("Suspended"), ContainSubstring("Resumed")))
+	})
+
+	It("fails at once when the pod failure policy says so", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "42", func(j *batchv1.Job) {
+			j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action:      batchv1.PodFailurePolicyActionFailJob,
+				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42}},
+			}}}
+		}))
+		waitFor(ctx, "failed")
+		Expect(jobConditions(getJob(ctx, ns))).To(MatchRegexp(`Failed: PodFailurePolicy: Container main for pod ` + ns + `/work-\w{5} failed with exit code 42 matching FailJob rule at index 0$`))
+	})
+
+	It("replaces a pod that is deleted, when it has ended", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }))
+		Eventually(func() int32 { return ptr.Deref(getJob(ctx, ns).Status.Ready, 0) }).WithContext(ctx).Should(Equal(int32(1)))
+		run(ctx, "-n", ns, "delete", "pods", "--all")
+		Eventually(func() int32 { return getJob(ctx, ns).Status.Failed }).WithContext(ctx).Should(Equal(int32(1)))
+		Expect(listPods(ctx, ns)).To(BeEmpty())
+	})
+
+	It("leaves a job to the controller that manages it", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
+		Consistently(func() []corev1.Pod { return listPods(ctx, ns) }).WithContext(ctx).Should(BeEmpty())
+	})
+
+	It("frees the pods of a job that is gone", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](3) }))
+		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(HaveLen(3))
+		run(ctx, "-n", ns, "delete", "job", "work", "--wait=false")
+		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(BeEmpty())
+	})
+
+	It("adopts pods, and releases those that it does not select any more", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "", func(*batchv1.Job) {}))
+		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(HaveLen(1))
+		pod := listPods(ctx, ns)[0]
+		run(ctx, "-n", ns, "label", "pod", pod.Name, "batch.kubernetes.io/controller-uid-", "controller-uid-")
+		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(And(HaveLen(1), Not(ContainElement(HavePrefix(pod.Name)))))
+		uid := string(getJob(ctx, ns).UID)
+		run(ctx, "-n", ns, "label", "pod", pod.Name, "batch.kubernetes.io/controller-uid="+uid)
+		Eventually(func() []corev1.Pod { return listPods(ctx, ns) }).WithContext(ctx).Should(HaveLen(1), "one pod is too much then")
+	})
+
+	It("is deleted when its time to live has passed", func(ctx SpecContext) {
+		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = ptr.To[int32](1) }))
+		waitFor(ctx, "complete")
+		Eventually(func() bool {
+			job := &batchv1.Job{}
+			err := client.Get(ctx, ctrlclient.ObjectKey{Namespace: ns, Name: "work"}, job)
+			return apierrors.IsNotFound(err) || err == nil && job.DeletionTimestamp != nil
+		}).WithContext(ctx).Should(BeTrue())
 	})
 })
 
@@ -102,6 +244,37 @@ func listPods(ctx context.Context, namespace string) []corev1.Pod {
 	var list corev1.PodList
 	Expect(client.List(ctx, &list, ctrlclient.InNamespace(namespace))).To(Succeed())
 	return list.Items
+}
+
+// annotateWhenRunning lets the pods of a namespace end with an exit code when n of
+// them run.
+func annotateWhenRunning(ctx context.Context, namespace string, n int, exit string) {
+	GinkgoHelper()
+	Eventually(func() int { return podPhases(ctx, namespace)[corev1.PodRunning] }).WithContext(ctx).Should(Equal(n))
+	run(ctx, "-n", namespace, "annotate", "pods", "--all", simulate.ExitAnnotation+"="+exit)
+}
+
+// expectExactly checks that a complete job has counted each of its pods once.
+func expectExactly(ctx context.Context, namespace string, n int) {
+	GinkgoHelper()
+	status := getJob(ctx, namespace).Status
+	Expect(status.Succeeded).To(Equal(int32(n)))
+	Expect(status.Failed).To(BeZero())
+	Expect(podPhases(ctx, namespace)).To(Equal(map[corev1.PodPhase]int{corev1.PodSucceeded: n}))
+	Expect(podFinalizers(ctx, namespace)).To(BeEmpty())
+}
+
+func mergePatch(format string, args ...any) ctrlclient.Patch {
+	return ctrlclient.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+}
+
+func trueJobCondition(job *batchv1.Job, name batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if c := &job.Status.Conditions[i]; c.Type == name && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
 }
 
 // podFinalizers are the finalizers of all pods of a namespace.
