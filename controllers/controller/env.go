@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -90,23 +91,40 @@ func Map(obj client.Object, to handler.MapFunc, predicates ...predicate.Predicat
 // from one queue, which the watches fill. A request that fails is tried again
 // with exponential backoff, unless it met a conflict: then it is tried again soon.
 func Run[Request comparable](e *Env, name string, workers int, r reconcile.TypedReconciler[Request], watches ...Watch[Request]) error {
-	c, err := ctrlcontroller.NewTyped(name, e.Manager, ctrlcontroller.TypedOptions[Request]{
-		Reconciler:              patient[Request]{r},
-		MaxConcurrentReconciles: workers,
-	})
+	options := ctrlcontroller.TypedOptions[Request]{Reconciler: patient[Request]{r}, MaxConcurrentReconciles: workers}
+	options.DefaultFromConfig(e.Manager.GetControllerOptions())
+	options.Logger = e.Manager.GetLogger()
+	c, err := ctrlcontroller.NewTypedUnmanaged(name, options)
 	if err != nil {
 		return fmt.Errorf("controller %s: %w", name, err)
 	}
 	for _, w := range watches {
 		from := w.Source
 		if from == nil {
-			from = source.TypedKind(e.Manager.GetCache(), w.Object, w.Handler, w.Predicates...)
+			from = source.TypedKind[client.Object, Request](oneKind{e.Manager.GetCache(), w.Object}, w.Object, w.Handler, w.Predicates...)
 		}
 		if err := c.Watch(from); err != nil {
 			return fmt.Errorf("controller %s: watch %T: %w", name, w.Object, err)
 		}
 	}
+	// The manager runs already: the controller starts as it is added.
+	if err := e.Manager.Add(c); err != nil {
+		return fmt.Errorf("controller %s: %w", name, err)
+	}
 	return nil
+}
+
+// oneKind is a cache of which a controller waits for a kind that it watches,
+// and not for those of other controllers, which may never be readable.
+type oneKind struct {
+	cache.Cache
+	kind client.Object
+}
+
+// WaitForCacheSync implements cache.Cache.
+func (o oneKind) WaitForCacheSync(ctx context.Context) bool {
+	_, err := o.GetInformer(ctx, o.kind) // returns when it has synced
+	return err == nil
 }
 
 // conflictPause is the time before a request is tried again that failed since
