@@ -24,8 +24,7 @@ type Decision struct {
 	// not exist; nodes were not looked at then.
 	Never string
 	// Reasons are those that ruled nodes out, "Insufficient cpu" say, with the
-	// number of nodes. A node may have several. They are complete if Node is
-	// empty, else only of the nodes that were looked at.
+	// number of nodes; a node may have several. Nil if there is a node.
 	Reasons map[string]int
 	// Filters are the names of the filters that ruled nodes out, if there is no
 	// node: the names of kube-scheduler's plugins.
@@ -56,17 +55,6 @@ func (d *Decision) Message() string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(reasons, ", "))
 }
 
-// add counts nodes that a reason rules out.
-func (d *Decision) add(reason string, nodes int) {
-	if nodes == 0 {
-		return
-	}
-	if d.Reasons == nil {
-		d.Reasons = map[string]int{}
-	}
-	d.Reasons[reason] += nodes
-}
-
 // reject writes down which filters have left no node.
 func (d *Decision) reject(by filterSet) {
 	for i, f := range filters {
@@ -75,4 +63,34 @@ func (d *Decision) reject(by filterSet) {
 			d.WokenBy |= f.wokenBy
 		}
 	}
+}
+
+// reasons counts nodes by reason. There are few reasons, so that a list is
+// faster than a map.
+type reasons []struct {
+	reason string
+	nodes  int
+}
+
+func (r *reasons) add(reason string, nodes int) {
+	for i := range *r {
+		if (*r)[i].reason == reason {
+			(*r)[i].nodes += nodes
+			return
+		}
+	}
+	if nodes > 0 {
+		*r = append(*r, struct {
+			reason string
+			nodes  int
+		}{reason, nodes})
+	}
+}
+
+func (r reasons) byReason() map[string]int {
+	m := make(map[string]int, len(r))
+	for _, each := range r {
+		m[each.reason] = each.nodes
+	}
+	return m
 }

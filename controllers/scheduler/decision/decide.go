@@ -44,8 +44,8 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	return d
 }
 
-// feasible returns the nodes that no filter rejects, and writes the reasons of
-// the others down. It stops when it has found enough.
+// feasible returns the nodes that no filter rejects. It stops when it has found
+// enough; if there are none it writes the reasons down.
 func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decision) []*node {
 	found, wanted := s.scratch.feasible[:0], enough(len(nodes))
 	defer func() { s.scratch.feasible = found }()
@@ -56,13 +56,14 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 			return append(found, nominated)
 		}
 	}
-	start, rejecting := s.start, p.rejecting
+	start, looked, rejecting := s.start, 0, p.rejecting
+	reasons := s.scratch.reasons[:0]
+	defer func() { s.scratch.reasons = reasons }()
 	if p.only != nil {
 		start = 0
-		d.add("node(s) didn't satisfy plugin(s) ["+p.onlyBy+"]", len(nodes)-len(p.only))
+		reasons.add("node(s) didn't satisfy plugin(s) ["+p.onlyBy+"]", len(nodes)-len(p.only))
 		nodes, wanted = p.only, len(p.only)
 	}
-	looked := 0
 	for ; looked < len(nodes) && len(found) < wanted; looked++ {
 		n := nodes[(start+looked)%len(nodes)]
 		failed, why := p.failed(n, s.scratch.why[:0])
@@ -73,7 +74,7 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 		s.scratch.why = why
 		rejecting |= 1 << failed
 		for _, reason := range why {
-			d.add(reason, 1)
+			reasons.add(reason, 1)
 		}
 	}
 	// The next pod begins where this one has stopped, so that all nodes get their turn.
@@ -82,6 +83,7 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 	}
 	if len(found) == 0 {
 		d.reject(rejecting)
+		d.Reasons = reasons.byReason()
 	}
 	return found
 }

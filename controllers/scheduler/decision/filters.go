@@ -141,7 +141,7 @@ func toleratesTaints(_ *Snapshot, r *request) rule {
 // matchesNodeAffinity holds nodes against the pod's node selector and required
 // node affinity.
 func matchesNodeAffinity(_ *Snapshot, r *request) rule {
-	if !r.selectsNodes {
+	if !r.selectsNodes() {
 		return rule{}
 	}
 	only, conflict := namedNodes(r.pod)
@@ -259,8 +259,9 @@ type request struct {
 	needs requirements
 	ports []hostPort
 
-	selectsNodes bool
-	nodeAffinity nodeaffinity.RequiredNodeAffinity
+	// nodeSelector and nodeAffinity are those that a node must match, if any.
+	nodeSelector []label
+	nodeAffinity *nodeaffinity.LazyErrorNodeSelector
 
 	terms    podTerms
 	termsErr error
@@ -272,20 +273,31 @@ type request struct {
 
 func newRequest(pod *corev1.Pod) *request {
 	r := &request{pod: pod, needs: newRequirements(pod), ports: hostPorts(pod), claims: claimsOf(pod)}
-	affinity := pod.Spec.Affinity
-	r.selectsNodes = len(pod.Spec.NodeSelector) > 0 ||
-		affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
-	if r.selectsNodes {
-		r.nodeAffinity = nodeaffinity.GetRequiredNodeAffinity(pod)
+	for key, value := range pod.Spec.NodeSelector {
+		r.nodeSelector = append(r.nodeSelector, label{key, value})
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		r.nodeAffinity = nodeaffinity.NewLazyErrorNodeSelector(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
 	r.terms, r.termsErr = newPodTerms(pod)
 	return r
 }
 
+// label is a label that a node must have.
+type label struct{ key, value string }
+
+// selectsNodes tells whether some nodes do not match.
+func (r *request) selectsNodes() bool { return len(r.nodeSelector) > 0 || r.nodeAffinity != nil }
+
 // matches tells whether a node matches the pod's node selector and affinity.
 // An affinity that cannot be parsed matches no node.
 func (r *request) matches(n *node) bool {
-	if !r.selectsNodes {
+	for i := range r.nodeSelector {
+		if value, ok := n.label(r.nodeSelector[i].key); !ok || value != r.nodeSelector[i].value {
+			return false
+		}
+	}
+	if r.nodeAffinity == nil {
 		return true
 	}
 	ok, err := r.nodeAffinity.Match(n.object)

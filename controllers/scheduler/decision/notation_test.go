@@ -2,6 +2,7 @@ package decision
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -101,7 +102,10 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		case "overhead":
 			spec.Overhead = quantities(what)
 		case "pod":
-			spec.Resources = ptr.To(requests(what))
+			if spec.Resources == nil {
+				spec.Resources = ptr.To(requests())
+			}
+			maps.Copy(spec.Resources.Requests, quantities(what))
 		default:
 			panic("unknown word " + word)
 		}

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -33,6 +34,7 @@ type world struct {
 	nodes      map[string]*corev1.Node
 	pods       map[string]*corev1.Pod
 	namespaces map[string]*corev1.Namespace
+	made       int // pods so far
 	log        []string
 }
 
@@ -41,7 +43,7 @@ func runCluster(t *testing.T, seed uint64) {
 		Rand: rand.New(rand.NewPCG(seed, 0)), snapshot: NewSnapshot(),
 		nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, namespaces: map[string]*corev1.Namespace{},
 	}
-	for step := range 60 {
+	for step := range 80 {
 		w.change()
 		if step%10 == 0 {
 			w.check(t)
@@ -83,11 +85,42 @@ func (w *world) change() {
 		pod := parsePod(w.podLine(fmt.Sprint("new", w.IntN(5))))
 		if d := w.snapshot.Decide(pod, w.IntN); d.Node != "" {
 			pod.Spec.NodeName = d.Node
+			pod.UID = types.UID(fmt.Sprint(pod.UID, "-", w.next()))
 			w.setPod(pod)
 		}
+	case 8:
+		w.changePod()
 	default:
-		w.setPod(parsePod(w.podLine(fmt.Sprint("pod", w.IntN(20))) + " on=" + w.nodeName() + w.maybe(0.1, "deleting", "ended")))
+		w.setPod(parsePod(w.podLine(fmt.Sprint("pod", w.next())) + " on=" + w.nodeName() + w.maybe(0.1, "deleting", "ended")))
 	}
+}
+
+// changePod changes what may change of a pod that has a node.
+func (w *world) changePod() {
+	if len(w.pods) == 0 {
+		return
+	}
+	pod := w.pods[slices.Sorted(maps.Keys(w.pods))[0]].DeepCopy()
+	switch w.IntN(6) {
+	case 0:
+		pod.Labels = map[string]string{"app": w.app()}
+	case 1:
+		pod.DeletionTimestamp = &metav1.Time{}
+	case 2:
+		pod.Spec.Containers[0].Resources.Requests = quantities("cpu=" + w.one("1", "2"))
+	case 3:
+		pod.OwnerReferences = nil
+	case 4:
+		pod.Spec.NodeName = w.nodeName() // it was assumed elsewhere
+	case 5:
+		pod.Status.Phase = corev1.PodPhase(w.one("Running", "Failed"))
+	}
+	w.setPod(pod)
+}
+
+func (w *world) next() int {
+	w.made++
+	return w.made
 }
 
 func (w *world) tell(line string) { w.log = append(w.log, line) }

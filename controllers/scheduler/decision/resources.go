@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,11 @@ type requirements struct {
 	// scoredCPU and scoredMemory stand for the pod when nodes are ranked: a
 	// container that requests none counts as if it had requested a little.
 	scoredCPU, scoredMemory int64
+}
+
+func (r *requirements) equal(other *requirements) bool {
+	return r.cpu == other.cpu && r.memory == other.memory && r.storage == other.storage && maps.Equal(r.others, other.others) &&
+		r.scoredCPU == other.scoredCPU && r.scoredMemory == other.scoredMemory
 }
 
 // What a container counts for in scores that requests nothing.

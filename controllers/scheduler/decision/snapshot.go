@@ -42,6 +42,7 @@ type scratch struct {
 	feasible []*node
 	checks   []indexedCheck
 	why      []string
+	reasons  reasons
 	totals   []int64
 	scores   []int64
 	sums     []float64
@@ -61,6 +62,16 @@ type boundPod struct {
 	holdings []*holding
 	ownerUID types.UID // of the owner whose pods are spread, if any
 	owner    *tally    // nil for a pod that is being deleted
+}
+
+// is tells whether a pod is still what it was, as far as it can change.
+func (p *boundPod) is(pod *corev1.Pod) bool {
+	if !occupies(pod) || pod.Spec.NodeName != p.node.name || (pod.DeletionTimestamp != nil) != p.class.terminating ||
+		!maps.Equal(pod.Labels, p.class.labels) || spreadingOwner(pod) != p.ownerUID {
+		return false
+	}
+	needs := newRequirements(pod)
+	return needs.equal(&p.needs)
 }
 
 // NewSnapshot returns an empty snapshot.
@@ -125,8 +136,11 @@ func (s *Snapshot) RemoveNode(name string) {
 // SetPod adds a pod that has a node, or replaces what was known under its UID.
 // Pods that are assumed to be on a node, since they are being bound to it, are
 // told with spec.nodeName set. A pod without a node, or one that has ended, is
-// removed.
+// removed. Fields that no pod may change are not compared.
 func (s *Snapshot) SetPod(pod *corev1.Pod) {
+	if p := s.pods[pod.UID]; p != nil && p.is(pod) {
+		return
+	}
 	s.RemovePod(pod)
 	if !occupies(pod) {
 		return

@@ -27,7 +27,7 @@ type constraint struct {
 
 // excludes tells whether the constraint leaves out nodes that have the label.
 func (c *constraint) excludes(r *request) bool {
-	return c.onlyMatching && r.selectsNodes || c.onlyTolerated
+	return c.onlyMatching && r.selectsNodes() || c.onlyTolerated
 }
 
 // includes tells whether a node that has the label counts.
