@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,7 +23,8 @@ import (
 // backlog of events, which must neither slow binding down nor get lost, as it
 // would in the recorder that the controllers share. Similar events are counted
 // rather than written again, and too many about one pod are dropped, as
-// client-go does by default.
+// client-go does by default. What has been said of a pod is not said again soon:
+// a deleted pod may wake thousands that wait, in vain.
 type announcer struct {
 	client     client.Client
 	clock      clock.WithTicker
@@ -33,6 +35,7 @@ type announcer struct {
 	busy func() bool
 
 	mu      sync.Mutex
+	said    *lru.Cache // by UID of the pod, the last announcement
 	backlog []announcement
 	dropped int
 	more    chan struct{}
@@ -51,6 +54,10 @@ const (
 	// courtesy is the time between two events while pods are being bound, unless
 	// the backlog is half full.
 	courtesy = 20 * time.Millisecond
+	// repetition is the time after which the same is said again of the same pod,
+	// one of the last maxSaid.
+	repetition = time.Minute
+	maxSaid    = 4096
 	// maxMessage is the length of a message in bytes that the API allows.
 	maxMessage = 1024
 )
@@ -59,6 +66,7 @@ func newAnnouncer(c client.Client, clock clock.WithTicker, scheme *runtime.Schem
 	return &announcer{
 		client: c, clock: clock, scheme: scheme, component: component, busy: busy,
 		correlator: record.NewEventCorrelator(clock),
+		said:       lru.New(maxSaid),
 		more:       make(chan struct{}, 1),
 	}
 }
@@ -68,17 +76,26 @@ func (a *announcer) announce(pod *corev1.Pod, kind, reason, message string) {
 	if ellipsis := " ..."; len(message) > maxMessage {
 		message = message[:maxMessage-len(ellipsis)] + ellipsis
 	}
+	next := announcement{pod, kind, reason, message, metav1.NewTime(a.clock.Now())}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if last, ok := a.said.Get(pod.UID); ok && next.repeats(last.(announcement)) {
+		return
+	}
 	if len(a.backlog) == maxBacklog {
 		a.dropped++
 		return
 	}
-	a.backlog = append(a.backlog, announcement{pod, kind, reason, message, metav1.NewTime(a.clock.Now())})
+	a.said.Add(pod.UID, next)
+	a.backlog = append(a.backlog, next)
 	select {
 	case a.more <- struct{}{}:
 	default:
 	}
+}
+
+func (a announcement) repeats(last announcement) bool {
+	return a.reason == last.reason && a.message == last.message && a.time.Sub(last.time.Time) < repetition
 }
 
 // run records until ctx is done.
