@@ -15,7 +15,8 @@
 // The policy is two lists that can be read: the filters in filters.go, each of
 // which may rule nodes out, and the scores in scores.go, whose weighted sum
 // ranks the nodes that remain. Names, order, weights, reasons and arithmetic
-// are those of kube-scheduler's default profile.
+// are those of kube-scheduler's default profile in Kubernetes 1.36. The scripts in
+// testdata tell the rules by example.
 //
 // # Cost
 //
@@ -24,4 +25,12 @@
 // other pods (affinity, spreading) is counted by class of pod (namespace and
 // labels), and these counts are kept up to date as pods come and go: see
 // counts.go.
+//
+// # What is left out
+//
+// There is no preemption. Pods with resource claims are refused, since no
+// devices are allocated. The storage capacity that CSI drivers report, volume
+// attachments of pods that have gone, and the migration of in-tree volumes to
+// CSI drivers are not looked at. Where kube-scheduler leaves the resources of a
+// pod as a whole out of the score of free resources, they count here.
 package decision

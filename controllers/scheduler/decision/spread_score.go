@@ -1,0 +1,176 @@
+package decision
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Pods that say nothing about spreading are spread all the same if something
+// says that they are of one kind: softly over hosts, more softly over zones.
+const (
+	defaultHostSkew = 3
+	defaultZoneSkew = 5
+)
+
+// defaultConstraints are those of a pod that has none of its own: KEP-1258.
+func (s *Snapshot) defaultConstraints(pod *corev1.Pod) []constraint {
+	pods := s.siblings(pod)
+	if pods == nil {
+		return nil
+	}
+	return []constraint{
+		{key: corev1.LabelHostname, maxSkew: defaultHostSkew, pods: pods, onlyMatching: true},
+		{key: corev1.LabelTopologyZone, maxSkew: defaultZoneSkew, pods: pods, onlyMatching: true},
+	}
+}
+
+// siblings counts the pods that a pod is one of: those of its replica set,
+// replication controller or stateful set, or else those of its services. Nil
+// means that nothing says so.
+//
+// The owner's UID stands for its selector here: they are the same pods but for
+// orphans, and no selector need be matched.
+func (s *Snapshot) siblings(pod *corev1.Pod) *tally {
+	owner := spreadingOwner(pod)
+	if pods := s.owners[owner]; pods != nil {
+		return pods
+	}
+	if owner != "" {
+		return &tally{}
+	}
+	selector := labels.Set{}
+	for _, service := range s.services[pod.Namespace] {
+		if service.AsSelector().Matches(labels.Set(pod.Labels)) {
+			maps.Copy(selector, service)
+		}
+	}
+	if len(selector) == 0 {
+		return nil
+	}
+	return s.stayingPods(pod.Namespace, selector.AsSelector())
+}
+
+// softConstraints returns the constraints that the pod's score is about: its own
+// soft ones, or the default ones if it has none of any kind. Nodes must have the
+// labels of a pod's own constraints to get any points.
+func (s *Snapshot) softConstraints(pod *corev1.Pod) (constraints []constraint, needLabels bool) {
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		return s.defaultConstraints(pod), false
+	}
+	constraints, err := s.constraints(pod, corev1.ScheduleAnyway)
+	if err != nil {
+		return nil, false // they were refused when the pod was created
+	}
+	return constraints, true
+}
+
+// unlabelled stands for the score of a node that misses a label.
+const unlabelled = -1
+
+// spreadsWell prefers domains with few pods of the kind that the pod's soft
+// constraints, or the default ones, speak of.
+func spreadsWell(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
+	constraints, needLabels := s.softConstraints(r.pod)
+	if len(constraints) == 0 {
+		return false
+	}
+	labelled := len(nodes)
+	if needLabels {
+		for i, n := range nodes {
+			if !n.hasAll(constraints) {
+				scores[i] = unlabelled
+				labelled--
+			}
+		}
+	}
+	s.scratch.sums = slices.Grow(s.scratch.sums[:0], len(nodes))[:len(nodes)]
+	sums := s.scratch.sums
+	clear(sums)
+	for i := range constraints {
+		c := &constraints[i]
+		pods, size := s.podsByNode(r, c, constraints, needLabels), labelled
+		if c.key != corev1.LabelHostname {
+			size = valuesOf(c.key, nodes, scores)
+		}
+		// The more domains there are the more a pod in one of them weighs.
+		weight := math.Log(float64(size + 2))
+		for j, n := range nodes {
+			if value, ok := n.label(c.key); ok && scores[j] != unlabelled {
+				sums[j] += float64(pods(n, value))*weight + float64(c.maxSkew-1)
+			}
+		}
+	}
+	scaleToLowest(scores, sums)
+	return true
+}
+
+// scaleToLowest turns sums into scores: the lower the better.
+func scaleToLowest(scores []int64, sums []float64) {
+	lowest, highest := int64(math.MaxInt64), int64(0)
+	for i := range scores {
+		if scores[i] != unlabelled {
+			scores[i] = int64(math.Round(sums[i]))
+			lowest, highest = min(lowest, scores[i]), max(highest, scores[i])
+		}
+	}
+	for i := range scores {
+		switch {
+		case scores[i] == unlabelled:
+			scores[i] = 0
+		case highest == 0:
+			scores[i] = maxScore
+		default:
+			scores[i] = maxScore * (highest + lowest - scores[i]) / highest
+		}
+	}
+}
+
+// podsByNode returns a function that tells how many pods of a constraint there
+// are in the domain of a node.
+func (s *Snapshot) podsByNode(r *request, c *constraint, constraints []constraint, needLabels bool) func(n *node, value string) int {
+	switch {
+	case c.pods.total == 0:
+		return func(*node, string) int { return 0 }
+	case c.key == corev1.LabelHostname:
+		byNode := c.pods.byNode
+		return func(n *node, _ string) int { return byNode[n] }
+	}
+	if !c.excludes(r) && (!needLabels || s.nodes.haveAll(constraints)) {
+		byValue := c.pods.in(c.key).values
+		return func(_ *node, value string) int { return byValue[value] }
+	}
+	counted := map[string]int{}
+	for n, pods := range c.pods.byNode {
+		if c.includes(n, r) && (!needLabels || n.hasAll(constraints)) {
+			value, _ := n.label(c.key)
+			counted[value] += pods
+		}
+	}
+	return func(_ *node, value string) int { return counted[value] }
+}
+
+// valuesOf counts the different values that nodes have of a label, none being
+// one of them, leaving out nodes whose score is negative.
+func valuesOf(key string, nodes []*node, scores []int64) int {
+	// There are few zones, and the nodes of a search take turns in them.
+	var few [8]string
+	found := few[:0]
+	var many map[string]struct{}
+	for i, n := range nodes {
+		value, _ := n.label(key)
+		switch {
+		case scores[i] < 0 || slices.Contains(found, value):
+		case many != nil:
+			many[value] = struct{}{}
+		case len(found) < len(few):
+			found = append(found, value)
+		default:
+			many = map[string]struct{}{value: {}}
+		}
+	}
+	return len(found) + len(many)
+}
