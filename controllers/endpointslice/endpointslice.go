@@ -198,7 +198,7 @@ func managed(obj client.Object) bool {
 }
 
 // serviceOf is the service that a slice of the controller belongs to.
-func serviceOf(slice client.Object) []reconcile.Request {
+func serviceOf(_ context.Context, slice client.Object) []reconcile.Request {
 	name := slice.GetLabels()[discoveryv1.LabelServiceName]
 	if name == "" || !managed(slice) {
 		return nil
@@ -208,18 +208,18 @@ func serviceOf(slice client.Object) []reconcile.Request {
 
 // settling requests what to makes of an object and of what it was before, after
 // a while in which more may come.
-func settling(to func(client.Object) []reconcile.Request) handler.EventHandler {
+func settling(to handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(q queue, objects ...client.Object) {
+	add := func(ctx context.Context, q queue, objects ...client.Object) {
 		for _, obj := range objects {
-			for _, req := range to(obj) {
+			for _, req := range to(ctx, obj) {
 				q.AddAfter(req, settle)
 			}
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,6 +79,67 @@ func TestReconcile(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// TestHints spreads endpoints over zones as the processors of their nodes are.
+func TestHints(t *testing.T) {
+	r := newReconciler(t, 100)
+	hinted := service()
+	hinted.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
+	east := node("east")
+	create(t, r, hinted, east)
+	for i := range 4 {
+		create(t, r, pod(fmt.Sprint("pod-", i), fmt.Sprint("10.0.0.", i)))
+	}
+	hints := func() map[string]int {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), request()); err != nil {
+			t.Fatal(err)
+		}
+		zones := map[string]int{}
+		for _, e := range slicesOf(t, r)[0].Endpoints {
+			if e.Hints != nil {
+				zones[e.Hints.ForZones[0].Name]++
+			}
+		}
+		return zones
+	}
+	if got := hints(); len(got) != 0 {
+		t.Errorf("nodes in one zone need no hints: %v", got)
+	}
+	create(t, r, node("west"))
+	r.zones.outdate()
+	if diff := cmp.Diff(map[string]int{"east": 2, "west": 2}, hints()); diff != "" {
+		t.Error(diff)
+	}
+	if err := r.client.Delete(t.Context(), node("west")); err != nil {
+		t.Fatal(err)
+	}
+	r.zones.outdate()
+	if got := hints(); len(got) != 0 {
+		t.Errorf("hints go with the zone: %v", got)
+	}
+}
+
+func TestWeight(t *testing.T) {
+	for _, test := range []struct {
+		rule   string
+		change func(*corev1.Node)
+		same   bool
+	}{
+		{"a heartbeat changes nothing", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }, true},
+		{"a node that is not ready does", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, false},
+		{"so does another zone", func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "west" }, false},
+		{"and another number of processors", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("3") }, false},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			n := node("east")
+			test.change(n)
+			if (weight(n) == weight(node("east"))) != test.same {
+				t.Errorf("%+v", weight(n))
+			}
+		})
+	}
 }
 
 func TestValidate(t *testing.T) {
@@ -187,6 +249,13 @@ func pod(name, ip string) *corev1.Pod {
 	}
 }
 
+// node is a node in the zone of its name.
 func node(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: name}},
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
 }

@@ -59,10 +59,10 @@ func (z *zones) forget(service string) {
 // watch is a watch of nodes that requests the reconciliation of the services
 // that the nodes' zones matter to.
 func (z *zones) watch(reader client.Reader) controller.Watch[reconcile.Request] {
-	affected := func(client.Object) []reconcile.Request {
+	affected := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		z.outdate()
 		var list corev1.ServiceList
-		if err := reader.List(context.Background(), &list, client.MatchingFields{byHints().Name: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := reader.List(ctx, &list, client.MatchingFields{byHints().Name: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil
 		}
 		requests := make([]reconcile.Request, len(list.Items))
