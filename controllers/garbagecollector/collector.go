@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,24 +31,14 @@ type collector struct {
 	resources map[schema.GroupKind]discovery.Resource
 }
 
-// The pauses before a failed action is tried again: the first, and the longest
-// of those that each take twice the time of the one before.
-const (
-	firstPause   = 20 * time.Millisecond
-	longestPause = 5 * time.Minute
-)
-
 // patientTries is how often an action fails before it is told: some seconds.
 const patientTries = 8
 
 func newCollector(client metadata.Interface, events record.EventRecorder) *collector {
 	return &collector{
-		metadata: client,
-		events:   events,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[graph.Subject](firstPause, longestPause),
-			workqueue.TypedRateLimitingQueueConfig[graph.Subject]{Name: "garbagecollector"},
-		),
+		metadata:  client,
+		events:    events,
+		queue:     newQueue(),
 		graph:     graph.New(),
 		resources: map[schema.GroupKind]discovery.Resource{},
 	}

@@ -57,6 +57,8 @@ func (m *monitor) run(ctx context.Context) {
 	})
 	reflector.WatchListPageSize = listPage
 	log := klog.FromContext(ctx).WithValues("resource", m.resource.GroupVersionResource.String())
+	// What the reflector tells concerns one of many kinds.
+	ctx = klog.NewContext(ctx, log.V(3))
 	first := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 30 * time.Second}
 	backoff, told := first, false
 	for ctx.Err() == nil {

@@ -206,8 +206,9 @@ var _ = Describe("garbagecollector", func() {
 		startManager(ctx)
 		Eventually(configMaps(ctx, ns)).Should(Equal(1))
 		eventuallyGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}})
-		Consistently(func() error { return client.Get(ctx, ctrlclient.ObjectKey{Namespace: ns, Name: "stays"}, &corev1.ConfigMap{}) }).
-			WithContext(ctx).Should(Succeed())
+		Consistently(func() error {
+			return client.Get(ctx, ctrlclient.ObjectKey{Namespace: ns, Name: "stays"}, &corev1.ConfigMap{})
+		}).WithContext(ctx).Should(Succeed())
 	})
 })
 

@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"strings"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,15 +26,32 @@ func (i Identity) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.Kind, at, i.UID)
 }
 
-// None tells whether it names nothing.
-func (i Identity) None() bool { return i == Identity{} }
-
 // Subject is something that there is to decide about: an object, or whether
 // there is an owner as references name it.
 type Subject struct {
 	UID types.UID
-	// Owner is empty for an object.
-	Owner Identity
+
+	place unique.Handle[place]
+	// owner is the zero handle for an object.
+	owner unique.Handle[Identity]
+}
+
+// Namespace is where the object or the owner is.
+func (s Subject) Namespace() string { return s.place.Value().namespace }
+
+func subject(n *node) Subject { return Subject{UID: n.uid, place: n.place} }
+
+// claimed is the subject whether there is an owner.
+func claimed(owner Identity) Subject {
+	return Subject{owner.UID, intern(place{owner.Kind, owner.Namespace}), unique.Make(owner)}
+}
+
+// claims is the owner that the subject is about; false if it is about an object.
+func (s Subject) claims() (Identity, bool) {
+	if s.owner == (unique.Handle[Identity]{}) {
+		return Identity{}, false
+	}
+	return s.owner.Value(), true
 }
 
 // Verb is what to do.

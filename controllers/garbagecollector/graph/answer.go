@@ -6,8 +6,8 @@ func (g *Graph) Answer(s Subject, a Action, r Result) Again {
 	if !ok {
 		return Settled
 	}
-	if !s.Owner.None() {
-		return g.answerLookup(n, s, a, r)
+	if owner, is := s.claims(); is {
+		return g.answerLookup(n, owner, a, r)
 	}
 	if !n.observed {
 		return Settled
@@ -41,18 +41,18 @@ func (g *Graph) Answer(s Subject, a Action, r Result) Again {
 }
 
 // answerLookup takes note of whether an owner is there.
-func (g *Graph) answerLookup(n *node, s Subject, a Action, r Result) Again {
+func (g *Graph) answerLookup(n *node, owner Identity, a Action, r Result) Again {
 	if n.family == nil {
 		return Settled
 	}
-	c := n.claim(coordinates{s.Owner.Kind, s.Owner.Name}, s.Owner.Namespace)
+	c := n.claim(coordinates{owner.Kind, owner.Name}, owner.Namespace)
 	if r.Outcome == Failed {
 		return Later
 	}
 	if a.epoch != g.epoch || a.lookup != c.lookup {
 		// What is asked about has changed since.
 		if c.asked {
-			g.ready = append(g.ready, s)
+			g.ready = append(g.ready, claimed(owner))
 		}
 		return Soon
 	}
@@ -60,7 +60,7 @@ func (g *Graph) answerLookup(n *node, s Subject, a Action, r Result) Again {
 	switch {
 	case r.Outcome == Absent || r.Object.UID != n.uid:
 		c.answer = absent
-		if n.observed && n.identity() == s.Owner {
+		if n.observed && n.identity() == owner {
 			g.lose(n, true)
 			return Settled
 		}

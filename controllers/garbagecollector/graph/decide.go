@@ -10,8 +10,8 @@ func (g *Graph) Next(s Subject) Action {
 	if !ok {
 		return Action{}
 	}
-	if !s.Owner.None() {
-		return g.nextLookup(n, s)
+	if owner, is := s.claims(); is {
+		return g.nextLookup(n, owner)
 	}
 	a := g.decide(n)
 	a.epoch = g.epoch
@@ -23,15 +23,15 @@ func (g *Graph) Next(s Subject) Action {
 }
 
 // nextLookup is the lookup of an owner, unless the answer is known by now.
-func (g *Graph) nextLookup(n *node, s Subject) Action {
+func (g *Graph) nextLookup(n *node, owner Identity) Action {
 	if n.family == nil {
 		return Action{}
 	}
-	c := n.claim(coordinates{s.Owner.Kind, s.Owner.Name}, s.Owner.Namespace)
+	c := n.claim(coordinates{owner.Kind, owner.Name}, owner.Namespace)
 	if !c.asked {
 		return Action{}
 	}
-	if g.kinds[s.Owner.Kind] == nil {
+	if g.kinds[owner.Kind] == nil {
 		c.asked = false
 		for _, d := range n.family.dependents {
 			g.park(d.node)
@@ -40,7 +40,7 @@ func (g *Graph) nextLookup(n *node, s Subject) Action {
 	}
 	g.lookups++
 	c.lookup = g.lookups
-	return Action{Verb: LookUp, Object: s.Owner, epoch: g.epoch, lookup: c.lookup}
+	return Action{Verb: LookUp, Object: owner, epoch: g.epoch, lookup: c.lookup}
 }
 
 // rule is one of the decisions about an object.
@@ -238,7 +238,7 @@ func (g *Graph) hold(n *node, r *reference) hold {
 	}
 	if c := r.owner.claim(by, namespace); !c.asked {
 		c.asked = true
-		g.ready = append(g.ready, Subject{r.owner.uid, Identity{by.kind, namespace, by.name, r.owner.uid}})
+		g.ready = append(g.ready, claimed(Identity{by.kind, namespace, by.name, r.owner.uid}))
 	}
 	return unknown
 }

@@ -224,7 +224,7 @@ func (g *Graph) settle(n *node) {
 // touch makes a node ready if there is something to do for it.
 func (g *Graph) touch(n *node) {
 	if g.decide(n).Verb != Nothing {
-		g.ready = append(g.ready, Subject{UID: n.uid})
+		g.ready = append(g.ready, subject(n))
 	}
 }
 
