@@ -89,9 +89,14 @@ func Map(obj client.Object, to handler.MapFunc, predicates ...predicate.Predicat
 
 // Run adds a reconciler to the manager: workers goroutines that take requests
 // from one queue, which the watches fill. A request that fails is tried again
-// with exponential backoff, unless it met a conflict: then it is tried again soon.
+// with exponential backoff, after a minute at most, unless it met a conflict:
+// then it is tried again soon.
 func Run[Request comparable](e *Env, name string, workers int, r reconcile.TypedReconciler[Request], watches ...Watch[Request]) error {
-	options := ctrlcontroller.TypedOptions[Request]{Reconciler: patient[Request]{r}, MaxConcurrentReconciles: workers}
+	options := ctrlcontroller.TypedOptions[Request]{
+		Reconciler:              patient[Request]{r},
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](firstRetry, lastRetry),
+	}
 	options.DefaultFromConfig(e.Manager.GetControllerOptions())
 	options.Logger = e.Manager.GetLogger()
 	c, err := ctrlcontroller.NewTypedUnmanaged(name, options)
@@ -126,6 +131,13 @@ func (o oneKind) WaitForCacheSync(ctx context.Context) bool {
 	_, err := o.GetInformer(ctx, o.kind) // returns when it has synced
 	return err == nil
 }
+
+// The time before a request is tried again that failed, at first and after many
+// failures. What it failed for, a quota, say, may end without an event.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = time.Minute
+)
 
 // conflictPause is the time before a request is tried again that failed since
 // somebody else has written the object meanwhile.
