@@ -57,7 +57,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	p := decide(view{job: job, pods: controlled, backoff: r.memory.backoff(req.NamespacedName, job.UID), now: now})
 	if err := r.carryOut(ctx, p); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, err
 	}
 	if p.more {
 		p.again = soon
@@ -142,7 +142,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *plan) error {
 	tell := p.notices
 	if p.record {
 		if err := r.write(ctx, updated, p.status, tell); err != nil {
-			return err
+			return client.IgnoreNotFound(err)
 		}
 		tell = nil
 	}
@@ -153,9 +153,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *plan) error {
 
 	status, events := p.settle(o)
 	if !sameStatus(&status, &updated.Status) {
-		if err := r.write(ctx, updated, status, append(tell, events...)); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, client.IgnoreNotFound(r.write(ctx, updated, status, append(tell, events...))))
 	}
 	return errors.Join(errs...)
 }

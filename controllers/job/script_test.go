@@ -35,7 +35,8 @@ import (
 //	quota                no pods can be created from now on
 //	pass DURATION        time passes
 //	look [crash=N]       the controller looks at the job; it crashes after N writes
-//	crash                the controller crashes now
+//	crash [behind=N]     the controller crashes now; the pods that the next one
+//	                     has in its cache are N changes behind
 //	free                 the controller frees pods that no job counts
 //	pods                 show the pods; * is the finalizer
 func TestScripts(t *testing.T) {
@@ -173,6 +174,10 @@ func (s *script) do(line string) error {
 		return s.lookOnce(args)
 	case "crash":
 		s.restart()
+		if len(args) > 0 {
+			_, err := fmt.Sscanf(args[0], "behind=%d", &s.behind)
+			return err
+		}
 	case "free":
 		s.lookForStrays()
 	case "pods":

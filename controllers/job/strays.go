@@ -45,8 +45,9 @@ type strays struct {
 func (s *strays) Reconcile(ctx context.Context, req stray) (reconcile.Result, error) {
 	list := &corev1.PodList{}
 	if req.pod != "" {
+		// The cache may not know yet that a job has adopted it.
 		pod := corev1.Pod{}
-		if err := s.client.Get(ctx, types.NamespacedName{Namespace: req.namespace, Name: req.pod}, &pod); err != nil {
+		if err := s.live.Get(ctx, types.NamespacedName{Namespace: req.namespace, Name: req.pod}, &pod); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 		if metav1.GetControllerOfNoCopy(&pod) != nil {

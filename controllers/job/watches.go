@@ -167,7 +167,7 @@ func (w watches) strayPods() controller.Watch[stray] {
 		}
 		s := stray{namespace: obj.GetNamespace(), job: ref.Name, uid: ref.UID}
 		job := &batchv1.Job{}
-		if err := w.cache.Get(ctx, s.jobKey(), job); err != nil || !s.wanted(job) {
+		if err := w.cache.Get(ctx, s.jobKey(), job, client.UnsafeDisableDeepCopy); err != nil || !s.wanted(job) {
 			q.Add(s)
 		}
 	}

@@ -50,6 +50,8 @@ type world struct {
 	changes            []change
 	seenJobs, seenPods int
 	ownJobs, ownPods   int
+	// behind is how many changes the cache of pods lacks, if random is not set.
+	behind int
 	// random, if set, moves the caches on by chance; else they have seen all.
 	random *rand.Rand
 
@@ -278,7 +280,7 @@ func (c *memoryClient) write(what string, own *int, do func() error) error {
 	w.crash--
 	var err error
 	if w.fail != nil {
-		happens := true
+		var happens bool
 		if err, happens = w.fail(what); !happens {
 			return err
 		}
@@ -301,6 +303,9 @@ func (w *world) see(seen *int, own int) int {
 	*seen = max(*seen, own)
 	if w.random == nil {
 		*seen = all
+		if seen == &w.seenPods {
+			*seen = max(own, all-w.behind)
+		}
 	} else if all > *seen && w.random.IntN(2) == 0 {
 		*seen += w.random.IntN(all - *seen + 1)
 	}
