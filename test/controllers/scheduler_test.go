@@ -7,9 +7,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -207,6 +209,58 @@ var _ = Describe("scheduler", func() {
 		for _, count := range p.counts(ctx, corev1.LabelTopologyZone) {
 			Expect(count).To(Equal(4))
 		}
+	})
+
+	It("names the node to the provisioner of a volume, and binds the pod when the volume is there", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		class := &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: p.name}, Provisioner: "example.com/disks",
+			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		}
+		Expect(client.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.Delete(ctx, class)).To(Succeed()) })
+		p.addPod(ctx, "db", func(pod *corev1.Pod) {
+			pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+			}}}
+			pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		})
+		Eventually(scheduled(ctx, p.name, "db")).Should(ContainSubstring(`persistentvolumeclaim "data" not found`))
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: &class.Name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		}
+		Expect(client.Create(ctx, claim)).To(Succeed())
+		Eventually(func() string {
+			Expect(client.Get(ctx, ctrlclient.ObjectKeyFromObject(claim), claim)).To(Succeed())
+			return claim.Annotations["volume.kubernetes.io/selected-node"]
+		}).Should(Equal(node))
+
+		// The pod keeps its place on the node, and waits.
+		p.addPod(ctx, "greedy", func(p *corev1.Pod) { request(p, "4") })
+		Eventually(scheduled(ctx, p.name, "greedy")).Should(ContainSubstring("Insufficient cpu"))
+		Expect(nodeOf(ctx, p.name, "db")()).To(BeEmpty())
+
+		// What the provisioner and the volume controller do.
+		pv := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: p.name},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: class.Name,
+				ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: p.name, Name: "data", UID: claim.UID},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "example.com", VolumeHandle: p.name}},
+			},
+		}
+		Expect(client.Create(ctx, pv)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, pv))).To(Succeed()) })
+		before := claim.DeepCopy()
+		claim.Spec.VolumeName = pv.Name
+		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
+		Expect(client.Patch(ctx, claim, ctrlclient.MergeFrom(before))).To(Succeed())
+		Eventually(nodeOf(ctx, p.name, "db")).Should(Equal(node))
 	})
 
 	It("loses and doubles nothing when the leader is killed while it schedules", func(ctx SpecContext) {

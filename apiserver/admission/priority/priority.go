@@ -59,7 +59,7 @@ func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactor
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *plugin) ValidateInitialization() error {
 	if p.client == nil || p.classes == nil {
-		return errors.New(PluginName + " needs a client and informers")
+		return errors.New("the plugin needs a client and informers")
 	}
 	return nil
 }
