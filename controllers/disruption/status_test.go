@@ -7,11 +7,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -146,6 +151,34 @@ func TestStaleSince(t *testing.T) {
 				t.Errorf("%v", since)
 			}
 		})
+	}
+}
+
+func TestTargets(t *testing.T) {
+	stale := pod("a")
+	stale.Namespace, stale.Generation = "default", 3
+	stale.Status.Conditions = append(stale.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting", LastTransitionTime: ago(time.Minute),
+	})
+	clock := now
+	r := &targets{
+		client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(stale).WithStatusSubresource(stale).Build(),
+		now:    func() time.Time { return clock },
+	}
+	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(stale)}
+	if result, err := r.Reconcile(t.Context(), req); err != nil || result.RequeueAfter != time.Minute {
+		t.Fatalf("it waits until the two minutes are over: %v, %v", result, err)
+	}
+	clock = clock.Add(time.Minute)
+	if _, err := r.Reconcile(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.Get(t.Context(), req.NamespacedName, stale); err != nil {
+		t.Fatal(err)
+	}
+	want := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(clock)}
+	if diff := cmp.Diff(want, *condition(stale, corev1.DisruptionTarget), cmpopts.EquateApproxTime(0)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -48,6 +48,23 @@ var _ = Describe("disruption", func() {
 		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
 	})
 
+	It("lets unhealthy pods go as the budget's policy says", func(ctx SpecContext) {
+		for _, name := range []string{"a", "b"} {
+			Expect(client.Create(ctx, boundPod(ns, name, ns))).To(Succeed())
+		}
+		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--min-available=2")
+		setReady(ctx, ns, "b", corev1.ConditionFalse)
+		Eventually(budget(ctx, ns)).Should(Equal("1 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
+		evict := func(name string) error {
+			return client.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}, &policyv1.Eviction{})
+		}
+		Expect(evict("b")).To(MatchError(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget.")))
+		run(ctx, "-n", ns, "patch", "pdb", "web", `--patch={"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}`)
+		Eventually(budget(ctx, ns)).Should(Equal("1 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
+		Expect(evict("b")).To(Succeed())
+		Expect(evict("a")).To(MatchError(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget.")))
+	})
+
 	It("counts the pods that their controllers want", func(ctx SpecContext) {
 		web := deploymentOn(ns, 4)
 		Expect(client.Create(ctx, web)).To(Succeed())

@@ -1,0 +1,180 @@
+package resourcequota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/apis/quota"
+	"svc.dev/svc/controllers/discovery"
+)
+
+func TestStatus(t *testing.T) {
+	for _, test := range []struct {
+		rule               string
+		hard, before, used string
+		want               string
+	}{
+		{"usage is told of what is limited", "pods=9", "", "pods=2", "pods=2"},
+		{"not of anything else any more", "pods=9", "pods=1 services=3", "pods=2", "pods=2"},
+		{"what cannot be calculated stays as it was", "pods=9 services=9", "pods=1 services=3", "pods=2", "pods=2 services=3"},
+		{"what nobody measures is not told", "example.com/other=1 pods=9", "", "pods=2", "pods=2"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: list(test.hard)}, Status: corev1.ResourceQuotaStatus{Used: list(test.before)}}
+			got := status(q, list(test.used))
+			if diff := cmp.Diff([]string{test.hard, test.want}, []string{describe(got.Hard), describe(got.Used)}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestFind(t *testing.T) {
+	served := func(group, resource string, namespaced bool, verbs ...string) discovery.Resource {
+		return discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespaced: namespaced, Verbs: verbs}
+	}
+	all := []string{"create", "delete", "list", "watch"}
+	s := discovery.Snapshot{
+		Resources: []discovery.Resource{
+			served("core.example.com", "configmaps", true, all...), served("apps", "deployments", true, all...),
+			served("core.example.com", "nodes", false, all...), served("authorization", "reviews", true, "create"),
+		},
+		Failed: map[schema.GroupVersion]discovery.Failure{
+			{Group: "away", Version: "v1"}: {Known: true, Last: []discovery.Resource{served("away", "widgets", true, all...)}},
+		},
+	}
+	r := &reconciler{core: "core.example.com"}
+	for _, test := range []struct {
+		rule, resource string
+		want           bool
+	}{
+		{"a resource is found by its group", "deployments.apps", true},
+		{"without a group, it is of the core group, whatever its name", "configmaps", true},
+		{"one that is not in namespaces is not counted", "nodes", false},
+		{"nor one without objects", "reviews.authorization", false},
+		{"nor one that is not served", "widgets.other", false},
+		{"one whose group is away is what it was", "widgets.away", true},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			if _, ok := r.find(s, schema.ParseGroupResource(test.resource)); ok != test.want {
+				t.Errorf("found: %t", ok)
+			}
+		})
+	}
+}
+
+func TestListNotesWhenPodsEnd(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	pod := func(name string, deleted time.Duration) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		if deleted != 0 {
+			p.Finalizers = []string{"example.com/hold"}
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(deleted)}, ptr.To(int64(30))
+		}
+		return p
+	}
+	r := &reconciler{
+		client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(pod("lives", 0), pod("later", time.Minute), pod("soon", -20*time.Second), pod("over", -time.Hour)).Build(),
+		now:    func() time.Time { return now },
+	}
+	again := schedule{after: time.Hour}
+	pods, err := r.list(t.Context(), &again)("pods", "default")
+	if err != nil || len(pods) != 4 {
+		t.Fatalf("%d pods, %v", len(pods), err)
+	}
+	if want := 10*time.Second + time.Millisecond; again.after != want {
+		t.Errorf("looks again in %s, want %s", again.after, want)
+	}
+	usage := quota.PodUsage(pod("soon", -20*time.Second), now.Add(again.after))
+	if _, counts := usage[corev1.ResourcePods]; counts {
+		t.Error("the pod counts still when the controller looks again")
+	}
+}
+
+// TestCounters counts real informers' objects from a fake API.
+func TestCounters(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	object := func(namespace, name string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	api := metadatafake.NewSimpleMetadataClient(scheme, object("default", "a"), object("default", "b"), object("other", "c"))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	ctx, stop := context.WithCancel(t.Context())
+	c := &counters{metadata: api}
+	if err := c.start(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	one, two := types.NamespacedName{Namespace: "default", Name: "one"}, types.NamespacedName{Namespace: "other", Name: "two"}
+	count := func(namespace string) string {
+		objects, err := c.list(ctx, secrets, namespace)
+		return fmt.Sprint(len(objects), err)
+	}
+
+	c.want(one, map[schema.GroupVersionResource]bool{secrets: true})
+	c.want(two, map[schema.GroupVersionResource]bool{secrets: true})
+	if got := count("default"); got != "2 <nil>" {
+		t.Errorf("the objects of a namespace: %s", got)
+	}
+	if req, _ := queue.Get(); req.NamespacedName != one && req.NamespacedName != two {
+		t.Errorf("new objects request their namespace's quotas, not %s", req)
+	}
+	if _, err := c.list(ctx, widgets, "default"); err == nil {
+		t.Error("what no quota counts is watched")
+	}
+	c.want(one, nil)
+	if got := count("other"); got != "1 <nil>" {
+		t.Errorf("a kind is watched as long as a quota counts it: %s", got)
+	}
+	c.want(two, map[schema.GroupVersionResource]bool{widgets: true})
+	if kinds := slices.Collect(maps.Keys(c.kinds)); !slices.Equal(kinds, []schema.GroupVersionResource{widgets}) {
+		t.Errorf("watched: %v", kinds)
+	}
+	stop()
+	if err := c.wait(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// list reads "cpu=1 memory=1Gi".
+func list(text string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for _, word := range strings.Fields(text) {
+		name, amount, _ := strings.Cut(word, "=")
+		l[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return l
+}
+
+func describe(l corev1.ResourceList) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		amount := l[name]
+		words = append(words, fmt.Sprintf("%s=%s", name, amount.String()))
+	}
+	return strings.Join(words, " ")
+}
