@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the unit tests: every package but the suites that need a built binary
-# (make test-e2e, make test-soak). The race detector needs a C compiler; without one the tests
-# run without it.
+# (make test-e2e, make test-soak). The race detector needs a C compiler; without
+# one the tests run without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

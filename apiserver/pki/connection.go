@@ -16,6 +16,9 @@ const connectionName = "svc"
 // writeConnectionFile writes the kubeconfig of a client, if it has changed. It
 // carries the certificates in itself, so that it can be copied elsewhere.
 func (p *PKI) writeConnectionFile(file string, ca, client *pair) error {
+	if file == "" {
+		return nil
+	}
 	content, err := connectionFile(p.cfg.Server, ca, client)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", file, err)

@@ -59,7 +59,7 @@ type Config struct {
 
 	// ConnectionFile is where the administrator's kubeconfig goes,
 	// ControllersFile where that of the controllers goes, and Server the URL
-	// that they name.
+	// that they name. An empty name writes no file.
 	ConnectionFile, ControllersFile, Server string
 
 	// Clock is the time that certificates are made for and checked at; nil

@@ -35,9 +35,92 @@ var _ = Describe("namespace", func() {
 		Eventually(condition(ctx, ns, corev1.NamespaceDeletionDiscoveryFailure)).Should(Equal("False ResourcesDiscovered All resources successfully discovered"))
 
 		run(ctx, "-n", ns, "patch", "configmap", "held", "--type=json", `--patch=[{"op":"remove","path":"/metadata/finalizers"}]`)
-		eventuallyGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		eventuallyGone(ctx, namespace(ns))
+	})
+
+	It("keeps a namespace that may hold objects of a group that cannot be discovered, and says so", func(ctx SpecContext) {
+		const group = "unreachable.example.com"
+		ns := newNamespace(ctx)
+		Expect(client.Create(ctx, configMap(ns, "a"))).To(Succeed())
+		_, errOut, err := kubectl.Run(ctx, fmt.Sprintf(`
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.%[1]s}
+spec:
+  group: %[1]s
+  version: v1
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+  service: {namespace: default, name: nobody}
+`, group), "create", "-f", "-")
+		Expect(err).NotTo(HaveOccurred(), errOut)
+		DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "apiservice", "v1."+group, "--ignore-not-found") })
+
+		run(ctx, "delete", "namespace", ns, "--wait=false")
+		Eventually(condition(ctx, ns, corev1.NamespaceDeletionDiscoveryFailure)).Should(HavePrefix("True DiscoveryFailed Discovery failed for some groups, 1 failing: " + group + "/v1: "))
+		eventuallyGone(ctx, configMap(ns, "a"))
+
+		run(ctx, "delete", "apiservice", "v1."+group)
+		eventuallyGone(ctx, namespace(ns))
+	})
+
+	It("deletes custom resources, and lets a namespace go whose custom resources' kind goes meanwhile", func(ctx SpecContext) {
+		ns := newNamespace(ctx)
+		_, errOut, err := kubectl.Run(ctx, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boxes.namespace.example.com}
+spec:
+  group: namespace.example.com
+  scope: Namespaced
+  names: {plural: boxes, kind: Box}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+`, "create", "-f", "-")
+		Expect(err).NotTo(HaveOccurred(), errOut)
+		DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", "boxes.namespace.example.com", "--ignore-not-found") })
+		run(ctx, "wait", "--for=condition=Established", "crd/boxes.namespace.example.com")
+		_, errOut, err = kubectl.Run(ctx, fmt.Sprintf("apiVersion: namespace.example.com/v1\nkind: Box\nmetadata: {namespace: %s, name: held, finalizers: [example.com/hold]}\n", ns), "create", "-f", "-")
+		Expect(err).NotTo(HaveOccurred(), errOut)
+
+		run(ctx, "delete", "namespace", ns, "--wait=false")
+		Eventually(condition(ctx, ns, corev1.NamespaceContentRemaining)).Should(ContainSubstring("boxes.namespace.example.com has 1 resource instances"))
+		run(ctx, "delete", "crd", "boxes.namespace.example.com", "--wait=false")
+		run(ctx, "-n", ns, "patch", "boxes.namespace.example.com", "held", "--type=json", `--patch=[{"op":"remove","path":"/metadata/finalizers"}]`)
+		eventuallyGone(ctx, namespace(ns))
+	})
+
+	It("goes on where a manager was killed, while others write to the namespaces", func(ctx SpecContext) {
+		const namespaces, objects = 5, 200
+		var names []string
+		for range namespaces {
+			ns := newNamespace(ctx)
+			names = append(names, ns)
+			for i := range objects {
+				Expect(client.Create(ctx, configMap(ns, fmt.Sprintf("a-%d", i)))).To(Succeed())
+			}
+		}
+		for _, ns := range names {
+			run(ctx, "delete", "namespace", ns, "--wait=false")
+		}
+		manager.Kill()
+		for _, ns := range names {
+			_, _, _ = kubectl.Run(ctx, "", "annotate", "namespace", ns, "example.com/note=now") // it may be gone
+		}
+		startManager(ctx)
+		for _, ns := range names {
+			eventuallyGone(ctx, namespace(ns))
+			var left corev1.ConfigMapList
+			Expect(client.List(ctx, &left, ctrlclient.InNamespace(ns))).To(Succeed())
+			Expect(left.Items).To(BeEmpty())
+		}
 	})
 })
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
 
 func configMap(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

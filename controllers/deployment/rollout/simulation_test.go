@@ -56,7 +56,7 @@ func (s *simulation) act() {
 		s.decideAndCheck()
 		return
 	}
-	switch s.rand.IntN(10) {
+	switch s.rand.IntN(12) {
 	case 0:
 		s.user("image", fmt.Sprint(1+s.rand.IntN(5)))
 	case 1:
@@ -69,9 +69,26 @@ func (s *simulation) act() {
 		s.user("paused", []string{"true", "false", "false"}[s.rand.IntN(3)])
 	case 5:
 		s.user("revisionHistoryLimit", fmt.Sprint(s.rand.IntN(4)))
+	case 6:
+		s.meddle()
 	default:
 		s.pods()
 	}
+}
+
+// meddle is a user who scales a replica set or spoils its annotations.
+func (s *simulation) meddle() {
+	if len(s.sets) == 0 {
+		return
+	}
+	set := s.sets[s.rand.IntN(len(s.sets))]
+	if s.rand.IntN(2) == 0 {
+		s.run(fmt.Sprintf("resize %s %d", alias(set), s.rand.IntN(10)))
+	} else {
+		annotation := []string{DesiredReplicas, MaxReplicas}[s.rand.IntN(2)]
+		set.Annotations[annotation] = []string{"", "0", "-1", "7", "x", "3000000000"}[s.rand.IntN(6)]
+	}
+	s.log = append(s.log, "somebody meddles with "+alias(set)+"\n")
 }
 
 func (s *simulation) user(key, value string) {
