@@ -24,7 +24,7 @@ func (m *svcManager) Config(dir string) (*rest.Config, error) { return m.api.Con
 func (m *svcManager) Processes(dir string) ([]process, error) {
 	processes, err := apiServer(m.api, dir)
 	return append(processes, process{name: "controller-manager", path: m.api.binary, args: []string{
-		"controller-manager", "--svcconfig", filepath.Join(dir, "controller-manager.svcconfig"),
+		"controller-manager", "--svcconfig", filepath.Join(dir, "controller-manager.svcconfig"), "--secure-port=0",
 	}}), err
 }
 
