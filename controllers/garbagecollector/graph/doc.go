@@ -39,13 +39,15 @@
 //   - The object's references are others than the graph thinks. But each delete
 //     and each patch is bound to the UID and the resource version that the
 //     graph decided on; after a conflict the object is read again.
-//   - An owner lives that the graph thinks is gone. But the graph takes no
-//     watch's or list's word for that: before anything is deleted or patched on
-//     account of an owner, the owner is looked up at the API server, once for
-//     all its dependents. What was found stays true: a UID never comes back,
-//     and a deletion is never taken back. Unless etcd is restored from a
-//     snapshot; but that breaks the watches, and then everything that was
-//     looked up counts for nothing (Doubt).
+//   - An owner lives that the graph thinks is gone. But the graph acts only on
+//     what the API server has said about this owner: that a watch saw it go, or
+//     that it was looked up and not found. That it is missing in a list says
+//     nothing. What was said stays true, since a UID never comes back and a
+//     deletion is never taken back; so one lookup does for all dependents, and
+//     none of them is read before it is deleted. Only a restore of etcd from a
+//     snapshot makes it untrue. That breaks the watches, and then everything
+//     that was said before counts for nothing, answers that are still under way
+//     included (Doubt).
 //
 // A lookup of a kind that is not served, or one that fails, answers nothing,
 // and the object waits. A kind that is listed for the first time is waited for,

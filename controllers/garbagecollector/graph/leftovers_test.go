@@ -1,0 +1,90 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// leftovers tells what should be gone and is not.
+func (w *world) leftovers() error {
+	for _, o := range w.objects {
+		if o.kind == unwatched {
+			continue // nobody collects them
+		}
+		if o.Deleting && !w.stuck(o, map[types.UID]bool{}) {
+			return fmt.Errorf("%s %s is still there: %v", o.kind, o.UID, o.Object)
+		}
+		if o.Deleting || w.undecidable(o) {
+			continue
+		}
+		for _, ref := range o.Owners {
+			if h := w.truth(o, ref); h != holds {
+				return fmt.Errorf("%s %s still has %s %s: %v", o.kind, o.UID, ref.Kind, ref.UID, o.Object)
+			}
+		}
+	}
+	return nil
+}
+
+// undecidable objects have owners of which nothing can be known.
+func (w *world) undecidable(o *thing) bool {
+	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return w.truth(o, ref) == unknown })
+}
+
+// stuck objects wait for dependents that nobody can decide about, or that nobody
+// collects.
+func (w *world) stuck(o *thing, seen map[types.UID]bool) bool {
+	if seen[o.UID] || !o.Waiting() {
+		return false
+	}
+	seen[o.UID] = true
+	for _, d := range w.objects {
+		for _, ref := range d.Owners {
+			if ref.UID == o.UID && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion && w.truth(d, ref) == waits &&
+				d.kind != unwatched && (!d.Deleting && w.undecidable(d) || w.stuck(d, seen)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// check compares a graph at rest with the world, and with itself.
+func (g *Graph) check(w *world) error {
+	expected := map[types.UID]bool{}
+	for uid, o := range w.objects {
+		if o.kind != unwatched {
+			expected[uid] = true
+			for _, ref := range o.Owners {
+				expected[ref.UID] = true
+			}
+		}
+	}
+	if len(g.nodes) != len(expected) {
+		return fmt.Errorf("the graph has %d nodes, and should have %d", len(g.nodes), len(expected))
+	}
+	for uid, n := range g.nodes {
+		blockers := 0
+		if n.family != nil {
+			for i, d := range n.family.dependents {
+				r := d.node.owners[d.index]
+				if g.nodes[d.node.uid] != d.node || r.owner != n || int(r.slot) != i {
+					return fmt.Errorf("%s: dependent %d is not right", uid, i)
+				}
+				if r.blocks(d.node) {
+					blockers++
+				}
+			}
+			if n.family.blockers != blockers || len(n.family.dependents) == 0 {
+				return fmt.Errorf("%s: %d dependents, of which %d block, not %d", uid, len(n.family.dependents), blockers, n.family.blockers)
+			}
+		}
+		if o := w.objects[uid]; n.observed != (o != nil && o.kind != unwatched) || n.observed && n.version != o.Version {
+			return fmt.Errorf("%s: observed %v at %d, and it is %v", uid, n.observed, n.version, o)
+		}
+	}
+	return nil
+}
