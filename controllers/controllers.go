@@ -25,8 +25,8 @@ import (
 	"svc.dev/svc/controllers/ttlafterfinished"
 )
 
-// all lists the controllers, with flags of their own.
-func all() []controller.Controller {
+// All lists the controllers, with flags of their own.
+func All() []controller.Controller {
 	return []controller.Controller{
 		deployment.New(),
 		disruption.New(),

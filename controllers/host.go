@@ -36,8 +36,6 @@ type host struct {
 	http        *http.Client
 	scheme      *runtime.Scheme
 	manager     manager.Manager
-	live        client.Client
-	metadata    metadata.Interface
 	discovery   *resources.Discovery
 	broadcaster record.EventBroadcaster
 	indexes     *controller.Indexes
@@ -51,18 +49,12 @@ func newHost(ctx context.Context, m *Manager, term *election.Term, broadcaster r
 	if h.http, err = rest.HTTPClientFor(h.api); err != nil {
 		return nil, err
 	}
-	if h.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(h.api), h.http); err != nil {
-		return nil, err
-	}
 	finder, err := discovery.NewDiscoveryClientForConfigAndClient(h.api, h.http)
 	if err != nil {
 		return nil, err
 	}
 	h.discovery = resources.New(finder)
 	if h.manager, err = manager.New(h.api, h.managerOptions(ctx, m.picked)); err != nil {
-		return nil, err
-	}
-	if h.live, err = client.New(h.api, client.Options{HTTPClient: h.http, Scheme: h.scheme, Mapper: h.manager.GetRESTMapper()}); err != nil {
 		return nil, err
 	}
 	h.indexes = controller.NewIndexes(h.manager.GetFieldIndexer())
@@ -214,26 +206,40 @@ func (h *host) missing(c controller.Controller) ([]string, error) {
 
 // setUp adds the controller to the manager.
 func (h *host) setUp(ctx context.Context, c controller.Controller) error {
-	own, err := client.New(h.api, client.Options{
-		HTTPClient: h.http,
-		Scheme:     h.scheme,
-		Mapper:     h.manager.GetRESTMapper(),
-		Cache: &client.CacheOptions{
-			Reader:                          h.manager.GetCache(),
-			EnableReadYourWritesConsistency: ptr.To(true),
-		},
-	})
-	if err != nil {
-		return err
-	}
-	return c.Setup(ctx, &controller.Env{
+	named := *h.http
+	named.Transport = agent{userAgent + "/" + c.Name, h.http.Transport}
+	live := client.Options{HTTPClient: &named, Scheme: h.scheme, Mapper: h.manager.GetRESTMapper()}
+	cached := live
+	cached.Cache = &client.CacheOptions{Reader: h.manager.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)}
+	env := &controller.Env{
 		Manager:     h.manager,
-		Client:      own,
-		Live:        h.live,
-		Metadata:    h.metadata,
 		Discovery:   h.discovery,
 		Clock:       clock.RealClock{},
 		Broadcaster: h.broadcaster,
 		Indexes:     h.indexes,
-	})
+	}
+	var err error
+	if env.Client, err = client.New(h.api, cached); err != nil {
+		return err
+	}
+	if env.Live, err = client.New(h.api, live); err != nil {
+		return err
+	}
+	if env.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(h.api), &named); err != nil {
+		return err
+	}
+	return c.Setup(ctx, env)
+}
+
+// agent tells the API server, for its audit log, which controller asks.
+type agent struct {
+	name string
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", a.name)
+	return a.next.RoundTrip(r)
 }

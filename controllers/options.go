@@ -49,7 +49,7 @@ func NewOptions() *Options {
 			Namespace:     "kube-system",
 			Name:          "kube-controller-manager",
 		},
-		all: all(),
+		all: All(),
 	}
 }
 

@@ -51,7 +51,7 @@ func TestWhichControllersAreChosen(t *testing.T) {
 
 func TestNamesAreUnique(t *testing.T) {
 	owner := map[string]string{}
-	for _, c := range all() {
+	for _, c := range All() {
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
 			if other, ok := owner[name]; ok {
 				t.Errorf("%s is a name of %s and of %s", name, other, c.Name)

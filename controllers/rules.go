@@ -14,9 +14,23 @@ import (
 // User is as whom the controllers come to the API server.
 const User = "system:kube-controller-manager"
 
-// common are the rights of the manager itself: events, the lease, and asking
-// who may read its metrics.
-func common() []rbacv1.PolicyRule {
+// Rules are all that User may do: what each controller declares, whether it is
+// picked or not, and what the manager itself needs.
+func Rules() ([]rbacv1.PolicyRule, error) {
+	rules := OwnRules()
+	for _, c := range All() {
+		its, err := RulesOf(c)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, its...)
+	}
+	return rules, nil
+}
+
+// OwnRules are what the manager itself needs: events, the lease, and asking who
+// may read its metrics.
+func OwnRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		controller.Can("", []string{"events"}, []string{"create", "patch", "update"}),
 		controller.Can("coordination.k8s.io", []string{"leases"}, []string{"create", "get", "update"}),
@@ -29,29 +43,25 @@ func common() []rbacv1.PolicyRule {
 	}
 }
 
-// Rules are all that User may do: what each controller declares, whether it is
-// picked or not, and what the manager itself needs.
-func Rules() ([]rbacv1.PolicyRule, error) {
+// RulesOf are what a controller declares.
+func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) {
 	kinds := apis.Kinds()
 	scheme := apis.NewExternalScheme(kinds)
 	names := map[schema.GroupKind]string{}
 	for _, k := range kinds {
 		names[k.Hub.GroupKind()] = k.Name
 	}
-	rules := common()
-	for _, c := range all() {
-		for _, obj := range c.Reads {
-			gvk, err := apiutil.GVKForObject(obj, scheme)
-			if err != nil {
-				return nil, fmt.Errorf("controller %s reads %T: %w", c.Name, obj, err)
-			}
-			name, ok := names[gvk.GroupKind()]
-			if !ok {
-				return nil, fmt.Errorf("controller %s reads %s, which is not declared", c.Name, gvk.GroupKind())
-			}
-			rules = append(rules, controller.Can(gvk.Group, []string{name}, []string{"get", "list", "watch"}))
+	var rules []rbacv1.PolicyRule
+	for _, obj := range c.Reads {
+		gvk, err := apiutil.GVKForObject(obj, scheme)
+		if err != nil {
+			return nil, fmt.Errorf("controller %s reads %T: %w", c.Name, obj, err)
 		}
-		rules = append(rules, c.Writes...)
+		name, ok := names[gvk.GroupKind()]
+		if !ok {
+			return nil, fmt.Errorf("controller %s reads %s, which is not declared", c.Name, gvk.GroupKind())
+		}
+		rules = append(rules, controller.Can(gvk.Group, []string{name}, []string{"get", "list", "watch"}))
 	}
-	return rules, nil
+	return append(rules, c.Writes...), nil
 }

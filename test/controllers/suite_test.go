@@ -50,7 +50,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir, err := launch.TempDir()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
-	server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=")
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := server.Stop(20 * time.Second)
