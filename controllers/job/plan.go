@@ -182,6 +182,8 @@ func (p *plan) list(pod *corev1.Pod) {
 			uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
 			p.fresh.Insert(pod.UID)
 		}
+	case p.ending != nil && p.ending.succeeds && pod.DeletionTimestamp != nil:
+		// It has been stopped.
 	case isFailed(p.job, pod) || fails:
 		if rule(p.job.Spec.PodFailurePolicy, pod).counts() {
 			uncounted.Failed = append(uncounted.Failed, pod.UID)
