@@ -137,10 +137,10 @@ func (q *Queue) Remove(uid types.UID) {
 // never is a node keep all others from theirs.
 func (q *Queue) Pop() *corev1.Pod {
 	q.release()
-	e, resting := q.active.first(), q.backoff.important()
-	early := resting != nil && (e == nil || resting.priority() > e.priority() && !q.early)
+	e, rests := q.active.first(), q.backoff.important()
+	early := rests != nil && (e == nil || rests.priority() > e.priority() && !q.early)
 	if early {
-		e = resting
+		e = rests
 	}
 	if e == nil {
 		return nil
@@ -182,16 +182,6 @@ func (q *Queue) Retry(uid types.UID) {
 	e.failed++
 	e.rested = q.now().Add(backoff(e.failed))
 	q.enter(e, q.failed)
-}
-
-// Listening tells whether a pod waits for one of the events.
-func (q *Queue) Listening(events Events) bool {
-	for mask := range q.listening {
-		if mask&events != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // Wake tells that events have happened. The pods that wait for one of them are
