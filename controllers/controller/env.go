@@ -36,8 +36,9 @@ type Env struct {
 	// what it has done itself. Objects without managed fields, as the cache
 	// leaves them out: write with patches, or with updates of subresources.
 	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
+	// Live reads from the API server, past the cache, and waits for nothing that
+	// it has written.
+	Live client.Client
 	// Metadata works on the metadata of any resource that is served, as found
 	// by Discovery.
 	Metadata  metadata.Interface

@@ -60,12 +60,11 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	s := &scheduler{
 		name:   o.name,
 		client: env.Client,
-		plain:  env.Manager.GetClient(),
+		plain:  env.Live,
 		live:   env.Live,
 		clock:  env.Clock,
 		scheme: env.Manager.GetScheme(),
 	}
-	// A manager that waits for the lease watches already.
 	for _, k := range kinds() {
 		informer, err := env.Manager.GetCache().GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 		if err != nil {
