@@ -57,3 +57,6 @@ sed -i \
 	-e 's/^\treturn map\[string\]common.OpenAPIDefinition{$/\treturn map[string]func(common.ReferenceCallback) common.OpenAPIDefinition{/' \
 	-e '/OpenAPIModelName():/s/(ref),$/,/' \
 	apis/openapi/zz_generated.openapi.go
+
+# What follows from the controllers' declarations: docs/reference and config/rbac.
+go run ./hack/reference

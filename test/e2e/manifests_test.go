@@ -24,7 +24,8 @@ var _ = Describe("manifests that people use", func() {
 		k.run("apply", "-k", "../../config/default", "--dry-run=client")
 		k.run("apply", "-f", "../../config/default/namespace.yaml")
 		k.afterwards("delete", "-f", "../../config/default/namespace.yaml", "--wait=false", "--ignore-not-found")
-		Expect(lines(k.run("apply", "-k", "../../config/default", "--dry-run=server", "--validate=strict"))).To(HaveLen(4))
+		Expect(lines(k.run("apply", "-k", "../../config/default", "--dry-run=server", "--validate=strict"))).To(HaveLen(8))
+		Expect(lines(k.run("apply", "-k", "../../config/rbac", "--dry-run=server", "--validate=strict"))).To(HaveLen(2))
 	})
 
 	DescribeTable("are applied, left alone, compared and deleted", func(objects int, source ...string) {

@@ -1,0 +1,208 @@
+// Command reference writes what follows from the controllers' declarations: the
+// reference page of the documentation, and the role of the manager's manifests.
+// It runs in the root of the module.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/controller"
+)
+
+const module = "svc.dev/svc/"
+
+func main() {
+	for path, write := range map[string]func() (string, error){
+		"docs/reference/controllers.md":                    page,
+		"config/rbac/zz_generated.controller-manager.yaml": role,
+	} {
+		content, err := write()
+		if err == nil {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", path, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// page describes each controller.
+func page() (string, error) {
+	all := controllers.All()
+	slices.SortFunc(all, func(a, b controller.Controller) int { return strings.Compare(a.Name, b.Name) })
+	var b strings.Builder
+	b.WriteString(`# Controllers
+
+<!-- Generated from the controllers' declarations by make generate; do not edit. -->
+
+Each controller can be named in ` + "`--controllers`" + `, by its name or by that of kube-controller-manager. It reads only what is listed here
+and does only what is listed as its rights; beside that all record events. ` + "[Running controllers](../controllers.md)" + ` says how to choose.
+
+`)
+	for _, c := range all {
+		summary, err := synopsis(c)
+		if err != nil {
+			return "", err
+		}
+		rules, err := controllers.RulesOf(c)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n| | |\n|---|---|\n", c.Name, summary)
+		if len(c.Aliases) > 0 {
+			fmt.Fprintf(&b, "| also | %s |\n", quoted(c.Aliases))
+		}
+		if c.OnDemand {
+			b.WriteString("| runs | only when `--controllers` names it |\n")
+		}
+		if len(c.Reads) > 0 {
+			fmt.Fprintf(&b, "| reads | %s |\n", resources(rules[:len(c.Reads)]))
+		}
+		for _, r := range rules[len(c.Reads):] {
+			fmt.Fprintf(&b, "| may %s | %s |\n", strings.Join(r.Verbs, ", "), resources([]rbacv1.PolicyRule{r}))
+		}
+		b.WriteString("\n")
+		b.WriteString(flags(c))
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n", nil
+}
+
+// resources lists those of rules, as kubectl names them.
+func resources(rules []rbacv1.PolicyRule) string {
+	var names []string
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				name, sub, _ := strings.Cut(resource, "/")
+				if group != "" {
+					name += "." + group
+				}
+				if sub != "" {
+					name += "/" + sub
+				}
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return quoted(slices.Compact(names))
+}
+
+func quoted(words []string) string {
+	return "`" + strings.Join(words, "`, `") + "`"
+}
+
+// flags is a table of the controller's own, or nothing.
+func flags(c controller.Controller) string {
+	if c.Flags == nil {
+		return ""
+	}
+	fs := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	c.Flags(fs)
+	var b strings.Builder
+	b.WriteString("| flag | default | |\n|---|---|---|\n")
+	fs.VisitAll(func(f *pflag.Flag) {
+		value := ""
+		if f.DefValue != "" {
+			value = "`" + f.DefValue + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(strings.ReplaceAll(f.Usage, "\n", " "), "|", `\|`))
+	})
+	return b.String() + "\n"
+}
+
+// synopsis is the first sentence of the documentation of the package that
+// declares the controller, without the package's name.
+func synopsis(c controller.Controller) (string, error) {
+	declared := runtime.FuncForPC(reflect.ValueOf(c.Setup).Pointer()).Name()
+	dir, name := filepath.Split(strings.TrimPrefix(declared, module))
+	name, _, _ = strings.Cut(name, ".")
+	dir = filepath.Join(dir, name)
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	set := token.NewFileSet()
+	for _, file := range files {
+		parsed, err := parser.ParseFile(set, file, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			return "", err
+		}
+		if text := packageDoc(parsed); text != "" {
+			return text, nil
+		}
+	}
+	return "", fmt.Errorf("package %s, of controller %s, has no documentation", dir, c.Name)
+}
+
+func packageDoc(file *ast.File) string {
+	if file.Doc == nil {
+		return ""
+	}
+	sentence := new(doc.Package).Synopsis(file.Doc.Text())
+	sentence = strings.TrimPrefix(sentence, "Package "+file.Name.Name+" ")
+	return strings.ToUpper(sentence[:1]) + sentence[1:]
+}
+
+// role is the manager's ClusterRole.
+func role() (string, error) {
+	rules, err := controllers.Rules()
+	if err != nil {
+		return "", err
+	}
+	object := rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: "svc-controller-manager"},
+		Rules:      merged(rules),
+	}
+	content, err := yaml.Marshal(object)
+	if err != nil {
+		return "", err
+	}
+	return "# Generated from the controllers' declarations by make generate; do not edit.\n" + string(content), nil
+}
+
+// merged has one rule for each resource, in the order of groups and names.
+func merged(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	verbs := map[[3]string][]string{}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				key := [3]string{group, resource, strings.Join(rule.ResourceNames, ",")}
+				verbs[key] = append(verbs[key], rule.Verbs...)
+			}
+		}
+	}
+	var keys [][3]string
+	for key := range verbs {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b [3]string) int { return slices.Compare(a[:], b[:]) })
+	var one []rbacv1.PolicyRule
+	for _, key := range keys {
+		slices.Sort(verbs[key])
+		rule := rbacv1.PolicyRule{APIGroups: []string{key[0]}, Resources: []string{key[1]}, Verbs: slices.Compact(verbs[key])}
+		if key[2] != "" {
+			rule.ResourceNames = strings.Split(key[2], ",")
+		}
+		one = append(one, rule)
+	}
+	return one
+}
