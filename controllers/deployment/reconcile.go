@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/controllers/deployment/rollout"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
+	"svc.dev/svc/controllers/written"
 )
 
 // reconciler reads deployments and their replica sets, and for the strategy
@@ -36,14 +37,20 @@ type reconciler struct {
 	recorder record.EventRecorder
 	gvk      schema.GroupVersionKind
 	now      func() time.Time
+
+	// written are the replica sets that the cache may not have yet as they are.
+	written written.Objects
 }
 
 // Reconcile does the next step of a deployment. The step after it follows from
 // the events of its replica sets.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &appsv1.Deployment{}
-	if err := r.client.Get(ctx, req.NamespacedName, d); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := r.client.Get(ctx, req.NamespacedName, d); apierrors.IsNotFound(err) {
+		r.written.Forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
 	}
 	s, err := selector(d)
 	if err != nil {
@@ -82,11 +89,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // candidates are the replica sets of the namespace that the deployment controls
 // or may adopt. The cache owns them.
 func (r *reconciler) candidates(ctx context.Context, d *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
+	if err := r.written.Await(ctx, r.client, client.ObjectKeyFromObject(d), &appsv1.ReplicaSet{}); err != nil {
+		return nil, err
+	}
 	var found []*appsv1.ReplicaSet
 	for _, controller := range []string{string(d.UID), index.NoController} {
 		var list appsv1.ReplicaSetList
 		if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace),
-			client.MatchingFields{index.ByController(&appsv1.ReplicaSet{}).Name: controller}, client.UnsafeDisableDeepCopy); err != nil {
+			client.MatchingFields{index.ByController(&appsv1.ReplicaSet{}).Name: controller},
+			client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {
@@ -134,6 +145,7 @@ func (r *reconciler) do(ctx context.Context, d *appsv1.Deployment, action rollou
 	if err != nil {
 		return fmt.Errorf("%s replica set %s/%s: %w", action.Verb, d.Namespace, action.Set.Name, err)
 	}
+	r.written.Add(client.ObjectKeyFromObject(d), action.Set)
 	for _, message := range action.Events {
 		r.recorder.Event(d, corev1.EventTypeNormal, "ScalingReplicaSet", message)
 	}

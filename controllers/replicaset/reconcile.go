@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	"svc.dev/svc/controllers/claim"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
+	"svc.dev/svc/controllers/written"
 )
 
 // reconciler reads replica sets and pods. It creates and deletes the pods of
@@ -28,16 +30,21 @@ type reconciler struct {
 	client client.Client
 	live   client.Reader
 	pods   pods.Control
-	doubts pods.Doubts
-	now    func() time.Time
+	// What the cache may not have yet of a replica set's pods.
+	written written.Objects
+	doubts  pods.Doubts
+	now     func() time.Time
 }
 
 // Reconcile brings a replica set nearer to its number of pods.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := r.kind.empty()
-	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
+	if err := r.client.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
 		r.doubts.Forget(req.NamespacedName)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		r.written.Forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
 	}
 	rs := r.kind.view(obj)
 	s, err := selector(rs)
@@ -70,6 +77,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // claim returns the active pods of the replica set, after it has adopted and
 // released some, and those that are terminating. The cache owns them.
 func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Selector) (active, terminating []*corev1.Pod, err error) {
+	if err := r.written.Await(ctx, r.client, client.ObjectKeyFromObject(obj), &corev1.Pod{}); err != nil {
+		return nil, nil, err
+	}
 	owned, err := r.controlled(ctx, obj.GetNamespace(), string(obj.GetUID()))
 	if err != nil {
 		return nil, nil, err
@@ -77,8 +87,7 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 	if owned, err = r.doubts.Resolve(ctx, r.live, obj, s, owned); err != nil {
 		return nil, nil, err
 	}
-	// The list before has waited for the cache.
-	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController, client.DisableReadYourWritesConsistency)
+	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,11 +104,12 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 	return active, terminating, err
 }
 
-// controlled are the pods of a namespace by their controller's UID.
-func (r *reconciler) controlled(ctx context.Context, namespace, uid string, options ...client.ListOption) ([]*corev1.Pod, error) {
+// controlled are the pods of a namespace by their controller's UID, as the cache
+// has them now.
+func (r *reconciler) controlled(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	options = append(options, client.InNamespace(namespace), client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid}, client.UnsafeDisableDeepCopy)
-	if err := r.client.List(ctx, &list, options...); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
 	found := make([]*corev1.Pod, len(list.Items))
@@ -127,9 +137,7 @@ func (r *reconciler) scale(ctx context.Context, obj client.Object, active []*cor
 		}
 		victims := Victims(active, related, count, r.now())
 		_, err = pods.InBatches(count, count, func(i int) error {
-			err := r.pods.Delete(ctx, obj, victims[i])
-			r.doubts.After(client.ObjectKeyFromObject(obj), err)
-			return err
+			return r.note(obj, victims[i], r.pods.Delete(ctx, obj, victims[i]))
 		})
 		return err
 	}
@@ -138,13 +146,22 @@ func (r *reconciler) scale(ctx context.Context, obj client.Object, active []*cor
 
 func (r *reconciler) create(ctx context.Context, obj client.Object, template *corev1.PodTemplateSpec, count int) error {
 	_, err := pods.InBatches(count, 1, func(int) error {
-		err := r.pods.Create(ctx, obj, pods.FromTemplate(obj, r.gvk, template))
-		r.doubts.After(client.ObjectKeyFromObject(obj), err)
-		if pods.NamespaceGoes(err) {
-			return nil // and so will the replica set
-		}
-		return err
+		pod := pods.FromTemplate(obj, r.gvk, template)
+		return r.note(obj, pod, r.pods.Create(ctx, obj, pod))
 	})
+	if pods.NamespaceGoes(err) {
+		return nil // and so will the replica set
+	}
+	return err
+}
+
+// note remembers what the next reconciliation must know of a pod's creation or
+// deletion, and returns its error.
+func (r *reconciler) note(owner client.Object, pod *corev1.Pod, err error) error {
+	if err == nil {
+		r.written.Add(client.ObjectKeyFromObject(owner), pod)
+	}
+	r.doubts.After(client.ObjectKeyFromObject(owner), err)
 	return err
 }
 
@@ -161,7 +178,7 @@ func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*
 	}
 	var related []*corev1.Pod
 	for _, sibling := range siblings {
-		found, err := r.controlled(ctx, rs.Namespace, string(sibling.UID), client.DisableReadYourWritesConsistency)
+		found, err := r.controlled(ctx, rs.Namespace, string(sibling.UID))
 		if err != nil {
 			return nil, err
 		}
