@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"svc.dev/svc/apiserver/admission/priority"
+	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
@@ -27,10 +28,12 @@ type Options struct {
 	ServiceAccounts ServiceAccounts
 	Authorization   Authorization
 	Admission       *genericoptions.AdmissionOptions
-	Audit           *genericoptions.AuditOptions
-	Features        Features
-	Requests        Requests
-	Network         Network
+	// Tolerations are for how long pods stay on unready nodes by default.
+	Tolerations *tolerationseconds.Defaults
+	Audit       *genericoptions.AuditOptions
+	Features    Features
+	Requests    Requests
+	Network     Network
 
 	// Metrics are what /metrics shows; nil means those of the libraries.
 	Metrics prometheus.Gatherer
@@ -137,6 +140,7 @@ type Network struct {
 
 // New are the default options.
 func New() *Options {
+	tolerations := tolerationseconds.NewDefaults()
 	serving := genericoptions.NewSecureServingOptions()
 	serving.BindAddress = net.IPv4(127, 0, 0, 1)
 	serving.BindPort = 6443
@@ -160,7 +164,8 @@ func New() *Options {
 			},
 		},
 		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
-		Admission:       newAdmission(),
+		Admission:       newAdmission(tolerations),
+		Tolerations:     tolerations,
 		Audit:           genericoptions.NewAuditOptions(),
 		Features:        Features{Profiling: true},
 		Requests: Requests{
@@ -183,9 +188,10 @@ func New() *Options {
 
 // newAdmission adds the plugins of svc to those of the library. Those that
 // change objects come before the webhooks.
-func newAdmission() *genericoptions.AdmissionOptions {
+func newAdmission(tolerations *tolerationseconds.Defaults) *genericoptions.AdmissionOptions {
 	o := genericoptions.NewAdmissionOptions()
 	priority.Register(o.Plugins)
-	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1, priority.PluginName)
+	tolerationseconds.Register(o.Plugins, tolerations)
+	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1, priority.PluginName, tolerationseconds.PluginName)
 	return o
 }

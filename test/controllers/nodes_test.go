@@ -40,8 +40,8 @@ var _ = Describe("nodes", Ordered, func() {
 		It("finds a dead node, evicts its pods, and takes it back when it lives again", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2")
 			Eventually(events(ctx, "n1", "RegisteredNode")).Should(Equal("Node n1 event: Registered Node n1 in Controller"))
-			c.addPod(ctx, "leaves", "n1", nil)
-			c.addPod(ctx, "stays", "n1", tolerates("node.kubernetes.io/unreachable", 300))
+			c.addPod(ctx, "leaves", "n1", tolerates("node.kubernetes.io/unreachable", 0))
+			c.addPod(ctx, "stays", "n1", nil) // for five minutes, as all pods that do not say otherwise
 			c.nodes.Kill("n1")
 			Eventually(ready(ctx, "node", "n1")).Should(Equal(silent))
 			Eventually(taints(ctx, "n1")).Should(Equal(unreachable))
@@ -60,7 +60,7 @@ var _ = Describe("nodes", Ordered, func() {
 
 		It("evicts nobody when all nodes are dead", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2", "n3")
-			c.addPod(ctx, "stays", "n1", nil)
+			c.addPod(ctx, "stays", "n1", tolerates("node.kubernetes.io/unreachable", 0))
 			for _, n := range []string{"n1", "n2", "n3"} {
 				c.nodes.Kill(n)
 			}
@@ -80,7 +80,7 @@ var _ = Describe("nodes", Ordered, func() {
 
 		It("goes on after it was killed, and in spite of conflicts", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2")
-			c.addPod(ctx, "leaves", "n1", nil)
+			c.addPod(ctx, "leaves", "n1", tolerates("node.kubernetes.io/unreachable", 0))
 			c.nodes.Kill("n1")
 			stop := make(chan struct{})
 			done := make(chan struct{})
