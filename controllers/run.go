@@ -28,6 +28,9 @@ type Config struct {
 	API *rest.Config
 	// Holder names this manager in the lease; see election.Elector.
 	Holder string
+	// Scheme says in which groups the API server has the kinds; nil means those
+	// of Kubernetes.
+	Scheme *runtime.Scheme
 	// Working, if not nil, is called whenever the controllers have begun to work.
 	Working func()
 }
@@ -59,7 +62,10 @@ func New(c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: apis.NewExternalScheme(apis.Kinds())}
+	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: c.Scheme}
+	if m.scheme == nil {
+		m.scheme = apis.NewExternalScheme(apis.Kinds())
+	}
 	m.api.QPS = -1 // the API server's flow control decides
 	m.api.UserAgent = userAgent
 	m.api.WarningHandlerWithContext = rest.NoWarnings{}

@@ -25,11 +25,11 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Run the whole system on this machine",
 		Long: `Run the whole system on this machine: an etcd of its own, unless --etcd-servers
-names one, the API server and the controllers. Keys, certificates and data are made at
-the first start and used again at every later one.
+names one, the API server and the controllers. Keys, certificates and data are
+made at the first start and used again at every later one.
 
-The flags of "svc apiserver" and of "svc controller-manager" may be given, too. Only warnings and errors are
-logged, unless -v is given.`,
+The flags of "svc apiserver" and the controllers' flags may be given, too. Only
+warnings and errors are logged, unless -v is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := newInstance(cmd, opts, loops, dataDir)

@@ -18,6 +18,9 @@ import (
 type content struct {
 	metadata  metadata.Interface
 	discovery *discovery.Discovery
+	// core is the name of the group of pods: empty, unless the group domain is
+	// another than Kubernetes'.
+	core string
 }
 
 // pageSize is how many objects are counted at a time.
@@ -32,7 +35,7 @@ func (c content) delete(ctx context.Context, ns *corev1.Namespace, found discove
 	for _, r := range found.Resources {
 		switch {
 		case !holdsObjects(r):
-		case r.Group == corev1.GroupName && r.Resource == "pods":
+		case r.Group == c.core && r.Resource == "pods":
 			pods = append(pods, r)
 		default:
 			others = append(others, r)

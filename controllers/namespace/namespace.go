@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -54,7 +55,11 @@ type options struct {
 }
 
 func (o *options) setup(_ context.Context, env *controller.Env) error {
-	r := &reconciler{client: env.Client, content: content{env.Metadata, env.Discovery}, now: env.Clock.Now}
+	pods, err := apiutil.GVKForObject(&corev1.Pod{}, env.Manager.GetScheme())
+	if err != nil {
+		return err
+	}
+	r := &reconciler{client: env.Client, content: content{env.Metadata, env.Discovery, pods.Group}, now: env.Clock.Now}
 	return controller.Run(env, "namespace", o.concurrent, r, controller.For(&corev1.Namespace{}, predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
 		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() != nil },
