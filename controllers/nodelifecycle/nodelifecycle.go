@@ -1,7 +1,8 @@
-// Package nodelifecycle watches over nodes. A node that gives no sign of life is
-// dead: its conditions become Unknown and its pods not ready. Taints keep new
-// pods away from nodes that are not well, and evict pods from those that are not
-// ready; package fleet decides when.
+// Package nodelifecycle finds nodes that give no sign of life or are not well,
+// keeps new pods away from them with taints, and has their pods evicted.
+//
+// The conditions of a dead node become Unknown, and its pods not ready. Package
+// fleet decides what the health of nodes means and when pods are evicted.
 //
 // Nothing is looked through from time to time. A renewed lease sets a time in
 // memory; a node is looked at when something about it changes, and at the moment

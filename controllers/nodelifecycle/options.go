@@ -31,13 +31,13 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.monitorGracePeriod, "node-monitor-grace-period", o.monitorGracePeriod,
 		"How long a node may give no sign of life before it is taken for dead. Several times as long as the nodes' pause between two signs.")
 	fs.DurationVar(&o.startupGracePeriod, "node-startup-grace-period", o.startupGracePeriod,
-		"The same for a node that has never told whether it is ready.")
+		"How long a node may give no sign of life that has never told whether it is ready.")
 	fs.Float32Var(&o.evictionRate, "node-eviction-rate", o.evictionRate,
 		"From how many nodes of a zone, per second, pods are evicted since the nodes are not ready. 0: none.")
 	fs.Float32Var(&o.secondaryEvictionRate, "secondary-node-eviction-rate", o.secondaryEvictionRate,
-		"The same for a zone that is unhealthy (--unhealthy-zone-threshold). It is 0 for a zone that is not large (--large-cluster-size-threshold).")
+		"What --node-eviction-rate is for a zone that is unhealthy (--unhealthy-zone-threshold) and large (--large-cluster-size-threshold). It is 0 for one that is unhealthy and not large.")
 	fs.IntVar(&o.largeCluster, "large-cluster-size-threshold", o.largeCluster,
-		"A zone of more nodes is large.")
+		"A zone of more nodes than this is large: see --secondary-node-eviction-rate.")
 	fs.Float32Var(&o.unhealthyZone, "unhealthy-zone-threshold", o.unhealthyZone,
 		"The fraction of the nodes of a zone that are not ready, at least three, from which on the zone is unhealthy.")
 }
