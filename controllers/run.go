@@ -111,7 +111,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	broadcaster := events.Start(ctx, m.live)
 	if m.elector == nil {
-		return m.work(ctx, nil, broadcaster)
+		err := m.work(ctx, nil, broadcaster)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
 	m.elector.Events = broadcaster.NewRecorder(m.scheme, corev1.EventSource{Component: userAgent})
 	for {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,7 +71,7 @@ func say(spec coordinationv1.LeaseSpec) string {
 	b.WriteString(" " + (time.Duration(*spec.LeaseDurationSeconds) * time.Second).String())
 	b.WriteString(" acquired " + spec.AcquireTime.UTC().Format("5"))
 	b.WriteString(" renewed " + spec.RenewTime.UTC().Format("5"))
-	b.WriteString(" transitions " + string(rune('0'+ptr.Deref(spec.LeaseTransitions, 0))))
+	b.WriteString(" transitions " + strconv.Itoa(int(ptr.Deref(spec.LeaseTransitions, 0))))
 	return b.String()
 }
 
@@ -314,14 +315,14 @@ func TestATermEndsByItself(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = guarded.RoundTrip(req) //nolint:bodyclose // there is no response
+			_, err = guarded.RoundTrip(req)
 			return err
 		}
 		time.Sleep(deadline - 1)
 		if err := write(http.MethodPatch); err != nil || sent != 1 {
 			t.Errorf("within the term: %v", err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			if err := write(method); !errors.Is(err, ErrLost) || sent != 1 {
 				t.Errorf("%s after the term: %v", method, err)
@@ -399,7 +400,7 @@ func TestAProcessThatWorksWithoutItsLeaseIsUnhealthy(t *testing.T) {
 		if err := e.Check(nil); err != nil || !e.Leading() {
 			t.Errorf("at the end of the grace: %v", err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if err := e.Check(nil); err == nil {
 			t.Error("after the grace: healthy")
 		}

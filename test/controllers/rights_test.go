@@ -91,7 +91,7 @@ var _ = AfterSuite(func() {
 		rules, err := controllers.RulesOf(c)
 		Expect(err).NotTo(HaveOccurred())
 		allowed[c.Name] = append(slices.Clone(rules), controllers.OwnRules()[0]) // events
-		allowed[""] = append(allowed[""], rules[:len(c.Reads)]...) // all share one cache
+		allowed[""] = append(allowed[""], rules[:len(c.Reads)]...)               // all share one cache
 	}
 	log, err := os.Open(auditLog)
 	if errors.Is(err, fs.ErrNotExist) {
