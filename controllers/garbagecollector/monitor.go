@@ -105,9 +105,10 @@ func (m *monitor) ListWithContext(ctx context.Context, options metav1.ListOption
 		if m.listed {
 			m.doubt()
 		}
-		if options.ResourceVersion == "0" {
-			options.ResourceVersion = ""
-		}
+		// The reflector asks for a state that is not older than what it has seen.
+		// Together with a limit that means that very state, from which a server
+		// that was restarted since may not be able to watch.
+		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 	list, err := m.objects.List(ctx, options)
 	if err != nil {
