@@ -80,6 +80,7 @@ func (h *host) managerOptions(ctx context.Context, picked []controller.Controlle
 			HTTPClient:               h.http,
 			DefaultTransform:         cache.TransformStripManagedFields(),
 			DefaultWatchErrorHandler: reads.failed,
+			NewInformer:              newInformer,
 		},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(gracefulStop),
