@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -26,7 +23,7 @@ const (
 	// workTimeout bounds the work of the controllers in one measure.
 	workTimeout = 10 * time.Minute
 	// lookInterval is the resolution of the times of work.
-	lookInterval = 20 * time.Millisecond
+	lookInterval = 50 * time.Millisecond
 )
 
 // measureManagers is what the managers hold and use with nothing to do.
@@ -35,13 +32,12 @@ func measureManagers(ctx context.Context, t *trial) error { return t.recordIdle(
 // measureScheduling creates pods as fast as 16 clients can, on nodes of which
 // each has room for all, and waits until the last has one.
 func measureScheduling(ctx context.Context, t *trial) error {
-	clients, err := t.clients(ctx, 17)
+	clients, err := t.clients(ctx, 16)
 	if err != nil {
 		return err
 	}
 	defer closeAll(clients)
-	watcher, clients := clients[0], clients[1:]
-	if err := t.namespace(ctx, watcher, scheduleNamespace); err != nil {
+	if err := t.namespace(ctx, clients[0], scheduleNamespace); err != nil {
 		return err
 	}
 	if _, err := t.load(ctx, clients, t.sizes.Nodes, func(ctx context.Context, c *client, i int) error {
@@ -52,17 +48,15 @@ func measureScheduling(ctx context.Context, t *trial) error {
 	k := podKind()
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
-	bound := make(chan error, 1)
-	go func() {
-		bound <- countAdded(ctx, watcher, k.collection(scheduleNamespace)+"?watch=true&resourceVersion=0&fieldSelector=spec.nodeName!%3D", t.sizes.Scheduled)
-	}()
 	work, err := t.work(func() error {
 		if _, err := t.load(ctx, clients, t.sizes.Scheduled, func(ctx context.Context, c *client, i int) error {
 			return c.do(ctx, k.create(scheduleNamespace, fmt.Sprintf("pod-%06d", i), 0))
 		}); err != nil {
 			return err
 		}
-		return <-bound
+		return until(ctx, func() (bool, error) {
+			return none(ctx, clients[0], k.collection(scheduleNamespace)+"?fieldSelector=spec.nodeName%3D")
+		})
 	})
 	if err != nil {
 		return err
@@ -70,11 +64,11 @@ func measureScheduling(ctx context.Context, t *trial) error {
 	t.recordWork("pods scheduled", t.sizes.Scheduled, work)
 	// Nobody stops the pods of these nodes.
 	for _, path := range []string{k.collection(scheduleNamespace) + "?gracePeriodSeconds=0", "/api/v1/nodes"} {
-		if err := watcher.do(ctx, request{method: http.MethodDelete, path: path}); err != nil {
+		if err := clients[0].do(ctx, request{method: http.MethodDelete, path: path}); err != nil {
 			return err
 		}
 	}
-	return t.removeNamespace(ctx, watcher, scheduleNamespace)
+	return t.removeNamespace(ctx, clients[0], scheduleNamespace)
 }
 
 // node is a node with room for everything. Nothing renews its lease, so it is
@@ -296,16 +290,19 @@ func disown(ctx context.Context, c *client, name string) error {
 	if err := c.do(ctx, request{method: http.MethodDelete, path: configMapsToCollect + "/" + name + "?propagationPolicy=Background"}); err != nil {
 		return err
 	}
-	return until(ctx, func() (bool, error) {
-		body, err := c.open(ctx, request{method: http.MethodGet, path: configMapsToCollect + "?limit=1&labelSelector=of%3D" + name})
-		if err != nil {
-			return false, err
-		}
-		defer body.Close()
-		var list struct{ Items []json.RawMessage }
-		err = json.NewDecoder(body).Decode(&list)
-		return len(list.Items) == 0, err
-	})
+	return until(ctx, func() (bool, error) { return none(ctx, c, configMapsToCollect+"?labelSelector=of%3D"+name) })
+}
+
+// none tells whether a list, whose path has a query, is empty.
+func none(ctx context.Context, c *client, path string) (bool, error) {
+	body, err := c.open(ctx, request{method: http.MethodGet, path: path + "&limit=1"})
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	var list struct{ Items []json.RawMessage }
+	err = json.NewDecoder(body).Decode(&list)
+	return len(list.Items) == 0, err
 }
 
 // work measures what is done until f returns.
@@ -338,42 +335,6 @@ func until(ctx context.Context, look func() (bool, error)) error {
 		}
 		if err := wait(ctx, lookInterval); err != nil {
 			return err
-		}
-	}
-}
-
-// countAdded waits until a watch that begins with what exists has told of n
-// objects. A server ends the watch of a client that does not keep up; it is
-// begun again then.
-func countAdded(ctx context.Context, c *client, path string, n int) error {
-	for {
-		told, err := added(ctx, c, path, n)
-		if err != nil || told == n {
-			return err
-		}
-	}
-}
-
-// added reads a watch until it has told of n objects or ends.
-func added(ctx context.Context, c *client, path string, n int) (int, error) {
-	body, err := c.open(ctx, request{method: http.MethodGet, path: path, accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"})
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	reader := bufio.NewReaderSize(body, 64<<10)
-	for told := 0; ; {
-		event, err := reader.ReadSlice('\n')
-		if errors.Is(err, io.EOF) {
-			return told, nil
-		}
-		if err != nil {
-			return told, err
-		}
-		if bytes.HasPrefix(event, []byte(`{"type":"ADDED"`)) {
-			if told++; told == n {
-				return told, nil
-			}
 		}
 	}
 }
