@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,9 +88,9 @@ var key = client.ObjectKey{Namespace: "kube-system", Name: "manager"}
 // server is what the electors of a test share: an API server that may fail.
 type server struct {
 	client.WithWatch
-	away bool
+	away atomic.Bool
 	// back is subtracted from resource versions, as if an older state were there.
-	back bool
+	back atomic.Bool
 }
 
 func newServer(t *testing.T) *server {
@@ -100,22 +101,22 @@ func newServer(t *testing.T) *server {
 	s := &server{}
 	s.WithWatch = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if s.away {
+			if s.away.Load() {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			err := c.Get(ctx, key, obj, opts...)
-			if s.back {
+			if s.back.Load() {
 				obj.SetResourceVersion("1")
 			}
 			return err
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			if s.away {
+			if s.away.Load() {
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			if s.back {
+			if s.back.Load() {
 				obj.SetResourceVersion("1") // a conflict
 			}
 			return c.Update(ctx, obj, opts...)
@@ -207,10 +208,9 @@ func TestAHolderThatWasKilledHasItsLeaseAtOnce(t *testing.T) {
 func TestALeaderThatIsCutOffStopsBeforeAnotherBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, cut := newServer(t), &server{}
-		*cut = *s
 		cut.WithWatch = interceptor.NewClient(s.WithWatch, interceptor.Funcs{
 			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-				if cut.away {
+				if cut.away.Load() {
 					<-ctx.Done()
 					return ctx.Err()
 				}
@@ -221,7 +221,7 @@ func TestALeaderThatIsCutOffStopsBeforeAnotherBegins(t *testing.T) {
 		term := <-first.working
 		second := lead(t, s.elector("second"))
 		time.Sleep(3 * period / 2)
-		cut.away = true
+		cut.away.Store(true)
 		<-second.working
 		began := time.Now()
 		if err := <-first.ended; !errors.Is(err, ErrLost) {
@@ -298,7 +298,7 @@ func TestAnOlderStateEndsTheTerm(t *testing.T) {
 		l := lead(t, s.elector("first"))
 		<-l.working
 		time.Sleep(3 * period)
-		s.back = true
+		s.back.Store(true)
 		if err := <-l.ended; !errors.Is(err, ErrWentBack) {
 			t.Errorf("it ended with %v", err)
 		}
@@ -348,7 +348,7 @@ func TestADoubtHoldsWritesUntilTheLeaseIsRenewed(t *testing.T) {
 		l := lead(t, s.elector("first"))
 		term := <-l.working
 		synctest.Wait()
-		s.away = true
+		s.away.Store(true)
 		term.Doubt()
 		confirmed := make(chan error, 1)
 		go func() { confirmed <- term.Confirm(t.Context()) }()
@@ -356,7 +356,7 @@ func TestADoubtHoldsWritesUntilTheLeaseIsRenewed(t *testing.T) {
 		if len(confirmed) > 0 {
 			t.Fatal("it did not wait")
 		}
-		s.away = false // the attempt that hangs ends with the term; another is not made before
+		s.away.Store(false) // the attempt that hangs ends with the term; another is not made before
 		if err := <-confirmed; !errors.Is(err, ErrLost) {
 			t.Errorf("the lease could not be renewed: %v", err)
 		}
