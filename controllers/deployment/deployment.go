@@ -5,6 +5,7 @@ package deployment
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -49,6 +50,10 @@ type options struct {
 	concurrent int
 }
 
+// rest is the time between two looks at a deployment: what its replica sets tell
+// in a short time is answered together.
+const rest = 100 * time.Millisecond
+
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	if err := env.Indexes.Need(ctx, index.ByController(&appsv1.ReplicaSet{}), index.ByController(&corev1.Pod{})); err != nil {
 		return err
@@ -59,7 +64,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	}
 	r := &reconciler{client: env.Client, live: env.Live, recorder: env.Recorder("deployment-controller"), gvk: gvk, now: env.Clock.Now}
 	w := watcher{env.Manager.GetCache()}
-	return controller.Run(env, "deployment", o.concurrent, r,
+	return controller.Run(env, "deployment", o.concurrent, controller.Spaced(r, rest, env.Clock.Now),
 		controller.For(&appsv1.Deployment{}),
 		claim.Watch(&appsv1.ReplicaSet{}, gvk.GroupKind(), w.adopters),
 		controller.Map(&corev1.Pod{}, w.recreated, predicate.Funcs{

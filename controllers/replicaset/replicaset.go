@@ -8,6 +8,7 @@ package replicaset
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,10 @@ func declare(k kind, flag, usage string) controller.Controller {
 	}
 }
 
+// rest is the time between two looks at a replica set: pods that start together
+// are counted together.
+const rest = 100 * time.Millisecond
+
 func setup(ctx context.Context, env *controller.Env, k kind, concurrent int) error {
 	if err := env.Indexes.Need(ctx, index.ByController(&corev1.Pod{}), index.ByController(k.empty())); err != nil {
 		return err
@@ -71,6 +76,6 @@ func setup(ctx context.Context, env *controller.Env, k kind, concurrent int) err
 		}
 		return claim.Matching(sets, selector, pod)
 	}
-	return controller.Run(env, k.name, concurrent, r,
+	return controller.Run(env, k.name, concurrent, controller.Spaced(r, rest, env.Clock.Now),
 		controller.For(k.empty()), claim.Watch(&corev1.Pod{}, gvk.GroupKind(), adopters))
 }
