@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/pods"
 )
 
 // announcer records events, one after the other: a burst of decisions leaves a
@@ -115,7 +117,8 @@ func (a *announcer) run(ctx context.Context) {
 			case <-ctx.Done():
 			}
 		}
-		if err := a.record(ctx, next); err != nil && ctx.Err() == nil {
+		// Nobody will look for events in a namespace that goes.
+		if err := a.record(ctx, next); err != nil && ctx.Err() == nil && !pods.NamespaceGoes(err) {
 			klog.FromContext(ctx).Error(err, "An event could not be recorded", "pod", klog.KObj(next.pod), "reason", next.reason)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/controllers/pods"
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
@@ -51,7 +52,7 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 		return false, nil // the scheduler stops
 	}
 	switch {
-	case now.UID != pod.UID, now.DeletionTimestamp != nil:
+	case now.UID != pod.UID, now.DeletionTimestamp != nil, pods.NamespaceGoes(err):
 		return false, nil
 	case now.Spec.NodeName != "":
 		return now.Spec.NodeName == node, nil
