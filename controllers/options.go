@@ -37,6 +37,10 @@ type Election struct {
 	Namespace, Name string
 }
 
+// leaseName is that of kube-controller-manager's lease, too: the two never work
+// at the same time.
+const leaseName = "kube-controller-manager"
+
 // NewOptions are the defaults.
 func NewOptions() *Options {
 	return &Options{
@@ -47,7 +51,7 @@ func NewOptions() *Options {
 			RenewDeadline: 10 * time.Second,
 			RetryPeriod:   2 * time.Second,
 			Namespace:     "kube-system",
-			Name:          "kube-controller-manager",
+			Name:          leaseName,
 		},
 		all: All(),
 	}
@@ -72,7 +76,7 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs.DurationVar(&o.Election.RetryPeriod, "leader-elect-retry-period", o.Election.RetryPeriod,
 		"The time between two tries to take or renew the lease. Shorter than --leader-elect-renew-deadline.")
 	fs.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "The namespace of the lease.")
-	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease.")
+	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease. The rights of the manager are to the default; grant those to another one.")
 
 	o.flags = map[string]*pflag.Flag{}
 	for _, c := range o.all {

@@ -33,7 +33,8 @@ func Rules() ([]rbacv1.PolicyRule, error) {
 func OwnRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		controller.Can("", []string{"events"}, []string{"create", "patch", "update"}),
-		controller.Can("coordination.k8s.io", []string{"leases"}, []string{"create", "get", "update"}),
+		controller.Can("coordination.k8s.io", []string{"leases"}, []string{"create"}),
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{leaseName}, Verbs: []string{"get", "update"}},
 		controller.Can("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}),
 		controller.Can("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}),
 		{

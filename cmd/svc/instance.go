@@ -69,9 +69,9 @@ func (u *instance) run(ctx context.Context) error {
 	}
 	if ctx.Err() != nil {
 		err = nil // whatever it was, the user wants it to end
-		if u.starting {
-			return nil
-		}
+	}
+	if u.starting {
+		return err
 	}
 	return errors.Join(err, u.stop())
 }
@@ -197,6 +197,7 @@ func (u *instance) startServer(ctx, serving context.Context) (string, error) {
 	case err := <-u.failed():
 		return "", err
 	case err := <-u.served:
+		u.starting = false
 		return "", ended(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/serving"
 )
 
@@ -113,6 +114,11 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 	// Both have this flag.
 	if err := loops.Set("service-cluster-ip-range", opts.Network.ServiceClusterIPRange); err != nil {
 		return nil, err
+	}
+	if u.embeddedEtcd && !cmd.Flags().Changed(namespace.GraceFlag) {
+		if err := loops.Set(namespace.GraceFlag, "1s"); err != nil {
+			return nil, err
+		}
 	}
 	if err := joined(cmd, append(opts.Validate(), loops.Validate()...)); err != nil {
 		return nil, err

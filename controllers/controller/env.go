@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -140,10 +139,6 @@ const (
 	lastRetry  = time.Minute
 )
 
-// conflictPause is the time before a request is tried again that failed since
-// somebody else has written the object meanwhile.
-const conflictPause = 20 * time.Millisecond
-
 // patient takes conflicts for what they are: nothing to report.
 type patient[Request comparable] struct {
 	reconcile.TypedReconciler[Request]
@@ -154,7 +149,7 @@ func (p patient[Request]) Reconcile(ctx context.Context, req Request) (reconcile
 	result, err := p.TypedReconciler.Reconcile(ctx, req)
 	if apierrors.IsConflict(err) {
 		klog.FromContext(ctx).V(4).Info("Trying again after a conflict", "reason", err.Error())
-		return reconcile.Result{RequeueAfter: wait.Jitter(conflictPause, 1)}, nil
+		return reconcile.Result{Requeue: true}, nil //nolint:staticcheck // backs off, and reports no error
 	}
 	return result, err
 }

@@ -33,8 +33,11 @@ func (s *spaced[Request]) Reconcile(ctx context.Context, request Request) (recon
 	if left := s.left(request); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	defer s.begin(request)
-	return s.reconciler.Reconcile(ctx, request)
+	result, err := s.reconciler.Reconcile(ctx, request)
+	if err == nil { // the queue spaces failures, ever further; a rest would make it forget them
+		s.begin(request)
+	}
+	return result, err
 }
 
 // left is how long the request still rests. It forgets those that do not.

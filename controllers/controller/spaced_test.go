@@ -35,7 +35,7 @@ func TestSpaced(t *testing.T) {
 		{rule: "after the rest it is acted on", after: time.Millisecond, request: "a", does: true, again: time.Hour},
 		{rule: "which begins a new one", request: "a", again: 100 * time.Millisecond},
 		{rule: "a failure is reported", request: "bad", does: true, err: failure},
-		{rule: "and rests, too", request: "bad", again: 100 * time.Millisecond},
+		{rule: "and tried again when the queue says so", request: "bad", does: true, err: failure},
 	} {
 		now = now.Add(step.after)
 		before := reconciled

@@ -5,6 +5,8 @@ package disruption
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -157,6 +159,8 @@ func (r *reconciler) pods(ctx context.Context, budget *policyv1.PodDisruptionBud
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
+	// In a fixed order: what cannot be calculated is told of the same pod each time.
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods, nil
 }
 

@@ -4,8 +4,9 @@
 // A terminating namespace holds the finalizer "kubernetes" in its spec. The
 // controller deletes everything in the namespace, as often as it takes, tells in
 // the namespace's conditions what remains and why, and removes the finalizer
-// when nothing does. Nothing new comes in meanwhile: the API server refuses to
-// create in terminating namespaces.
+// when nothing does. The API servers refuse to create in terminating namespaces,
+// but what they have let in before they knew may still be on its way: so the
+// finalizer stays for a grace period.
 package namespace
 
 import (
@@ -30,7 +31,7 @@ import (
 
 // New declares the controller.
 func New() controller.Controller {
-	o := &options{concurrent: 10}
+	o := &options{concurrent: 10, grace: 5 * time.Second}
 	all := []string{"*"}
 	return controller.Controller{
 		Name:    "namespace",
@@ -42,16 +43,29 @@ func New() controller.Controller {
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many namespaces are emptied at the same time.")
+			fs.DurationVar(&o.grace, GraceFlag, o.grace, "The least time from a namespace's deletion to its end, in which what API servers have let into it comes to light. \"svc up\" with an etcd of its own, which no other API server uses, has 1s.")
 		},
-		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
+		Validate: o.validate,
 		Setup:    o.setup,
 	}
 }
 
 const concurrentFlag = "concurrent-namespace-syncs"
 
+// GraceFlag is for programs that know that there is one API server only.
+const GraceFlag = "namespace-deletion-grace"
+
 type options struct {
 	concurrent int
+	grace      time.Duration
+}
+
+func (o *options) validate() []error {
+	errs := controller.AtLeastOne(concurrentFlag, o.concurrent)
+	if o.grace < 0 {
+		errs = append(errs, fmt.Errorf("--%s: %s must not be negative", GraceFlag, o.grace))
+	}
+	return errs
 }
 
 func (o *options) setup(_ context.Context, env *controller.Env) error {
@@ -59,10 +73,14 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
-	r := &reconciler{client: env.Client, content: content{env.Metadata, env.Discovery, pods.Group}, now: env.Clock.Now}
+	r := &reconciler{client: env.Client, live: env.Live, content: content{env.Metadata, env.Discovery, pods.Group}, grace: o.grace, now: env.Clock.Now}
 	return controller.Run(env, "namespace", o.concurrent, r, controller.For(&corev1.Namespace{}, predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
-		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() != nil },
+		// Not of what the controller writes itself: it comes back after its pause.
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectNew.GetDeletionTimestamp() != nil &&
+				(e.ObjectOld.GetDeletionTimestamp() == nil || e.ObjectOld.GetUID() != e.ObjectNew.GetUID())
+		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}))
 }
@@ -72,7 +90,9 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 // and NamespaceFinalizersRemaining.
 type reconciler struct {
 	client  client.Client
+	live    client.Reader
 	content content
+	grace   time.Duration
 	now     func() time.Time
 }
 
@@ -85,15 +105,27 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return reconcile.Result{}, nil
 	}
-	found, err := r.content.discovery.Since(ctx, r.now())
+	began := r.now()
+	found, err := r.content.discovery.Since(ctx, began)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	// What follows deletes by the namespace's name: it must be this one still.
+	uid := ns.UID
+	if err := r.live.Get(ctx, req.NamespacedName, ns); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if ns.UID != uid || ns.DeletionTimestamp == nil {
+		return reconcile.Result{}, nil
 	}
 	left := r.content.delete(ctx, ns, found)
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
 	}
 	if left.nothing() {
+		if wait := ns.DeletionTimestamp.Add(r.grace).Sub(began); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil // to look once more
+		}
 		return reconcile.Result{}, r.release(ctx, ns)
 	}
 	if err := r.report(ctx, ns, left); err != nil {

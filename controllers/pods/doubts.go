@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ func Unclear(err error) bool {
 
 // Resolve returns the pods of an owner: cached, those that the cache has, or
 // those that the API server has if there is a doubt. The doubt ends when the
-// same ones are active in both.
+// same ones that the selector matches are active in both.
 func (d *Doubts) Resolve(ctx context.Context, live client.Reader, owner client.Object, selector labels.Selector, cached []*corev1.Pod) ([]*corev1.Pod, error) {
 	d.mu.Lock()
 	doubt := d.owners.Has(client.ObjectKeyFromObject(owner))
@@ -69,8 +70,10 @@ func (d *Doubts) Resolve(ctx context.Context, live client.Reader, owner client.O
 			present = append(present, &list.Items[i])
 		}
 	}
-	if active(present).Equal(active(cached)) {
+	matching := slices.DeleteFunc(slices.Clone(cached), func(pod *corev1.Pod) bool { return !selector.Matches(labels.Set(pod.Labels)) })
+	if active(present).Equal(active(matching)) {
 		d.Forget(client.ObjectKeyFromObject(owner))
+		return cached, nil
 	}
 	return present, nil
 }

@@ -96,6 +96,6 @@ func TestTheServersPodsCountWhileThereIsADoubt(t *testing.T) {
 	d.After(key, errors.New("connection reset"))
 	s.pods = s.pods[:1]
 	check("a pod was deleted though the answer is lost", resolve(&one, &two), "1 after 4 lists")
-	check("the cache knows that it goes", resolve(&one, going(two)), "1 after 5 lists")
+	check("the cache knows that it goes", resolve(&one, going(two)), "12 after 5 lists")
 	check("that ends the doubt, too", resolve(&one), "1 after 5 lists")
 }

@@ -101,6 +101,11 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 		}
 	}
 	active, err = claim.Claim(ctx, claim.Claimant{Client: r.client, Live: r.live, Owner: obj, Selector: s}, candidates)
+	for _, pod := range active {
+		if metav1.GetControllerOfNoCopy(pod) == nil { // adopted just now
+			r.written.Add(client.ObjectKeyFromObject(obj), pod)
+		}
+	}
 	return active, terminating, err
 }
 

@@ -37,16 +37,22 @@ type announcer struct {
 	busy func() bool
 
 	mu      sync.Mutex
-	said    *lru.Cache // by UID of the pod, the last announcement
+	said    *lru.Cache // by UID of the pod, the last utterance
 	backlog []announcement
 	dropped int
 	more    chan struct{}
 }
 
 type announcement struct {
-	pod                   *corev1.Pod
-	kind, reason, message string
-	time                  metav1.Time
+	pod  *corev1.Pod
+	kind string
+	utterance
+}
+
+// utterance is what is remembered of an announcement.
+type utterance struct {
+	reason, message string
+	time            metav1.Time
 }
 
 const (
@@ -78,17 +84,17 @@ func (a *announcer) announce(pod *corev1.Pod, kind, reason, message string) {
 	if ellipsis := " ..."; len(message) > maxMessage {
 		message = message[:maxMessage-len(ellipsis)] + ellipsis
 	}
-	next := announcement{pod, kind, reason, message, metav1.NewTime(a.clock.Now())}
+	next := announcement{pod, kind, utterance{reason, message, metav1.NewTime(a.clock.Now())}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, ok := a.said.Get(pod.UID); ok && next.repeats(last.(announcement)) {
+	if last, ok := a.said.Get(pod.UID); ok && next.repeats(last.(utterance)) {
 		return
 	}
 	if len(a.backlog) == maxBacklog {
 		a.dropped++
 		return
 	}
-	a.said.Add(pod.UID, next)
+	a.said.Add(pod.UID, next.utterance)
 	a.backlog = append(a.backlog, next)
 	select {
 	case a.more <- struct{}{}:
@@ -96,8 +102,8 @@ func (a *announcer) announce(pod *corev1.Pod, kind, reason, message string) {
 	}
 }
 
-func (a announcement) repeats(last announcement) bool {
-	return a.reason == last.reason && a.message == last.message && a.time.Sub(last.time.Time) < repetition
+func (u utterance) repeats(last utterance) bool {
+	return u.reason == last.reason && u.message == last.message && u.time.Sub(last.time.Time) < repetition
 }
 
 // run records until ctx is done.

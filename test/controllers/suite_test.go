@@ -36,6 +36,7 @@ var (
 // managerFlags shorten what specs would have to wait for.
 var managerFlags = []string{
 	"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
+	"--namespace-deletion-grace=1s",
 }
 
 func TestControllers(t *testing.T) {
