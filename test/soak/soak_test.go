@@ -66,7 +66,7 @@ func TestSoak(t *testing.T) {
 	s.expectNothingLeft()
 	after := s.memory()
 	t.Logf("%d operations; the manager's live heap: %.1f MB after the first half, %.1f MB after the second", s.operations.Load(), before/1e6, after/1e6)
-	if after > 1.1*before+2e6 {
+	if after > 1.1*before+4e6 { // what the library remembers of events fills up for some minutes
 		t.Errorf("the manager's live heap has grown from %.1f to %.1f MB", before/1e6, after/1e6)
 	}
 }
