@@ -123,8 +123,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if left.nothing() {
-		if wait := ns.DeletionTimestamp.Add(r.grace).Sub(began); wait > 0 {
-			return reconcile.Result{RequeueAfter: wait}, nil // to look once more
+		if end := ns.DeletionTimestamp.Add(r.grace); began.Before(end) {
+			return reconcile.Result{RequeueAfter: max(end.Sub(r.now()), time.Millisecond)}, nil // to look once more
 		}
 		return reconcile.Result{}, r.release(ctx, ns)
 	}
