@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/controllers/controller"
@@ -53,16 +54,10 @@ func TestControllersWorkInAnotherGroupDomain(t *testing.T) {
 		"POST /apis/core.svc.dev/v1/namespaces/kube-system/events",
 		"POST /apis/core.svc.dev/v1/namespaces/red/serviceaccounts",
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		got := s.requests("POST")
-		if slices.Equal(got, want) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got %q, want %q", got, want)
-		}
-		time.Sleep(10 * time.Millisecond)
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		return slices.Equal(s.requests("POST"), want), nil
+	}); err != nil {
+		t.Fatalf("%v: got %q, want %q", err, s.requests("POST"), want)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -10,6 +10,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -48,6 +49,14 @@ type Controller struct {
 func AtLeastOne(flag string, value int) []error {
 	if value < 1 {
 		return []error{fmt.Errorf("--%s: %d must be at least 1", flag, value)}
+	}
+	return nil
+}
+
+// NotNegative checks the value of a flag that is a time.
+func NotNegative(flag string, value time.Duration) []error {
+	if value < 0 {
+		return []error{fmt.Errorf("--%s: %s must not be negative", flag, value)}
 	}
 	return nil
 }

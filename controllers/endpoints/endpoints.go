@@ -66,11 +66,7 @@ type options struct {
 }
 
 func (o *options) validate() []error {
-	errs := controller.AtLeastOne(concurrentFlag, o.concurrent)
-	if o.batch < 0 {
-		errs = append(errs, fmt.Errorf("--%s: %s must not be negative", batchFlag, o.batch))
-	}
-	return errs
+	return append(controller.AtLeastOne(concurrentFlag, o.concurrent), controller.NotNegative(batchFlag, o.batch)...)
 }
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {

@@ -80,10 +80,7 @@ func (o *options) validate() []error {
 	if o.maxEndpoints < 1 || o.maxEndpoints > maxMaxEndpoints {
 		errs = append(errs, fmt.Errorf("--%s: %d must be from 1 to %d", maxEndpointsFlag, o.maxEndpoints, maxMaxEndpoints))
 	}
-	if o.batch < 0 {
-		errs = append(errs, fmt.Errorf("--%s: %s must not be negative", batchFlag, o.batch))
-	}
-	return errs
+	return append(errs, controller.NotNegative(batchFlag, o.batch)...)
 }
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {

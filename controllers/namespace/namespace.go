@@ -61,11 +61,7 @@ type options struct {
 }
 
 func (o *options) validate() []error {
-	errs := controller.AtLeastOne(concurrentFlag, o.concurrent)
-	if o.grace < 0 {
-		errs = append(errs, fmt.Errorf("--%s: %s must not be negative", GraceFlag, o.grace))
-	}
-	return errs
+	return append(controller.AtLeastOne(concurrentFlag, o.concurrent), controller.NotNegative(GraceFlag, o.grace)...)
 }
 
 func (o *options) setup(_ context.Context, env *controller.Env) error {

@@ -73,11 +73,7 @@ type options struct {
 }
 
 func (o *options) validate() []error {
-	errs := controller.AtLeastOne(concurrentFlag, o.concurrent)
-	if o.resync < 0 {
-		errs = append(errs, fmt.Errorf("--%s: %s must not be negative", resyncFlag, o.resync))
-	}
-	return errs
+	return append(controller.AtLeastOne(concurrentFlag, o.concurrent), controller.NotNegative(resyncFlag, o.resync)...)
 }
 
 func (o *options) setup(_ context.Context, env *controller.Env) error {
