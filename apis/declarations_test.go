@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -23,7 +24,7 @@ var soundness = []struct {
 		return ""
 	}},
 	{"the watch field is the name or one of the fields", func(k *resource.Kind) string {
-		if k.WatchField != "metadata.name" && k.Fields[k.WatchField] == nil && k.Answer == nil {
+		if k.WatchField != "metadata.name" && k.Fields[k.WatchField] == nil && k.Stored() {
 			return k.WatchField
 		}
 		return ""
@@ -87,7 +88,11 @@ var soundness = []struct {
 }
 
 func TestDeclarationsAreSound(t *testing.T) {
-	for _, k := range Kinds() {
+	kinds := Kinds()
+	for _, d := range metrics.Kinds() {
+		kinds = append(kinds, d.Kind())
+	}
+	for _, k := range kinds {
 		for _, s := range soundness {
 			if problem := s.check(k); problem != "" {
 				t.Errorf("%s: %s: %s", k.Resource(), s.rule, problem)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -69,15 +68,16 @@ func groupVersions(kinds []*resource.Kind) []schema.GroupVersion {
 	return gvs
 }
 
-// addExternalTypes registers all of k8s.io/api's types of a version: kinds,
-// lists, options and the bodies of actions.
+// addExternalTypes registers all published types of a version: kinds, lists,
+// options and the bodies of actions.
 func addExternalTypes(s *runtime.Scheme, gv schema.GroupVersion) {
 	if gv.Group != "" {
 		metav1.AddToGroupVersion(s, gv)
 	}
-	for kind, t := range clientgoscheme.Scheme.KnownTypes(gv) {
-		if strings.HasPrefix(t.PkgPath(), "k8s.io/api/") {
-			s.AddKnownTypeWithName(gv.WithKind(kind), reflect.New(t).Interface().(runtime.Object))
+	for kind, obj := range resource.Types(gv) {
+		// Those of apimachinery were added above.
+		if !strings.HasPrefix(reflect.TypeOf(obj).Elem().PkgPath(), "k8s.io/apimachinery/") {
+			s.AddKnownTypeWithName(gv.WithKind(kind), obj)
 		}
 	}
 }

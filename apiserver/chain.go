@@ -27,6 +27,7 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/openapi"
@@ -175,10 +176,13 @@ func addAggregatorHooks(config *genericapiserver.RecommendedConfig, server *aggr
 func registerVersions(config *genericapiserver.RecommendedConfig, server *aggregatorserver.APIAggregator,
 	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
 ) error {
-	var local []schema.GroupVersion
+	var local, yielding []schema.GroupVersion
 	for _, group := range groups {
 		for _, version := range group.Versions {
 			local = append(local, version.GroupVersion)
+			if group.Name == metricsv1beta1.GroupName {
+				yielding = append(yielding, version.GroupVersion)
+			}
 		}
 	}
 	client, err := apiregistrationclient.NewForConfig(config.LoopbackClientConfig)
@@ -187,6 +191,7 @@ func registerVersions(config *genericapiserver.RecommendedConfig, server *aggreg
 	}
 	registration, err := aggregation.New(aggregation.Config{
 		Local:       append(local, apiextensionsv1.SchemeGroupVersion),
+		Yielding:    yielding,
 		CRDs:        crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		APIServices: server.APIRegistrationInformers.Apiregistration().V1().APIServices(),
 		Client:      client,

@@ -11,12 +11,13 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/klog/v2"
 
+	"svc.dev/svc/apiserver/agents"
 	"svc.dev/svc/apiserver/alias"
-	"svc.dev/svc/apiserver/footprint"
 	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/quantity"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/tolerance"
+	"svc.dev/svc/footprint"
 )
 
 // filters are what a request passes before it reaches the aggregator, the last
@@ -29,6 +30,7 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
 	handler = release.Warnings(handler, b.options.Release, b.kinds)
 	handler = b.ending.filter(handler)
+	handler = agents.Guard(handler, c.Authorization.Authorizer, c.Serializer)
 	handler = genericapifilters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
 	handler = withFlowControl(handler, c)
 	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {

@@ -31,12 +31,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/agents"
 	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/claims"
-	"svc.dev/svc/apiserver/footprint"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
@@ -45,6 +46,7 @@ import (
 	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/serviceaccount"
 	"svc.dev/svc/apiserver/storage"
+	"svc.dev/svc/footprint"
 
 	definitions "svc.dev/svc/apis/openapi"
 )
@@ -145,6 +147,11 @@ func (b *builder) makeStorage() error {
 	for _, d := range reviews.Kinds(b.authorizer, b.authorizer, b.authenticators.Identified, b.identity.Audiences) {
 		b.kinds = append(b.kinds, d.Kind())
 	}
+	if b.options.Agents.Metrics {
+		for _, d := range metrics.Kinds() {
+			b.kinds = append(b.kinds, d.Kind())
+		}
+	}
 	if b.served, err = release.NewServed(b.options.Release, b.options.RuntimeConfig, b.kinds,
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
 		return err
@@ -164,6 +171,9 @@ func (b *builder) makeStorage() error {
 	b.env.Claims = b.claims.Pool
 	b.env.ServiceCIDRs = cidrs
 	b.env.NodePorts = resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)}
+	if b.env.Agents, err = agents.New(b.options.Agents); err != nil {
+		return fmt.Errorf("--svclet-certificate-authority, --svclet-client-certificate: %w", err)
+	}
 	codec, versioner := storage.KindCodec(b.scheme, b.kinds)
 	b.registry, err = registry.New(b.kinds, b.scheme, b.backend.RESTOptions(codec, versioner), b.env)
 	return err

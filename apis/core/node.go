@@ -33,7 +33,8 @@ var nodes = resource.Type[*corev1.Node]{
 	Fields: map[string]func(*corev1.Node) string{
 		"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) },
 	},
-	Columns: nodeColumns,
+	Connects: []resource.Connect{nodeProxy},
+	Columns:  nodeColumns,
 }
 
 // defaultNode keeps podCIDR, of which older clients know, the first of

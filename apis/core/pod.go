@@ -28,6 +28,7 @@ var pods = resource.Type[*corev1.Pod]{
 	GracePeriod:    podGracePeriod,
 	Views:          []resource.View[*corev1.Pod]{ephemeralContainers, resize},
 	Actions:        []resource.Action{binding, eviction},
+	Connects:       podConnects,
 	Columns:        podColumns,
 	WatchField:     "spec.nodeName",
 	Fields: map[string]func(*corev1.Pod) string{

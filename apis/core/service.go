@@ -30,6 +30,7 @@ var services = resource.Type[*corev1.Service]{
 	BeginUpdate:    beginServiceUpdate,
 	AfterDelete:    releaseService,
 	Claims:         serviceClaims,
+	Connects:       []resource.Connect{serviceProxy},
 	Fields: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 		"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },

@@ -11,5 +11,6 @@
 // versions are declared by [Convert] and pass through the hub.
 //
 // A virtual type (an operation that is posted, such as a Binding) is a value
-// of [Virtual].
+// of [Virtual]; one whose objects are found out when somebody asks is a value
+// of [Computed].
 package resource

@@ -27,6 +27,8 @@ type Env struct {
 	// Tokens issues service account tokens; it is nil where the server has no
 	// key to sign them with (flag --service-account-signing-key-file).
 	Tokens Tokens
+	// Agents says how the agents of nodes are reached.
+	Agents Agents
 }
 
 // PortRange is a range of ports, both ends included.

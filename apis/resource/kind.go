@@ -11,10 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// Declaration is a Type or a Virtual.
+// Declaration is a Type, a Virtual or a Computed.
 type Declaration interface {
 	// Kind is the declaration as the server sees it.
 	Kind() *Kind
@@ -49,9 +48,10 @@ type Kind struct {
 	ValidateStatus func(obj, old runtime.Object) field.ErrorList
 	Generation     bool
 	// Scale is nil for a kind that does not scale.
-	Scale   *KindScale
-	Views   []KindView
-	Actions []Action
+	Scale    *KindScale
+	Views    []KindView
+	Actions  []Action
+	Connects []Connect
 
 	Columns []KindColumn
 	Fields  map[string]func(obj runtime.Object) string
@@ -75,6 +75,8 @@ type Kind struct {
 
 	// Answer is set for a virtual type, and all of storage's functions are nil.
 	Answer func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (runtime.Object, error)
+	// Computed is set for a computed type, and all of storage's functions are nil.
+	Computed *KindComputed
 
 	goType reflect.Type
 }
@@ -94,12 +96,22 @@ type KindView struct {
 	Resets   []string
 }
 
+// KindComputed are the functions of Computed with its type erased.
+type KindComputed struct {
+	Get  func(ctx context.Context, env *Env, namespace, name string) (runtime.Object, error)
+	List func(ctx context.Context, env *Env, selection Selection) ([]runtime.Object, error)
+}
+
 // KindColumn is Column with its type erased.
 type KindColumn struct {
 	Name, Type, Format, Description string
 	Priority                        int32
 	Value                           func(obj runtime.Object) any
 }
+
+// Stored reports whether the kind's objects are kept, rather than answered or
+// found out when somebody asks.
+func (k *Kind) Stored() bool { return k.Answer == nil && k.Computed == nil }
 
 // Resource is the kind's group and plural name.
 func (k *Kind) Resource() schema.GroupResource {
@@ -113,7 +125,7 @@ func (k *Kind) New() runtime.Object {
 
 // NewList makes an empty list of the hub's Go type; for a virtual type nil.
 func (k *Kind) NewList() runtime.Object {
-	list, err := clientgoscheme.Scheme.New(listGVK(k.Hub))
+	list, err := newOf(listGVK(k.Hub))
 	if err != nil {
 		return nil
 	}
@@ -158,13 +170,8 @@ func (t Type[T]) Kind() *Kind {
 	for _, v := range t.Views {
 		k.Views = append(k.Views, KindView{Name: v.Name, NoPatch: v.NoPatch, Prepare: two(v.Prepare), Validate: judge(v.Validate), Resets: v.Resets})
 	}
-	k.Actions = t.Actions
-	for _, c := range t.Columns {
-		k.Columns = append(k.Columns, KindColumn{
-			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
-			Value: func(obj runtime.Object) any { return c.Value(obj.(T)) },
-		})
-	}
+	k.Actions, k.Connects = t.Actions, t.Connects
+	k.Columns = eraseColumns(t.Columns)
 	k.Fields = map[string]func(runtime.Object) string{}
 	for path, value := range t.Fields {
 		k.Fields[path] = func(obj runtime.Object) string { return value(obj.(T)) }
@@ -215,6 +222,42 @@ func (v Virtual[T]) Kind() *Kind {
 		return v.Run(ctx, env, obj.(T), dryRun)
 	}
 	return k
+}
+
+// Kind implements Declaration.
+func (c Computed[T]) Kind() *Kind {
+	k := newKind[T](c.Name, c.Singular, c.Namespaced)
+	k.ShortNames, k.Categories, k.Columns = c.ShortNames, c.Categories, eraseColumns(c.Columns)
+	k.Default = one[T](nil)
+	k.Computed = &KindComputed{
+		Get: func(ctx context.Context, env *Env, namespace, name string) (runtime.Object, error) {
+			obj, err := c.Get(ctx, env, namespace, name)
+			if err != nil {
+				return nil, err
+			}
+			return obj, nil
+		},
+		List: func(ctx context.Context, env *Env, selection Selection) ([]runtime.Object, error) {
+			found, err := c.List(ctx, env, selection)
+			objects := make([]runtime.Object, len(found))
+			for i := range found {
+				objects[i] = found[i]
+			}
+			return objects, err
+		},
+	}
+	return k
+}
+
+func eraseColumns[T Object](columns []Column[T]) []KindColumn {
+	var erased []KindColumn
+	for _, c := range columns {
+		erased = append(erased, KindColumn{
+			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
+			Value: func(obj runtime.Object) any { return c.Value(obj.(T)) },
+		})
+	}
+	return erased
 }
 
 func newKind[T Object](name, singular string, namespaced bool) *Kind {

@@ -2,6 +2,7 @@ package resource_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -154,6 +157,50 @@ func TestAVirtualTypeHasNoListAndAnAnswer(t *testing.T) {
 	}
 	if k.NewList() != nil {
 		t.Errorf("its list is %T", k.NewList())
+	}
+}
+
+func TestAComputedTypeIsAskedForWithItsGoType(t *testing.T) {
+	obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"a": "b"}}}
+	gone := errors.New("gone")
+	k := resource.Computed[*corev1.Pod]{
+		Name: "pods", Namespaced: true,
+		Get: func(_ context.Context, _ *resource.Env, _, name string) (*corev1.Pod, error) {
+			if name == "p" {
+				return obj, nil
+			}
+			return nil, gone
+		},
+		List: func(context.Context, *resource.Env, resource.Selection) ([]*corev1.Pod, error) {
+			return []*corev1.Pod{obj}, nil
+		},
+	}.Kind()
+	if k.Stored() || k.Singular != "pod" || k.NewList() == nil {
+		t.Errorf("got %+v", k)
+	}
+	if got, err := k.Computed.Get(t.Context(), nil, "ns", "p"); got != runtime.Object(obj) || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := k.Computed.Get(t.Context(), nil, "ns", "q"); got != nil || !errors.Is(err, gone) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := k.Computed.List(t.Context(), nil, resource.Selection{}); len(got) != 1 || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, test := range []struct {
+		selection resource.Selection
+		want      bool
+	}{
+		{resource.Selection{Labels: labels.Everything(), Fields: fields.Everything()}, true},
+		{resource.Selection{Namespace: "ns", Labels: labels.Everything(), Fields: fields.Everything()}, true},
+		{resource.Selection{Namespace: "other", Labels: labels.Everything(), Fields: fields.Everything()}, false},
+		{resource.Selection{Labels: labels.Nothing(), Fields: fields.Everything()}, false},
+		{resource.Selection{Labels: labels.Everything(), Fields: fields.OneTermEqualSelector("metadata.namespace", "ns")}, true},
+		{resource.Selection{Labels: labels.Everything(), Fields: fields.OneTermNotEqualSelector("metadata.name", "p")}, false},
+	} {
+		if test.selection.Selects(obj) != test.want {
+			t.Errorf("%+v: want %t", test.selection, test.want)
+		}
 	}
 }
 

@@ -26,6 +26,11 @@ func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 	if list := k.NewList(); list != nil {
 		s.AddTypeDefaultingFunc(list, func(obj any) { defaultItems(obj.(runtime.Object), k.Default) })
 	}
+	for _, c := range k.Connects {
+		if err := addQuery(s, c.Options()); err != nil {
+			return fmt.Errorf("subresource %s: %w", c.Name, err)
+		}
+	}
 	if err := s.AddFieldLabelConversionFunc(k.Hub, k.fieldLabelFunc(nil)); err != nil {
 		return err
 	}

@@ -72,9 +72,11 @@ type Type[T Object] struct {
 	// Scale gives the kind a scale subresource.
 	Scale *Scale[T]
 	// Views are further subresources through which the same object is read and
-	// updated; Actions are operations posted to an object.
-	Views   []View[T]
-	Actions []Action
+	// updated; Actions are operations posted to an object; Connects lead to
+	// where it is.
+	Views    []View[T]
+	Actions  []Action
+	Connects []Connect
 
 	// Columns are the columns of the table view. A kind without columns gets
 	// Name and Created At.

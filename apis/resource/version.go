@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 // Version is a version of a kind other than its hub: a Go type and the
@@ -67,7 +66,7 @@ func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
 				return err
 			}
 			hubList := hub.NewList()
-			otherList, err := clientgoscheme.Scheme.New(listGVK(mustGVK(prototype)))
+			otherList, err := newOf(listGVK(mustGVK(prototype)))
 			if err != nil {
 				return fmt.Errorf("no list type: %w", err)
 			}
@@ -132,18 +131,4 @@ func listConversion(convert func(in, out any) error, newItem func() runtime.Obje
 		}
 		return meta.SetList(to, items)
 	}
-}
-
-// mustGVK is the group, version and kind of a k8s.io/api type. A type that
-// client-go does not know is a mistake in a declaration, found by the first test.
-func mustGVK(obj runtime.Object) schema.GroupVersionKind {
-	gvks, _, err := clientgoscheme.Scheme.ObjectKinds(obj)
-	if err != nil || len(gvks) == 0 {
-		panic(fmt.Sprintf("resource: %T is not a type of k8s.io/api: %v", obj, err))
-	}
-	return gvks[0]
-}
-
-func listGVK(gvk schema.GroupVersionKind) schema.GroupVersionKind {
-	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }

@@ -42,6 +42,9 @@ type Config struct {
 	// of discovery: of two groups with a resource of the same name, clients
 	// prefer the first.
 	Local []schema.GroupVersion
+	// Yielding are those of Local that are served here as long as nobody else
+	// serves them: an APIService that names another server is left alone.
+	Yielding []schema.GroupVersion
 	// CRDs are the sources of the versions of custom resources.
 	CRDs apiextensionsinformers.CustomResourceDefinitionInformer
 	// APIServices and Client read and write APIServices.
@@ -61,6 +64,7 @@ type Registration struct {
 	// synced is done when the controller knows all that it must know before it
 	// starts: what it does not know, it removes.
 	synced []cache.DoneChecker
+	vacant *vacant
 
 	lock sync.Mutex
 	// pending are the local versions not yet seen available.
@@ -72,15 +76,21 @@ func New(c Config) (*Registration, error) {
 	r := &Registration{
 		local:      LocalServices(c.Local),
 		controller: autoregister.NewAutoRegisterController(c.APIServices, c.Client),
+		vacant:     newVacant(c.APIServices.Lister(), c.Client),
 		pending:    sets.New[string](),
 	}
 	for _, service := range r.local {
 		r.pending.Insert(service.Name)
-		r.controller.AddAPIServiceToSyncOnStart(service)
+		if slices.Contains(c.Yielding, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}) {
+			r.vacant.add(service)
+		} else {
+			r.controller.AddAPIServiceToSyncOnStart(service)
+		}
 	}
 	if _, err := c.APIServices.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    r.observe,
 		UpdateFunc: func(_, obj any) { r.observe(obj) },
+		DeleteFunc: func(any) { r.vacant.changed() },
 	}); err != nil {
 		return nil, fmt.Errorf("watch APIServices: %w", err)
 	}
@@ -114,9 +124,13 @@ func (r *Registration) AddTo(aggregator *genericapiserver.GenericAPIServer) erro
 func (r *Registration) Run(ctx context.Context) {
 	// The controller would poll for its informer; so it is not started before
 	// there is nothing to wait for.
-	if cache.WaitFor(ctx, "", r.synced...) {
-		r.controller.Run(workers, ctx.Done())
+	if !cache.WaitFor(ctx, "", r.synced...) {
+		return
 	}
+	var filling sync.WaitGroup
+	defer filling.Wait()
+	filling.Go(func() { r.vacant.run(ctx) })
+	r.controller.Run(workers, ctx.Done())
 }
 
 // Check fails until all local versions have been available once, and names
@@ -134,7 +148,11 @@ func (r *Registration) Check() healthz.HealthChecker {
 
 func (r *Registration) observe(obj any) {
 	service, ok := obj.(*apiregistrationv1.APIService)
-	if !ok || !helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
+	if !ok {
+		return
+	}
+	// What another server serves is not ours to wait for.
+	if service.Spec.Service == nil && !helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
 		return
 	}
 	r.lock.Lock()

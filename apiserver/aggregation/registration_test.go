@@ -109,7 +109,7 @@ type cluster struct {
 }
 
 // prepare makes a registration whose informers have not started.
-func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService) cluster {
+func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService, yielding ...schema.GroupVersion) cluster {
 	t.Helper()
 	c := cluster{
 		crds:     apiextensionsfake.NewSimpleClientset(objects(crds)...),
@@ -126,6 +126,7 @@ func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, ser
 	var err error
 	if c.registration, err = New(Config{
 		Local:       local,
+		Yielding:    yielding,
 		CRDs:        crdInformers.Apiextensions().V1().CustomResourceDefinitions(),
 		APIServices: serviceInformers.Apiregistration().V1().APIServices(),
 		Client:      c.services.ApiregistrationV1(),
@@ -145,9 +146,16 @@ func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, ser
 
 // start makes a registration and runs it for the rest of the test. It lets no
 // time pass: what is there when it returns was not polled for.
-func start(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService) cluster {
+func start(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService, yielding ...schema.GroupVersion) cluster {
 	t.Helper()
-	c := prepare(t, crds, services)
+	c := prepare(t, crds, services, yielding...)
+	c.run(t)
+	return c
+}
+
+// run is the second half of start.
+func (c cluster) run(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	shutdown := c.informers(ctx)
 	done := make(chan struct{})
@@ -161,7 +169,6 @@ func start(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, servi
 		shutdown()
 	})
 	synctest.Wait()
-	return c
 }
 
 func (c cluster) update(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {

@@ -19,10 +19,28 @@ type Grants []Grant
 type Grant struct {
 	User, Group string
 	Rules       []rbacv1.PolicyRule
+
+	// Own are rules of members of the group whose names begin with OwnPrefix;
+	// each holds for objects that have the rest of the member's name.
+	Own       []rbacv1.PolicyRule
+	OwnPrefix string
 }
 
 func (g Grant) holds(who user.Info) bool {
 	return g.User != "" && g.User == who.GetName() || g.Group != "" && slices.Contains(who.GetGroups(), g.Group)
+}
+
+// own are the rules of a member that hold for objects of its name.
+func (g Grant) own(who user.Info) []rbacv1.PolicyRule {
+	name, named := strings.CutPrefix(who.GetName(), g.OwnPrefix)
+	if !named || name == "" {
+		return nil
+	}
+	rules := slices.Clone(g.Own)
+	for i := range rules {
+		rules[i].ResourceNames = []string{name}
+	}
+	return rules
 }
 
 // Authorize implements authorizer.Authorizer.
@@ -72,9 +90,11 @@ func (g Grants) of(who user.Info) iter.Seq[rbacv1.PolicyRule] {
 			if !grant.holds(who) {
 				continue
 			}
-			for _, rule := range grant.Rules {
-				if !yield(rule) {
-					return
+			for _, rules := range [][]rbacv1.PolicyRule{grant.Rules, grant.own(who)} {
+				for _, rule := range rules {
+					if !yield(rule) {
+						return
+					}
 				}
 			}
 		}

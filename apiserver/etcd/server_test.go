@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,7 +102,7 @@ func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
 			flip(t, theLog(t, dir), 2000)
 		}, ErrCorrupt, "restore a backup"},
 		{"the log has lost its end", func(t *testing.T, dir string) {
-			flip(t, theLog(t, dir), 500)
+			loseEnd(t, theLog(t, dir), 20)
 		}, ErrCorrupt, "the log (member/wal) ends at entry"},
 		{"a record of the log is damaged", func(t *testing.T, dir string) {
 			flip(t, theLog(t, dir), 2300)
@@ -346,6 +347,31 @@ func write(t *testing.T, path, content string) {
 func remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseEnd leaves as many records of a log as are to be kept, and room where
+// the others were: what a disk leaves that forgets its last writes.
+func loseEnd(t *testing.T, file string, keep int) {
+	t.Helper()
+	log, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := 0
+	for range keep {
+		// A record begins with its length, in the lower 56 bits, and, if the
+		// topmost bit is set, with that of its padding in the three above those.
+		field := int64(binary.LittleEndian.Uint64(log[end:]))
+		length := int(uint64(field) & (1<<56 - 1))
+		if field < 0 {
+			length += int(uint64(field) >> 56 & 7)
+		}
+		end += 8 + length
+	}
+	clear(log[end:])
+	if err := os.WriteFile(file, log, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

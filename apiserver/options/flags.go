@@ -23,6 +23,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Audit.AddFlags(sets.FlagSet("auditing"))
 	o.Requests.addFlags(sets.FlagSet("requests"))
 	o.Network.addFlags(sets.FlagSet("network"))
+	o.Agents.addFlags(sets.FlagSet("node agents"))
 	o.addAPIFlags(sets.FlagSet("API"))
 	return sets
 }
@@ -105,6 +106,18 @@ func (n *Network) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&n.ExternalHostname, "external-hostname", n.ExternalHostname, "The host name in external URLs.")
 	fs.BoolVar(&n.AggregatorRouting, "enable-aggregator-routing", n.AggregatorRouting,
 		"Reach extension servers and webhooks at the endpoints of their services rather than at cluster IPs.")
+}
+
+func (a *Agents) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&a.CAFile, "svclet-certificate-authority", a.CAFile,
+		"Authorities of the serving certificates of nodes' agents; without it no agent is trusted, and logs, exec and the like are refused.")
+	fs.StringVar(&a.CertFile, "svclet-client-certificate", a.CertFile, "Client certificate for connections to nodes' agents.")
+	fs.StringVar(&a.KeyFile, "svclet-client-key", a.KeyFile, "Private key of --svclet-client-certificate.")
+	fs.StringSliceVar(&a.AddressTypes, "svclet-preferred-address-types", a.AddressTypes,
+		"Types of a node's addresses, the preferred first, at which its agent is reached.")
+	fs.DurationVar(&a.Timeout, "svclet-timeout", a.Timeout, "The longest that connecting to an agent may take, and the longest that it may take to say something.")
+	fs.BoolVar(&a.Metrics, "resource-metrics", a.Metrics,
+		"Serve metrics.k8s.io, for kubectl top and autoscalers, by asking nodes' agents. Another metrics server takes it over with its APIService.")
 }
 
 func (o *Options) addAPIFlags(fs *pflag.FlagSet) {

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"svc.dev/svc/apiserver/admission/noderestriction"
 	"svc.dev/svc/apiserver/admission/priority"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/authorization"
@@ -34,6 +36,7 @@ type Options struct {
 	Features    Features
 	Requests    Requests
 	Network     Network
+	Agents      Agents
 
 	// Metrics are what /metrics shows; nil means those of the libraries.
 	Metrics prometheus.Gatherer
@@ -122,6 +125,23 @@ type Requests struct {
 	PriorityAndFairness bool
 }
 
+// Agents says how the server reaches the agents of nodes, for logs, exec and
+// the like.
+type Agents struct {
+	// CAFile holds the authorities of agents' serving certificates; without
+	// it no agent is trusted.
+	CAFile string
+	// CertFile and KeyFile are the certificate by which the server identifies
+	// itself to agents.
+	CertFile, KeyFile string
+	// AddressTypes are the types of nodes' addresses, the preferred first.
+	AddressTypes []string
+	// Timeout is for connecting, and for the first word of the TLS handshake.
+	Timeout time.Duration
+	// Metrics serves metrics.k8s.io by asking agents.
+	Metrics bool
+}
+
 // Network describes the cluster's addresses.
 type Network struct {
 	// AdvertiseAddress is where members of the cluster reach this server;
@@ -180,6 +200,13 @@ func New() *Options {
 			ServiceNodePortRange:  utilnet.PortRange{Base: 30000, Size: 2768},
 			AggregatorRouting:     true,
 		},
+		Agents: Agents{
+			AddressTypes: []string{
+				string(corev1.NodeHostName), string(corev1.NodeInternalDNS), string(corev1.NodeInternalIP),
+				string(corev1.NodeExternalDNS), string(corev1.NodeExternalIP),
+			},
+			Timeout: 5 * time.Second,
+		},
 		RuntimeConfig: map[string]string{},
 		Release:       release.Default,
 		SharedStorage: true,
@@ -192,6 +219,7 @@ func newAdmission(tolerations *tolerationseconds.Defaults) *genericoptions.Admis
 	o := genericoptions.NewAdmissionOptions()
 	priority.Register(o.Plugins)
 	tolerationseconds.Register(o.Plugins, tolerations)
-	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1, priority.PluginName, tolerationseconds.PluginName)
+	noderestriction.Register(o.Plugins)
+	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1, priority.PluginName, tolerationseconds.PluginName, noderestriction.PluginName)
 	return o
 }

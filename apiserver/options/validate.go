@@ -39,7 +39,26 @@ func (o *Options) Validate() []error {
 	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
 		errs = append(errs, fmt.Errorf("--advertise-address: %s is no address that a client can reach; name one of this machine's", a))
 	}
+	errs = append(errs, o.Agents.validate()...)
 	return append(errs, o.validateFiles()...)
+}
+
+// validate judges how agents are reached.
+func (a *Agents) validate() []error {
+	var errs []error
+	known := New().Agents.AddressTypes
+	for _, t := range a.AddressTypes {
+		if !slices.Contains(known, t) {
+			errs = append(errs, fmt.Errorf("--svclet-preferred-address-types: %q is none of %s", t, strings.Join(known, ", ")))
+		}
+	}
+	if len(a.AddressTypes) == 0 {
+		errs = append(errs, errors.New("--svclet-preferred-address-types: name at least one type"))
+	}
+	if a.Timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--svclet-timeout: %s is not above 0", a.Timeout))
+	}
+	return errs
 }
 
 // validateFiles judges the flags that name files.
@@ -49,6 +68,7 @@ func (o *Options) validateFiles() []error {
 	for _, pair := range []struct{ certFlag, cert, keyFlag, key string }{
 		{"tls-cert-file", serving.CertFile, "tls-private-key-file", serving.KeyFile},
 		{"etcd-certfile", o.Etcd.CertFile, "etcd-keyfile", o.Etcd.KeyFile},
+		{"svclet-client-certificate", o.Agents.CertFile, "svclet-client-key", o.Agents.KeyFile},
 		{"proxy-client-cert-file", o.ProxyClientCertFile, "proxy-client-key-file", o.ProxyClientKeyFile},
 	} {
 		if (pair.cert == "") != (pair.key == "") {
@@ -59,6 +79,7 @@ func (o *Options) validateFiles() []error {
 		errs = append(errs, readable(pair.keyFlag, pair.key)...)
 	}
 	errs = append(errs, readable("client-ca-file", o.Authentication.ClientCAFile)...)
+	errs = append(errs, readable("svclet-certificate-authority", o.Agents.CAFile)...)
 	errs = append(errs, readable("token-auth-file", o.Authentication.TokenAuthFile)...)
 	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)
 	for _, file := range o.ServiceAccounts.KeyFiles {

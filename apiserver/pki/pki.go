@@ -2,13 +2,16 @@
 // makes them at the first start, checks them at every other, and renews them
 // while the server runs. Kept are
 //
-//	ca                  the cluster's authority: servers and clients
-//	apiserver           the API server's serving certificate
-//	admin               a client certificate in system:masters
-//	controller-manager  the controllers' client certificate
-//	front-proxy-ca      the request-header authority: vouches for the aggregator
-//	front-proxy-client  the aggregator's client certificate
-//	sa                  the key pair that signs service account tokens
+//	ca                        the cluster's authority: servers and clients
+//	apiserver                 the API server's serving certificate
+//	apiserver-kubelet-client  the API server's client certificate towards nodes
+//	admin                     a client certificate in system:masters
+//	controller-manager        the controllers' client certificate
+//	node                      this machine's client certificate, if it is a node
+//	node-serving              its serving certificate
+//	front-proxy-ca            the request-header authority: vouches for the aggregator
+//	front-proxy-client        the aggregator's client certificate
+//	sa                        the key pair that signs service account tokens
 //
 // each as <name>.crt and <name>.key (sa.pub and sa.key), under the names that
 // kubeadm gives them, so that a user may bring some of his own. Keys are ECDSA
@@ -16,8 +19,8 @@
 // a certificate and its key always match, and what an old authority signed
 // stays valid under its renewed certificate.
 //
-// The connection files of the administrator and of the controllers (kubeconfigs)
-// are derived from these and follow them.
+// The connection files of the administrator, of the controllers and of the node
+// (kubeconfigs) are derived from these and follow them.
 package pki
 
 import (
@@ -33,6 +36,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -57,10 +61,14 @@ type Config struct {
 	// ClusterDomain is the DNS domain of services; empty means cluster.local.
 	ClusterDomain string
 
+	// NodeName is that of this machine's node; empty if it is none.
+	NodeName string
+
 	// ConnectionFile is where the administrator's kubeconfig goes,
-	// ControllersFile where that of the controllers goes, and Server the URL
-	// that they name. An empty name writes no file.
-	ConnectionFile, ControllersFile, Server string
+	// ControllersFile where that of the controllers goes, NodeFile where that of
+	// the node goes, and Server the URL that they name. An empty name writes no
+	// file.
+	ConnectionFile, ControllersFile, NodeFile, Server string
 
 	// Clock is the time that certificates are made for and checked at; nil
 	// means the machine's.
@@ -162,16 +170,14 @@ func (p *PKI) renew() ([]renewal, error) {
 	if err != nil {
 		return done, err
 	}
-	if _, err := ensure(server("apiserver", "kube-apiserver", names), ca); err != nil {
-		return done, err
-	}
-	admin, err := ensure(client("admin", "svc-admin", "system:masters"), ca)
-	if err != nil {
-		return done, err
-	}
-	controllers, err := ensure(client("controller-manager", ControllersClient), ca)
-	if err != nil {
-		return done, err
+	for _, leaf := range p.leaves(names) {
+		made, err := ensure(leaf.want, ca)
+		if err != nil {
+			return done, err
+		}
+		if err := p.writeConnectionFile(leaf.connectionFile, ca, made); err != nil {
+			return done, err
+		}
 	}
 	frontProxyCA, err := ensure(authority("front-proxy-ca", "svc-front-proxy-ca"), nil)
 	if err != nil {
@@ -180,18 +186,43 @@ func (p *PKI) renew() ([]renewal, error) {
 	if _, err := ensure(client("front-proxy-client", FrontProxyClient), frontProxyCA); err != nil {
 		return done, err
 	}
-	if err := p.ensureKeyPair("sa"); err != nil {
-		return done, err
-	}
-	if err := p.writeConnectionFile(p.cfg.ConnectionFile, ca, admin); err != nil {
-		return done, err
-	}
-	return done, p.writeConnectionFile(p.cfg.ControllersFile, ca, controllers)
+	return done, p.ensureKeyPair("sa")
 }
+
+// leaf is a certificate that the cluster's authority signs, and the connection
+// file of who has it, if there is one.
+type leaf struct {
+	want           want
+	connectionFile string
+}
+
+func (p *PKI) leaves(servingNames []string) []leaf {
+	leaves := []leaf{
+		{want: server("apiserver", "kube-apiserver", servingNames)},
+		{client("admin", "svc-admin", user.SystemPrivilegedGroup), p.cfg.ConnectionFile},
+		{client("controller-manager", ControllersClient), p.cfg.ControllersFile},
+		{want: client("apiserver-kubelet-client", NodesClient)},
+	}
+	if name := p.cfg.NodeName; name != "" {
+		leaves = append(leaves,
+			leaf{client("node", nodeUser(name), user.NodesGroup), p.cfg.NodeFile},
+			leaf{want: server("node-serving", nodeUser(name), append([]string{name}, servingNames...))},
+		)
+	}
+	return leaves
+}
+
+// nodeUser is as whom a node comes to the API server:
+// https://kubernetes.io/docs/reference/access-authn-authz/node
+func nodeUser(name string) string { return "system:node:" + name }
 
 // ControllersClient is the common name of the controllers' client certificate:
 // the user that Kubernetes' bootstrap policy names.
 const ControllersClient = "system:kube-controller-manager"
+
+// NodesClient is the common name of the API server's client certificate towards
+// nodes: the user to whom kubeadm gives rights there.
+const NodesClient = "kube-apiserver-kubelet-client"
 
 // FrontProxyClient is the common name of the aggregator's client certificate,
 // for --requestheader-allowed-names.

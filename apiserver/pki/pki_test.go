@@ -127,6 +127,35 @@ func TestTheControllersAreNoAdministrators(t *testing.T) {
 	}
 }
 
+func TestANodeIsItselfOnly(t *testing.T) {
+	e := newEnvironment(t)
+	e.cfg.NodeName, e.cfg.NodeFile = "worker", e.path("../node.svcconfig")
+	e.open(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(e.certificate(t, "ca"))
+	client, serving := e.certificate(t, "node"), e.certificate(t, "node-serving")
+	verify(t, client, roots, x509.ExtKeyUsageClientAuth)
+	verify(t, serving, roots, x509.ExtKeyUsageServerAuth)
+	if got := client.Subject.String(); got != "CN=system:node:worker,O=system:nodes" {
+		t.Errorf("the node is %s", got)
+	}
+	for _, name := range []string{"worker", "127.0.0.1", "192.0.2.7"} {
+		if err := serving.VerifyHostname(name); err != nil {
+			t.Errorf("the node's serving certificate: %v", err)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", e.cfg.NodeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(config.CertData) != e.read(t, "node.crt") {
+		t.Error("the node's connection file has another certificate than the node")
+	}
+	if got := e.certificate(t, "apiserver-kubelet-client").Subject.String(); got != "CN="+NodesClient {
+		t.Errorf("to nodes the API server is %s", got)
+	}
+}
+
 func TestWhatALaterStartReplaces(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -136,12 +165,12 @@ func TestWhatALaterStartReplaces(t *testing.T) {
 	}{
 		{name: "nothing after a day", after: day},
 		{name: "nothing shortly before leaves are near their end", after: leafLifetime - leafRenewal - day},
-		{name: "leaves near their end", after: leafLifetime - leafRenewal + day, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
-		{name: "leaves past their end", after: 2 * leafLifetime, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
+		{name: "leaves near their end", after: leafLifetime - leafRenewal + day, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
+		{name: "leaves past their end", after: 2 * leafLifetime, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "all certificates when the authorities are near their end", after: authorityLifetime - authorityRenewal + day,
-			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
+			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "all certificates when the clock was set back", after: -30 * day,
-			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "front-proxy-client.crt", "connection", "controllers"}},
+			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "the serving certificate when the machine has another name", change: func(_ *testing.T, e *environment) {
 			e.names = []string{"other", "192.0.2.7"}
 		}, replaced: []string{"apiserver.crt"}},

@@ -64,6 +64,9 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 	if kind.Answer != nil {
 		return &Resource{Kind: kind, Storage: map[string]rest.Storage{kind.Name: &virtualREST{kind: kind, env: env}}}, nil
 	}
+	if kind.Computed != nil {
+		return &Resource{Kind: kind, Storage: map[string]rest.Storage{kind.Name: newComputed(kind, env)}}, nil
+	}
 	main, err := newMain(kind, scheme, options, env)
 	if err != nil {
 		return nil, err
@@ -89,6 +92,9 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 			return nil, err
 		}
 		storage[kind.Name+"/"+a.Name] = action
+	}
+	for _, c := range kind.Connects {
+		storage[kind.Name+"/"+c.Name] = newConnect(c, kind, env)
 	}
 	return &Resource{Kind: kind, Storage: storage, main: main}, nil
 }

@@ -67,7 +67,7 @@ func TestEveryDeclaredKindHasStorage(t *testing.T) {
 	s := registrytest.Start(t, declarations...)
 	for i, res := range s.Registry.Resources {
 		kind := s.Kinds[i]
-		want := 1 + len(kind.Views) + len(kind.Actions)
+		want := 1 + len(kind.Views) + len(kind.Actions) + len(kind.Connects)
 		if kind.Status {
 			want++
 		}

@@ -25,7 +25,7 @@ var betaOff = Release{1, 22}
 // the hub, if served, comes first.
 func (s Served) Versions(k *resource.Kind) []schema.GroupVersionKind {
 	var served []schema.GroupVersionKind
-	if s.Serves(k.Hub, k.Name, k.New(), false) {
+	if s.Serves(k.Hub, k.Name, k.New(), k.Computed != nil) {
 		served = append(served, k.Hub)
 	}
 	for _, v := range k.Versions {

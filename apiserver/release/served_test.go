@@ -106,6 +106,19 @@ func TestVersionsAreTheReleases(t *testing.T) {
 	}
 }
 
+func TestAComputedBetaIsServedUnlessItIsTurnedOff(t *testing.T) {
+	k := resource.Computed[*batchv1beta1.CronJob]{Name: "cronjobs"}.Kind()
+	for want, config := range map[int]map[string]string{1: nil, 0: {"batch/v1beta1": "false"}} {
+		s, err := NewServed(Release{1, 24}, config, []*resource.Kind{k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.Versions(k)); got != want {
+			t.Errorf("%v: %d versions are served", config, got)
+		}
+	}
+}
+
 func TestRuntimeConfigIsRefusedByKey(t *testing.T) {
 	for _, tc := range []struct {
 		name, key, value, want string

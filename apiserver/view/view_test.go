@@ -133,7 +133,8 @@ func TestDiscoveryShowsWhatAResourceCan(t *testing.T) {
 		for _, sub := range r.Subresources {
 			subresources = append(subresources, fmt.Sprintf("%s:%s%v", sub.Subresource, sub.ResponseKind.Kind, sub.Verbs))
 		}
-		if got := strings.Join(subresources, " "); got != "binding:Binding[create] ephemeralcontainers:Pod[get patch update] eviction:Eviction[create] resize:Pod[get patch update] status:Pod[get patch update]" {
+		if got := strings.Join(subresources, " "); got != "attach:PodAttachOptions[create get] binding:Binding[create] ephemeralcontainers:Pod[get patch update] eviction:Eviction[create] exec:PodExecOptions[create get] "+
+			"log:Pod[get] portforward:PodPortForwardOptions[create get] proxy:PodProxyOptions[create delete get patch update] resize:Pod[get patch update] status:Pod[get patch update]" {
 			t.Errorf("their subresources are %s", got)
 		}
 		return

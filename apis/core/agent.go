@@ -1,0 +1,55 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// everyMethod is what a proxy lets through.
+var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
+
+// agentURL is where the agent of a node is reached.
+func agentURL(ctx context.Context, env *resource.Env, name, path string) (*url.URL, error) {
+	obj, err := env.Objects(corev1.Resource("nodes")).Get(ctx, "", name)
+	if err != nil {
+		return nil, err
+	}
+	return env.Agents.URL(obj.(*corev1.Node), path)
+}
+
+// nodeProxy leads to a node's agent, or to another port of the node.
+var nodeProxy = resource.Connect{
+	Name:    "proxy",
+	Methods: everyMethod,
+	Options: func() runtime.Object { return &corev1.NodeProxyOptions{} },
+	Subpath: true,
+	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
+		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
+		if !valid {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid node request %q", req.Name))
+		}
+		agent, err := agentURL(ctx, env, name, req.Options.(*corev1.NodeProxyOptions).Path)
+		if err != nil {
+			return nil, err
+		}
+		if port == "" || port == agent.Port() {
+			return &resource.Location{URL: agent, Agent: true}, nil
+		}
+		if ip := net.ParseIP(agent.Hostname()); ip != nil && !ip.IsGlobalUnicast() {
+			return nil, apierrors.NewBadRequest("address not allowed")
+		}
+		agent.Scheme, agent.Host = cmp.Or(scheme, "http"), net.JoinHostPort(agent.Hostname(), port)
+		return &resource.Location{URL: agent}, nil
+	},
+}

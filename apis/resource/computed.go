@@ -1,0 +1,44 @@
+package resource
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Computed declares a type whose objects are kept nowhere: they are found out
+// when somebody asks, for example what a node uses at the moment. They can be
+// read (get and list) and nothing else. Its version is served even if it is a
+// beta, as who does not want it does not declare it.
+type Computed[T Object] struct {
+	// These are as in Type.
+	Name       string
+	Singular   string
+	ShortNames []string
+	Categories []string
+	Namespaced bool
+	Columns    []Column[T]
+
+	// Get finds out about one object. Its errors are apierrors.
+	Get func(ctx context.Context, env *Env, namespace, name string) (T, error)
+	// List finds out about the objects that are selected, and about no others,
+	// in the order of their namespaces and names. Its errors are apierrors.
+	List func(ctx context.Context, env *Env, selection Selection) ([]T, error)
+}
+
+// Selection says which objects are asked for. Its selectors are never nil; the
+// fields are metadata.name and, if the kind is namespaced, metadata.namespace.
+type Selection struct {
+	// Namespace is empty for all of them.
+	Namespace string
+	Labels    labels.Selector
+	Fields    fields.Selector
+}
+
+// Selects reports whether an object of this metadata is asked for.
+func (s Selection) Selects(m metav1.Object) bool {
+	return (s.Namespace == "" || s.Namespace == m.GetNamespace()) && s.Labels.Matches(labels.Set(m.GetLabels())) &&
+		s.Fields.Matches(fields.Set{"metadata.name": m.GetName(), "metadata.namespace": m.GetNamespace()})
+}

@@ -1,0 +1,55 @@
+package resource
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	metricsscheme "k8s.io/metrics/pkg/client/clientset/versioned/scheme"
+)
+
+// schemes know the Go types of which kinds are made: those of k8s.io/api, and
+// those that are published in a module of their own.
+func schemes() []*runtime.Scheme {
+	return []*runtime.Scheme{clientgoscheme.Scheme, metricsscheme.Scheme}
+}
+
+// Types are the published types of a version, by kind. They are not only
+// kinds: the options of requests are among them.
+func Types(gv schema.GroupVersion) map[string]runtime.Object {
+	types := map[string]runtime.Object{}
+	for _, s := range schemes() {
+		for kind := range s.KnownTypes(gv) {
+			if obj, err := s.New(gv.WithKind(kind)); err == nil {
+				types[kind] = obj
+			}
+		}
+	}
+	return types
+}
+
+// newOf makes an empty object of a published type.
+func newOf(gvk schema.GroupVersionKind) (runtime.Object, error) {
+	for _, s := range schemes() {
+		if s.Recognizes(gvk) {
+			return s.New(gvk)
+		}
+	}
+	return nil, fmt.Errorf("no published type is %s", gvk)
+}
+
+// mustGVK is the group, version and kind of a published type. A type that no
+// scheme knows is a mistake in a declaration, found by the first test.
+func mustGVK(obj runtime.Object) schema.GroupVersionKind {
+	for _, s := range schemes() {
+		if gvks, _, err := s.ObjectKinds(obj); err == nil && len(gvks) > 0 {
+			return gvks[0]
+		}
+	}
+	panic(fmt.Sprintf("resource: %T is not a type of k8s.io/api", obj))
+}
+
+func listGVK(gvk schema.GroupVersionKind) schema.GroupVersionKind {
+	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
+}

@@ -1,0 +1,78 @@
+package agents
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"svc.dev/svc/apiserver/options"
+)
+
+func TestWhereAProxyMayLead(t *testing.T) {
+	for address, allowed := range map[string]bool{
+		"10.1.2.3:80": true, "192.0.2.1:80": true, "[fd00::1]:80": true, "[2001:db8::1]:80": true,
+		"127.0.0.1:80": false, "[::1]:80": false, "[::ffff:127.0.0.1]:80": false, "0.0.0.0:80": false, "169.254.169.254:80": false, "[fe80::1]:80": false, "224.0.0.1:80": false,
+	} {
+		if err := outward("tcp", address, nil); (err == nil) != allowed {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestAProxyDoesNotLeadToAnAgentsNeighboursOnThisMachine(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	a, err := New(options.New().Agents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(s.URL, "127.0.0.1", "localhost", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := a.Other.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+		t.Fatal("it got there by a name")
+	}
+	if !strings.Contains(err.Error(), "address not allowed") {
+		t.Error(err)
+	}
+}
+
+func TestOnlyTheFirstWordHasATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connect := func() (mine, theirs net.Conn) {
+			ours, theirs := net.Pipe()
+			mine, err := listen(ours, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { mine.Close() })
+			return mine, theirs
+		}
+		silent, _ := connect()
+		if _, err := io.ReadAll(silent); err == nil || !strings.Contains(err.Error(), "took the connection and has said nothing within 1s") {
+			t.Errorf("a silent one fails with %v", err)
+		}
+
+		slow, theirs := connect()
+		said := make(chan error, 1)
+		go func() {
+			_, first := io.WriteString(theirs, "a")
+			time.Sleep(time.Hour)
+			_, second := io.WriteString(theirs, "b")
+			said <- errors.Join(first, second, theirs.Close())
+		}()
+		heard, err := io.ReadAll(slow)
+		if err := errors.Join(err, <-said); err != nil || string(heard) != "ab" {
+			t.Errorf("a slow one says %q, %v", heard, err)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"svc.dev/svc/apiserver/authorization"
+)
+
+func TestANodeActsOnItsOwnPodsAlone(t *testing.T) {
+	o, _ := newOptions(t)
+	tokens := adminToken + ",admin,1,system:masters\nn,system:node:a,2,system:nodes\n"
+	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte(tokens), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Authorization.Components = authorization.Grants{authorization.Nodes()}
+	r := start(t, o)
+	const pods = "/api/v1/namespaces/default/pods"
+	pod := func(name, node string) string {
+		return fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"nodeName": %q, "containers": [{"name": "c", "image": "i"}]}}`, name, node)
+	}
+	for name, node := range map[string]string{"mine": "a", "theirs": "b"} {
+		if code, body := r.do(t, http.MethodPost, pods, pod(name, node), false); code != http.StatusCreated {
+			t.Fatalf("%s: %d %s", name, code, body)
+		}
+	}
+	const status = `{"status": {"message": "from a"}}`
+	const now = `{"gracePeriodSeconds": 0}`
+	for _, test := range []struct {
+		rule, method, path, body string
+		want                     int
+	}{
+		{"it registers itself", http.MethodPost, "/api/v1/nodes", `{"metadata": {"name": "a"}}`, http.StatusCreated},
+		{"and nobody else", http.MethodPost, "/api/v1/nodes", `{"metadata": {"name": "b"}}`, http.StatusForbidden},
+		{"it writes its own status", http.MethodPatch, "/api/v1/nodes/a/status", `{"status": {"nodeInfo": {"kernelVersion": "6"}}}`, http.StatusOK},
+		{"and no other's", http.MethodPatch, "/api/v1/nodes/b/status", `{"status": {"addresses": []}}`, http.StatusForbidden},
+		{"it writes what its pods do", http.MethodPatch, pods + "/mine/status", status, http.StatusOK},
+		{"and not what others do", http.MethodPatch, pods + "/theirs/status", status, http.StatusForbidden},
+		{"it makes no pods", http.MethodPost, pods, pod("new", "a"), http.StatusForbidden},
+		{"it deletes no other's pods", http.MethodDelete, pods + "/theirs", now, http.StatusForbidden},
+		{"nor gives them time to end", http.MethodDelete, pods + "/theirs", `{"gracePeriodSeconds": 5}`, http.StatusForbidden},
+		{"a pod that is not meant is a conflict", http.MethodDelete, pods + "/theirs", `{"preconditions": {"uid": "earlier"}, "gracePeriodSeconds": 0}`, http.StatusConflict},
+		{"and its status is invalid", http.MethodPatch, pods + "/theirs/status", `{"metadata": {"uid": "earlier"}, "status": {"message": "x"}}`, http.StatusUnprocessableEntity},
+		{"it deletes its own", http.MethodDelete, pods + "/mine", now, http.StatusOK},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), test.method, r.url+test.path, strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer n")
+		req.Header.Set("Content-Type", "application/json")
+		if test.method == http.MethodPatch {
+			req.Header.Set("Content-Type", "application/strategic-merge-patch+json")
+		}
+		resp, err := r.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != test.want {
+			t.Errorf("%s: %s %s is answered with %d, want %d", test.rule, test.method, test.path, resp.StatusCode, test.want)
+		}
+	}
+}
