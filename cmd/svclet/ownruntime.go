@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/cgroup"
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/image/load"
+)
+
+// ownRuntime starts a containerd of the agent's own if c names no runtime, and
+// names that in c. Otherwise it returns nil.
+func ownRuntime(ctx context.Context, c *svclet.Config) (*containerd.Runtime, error) {
+	if c.Configuration.ContainerRuntimeEndpoint != "" {
+		return nil, nil
+	}
+	programs, err := containerd.Find(containerd.DefaultSearch())
+	if err != nil {
+		return nil, fmt.Errorf("%w; or name a runtime that runs already with --container-runtime-endpoint", err)
+	}
+	dir, err := filepath.Abs(containerdDir(c.RootDir))
+	if err != nil {
+		return nil, fmt.Errorf("--root-dir: %w", err)
+	}
+	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd)}
+	if c.Configuration.PodCIDR != "" && c.API == nil { // document 3 section 9: standalone only
+		options.PodCIDRs = strings.Split(c.Configuration.PodCIDR, ",")
+	}
+	own, err := svclet.StartContainerd(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	logger := klog.FromContext(ctx)
+	for _, warning := range own.Warnings {
+		logger.Info("This machine lacks something that pods use", "warning", warning)
+	}
+	logger.Info("Running a containerd for the pods of this node", "version", own.Version, "endpoint", own.Endpoint, "log", own.LogFile)
+	c.Containerd, c.Configuration.ContainerRuntimeEndpoint = own, own.Endpoint
+	return own, nil
+}
+
+func containerdDir(rootDir string) string { return filepath.Join(rootDir, "containerd") }
+
+// runImage is svclet image, which is svc's, too.
+func runImage(args []string, out, errOut io.Writer) int {
+	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
+	rootDir := flags.String("root-dir", config.DefaultFlags().RootDir, "Root directory of the agent whose own containerd is meant.")
+	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(load.NewCommand(flags, func() (string, error) {
+		dir, err := filepath.Abs(*rootDir)
+		return containerd.Config{Dir: containerdDir(dir)}.Endpoint(), err
+	}))
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(errOut, "%s: %s\n", cmd.CommandPath(), strings.ReplaceAll(err.Error(), "\n", "; "))
+	return 1
+}

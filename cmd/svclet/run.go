@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"svc.dev/svc/footprint"
+	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/host"
+)
+
+// run is svclet: it executes the command line args and returns the exit code.
+// Each error is a line on errOut.
+func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
+	if len(args) > 0 && args[0] == "image" {
+		return runImage(args, out, errOut)
+	}
+	settings, err := config.Load(args, getenv)
+	if err == nil {
+		err = execute(settings, out)
+	}
+	if err == nil {
+		return 0
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(errOut, "svclet:", line)
+	}
+	return 1
+}
+
+func execute(s *config.Settings, out io.Writer) error {
+	if s.Help {
+		return config.WriteHelp(out, width(out))
+	}
+	version, answered, err := reportVersion(s.Version, out)
+	if err != nil || answered {
+		return err
+	}
+	api, err := connection(s)
+	if err != nil {
+		return err
+	}
+	if err := startLogs(s); err != nil {
+		return err
+	}
+	if err := setClientFeatures(s.Gates); err != nil {
+		return err
+	}
+	defer logs.FlushLogs()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends svclet at once
+	return runAgent(ctx, s, svclet.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, API: api, Version: version})
+}
+
+// width is that of the terminal, or 80.
+func width(out io.Writer) int {
+	if columns, _, err := term.TerminalSize(out); err == nil && columns > 0 {
+		return min(columns, 120)
+	}
+	return 80
+}
+
+// connection says how the API server is reached; nil for an agent by itself.
+func connection(s *config.Settings) (*rest.Config, error) {
+	if s.Svcconfig == "" {
+		return nil, nil
+	}
+	api, err := clientcmd.BuildConfigFromFlags("", s.Svcconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--svcconfig: %s: %w", s.Svcconfig, err)
+	}
+	if qps, burst, limited := s.RateLimit(); limited {
+		api.QPS, api.Burst = qps, burst
+	}
+	api.ContentType = s.Configuration.ContentType
+	return api, nil
+}
+
+// startLogs begins to log as the settings say, and tells what they warn of.
+func startLogs(s *config.Settings) error {
+	logs.InitLogs()
+	ctrllog.SetLogger(klog.Background())
+	if err := logsapi.ValidateAndApply(&s.Configuration.Logging, s.FeatureGates); err != nil {
+		return fmt.Errorf("logging: %w", err)
+	}
+	// Whatever the gate says: libraries whose errors svclet handles are kept
+	// quiet by the context.
+	klog.EnableContextualLogging(true)
+	for _, warning := range s.Warnings {
+		klog.Background().Info(warning)
+	}
+	klog.Background().V(5).Info("Configuration in force", "configuration", klog.Format(config.Shown(s.Configuration)))
+	return nil
+}
+
+// setClientFeatures makes the feature gates of client-go, which are global,
+// those of the settings.
+func setClientFeatures(gates config.Gates) error {
+	features, ok := clientfeatures.FeatureGates().(interface {
+		Set(feature clientfeatures.Feature, value bool) error
+	})
+	if !ok {
+		return nil // they are somebody else's
+	}
+	return features.Set(clientfeatures.WatchListClient, gates.WatchList)
+}
+
+// runAgent runs the agent until ctx is done, or its lock is wanted by somebody
+// else.
+func runAgent(ctx context.Context, s *config.Settings, c svclet.Config) error {
+	machine := hostOptions(s)
+	if err := host.Check(machine); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if s.LockFile != "" {
+		held, err := host.Lock(ctx, s.LockFile)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer held.Close()
+		if s.ExitOnLockContention {
+			if err := held.Contended(ctx, stop); err != nil {
+				return err
+			}
+		}
+	}
+	for _, problem := range host.Prepare(ctx, machine) {
+		klog.FromContext(ctx).Info("The host does not give svclet all that it is to have", "problem", problem)
+	}
+	if profiled := *s.Configuration.EnableDebuggingHandlers && *s.Configuration.EnableProfilingHandler; profiled && s.Configuration.EnableContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+	own, err := ownRuntime(ctx, &c)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if own != nil {
+		defer own.Close() // it and its pods go on
+	}
+	agent, err := svclet.New(ctx, c)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil
+	case err != nil:
+		return err
+	case s.Configuration.RunOnce:
+		return agent.RunOnce(ctx)
+	}
+	var settling sync.WaitGroup
+	settling.Go(func() { footprint.Settle(ctx) })
+	defer settling.Wait()
+	defer stop()
+	return agent.Run(ctx)
+}
+
+func hostOptions(s *config.Settings) host.Options {
+	c := s.Configuration
+	return host.Options{
+		FailSwapOn: *c.FailSwapOn, FailCgroupV1: *c.FailCgroupV1, ProtectKernelDefaults: c.ProtectKernelDefaults,
+		KillWholeContainers: c.SingleProcessOOMKill != nil && !*c.SingleProcessOOMKill, ReservedCPUs: c.ReservedSystemCPUs,
+		OOMScoreAdj: *c.OOMScoreAdj, MaxOpenFiles: c.MaxOpenFiles, Cgroup: c.KubeletCgroups,
+	}
+}

@@ -1,0 +1,190 @@
+package admit
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Options are what a node's admission depends on besides its object.
+type Options struct {
+	// Sysctls are those that pods may set. Default: none.
+	Sysctls *Sysctls
+	// AppArmor says that the host has it.
+	AppArmor bool
+	// OS is what pods run on. Default: this machine's.
+	OS string
+}
+
+// Refusal says why a node does not take a pod: the reason and the message of a
+// pod that has failed.
+type Refusal struct {
+	Reason, Message string
+	// Shortages are what a critical pod lacks, if nothing else stands in its
+	// way: [Victims] says who makes room for it.
+	Shortages []Shortage
+}
+
+// Admit decides whether a node takes a pod beside the others that are active on
+// it; nil means that it does. The pod itself may be among the others.
+//
+// A pod of whose labels the node has an old picture is refused as well: before
+// it acts on the reason NodeAffinity, a caller reads the node afresh.
+func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) *Refusal {
+	if node == nil {
+		return &Refusal{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}
+	}
+	if o.OS == "" {
+		o.OS = goruntime.GOOS
+	}
+	others = slices.DeleteFunc(slices.Clone(others), func(other *corev1.Pod) bool { return other.UID == pod.UID })
+	for _, check := range []func(candidate) *Refusal{
+		sysctlsAllowed,
+		osLabelMatches,
+		osMatches,
+		supplementalGroupsPolicySupported,
+		fits,
+		appArmorEnabled,
+		featuresSupported,
+	} {
+		if refusal := check(candidate{pod: pod, others: others, node: node, options: o}); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// candidate is a pod that asks to be admitted.
+type candidate struct {
+	pod     *corev1.Pod
+	others  []*corev1.Pod
+	node    *corev1.Node
+	options Options
+}
+
+func sysctlsAllowed(c candidate) *Refusal {
+	if c.pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	for _, s := range c.pod.Spec.SecurityContext.Sysctls {
+		if err := c.options.Sysctls.allow(s.Name, c.pod.Spec.HostNetwork, c.pod.Spec.HostIPC); err != nil {
+			return &Refusal{Reason: "SysctlForbidden", Message: fmt.Sprintf("forbidden sysctl: %v", err)}
+		}
+	}
+	return nil
+}
+
+// osLabelMatches compares the pod's own label, as kubelet does: the selector is
+// the affinity's to check.
+func osLabelMatches(c candidate) *Refusal {
+	if label, set := c.pod.Labels[corev1.LabelOSStable]; !set || label == c.options.OS {
+		return nil
+	}
+	return &Refusal{
+		Reason:  "PodOSSelectorNodeLabelDoesNotMatch",
+		Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+	}
+}
+
+func osMatches(c candidate) *Refusal {
+	if c.pod.Spec.OS == nil || string(c.pod.Spec.OS.Name) == c.options.OS {
+		return nil
+	}
+	return &Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS"}
+}
+
+func supplementalGroupsPolicySupported(c candidate) *Refusal {
+	sc := c.pod.Spec.SecurityContext
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict {
+		return nil
+	}
+	if f := c.node.Status.Features; f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy {
+		return nil
+	}
+	return &Refusal{
+		Reason:  "SupplementalGroupsPolicyNotSupported",
+		Message: fmt.Sprintf("SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict),
+	}
+}
+
+// fits makes the checks of the scheduler: nobody else may have made them.
+// A critical pod is not refused for want of resources alone, but told what is
+// short.
+func fits(c candidate) *Refusal {
+	shortages := shortages(c.pod, c.others, c.node)
+	predicate := failedPredicate(c)
+	switch {
+	case len(shortages) == 0 && predicate == nil:
+		return nil
+	case len(shortages) == 0 || predicate != nil && Critical(c.pod):
+		return predicate
+	}
+	refusal := &Refusal{Reason: "OutOf" + string(shortages[0].Resource), Message: shortages[0].message()}
+	if Critical(c.pod) {
+		refusal.Shortages = shortages
+	}
+	return refusal
+}
+
+func failedPredicate(c candidate) *Refusal {
+	failed := func(name, description string) *Refusal {
+		return &Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, description)}
+	}
+	if matches, err := nodeaffinity.GetRequiredNodeAffinity(c.pod).Match(c.node); err != nil || !matches {
+		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	}
+	if c.pod.Spec.NodeName != "" && c.pod.Spec.NodeName != c.node.Name {
+		return failed("NodeName", "node(s) didn't match the requested node name")
+	}
+	if portConflict(c.pod, c.others) {
+		return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	}
+	if !Static(c.pod) && Untolerated(c.pod, c.node) != nil {
+		return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+	}
+	return nil
+}
+
+func appArmorEnabled(c candidate) *Refusal {
+	// One that runs already has been admitted before.
+	started := c.pod.Status.Phase != "" && c.pod.Status.Phase != corev1.PodPending
+	if c.options.AppArmor || started || !wantsAppArmor(c.pod) {
+		return nil
+	}
+	return &Refusal{Reason: "AppArmor", Message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+}
+
+func wantsAppArmor(pod *corev1.Pod) bool {
+	wants := func(profile *corev1.AppArmorProfile) bool {
+		return profile != nil && profile.Type != corev1.AppArmorProfileTypeUnconfined
+	}
+	if sc := pod.Spec.SecurityContext; sc != nil && wants(sc.AppArmorProfile) {
+		return true
+	}
+	for container := range containers(pod) {
+		if sc := container.SecurityContext; sc != nil && wants(sc.AppArmorProfile) {
+			return true
+		}
+		old, annotated := pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container.Name]
+		if annotated && old != corev1.DeprecatedAppArmorBetaProfileNameUnconfined {
+			return true
+		}
+	}
+	return false
+}
+
+// featuresSupported refuses what the agent cannot give and would otherwise leave
+// out without a word.
+func featuresSupported(c candidate) *Refusal {
+	claims := c.pod.Spec.ResourceClaims
+	if len(claims) == 0 {
+		return nil
+	}
+	return &Refusal{
+		Reason:  "UnexpectedAdmissionError",
+		Message: fmt.Sprintf("resource claim %q: dynamic resource allocation is not supported on this node", claims[0].Name),
+	}
+}

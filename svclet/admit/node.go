@@ -1,0 +1,95 @@
+package admit
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+)
+
+// Untolerated is a taint of the node for which the pod is not to run on it, nil
+// if there is none. Those that only keep the scheduler away do not count.
+func Untolerated(pod *corev1.Pod, node *corev1.Node) *corev1.Taint {
+	taint, found := schedulinghelper.FindMatchingUntoleratedTaint(
+		klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations,
+		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, false)
+	if !found {
+		return nil
+	}
+	return &taint
+}
+
+// hostPort is a port of the node that a pod takes.
+type hostPort struct {
+	ip       string
+	protocol corev1.Protocol
+	port     int32
+}
+
+const everyIP = "0.0.0.0"
+
+func (p hostPort) conflicts(other hostPort) bool {
+	return p.port == other.port && p.protocol == other.protocol &&
+		(p.ip == other.ip || p.ip == everyIP || other.ip == everyIP)
+}
+
+func portConflict(pod *corev1.Pod, others []*corev1.Pod) bool {
+	wanted := hostPorts(pod)
+	if len(wanted) == 0 {
+		return false
+	}
+	for _, other := range others {
+		for _, used := range hostPorts(other) {
+			for _, port := range wanted {
+				if port.conflicts(used) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// hostPorts are those of containers that run as long as the pod does.
+func hostPorts(pod *corev1.Pod) []hostPort {
+	var ports []hostPort
+	collect := func(container *corev1.Container) {
+		for _, p := range container.Ports {
+			if p.HostPort <= 0 {
+				continue
+			}
+			port := hostPort{ip: p.HostIP, protocol: p.Protocol, port: p.HostPort}
+			if port.ip == "" {
+				port.ip = everyIP
+			}
+			if port.protocol == "" {
+				port.protocol = corev1.ProtocolTCP
+			}
+			ports = append(ports, port)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		container := &pod.Spec.InitContainers[i]
+		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			collect(container)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		collect(&pod.Spec.Containers[i])
+	}
+	return ports
+}
+
+// containers are a pod's init and regular ones.
+func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}

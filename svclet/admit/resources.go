@@ -1,0 +1,120 @@
+package admit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Shortage is a resource that a node has too little of for a pod: of CPU in
+// thousandths, of others in their unit.
+type Shortage struct {
+	Resource                  corev1.ResourceName
+	Requested, Used, Capacity int64
+}
+
+// Missing is how much would have to be freed.
+func (s Shortage) Missing() int64 { return s.Requested - (s.Capacity - s.Used) }
+
+func (s Shortage) message() string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+		s.Resource, s.Requested, s.Used, s.Capacity)
+}
+
+// shortages compares a pod's requests with what the others leave of the node's
+// allocatable resources: the number of pods first, then CPU, memory and storage,
+// then the rest by name.
+func shortages(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Shortage {
+	allocatable := node.Status.Allocatable
+	var list []Shortage
+	if capacity := allocatable.Pods().Value(); int64(len(others))+1 > capacity {
+		list = append(list, Shortage{corev1.ResourcePods, 1, int64(len(others)), capacity})
+	}
+	requests := requests(withoutUnknown(pod, allocatable))
+	used := map[corev1.ResourceName]int64{}
+	for _, other := range others {
+		for name, amount := range requestAmounts(other) {
+			used[name] += amount
+		}
+	}
+	for _, name := range inOrder(requests) {
+		capacity := amount(allocatable, name)
+		if requested := amount(requests, name); requested > 0 && requested > capacity-used[name] {
+			list = append(list, Shortage{name, requested, used[name], capacity})
+		}
+	}
+	return list
+}
+
+func requests(pod *corev1.Pod) corev1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+func requestAmounts(pod *corev1.Pod) map[corev1.ResourceName]int64 {
+	list := requests(pod)
+	amounts := make(map[corev1.ResourceName]int64, len(list))
+	for name := range list {
+		amounts[name] = amount(list, name)
+	}
+	return amounts
+}
+
+func amount(list corev1.ResourceList, name corev1.ResourceName) int64 {
+	quantity := list[name]
+	if name == corev1.ResourceCPU {
+		return quantity.MilliValue()
+	}
+	return quantity.Value()
+}
+
+func inOrder(list corev1.ResourceList) []corev1.ResourceName {
+	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// withoutUnknown leaves out requests of extended resources that the node has
+// never heard of: they are the cluster's, not the node's.
+func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Pod {
+	unknown := func(name corev1.ResourceName) bool {
+		_, offered := allocatable[name]
+		return !offered && Extended(name)
+	}
+	pod = pod.DeepCopy()
+	for container := range containers(pod) {
+		for name := range container.Resources.Requests {
+			if unknown(name) {
+				delete(container.Resources.Requests, name)
+			}
+		}
+	}
+	return pod
+}
+
+// Extended says whether a resource is one that only devices and administrators
+// know of: its name has a domain that is not Kubernetes' own.
+func Extended(name corev1.ResourceName) bool {
+	text := string(name)
+	native := !strings.Contains(text, "/") || strings.Contains(text, corev1.ResourceDefaultNamespacePrefix)
+	if native || strings.HasPrefix(text, corev1.DefaultResourceRequestsPrefix) {
+		return false
+	}
+	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+text)) == 0
+}
+
+// Pods is how many pods a node takes: --max-pods, or fewer by --pods-per-core.
+func Pods(maxPods, podsPerCore int32, cores int) int64 {
+	if podsPerCore <= 0 {
+		return int64(maxPods)
+	}
+	return min(int64(podsPerCore)*int64(cores), int64(maxPods))
+}

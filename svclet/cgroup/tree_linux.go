@@ -1,0 +1,263 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// unified is where cgroup v2 is mounted.
+const unified = "/sys/fs/cgroup"
+
+// host is this machine's cgroups.
+type host struct {
+	driver Driver
+	v2     bool
+	// mounts are the mount points of the hierarchies, each once; needed are
+	// those among them in which a cgroup must be to be one.
+	mounts, needed []string
+	// hugetlb says that huge pages can be bounded; sizes are those there are,
+	// as cgroups name them.
+	hugetlb bool
+	sizes   map[int64]string
+}
+
+// used are the controllers without which a cgroup is not what it should be.
+func used() []string {
+	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb"}
+}
+
+func newTree(driver Driver) (tree, error) {
+	h := &host{driver: driver, v2: cgroups.IsCgroup2UnifiedMode(), sizes: map[int64]string{}}
+	for _, size := range cgroups.HugePageSizes() {
+		// "2MB" is 2 MiB.
+		bytes, err := resource.ParseQuantity(strings.TrimSuffix(size, "B") + "i")
+		if err != nil {
+			return nil, fmt.Errorf("size %q of huge pages: %w", size, err)
+		}
+		h.sizes[bytes.Value()] = size
+	}
+	if h.v2 {
+		controllers, err := cgroups.GetAllSubsystems()
+		if err != nil {
+			return nil, fmt.Errorf("find the controllers of cgroup v2: %w", err)
+		}
+		h.mounts, h.needed = []string{unified}, []string{unified}
+		h.hugetlb = slices.Contains(controllers, "hugetlb")
+		return h, nil
+	}
+	mounts, err := cgroups.GetCgroupMounts(true)
+	if err != nil {
+		return nil, fmt.Errorf("find the mounted cgroups: %w", err)
+	}
+	// A hierarchy may be mounted twice; the shortest path is the usual one.
+	points := map[string]string{}
+	for _, mount := range mounts {
+		for _, controller := range mount.Subsystems {
+			if old := points[controller]; old == "" || len(mount.Mountpoint) < len(old) {
+				points[controller] = mount.Mountpoint
+			}
+		}
+	}
+	h.mounts = slices.Compact(slices.Sorted(maps.Values(points)))
+	for _, controller := range used() {
+		if point := points[controller]; point != "" {
+			h.needed = append(h.needed, point)
+		}
+	}
+	if len(h.needed) == 0 {
+		return nil, errors.New("no cgroups are mounted")
+	}
+	_, h.hugetlb = points["hugetlb"]
+	return h, nil
+}
+
+func (h *host) exists(cgroup string) error {
+	for _, mount := range h.needed {
+		if _, err := os.Stat(filepath.Join(mount, cgroup)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *host) apply(n name, limits Limits) error {
+	m, resources, err := h.manager(n, limits)
+	if err != nil {
+		return err
+	}
+	// The process -1 makes the cgroup, and puts nobody into it.
+	if err := m.Apply(-1); err != nil {
+		return err
+	}
+	return m.Set(resources)
+}
+
+func (h *host) set(n name, limits Limits) error {
+	m, resources, err := h.manager(n, limits)
+	if err != nil {
+		return err
+	}
+	return m.Set(resources)
+}
+
+func (h *host) manager(n name, limits Limits) (cgroups.Manager, *cgroups.Resources, error) {
+	resources := h.resources(limits)
+	config := &cgroups.Cgroup{Systemd: h.driver == Systemd, Resources: resources}
+	if config.Systemd {
+		// systemd wants the unit, and the slice that it is in.
+		parent, unit := path.Split(h.driver.path(n))
+		config.Name, config.Parent = unit, path.Base(parent)
+		if parent == "/" {
+			config.Parent = "-.slice"
+		}
+	} else {
+		config.Path = h.driver.path(n)
+	}
+	m, err := manager.New(config)
+	return m, resources, err
+}
+
+func (h *host) resources(limits Limits) *cgroups.Resources {
+	resources := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true, PidsLimit: limits.PIDs, CpusetCpus: limits.CPUs}
+	if limits.Memory != nil {
+		resources.Memory = *limits.Memory
+	}
+	if limits.Shares != nil {
+		if h.v2 {
+			resources.CpuWeight = weight(*limits.Shares)
+		} else {
+			resources.CpuShares = *limits.Shares
+		}
+	}
+	if limits.Quota != nil {
+		resources.CpuQuota = *limits.Quota
+	}
+	if limits.Period != nil {
+		resources.CpuPeriod = *limits.Period
+	}
+	if h.hugetlb && limits.Hugepages != nil {
+		for size, name := range h.sizes {
+			resources.HugetlbLimit = append(resources.HugetlbLimit,
+				&cgroups.HugepageLimit{Pagesize: name, Limit: uint64(limits.Hugepages[size])})
+		}
+	}
+	return resources
+}
+
+func (h *host) directories(cgroup string) ([]string, error) {
+	var names []string
+	for _, mount := range h.mounts {
+		entries, err := os.ReadDir(filepath.Join(mount, cgroup))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			if entry.IsDir() && !slices.Contains(names, entry.Name()) {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	return names, nil
+}
+
+// killWait is how long to wait before looking again whether what has been
+// killed is gone.
+const killWait = 5 * time.Millisecond
+
+func (h *host) kill(ctx context.Context, n name) error {
+	for {
+		pids, err := h.pids(n)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill process %d: %w", pid, err)
+			}
+		}
+		select {
+		case <-time.After(killWait):
+		case <-ctx.Done():
+			return fmt.Errorf("%d processes are left: %w", len(pids), ctx.Err())
+		}
+	}
+}
+
+// pids are the processes in a cgroup and below it, in any of the hierarchies.
+func (h *host) pids(n name) ([]int, error) {
+	var all []int
+	for _, mount := range h.mounts {
+		directory := filepath.Join(mount, h.driver.path(n))
+		if !cgroups.PathExists(directory) {
+			continue
+		}
+		pids, err := cgroups.GetAllPids(directory)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pids...)
+	}
+	// A process of another PID namespace shows as 0, which to kill would be to
+	// kill oneself.
+	all = slices.DeleteFunc(all, func(pid int) bool { return pid <= 1 })
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+func (h *host) remove(n name) error {
+	if h.absent(n) {
+		return nil
+	}
+	m, _, err := h.manager(n, Limits{})
+	if err != nil {
+		return err
+	}
+	return m.Destroy()
+}
+
+func (h *host) absent(n name) bool {
+	for _, mount := range h.mounts {
+		if cgroups.PathExists(filepath.Join(mount, h.driver.path(n))) {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *host) hugepageSizes() []int64 {
+	var sizes []int64
+	for size := range h.sizes {
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
+
+// cpus are named to systemd on cgroup v2 only: it removes the cpuset
+// controller from a cgroup that it does not know to have one.
+func (h *host) cpus() (string, error) {
+	if !h.v2 || h.driver != Systemd {
+		return "", nil
+	}
+	list, err := os.ReadFile(filepath.Join(unified, "cpuset.cpus.effective"))
+	if err != nil {
+		return "", fmt.Errorf("find the CPUs: %w", err)
+	}
+	return strings.TrimSpace(string(list)), nil
+}

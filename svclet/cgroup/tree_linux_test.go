@@ -1,0 +1,112 @@
+package cgroup
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestRealCgroups makes cgroups on this machine, in one of its own.
+func TestRealCgroups(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("cgroups are root's to make")
+	}
+	tree, err := newTree(Cgroupfs)
+	if err != nil {
+		t.Skip("this machine has no cgroups: ", err)
+	}
+	h := tree.(*host)
+	root := name{"svc-test-" + strconv.Itoa(os.Getpid())}
+	if err := h.apply(root, Limits{}); err != nil {
+		t.Skip("cgroups cannot be made here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := h.remove(root); err != nil {
+			t.Error(err)
+		}
+		if !h.absent(root) {
+			t.Errorf("%s is left", h.driver.path(root))
+		}
+	})
+
+	m := newManager(Options{
+		PerQOS: true, Root: h.driver.path(root), Driver: Cgroupfs, PodMaxPIDs: 64, CPU: CPUQuota{Enforce: true},
+		Capacity: list("cpu", "2", "memory", "1Gi"), Enforce: []string{EnforcePods},
+	}, tree)
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
+		t.Fatal(err)
+	}
+	pod := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi"))
+	for range 2 { // to make it again changes nothing
+		if err := m.Create(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parent, err := m.Parent(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.v2 {
+		expect(t, filepath.Join(unified, parent, "memory.max"), strconv.Itoa(64<<20))
+		expect(t, filepath.Join(unified, parent, "cpu.max"), "50000 100000")
+	} else {
+		expect(t, filepath.Join("/sys/fs/cgroup/memory", parent, "memory.limit_in_bytes"), strconv.Itoa(64<<20))
+		expect(t, filepath.Join("/sys/fs/cgroup/cpu", parent, "cpu.shares"), "512")
+		expect(t, filepath.Join("/sys/fs/cgroup/cpu", parent, "cpu.cfs_quota_us"), "50000")
+		expect(t, filepath.Join("/sys/fs/cgroup/pids", parent, "pids.max"), "64")
+	}
+	if err := m.UpdateClasses([]*corev1.Pod{testPod("3-4", burstable("cpu", "1"))}); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "1-2" {
+		t.Errorf("pods %v, %v, want 1-2", uids, err)
+	}
+
+	// What a container has left below its pod's cgroup goes with it.
+	left := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inner := filepath.Join(h.needed[0], parent, "container")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(inner, "cgroup.procs"), []byte(strconv.Itoa(left.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- left.Wait() }()
+	if err := m.Remove(t.Context(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the process that was left ended by itself")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the process that was left goes on")
+	}
+	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
+		t.Errorf("pods %v, %v, want none", uids, err)
+	}
+}
+
+func expect(t *testing.T, file, want string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	} else if got := strings.TrimSpace(string(content)); got != want {
+		t.Errorf("%s: %s, want %s", file, got, want)
+	}
+}

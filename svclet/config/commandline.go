@@ -1,0 +1,157 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// commandLine is what a command line sets.
+type commandLine struct {
+	given    map[string]bool // by the flags' own names
+	problems Problems
+}
+
+// parse sets what args give. It tells of all that is wrong with them.
+func parse(args []string, all []Setting, flags *Flags, c *Configuration) commandLine {
+	line := commandLine{given: map[string]bool{}}
+	args = slices.Clone(args)
+	for {
+		attempt := newFlagSet(all, flags, c)
+		clear(line.given)
+		var wrong Problems
+		err := attempt.ParseAll(args, func(flag *pflag.Flag, text string) error {
+			line.given[flag.Name] = true
+			of, v := ofFlag(all, flag.Name), flag.Value.(*value)
+			if err := v.Set(text); err != nil {
+				wrong.add("%s", badValue(of, text, err))
+			} else if of.fallback != nil {
+				if problem := of.refuse(v.target); problem != "" {
+					wrong.add("%s%s", of.title(true), problem)
+				}
+			}
+			return nil
+		})
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			// It is left out to see what else is wrong.
+			line.problems.add("%s", unknownFlag(all, unknown.GetSpecifiedName()))
+			args = without(args, unknown.GetSpecifiedName())
+			continue
+		}
+		line.problems = append(line.problems, wrong...)
+		if err != nil {
+			line.problems.add("%s", strings.ReplaceAll(err.Error(), "flag needs an argument:", "a value is missing after"))
+		}
+		for _, argument := range attempt.Args() {
+			line.problems.add("unexpected argument %q: only flags are taken, as --svcconfig=FILE", argument)
+		}
+		return line
+	}
+}
+
+// newFlagSet has the flags that exist, bound to what they set.
+func newFlagSet(all []Setting, flags *Flags, c *Configuration) *pflag.FlagSet {
+	set := pflag.NewFlagSet("svclet", pflag.ContinueOnError)
+	set.SetInterspersed(true)
+	set.Usage = func() {}
+	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(ownName(all, name))
+	})
+	for i := range all {
+		s := &all[i]
+		if s.Flag == "" || s.Later != "" {
+			continue
+		}
+		v := &value{target: s.target(flags, c)}
+		flag := set.VarPF(v, s.Flag, s.Short, s.Usage)
+		if v.Type() == "bool" || s.Flag == "version" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	return set
+}
+
+// ownName is the name of a flag for one that kubelet gives it, and with
+// underscores for dashes.
+func ownName(all []Setting, name string) string {
+	name = strings.ReplaceAll(name, "_", "-")
+	if s := ofFlag(all, name); s != nil && s.Later == "" {
+		return s.Flag
+	}
+	return name
+}
+
+// target is what a setting sets.
+func (s *Setting) target(flags *Flags, c *Configuration) reflect.Value {
+	switch {
+	case s.Field != "":
+		return fieldOf(c, s.Field)
+	case s.fallback != nil:
+		target := reflect.New(reflect.TypeOf(s.fallback)).Elem()
+		target.Set(reflect.ValueOf(s.fallback))
+		return target
+	}
+	v := reflect.ValueOf(flags).Elem()
+	for i := range v.NumField() {
+		if v.Type().Field(i).Tag.Get("flag") == s.Flag {
+			return v.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// headersField is the field of --manifest-url-header.
+const headersField = "staticPodURLHeader"
+
+// badValue says what is wrong with the text of a flag. It does not quote
+// headers, which may hold secrets.
+func badValue(s *Setting, text string, err error) string {
+	if s.Field == headersField {
+		return fmt.Sprintf("%s %v", s.title(true), err)
+	}
+	return fmt.Sprintf("%s: %q %v", s.title(true), text, err)
+}
+
+// unknownFlag says that there is no such flag, or not yet.
+func unknownFlag(all []Setting, name string) string {
+	dashed := "--" + name
+	if len(name) == 1 {
+		dashed = "-" + name
+	}
+	if s := ofFlag(all, strings.ReplaceAll(name, "_", "-")); s != nil {
+		return fmt.Sprintf("%s: %s; leave it out", dashed, s.Later)
+	}
+	var known []string
+	for i := range all {
+		if all[i].Later == "" {
+			known = append(known, all[i].names()...)
+		}
+	}
+	if similar := closest(name, known); similar != "" {
+		return fmt.Sprintf("unknown flag %s; did you mean --%s?", dashed, similar)
+	}
+	return fmt.Sprintf("unknown flag %s; svclet --help lists them", dashed)
+}
+
+// without takes the first flag of this name out of args, and its value if that
+// follows as an argument of its own.
+func without(args []string, name string) []string {
+	for i, arg := range args {
+		short := len(name) == 1 && strings.HasPrefix(arg, "-"+name)
+		whole := arg == "--"+name
+		if !short && !whole && !strings.HasPrefix(arg, "--"+name+"=") {
+			continue
+		}
+		end := i + 1
+		if whole && end < len(args) && !strings.HasPrefix(args[end], "-") {
+			end++
+		}
+		return slices.Delete(args, i, end)
+	}
+	return nil
+}

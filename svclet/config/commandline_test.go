@@ -1,0 +1,187 @@
+package config
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/featuregate"
+)
+
+func feature(name string) featuregate.Feature { return featuregate.Feature(name) }
+
+func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"--bogus", "unknown flag --bogus; svclet --help lists them"},
+		{"--max-pod=1", "unknown flag --max-pod; did you mean --max-pods?"},
+		{"--eviction-hard=x", "--eviction-hard: svclet does not evict pods yet; leave it out"},
+		{"--eviction_hard x", "--eviction_hard: svclet does not evict pods yet; leave it out"},
+		{"--bootstrap-kubeconfig=x", "--bootstrap-kubeconfig: svclet does not request certificates yet; leave it out"},
+		{"run", `unexpected argument "run": only flags are taken, as --svcconfig=FILE`},
+		{"--max-pods", "a value is missing after --max-pods"},
+		{"--max-pods=-1", "--max-pods (maxPods) is -1: must be 0 or more"},
+		{"--max-pods=3000000000", `--max-pods (maxPods): "3000000000" is out of range`},
+		{"--max-pods=1.5", `--max-pods (maxPods): "1.5" is not a whole number`},
+		{"--serialize-image-pulls=maybe", `--serialize-image-pulls (serializeImagePulls): "maybe" is not true or false`},
+		{"--sync-frequency=60", `--sync-frequency (syncFrequency): "60" is not a duration, as 30s or 5m`},
+		{"--sync-frequency=0s", "--sync-frequency (syncFrequency) is 0s: must be above 0"},
+		{"--kube-reserved=gpu=1", "--svc-reserved (kubeReserved): gpu cannot be reserved: only cpu, memory, ephemeral-storage, pid can"},
+		{"--svc-reserved=cpu=x", "--svc-reserved (kubeReserved): cpu=x is no quantity, as 100m or 1Gi"},
+		{"--svc-reserved=cpu", `--svc-reserved (kubeReserved): "cpu" has a part that is not key=value`},
+		{"--oom-score-adj=-1001", "--oom-score-adj (oomScoreAdj) is -1001: must be from -1000 to 1000"},
+		{"--container-log-max-files=1", "--container-log-max-files (containerLogMaxFiles) is 1: must be 2 or more"},
+		{"--container-log-max-size=big", `--container-log-max-size (containerLogMaxSize) is "big": must be a quantity of bytes, as 10Mi`},
+		{"--port=0", "--port (port) is 0: must be from 1 to 65535"},
+		{"--address=here", `--address (address) is "here": must be an IP address`},
+		{"--cluster-dns=10.0.0.1,dns", `--cluster-dns (clusterDNS): "dns" is no IP address`},
+		{"--node-ip=10.0.0.1,10.0.0.2", `--node-ip is "10.0.0.1,10.0.0.2": must be an IP address, or one of each family`},
+		{"--hostname-override=a_b", `--hostname-override is "a_b": must be a DNS name in lower case, as node-1.example.org`},
+		{"--reserved-cpus=a", `--reserved-cpus (reservedSystemCPUs) is "a": must be a list of CPUs, as 0-1,4`},
+		{"--cgroup-driver=x", `--cgroup-driver (cgroupDriver) is "x": must be cgroupfs or systemd`},
+		{"--authorization-mode=RBAC", `--authorization-mode (authorization.mode) is "RBAC": must be AlwaysAllow or Webhook`},
+		{"--authorization-mode=Webhook", "--authorization-mode (authorization.mode) is Webhook, which asks the API server: give --svcconfig, or set it to AlwaysAllow"},
+		{"--authentication-token-webhook", "--authentication-token-webhook (authentication.webhook.enabled) is true, which asks the API server: give --svcconfig, or set it to false"},
+		{"--tls-cert-file=a", "--tls-cert-file (tlsCertFile) needs its key: set tlsPrivateKeyFile (--tls-private-key-file), too"},
+		{"--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHAH", `--tls-cipher-suites (tlsCipherSuites): "TLS_RSA_WITH_AES_128_CBC_SHAH" is no cipher suite; did you mean TLS_RSA_WITH_AES_128_CBC_SHA?`},
+		{"--tls-min-version=1.2", `--tls-min-version (tlsMinVersion) is "1.2": must be empty, VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13`},
+		{"--runonce --enable-server --pod-manifest-path=/x", "--runonce (runOnce) excludes enableServer (--enable-server): set one of them to false"},
+		{"--runonce", "--runonce (runOnce) needs pods: set staticPodPath (--pod-manifest-path) or staticPodURL (--manifest-url), too"},
+		{"--enforce-node-allocatable=pods,kube-reserved", "--enforce-node-allocatable (enforceNodeAllocatable) has kube-reserved: set kubeReservedCgroup (--svc-reserved-cgroup), too"},
+		{"--enforce-node-allocatable=system-reserved", "--enforce-node-allocatable (enforceNodeAllocatable) has system-reserved: set systemReservedCgroup (--system-reserved-cgroup), too"},
+		{"--enforce-node-allocatable=none,pods", "--enforce-node-allocatable (enforceNodeAllocatable) has none: must have nothing else"},
+		{"--enforce-node-allocatable=pod", `--enforce-node-allocatable (enforceNodeAllocatable): "pod" must be one of none, pods, system-reserved, kube-reserved, system-reserved-compressible or kube-reserved-compressible`},
+		{"--cgroups-per-qos=false", "--enforce-node-allocatable (enforceNodeAllocatable) has pods: needs cgroupsPerQOS (--cgroups-per-qos); set it to true, or enforce none"},
+		{"--exit-on-lock-contention", "--exit-on-lock-contention needs a lock: give --lock-file, too"},
+		{"--image-credential-provider-config=x", "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"},
+		{"--cpu-cfs-quota-period=50ms", "--cpu-cfs-quota-period (cpuCFSQuotaPeriod) is 50ms: must be 100ms unless the feature gate CustomCPUCFSQuotaPeriod is on"},
+		{"--feature-gates=NodeSwop=true", "--feature-gates (featureGates): NodeSwop is no feature gate; did you mean NodeSwap?"},
+		{"--feature-gates=NodeSwap", `--feature-gates (featureGates): "NodeSwap" has a part that is not key=value`},
+		{"--logging-format=xml", `--logging-format (logging.format) is "xml": must be text or json`},
+		{"--log-json-split-stream", "--log-json-split-stream (logging.options.json.splitStream): feature LoggingAlphaOptions is disabled"},
+		{"--log-flush-frequency=0s", "--log-flush-frequency (logging.flushFrequency) is 0s: must be above 0"},
+		{"--node-labels=x.kubernetes.io/y=z", `--node-labels: "x.kubernetes.io/y" may not be set`},
+		{"--node-labels=a=b_", `--node-labels: "b_" is no label's value`},
+		{"--register-with-taints=a=b", `--register-with-taints (registerWithTaints): "a=b" has a part that is not key=value:effect`},
+		{"--register-with-taints=a=b:No", `--register-with-taints (registerWithTaints): "No" is no effect: must be NoSchedule, PreferNoSchedule or NoExecute`},
+		{"--manifest-url=ftp://x", `--manifest-url (staticPodURL) is "ftp://x": must be a URL that begins with http:// or https://`},
+		{"--pod-cidr=10.0.0.0", `--pod-cidr (podCIDR) is "10.0.0.0": must be a range of addresses, as 10.1.0.0/24, or one of each family`},
+		{"--cloud-provider=aws", `--cloud-provider is "aws": must be empty`},
+		{"--svcconfig=/nowhere", "--svcconfig: there is no file /nowhere"},
+		{"--config=/nowhere", "/nowhere: no such file or directory"},
+		{"--config-dir=/nowhere", "--config-dir: /nowhere: no such file or directory"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			args := strings.Fields(test.args)
+			if !strings.Contains(test.args, "logging-format") {
+				// The format json belongs to the binary.
+				args = append([]string{"--logging-format=text"}, args...)
+			}
+			got := problems(t, args...)
+			if len(got) != 1 || !strings.HasPrefix(got[0], test.want) || strings.Contains(got[0], "\n") {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+	directory := write(t, map[string]string{"file": head + "maxPod: 1\nport: x\n"})
+	got := problems(t, "--config", directory+"/file", "--bogus", "7", "--eviction-hard", "x", "--max-pods=-1", "--oom-score-adj=x", "--cgroup-driver", "x")
+	if len(got) != 7 {
+		t.Errorf("%d problems, want 7: %q", len(got), got)
+	}
+}
+
+func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
+	for args, want := range map[string]string{
+		"--max-pods=5":                        "--max-pods is deprecated; set maxPods in the file of --config",
+		"--kube-reserved=cpu=1":               "--svc-reserved is deprecated; set kubeReserved in the file of --config",
+		"--max-pods=5 --max-pods=6":           "--max-pods is deprecated; set maxPods in the file of --config",
+		"--cloud-config=x":                    "--cloud-config is deprecated and has no effect: there are no cloud providers in svclet",
+		"--register-schedulable=false":        "--register-schedulable is deprecated",
+		"--hairpin-mode=none":                 "--hairpin-mode is deprecated and has no effect: the container runtime's network plugins decide",
+		"--node-labels=a=b":                   "",
+		"--seccomp-default":                   "",
+		"-v=4 --vmodule=a=1":                  "",
+		"--feature-gates=MemoryQoS=true":      "--feature-gates is deprecated; set featureGates in the file of --config|--feature-gates (featureGates): svclet does not act on MemoryQoS",
+		"--container-runtime-endpoint=/s":     "",
+		"--experimental-mounter-path=x":       "--experimental-mounter-path is deprecated and has no effect: svclet mounts by itself",
+		"--minimum-container-ttl-duration=1s": "--minimum-container-ttl-duration is deprecated and has no effect: svclet keeps the last ended instance of each container",
+	} {
+		s, err := Load(append(strings.Fields(args), "--address=127.0.0.1"), noVariables)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		// But for the address, which keeps the server from being open to all.
+		got := slices.DeleteFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, "--address") })
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s warns of %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestAnOpenServerIsWarnedOf(t *testing.T) {
+	for args, want := range map[string]bool{
+		"":                                  true,
+		"--anonymous-auth=false":            false,
+		"--address=127.0.0.1":               false,
+		"--enable-server=false":             false,
+		"--enable-debugging-handlers=false": false,
+	} {
+		s, err := Load(strings.Fields(args), noVariables)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, "whoever reaches port") })
+		if open != want {
+			t.Errorf("%q: warned is %t, want %t", args, open, want)
+		}
+	}
+}
+
+func TestHelpFitsItsWidthAndHasEveryFlag(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteHelp(&b, 80); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(line, "        ") && len(line) > 81 {
+			t.Errorf("too long: %s", line)
+		}
+	}
+	for _, s := range All() {
+		if there := strings.Contains(b.String(), "--"+s.Flag+" ") || strings.Contains(b.String(), "--"+s.Flag+"\n") || s.Flag == "v"; s.Flag != "" && there != (s.Later == "") {
+			t.Errorf("--%s is in the help: %t", s.Flag, there)
+		}
+	}
+}
+
+func FuzzFilesAreReadOrRefused(f *testing.F) {
+	for _, seed := range []string{
+		head, head + "maxPods: 1", head + "registerWithTaints: [{key: a, effect: NoSchedule}]", "{\"kind\": \"" + Kind + "\"}",
+		head + "a: &a [*a]", head + "<<: {maxPods: 1}", head + "authentication: {anonymous: {enabled: true}}", "%", "---\n---", head + "logging: {flushFrequency: 5s, vmodule: [{filePattern: a, verbosity: 1}]}",
+		head + "evictionHard: {memory.available: 5%}", head + "tracing: {endpoint: x}\nmaxPods: 0x10", "? {}\n: 1",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		parsed := newFile("f")
+		parsed.parse(data)
+		for _, problem := range parsed.problems {
+			if strings.Contains(problem, "\n") || !strings.HasPrefix(problem, "f:") {
+				t.Errorf("a problem is not one line that names the file: %q", problem)
+			}
+		}
+		if len(parsed.problems) > 0 {
+			return
+		}
+		m := &merged{values: map[string]any{}, origins: map[string]string{}}
+		m.add(parsed)
+		m.apply(Default())
+		if len(m.problems) > 0 {
+			t.Errorf("what was taken cannot be applied: %q", m.problems)
+		}
+	})
+}

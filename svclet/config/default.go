@@ -1,0 +1,152 @@
+package config
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+)
+
+// Configuration is the SvcletConfiguration. Its schema is that of
+// k8s.io/kubelet/config/v1beta1.
+type Configuration = kubeletconfig.KubeletConfiguration
+
+// Of files. Kubelet's own are taken as well.
+const (
+	Kind       = "SvcletConfiguration"
+	APIVersion = "svclet.config.k8s.io/v1beta1"
+
+	kubeletKind       = "KubeletConfiguration"
+	kubeletAPIVersion = "kubelet.config.k8s.io/v1beta1"
+)
+
+// Flags are the settings that only the command line has. A tag is the flag's
+// name.
+type Flags struct {
+	// Svcconfig is the connection file for the API server; without it the agent
+	// runs by itself (document 3 section 1).
+	Svcconfig string `flag:"svcconfig"`
+	// Config is the configuration file, ConfigDir the directory of drop-ins.
+	Config    string `flag:"config"`
+	ConfigDir string `flag:"config-dir"`
+	// HostnameOverride is the node's name; empty is the host's.
+	HostnameOverride string `flag:"hostname-override"`
+	// NodeIP is an address of the node, or one of each family.
+	NodeIP     string            `flag:"node-ip"`
+	NodeLabels map[string]string `flag:"node-labels"`
+	// CertDir holds the certificate that the agent makes for itself, RootDir
+	// its other files.
+	CertDir string `flag:"cert-dir"`
+	RootDir string `flag:"root-dir"`
+	// RegisterSchedulable false registers the node unschedulable.
+	RegisterSchedulable bool `flag:"register-schedulable"`
+	// ImageCredentialProviderConfig configures credential provider plugins, whose
+	// programs are in ImageCredentialProviderBinDir.
+	ImageCredentialProviderConfig string `flag:"image-credential-provider-config"`
+	ImageCredentialProviderBinDir string `flag:"image-credential-provider-bin-dir"`
+	// RuntimeCgroups is the container runtime's own cgroup, of which statistics
+	// tell.
+	RuntimeCgroups string `flag:"runtime-cgroups"`
+	// LockFile is held while the agent runs. With ExitOnLockContention the agent
+	// ends when somebody else opens it.
+	LockFile             string `flag:"lock-file"`
+	ExitOnLockContention bool   `flag:"exit-on-lock-contention"`
+	// Version is "false", "true", "raw", or the release to report ("v1.36.0").
+	Version string `flag:"version"`
+	Help    bool   `flag:"help"`
+}
+
+// DefaultFlags are the flags' defaults (document 3 sections 5 and 9).
+func DefaultFlags() Flags {
+	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", RegisterSchedulable: true, Version: "false"}
+}
+
+// Default is the configuration that holds where no file and no flag says
+// otherwise: that of document 3, and of kubelet 1.36 where it is silent, with
+// one exception: failCgroupV1 is false, for the document knows no hosts on
+// which the agent does not start. Fields of which svclet does nothing yet are
+// left empty.
+func Default() *Configuration {
+	c := &Configuration{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}}
+	defaultServer(c)
+	defaultNode(c)
+	defaultPods(c)
+	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
+	return c
+}
+
+func defaultServer(c *Configuration) {
+	c.EnableServer = ptr.To(true)
+	c.Address = "0.0.0.0"
+	c.Port = 10250
+	c.ReadOnlyPort = 10255
+	c.HealthzPort = ptr.To[int32](10248)
+	c.HealthzBindAddress = "127.0.0.1"
+	c.Authentication.Anonymous.Enabled = ptr.To(true)
+	c.Authentication.Webhook.Enabled = ptr.To(false)
+	c.Authentication.Webhook.CacheTTL = seconds(120)
+	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeAlwaysAllow
+	c.Authorization.Webhook.CacheAuthorizedTTL = seconds(300)
+	c.Authorization.Webhook.CacheUnauthorizedTTL = seconds(30)
+	c.EnableDebuggingHandlers = ptr.To(true)
+	c.EnableSystemLogHandler = ptr.To(true)
+	c.EnableProfilingHandler = ptr.To(true)
+	c.EnableDebugFlagsHandler = ptr.To(true)
+	c.StreamingConnectionIdleTimeout = seconds(4 * 60 * 60)
+}
+
+func defaultNode(c *Configuration) {
+	c.RegisterNode = ptr.To(true)
+	c.NodeStatusUpdateFrequency = seconds(10)
+	c.NodeStatusReportFrequency = seconds(300)
+	c.NodeLeaseDurationSeconds = 40
+	c.NodeStatusMaxImages = ptr.To[int32](50)
+	c.EnableControllerAttachDetach = ptr.To(true)
+	c.ContentType = "application/vnd.svc.protobuf"
+	c.KubeAPIQPS = ptr.To[int32](50)
+	c.KubeAPIBurst = 100
+	c.EventRecordQPS = ptr.To[int32](50)
+	c.EventBurst = 100
+	c.OOMScoreAdj = ptr.To[int32](-999)
+	c.MaxOpenFiles = 1000000
+	c.FailSwapOn = ptr.To(true)
+	c.FailCgroupV1 = ptr.To(false)
+	c.EnforceNodeAllocatable = []string{"pods"}
+	c.LocalStorageCapacityIsolation = ptr.To(true)
+	c.HairpinMode = kubeletconfig.PromiscuousBridge
+	c.MakeIPTablesUtilChains = ptr.To(true)
+}
+
+func defaultPods(c *Configuration) {
+	c.SyncFrequency = seconds(60)
+	c.FileCheckFrequency = seconds(20)
+	c.HTTPCheckFrequency = seconds(20)
+	c.RuntimeRequestTimeout = seconds(120)
+	c.RegistryPullQPS = ptr.To[int32](5)
+	c.RegistryBurst = 10
+	c.SerializeImagePulls = ptr.To(true)
+	c.MaxPods = 110
+	c.PodPidsLimit = ptr.To[int64](-1)
+	c.CgroupsPerQOS = ptr.To(true)
+	c.CgroupDriver = "cgroupfs"
+	c.CPUCFSQuota = ptr.To(true)
+	c.CPUCFSQuotaPeriod = &metav1.Duration{Duration: defaultCFSQuotaPeriod}
+	c.SeccompDefault = ptr.To(false)
+	c.ResolverConfig = ptr.To("/etc/resolv.conf")
+	c.VolumeStatsAggPeriod = seconds(60)
+	c.PodLogsDir = "/var/log/pods"
+	c.ContainerLogMaxSize = "10Mi"
+	c.ContainerLogMaxFiles = ptr.To[int32](5)
+	c.ContainerLogMaxWorkers = ptr.To[int32](1)
+	c.ContainerLogMonitorInterval = ptr.To(seconds(10))
+	c.ConfigMapAndSecretChangeDetectionStrategy = kubeletconfig.WatchChangeDetectionStrategy
+	c.CrashLoopBackOff.MaxContainerRestartPeriod = ptr.To(seconds(300))
+}
+
+const defaultCFSQuotaPeriod = 100 * time.Millisecond
+
+func seconds(n int) metav1.Duration {
+	return metav1.Duration{Duration: time.Duration(n) * time.Second}
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/component-base/featuregate"
+)
+
+// The gates that svclet acts on. All others are known, so that the components
+// of a cluster can be given the same ones, and change nothing here.
+const (
+	gateAppArmor       = "AppArmor"
+	gateCFSQuotaPeriod = "CustomCPUCFSQuotaPeriod"
+	gateLoggingAlpha   = "LoggingAlphaOptions"
+	gateLoggingBeta    = "LoggingBetaOptions"
+	gateNodeSwap       = "NodeSwap"
+	gateWatchList      = "WatchList"
+)
+
+// gateEffects say what svclet does with a gate.
+func gateEffects() map[string]string {
+	return map[string]string{
+		gateAppArmor:       "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
+		gateCFSQuotaPeriod: "`cpuCFSQuotaPeriod` may be other than 100ms.",
+		gateLoggingAlpha:   "The options of the formats of logs may be set.",
+		gateLoggingBeta:    "The format of logs may be json.",
+		gateWatchList:      "Lists are asked for as streams of the API server.",
+		gateNodeSwap:       "`memorySwap.swapBehavior` may be LimitedSwap.",
+	}
+}
+
+// Gates are the feature gates that parts of the agent act on.
+type Gates struct {
+	// WithoutAppArmor refuses pods with AppArmor profiles even where the host
+	// has it (AppArmor=false).
+	WithoutAppArmor bool
+	// WatchList has lists asked for as streams.
+	WatchList bool
+}
+
+// Gate is a feature gate of document 3 section 9.
+type Gate struct {
+	Name, Stage string
+	Default     bool
+	// Effect is what svclet does with it; empty for nothing.
+	Effect string
+}
+
+// AllGates are the gates, by name, without AllAlpha and AllBeta.
+func AllGates() []Gate {
+	var all []Gate
+	effects := gateEffects()
+	add := func(stage string, on bool, names string) {
+		for name := range strings.FieldsSeq(names) {
+			all = append(all, Gate{name, stage, on, effects[name]})
+		}
+	}
+	add("beta", true, betaOn)
+	add("beta", false, betaOff)
+	add("alpha", false, alphaOff)
+	add("alpha", true, alphaOn)
+	slices.SortFunc(all, func(a, b Gate) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// newGates are the gates at their defaults. They are nobody else's.
+func newGates() (featuregate.MutableFeatureGate, error) {
+	specs := map[featuregate.Feature]featuregate.FeatureSpec{}
+	for _, gate := range AllGates() {
+		spec := featuregate.FeatureSpec{Default: gate.Default, PreRelease: featuregate.Beta}
+		if gate.Stage == "alpha" {
+			spec.PreRelease = featuregate.Alpha
+		}
+		specs[featuregate.Feature(gate.Name)] = spec
+	}
+	gates := featuregate.NewFeatureGate()
+	return gates, gates.Add(specs)
+}
+
+// gateNames are what --feature-gates may name.
+func gateNames() []string {
+	names := []string{"AllAlpha", "AllBeta"}
+	for _, gate := range AllGates() {
+		names = append(names, gate.Name)
+	}
+	return names
+}
+
+// ownGate is the name of a gate for the one that Kubernetes gives it.
+func ownGate(name string) string {
+	return strings.NewReplacer("Kubelet", "Svclet", "KubeProxy", "SvcProxy").Replace(name)
+}
+
+// unknownGate says that there is no such gate.
+func unknownGate(name string) string {
+	if similar := closest(name, gateNames()); similar != "" {
+		return fmt.Sprintf("%s is no feature gate; did you mean %s?", name, similar)
+	}
+	return name + " is no feature gate; docs/reference/svclet.md lists them"
+}
+
+// Document 3 section 9. Where it stands a placeholder for a provider, these are
+// the providers of Kubernetes 1.28.
+const (
+	betaOn = `APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity APIServerTracing
+AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AnyVolumeDataSource AppArmor CPUManagerPolicyBetaOptions
+CPUManagerPolicyOptions CSINodeExpandSecret ComponentSLIs CronJobsScheduledAnnotation
+CustomResourceValidationExpressions ElasticIndexedJob GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
+HPAContainerMetrics JobPodFailurePolicy JobReadyPods KMSv2 SvcletTracing LogarithmicScaleDown LoggingBetaOptions
+MatchLabelKeysInPodTopologySpread MemoryManager MinDomainsInPodTopologySpread NewVolumeManagerReconstruction
+NodeInclusionPolicyInPodTopologySpread OpenAPIEnums PDBUnhealthyPodEvictionPolicy PodDeletionCost
+PodDisruptionConditions PodIndexLabel PodSchedulingReadiness ReadWriteOncePod RemainingItemCount
+RotateSvcletServerCertificate SELinuxMountReadWriteOncePod SchedulerQueueingHints ServiceNodePortStaticSubrange
+SizeMemoryBackedVolumes StableLoadBalancerNodeSet StatefulSetAutoDeletePVC StatefulSetStartOrdinal
+StorageVersionHash TopologyAwareHints TopologyManagerPolicyOptions WinOverlay`
+
+	betaOff = `CSIMigrationPortworx EventedPLEG KMSv2KDF NodeSwap TopologyManagerPolicyBetaOptions
+ValidatingAdmissionPolicy`
+
+	alphaOff = `CPUManagerPolicyAlphaOptions CRDValidationRatcheting CSIVolumeHealth CloudControllerManagerWebhook
+CloudDualStackNodeIPs ClusterTrustBundle ConsistentListFromCache ContainerCheckpoint ContextualLogging
+CrossNamespaceVolumeDataSource CustomCPUCFSQuotaPeriod DevicePluginCDIDevices DisableCloudProviders
+DisableSvcletCloudCredentialProviders DynamicResourceAllocation HPAScaleToZero HonorPVReclaimPolicy
+InPlacePodVerticalScaling InTreePluginAWSUnregister InTreePluginAzureDiskUnregister
+InTreePluginAzureFileUnregister InTreePluginGCEUnregister InTreePluginOpenStackUnregister
+InTreePluginPortworxUnregister InTreePluginvSphereUnregister JobBackoffLimitPerIndex JobPodReplacementPolicy
+SvcProxyDrainingTerminatingNodes SvcletCgroupDriverFromCRI SvcletInUserNamespace
+SvcletPodResourcesDynamicResources SvcletPodResourcesGet LegacyServiceAccountTokenCleanUp
+LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions MaxUnavailableStatefulSet MemoryQoS
+MultiCIDRRangeAllocator MultiCIDRServiceAllocator NodeLogQuery PersistentVolumeLastPhaseTransitionTime
+PodAndContainerStatsFromCRI PodHostIPs PodReadyToStartContainersCondition ProcMountType QOSReserved
+RecoverVolumeExpansionFailure SecurityContextDeny SidecarContainers SkipReadOnlyValidationGCE StorageVersionAPI
+TopologyManagerPolicyAlphaOptions UnknownVersionInteroperabilityProxy UserNamespacesStatelessPodsSupport
+VolumeCapacityPriority WatchList WinDSR`
+
+	alphaOn = `WindowsHostNetwork`
+)

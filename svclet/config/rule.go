@@ -1,0 +1,238 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/utils/cpuset"
+)
+
+// Rule is what the values of a setting must be like.
+type Rule struct {
+	// Takes says what a value is: "from 1 to 65535".
+	Takes string
+	// refuse says what is wrong with a value, nothing if it is right. Numbers
+	// come as int64; text, lists and maps as they are.
+	refuse func(value any) string
+}
+
+func from(low, high int64) *Rule {
+	takes := fmt.Sprintf("from %d to %d", low, high)
+	if high == math.MaxInt64 {
+		takes = fmt.Sprintf("%d or more", low)
+	}
+	return &Rule{takes, func(value any) string {
+		if n := value.(int64); n < low || n > high {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+func atLeast(low int64) *Rule { return from(low, math.MaxInt64) }
+
+func lasting(low, high time.Duration, takes string) *Rule {
+	return &Rule{takes, func(value any) string {
+		if d := value.(time.Duration); d < low || d > high {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+func positive() *Rule    { return lasting(1, math.MaxInt64, "above 0") }
+func notNegative() *Rule { return lasting(0, math.MaxInt64, "0 or more") }
+
+// oneOf takes one of these words.
+func oneOf(words ...string) *Rule {
+	takes := alternatives(words)
+	return &Rule{takes, func(value any) string {
+		if !slices.Contains(words, value.(string)) {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+// alternatives are words as a sentence has them; an empty one is named.
+func alternatives(words []string) string {
+	words = slices.Clone(words)
+	for i, word := range words {
+		if word == "" {
+			words[i] = "empty"
+		}
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// text takes a text that is empty or in which nothing is found wrong.
+func text(takes string, right func(string) bool) *Rule {
+	return &Rule{takes, func(value any) string {
+		if s := value.(string); s != "" && !right(s) {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+func isIP(s string) bool { return net.ParseIP(s) != nil }
+
+func ip() *Rule {
+	return &Rule{"an IP address", func(value any) string {
+		if !isIP(value.(string)) {
+			return "must be an IP address"
+		}
+		return ""
+	}}
+}
+
+func ips() *Rule {
+	return each("IP addresses", func(s string) string {
+		if !isIP(s) {
+			return "is no IP address"
+		}
+		return ""
+	})
+}
+
+// each is a rule for the elements of a list.
+func each(takes string, refuse func(string) string) *Rule {
+	return &Rule{takes, func(value any) string {
+		for _, element := range value.([]string) {
+			if problem := refuse(element); problem != "" {
+				return fmt.Sprintf("%q %s", element, problem)
+			}
+		}
+		return ""
+	}}
+}
+
+func cipherSuites() *Rule {
+	known := cliflag.TLSCipherPossibleValues()
+	return each("names of cipher suites", func(s string) string {
+		if slices.Contains(known, s) {
+			return ""
+		}
+		if similar := closest(s, known); similar != "" {
+			return "is no cipher suite; did you mean " + similar + "?"
+		}
+		return "is no cipher suite; svclet --help lists them"
+	})
+}
+
+func absolute(takes string) *Rule { return text(takes, filepath.IsAbs) }
+
+// cleanDirectory is the rule of podLogsDir, whose name goes into metrics.
+func cleanDirectory() *Rule {
+	const takes = "an absolute path of ASCII letters without .. and double slashes"
+	return &Rule{takes, func(value any) string {
+		s := value.(string)
+		ascii := !strings.ContainsFunc(s, func(r rune) bool { return r > 127 })
+		if !filepath.IsAbs(s) || filepath.Clean(s) != strings.TrimSuffix(s, "/") && s != "/" || !ascii {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+func endpoint() *Rule {
+	const takes = "the path of a socket, as unix:///run/containerd/containerd.sock"
+	return &Rule{takes, func(value any) string {
+		s := value.(string)
+		if s == "" || filepath.IsAbs(s) {
+			return ""
+		}
+		if u, err := url.Parse(s); err != nil || u.Scheme != "unix" || !filepath.IsAbs(u.Path) {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+func webURL() *Rule {
+	return text("a URL that begins with http:// or https://", func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	})
+}
+
+func cidrs() *Rule {
+	return text("a range of addresses, as 10.1.0.0/24, or one of each family", func(s string) bool {
+		for part := range strings.SplitSeq(s, ",") {
+			if _, err := netip.ParsePrefix(part); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func nodeIPs() *Rule {
+	return text("an IP address, or one of each family", func(s string) bool {
+		parts := strings.Split(s, ",")
+		if len(parts) > 2 {
+			return false
+		}
+		families := map[bool]bool{}
+		for _, part := range parts {
+			address, err := netip.ParseAddr(strings.TrimSpace(part))
+			if err != nil || families[address.Is4()] {
+				return false
+			}
+			families[address.Is4()] = true
+		}
+		return true
+	})
+}
+
+func nodeName() *Rule {
+	return text("a DNS name in lower case, as node-1.example.org", func(s string) bool {
+		return len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSpace(s)))) == 0
+	})
+}
+
+func cpus() *Rule {
+	return text("a list of CPUs, as 0-1,4", func(s string) bool {
+		set, err := cpuset.Parse(s)
+		return err == nil && set.Size() > 0
+	})
+}
+
+func quantity() *Rule {
+	return text("a quantity of bytes, as 10Mi", func(s string) bool {
+		_, err := resource.ParseQuantity(s)
+		return err == nil
+	})
+}
+
+// reservations are what --svc-reserved and --system-reserved take.
+func reservations() *Rule {
+	kinds := []string{"cpu", "memory", "ephemeral-storage", "pid"}
+	return &Rule{"quantities of cpu, memory, ephemeral-storage and pid", func(value any) string {
+		for name, amount := range sorted(value.(map[string]string)) {
+			q, err := resource.ParseQuantity(amount)
+			switch {
+			case !slices.Contains(kinds, name):
+				return fmt.Sprintf("%s cannot be reserved: only %s can", name, strings.Join(kinds, ", "))
+			case err != nil:
+				return fmt.Sprintf("%s=%s is no quantity, as 100m or 1Gi", name, amount)
+			case q.Sign() < 0:
+				return fmt.Sprintf("%s=%s is negative", name, amount)
+			}
+		}
+		return ""
+	}}
+}

@@ -1,0 +1,90 @@
+package config
+
+import "time"
+
+// idleSettings are taken, and nothing comes of them: what they were for is done
+// by others, or is not done any more.
+func idleSettings() []Setting {
+	const (
+		cni     = "the container runtime's network plugins decide"
+		noCloud = "there are no cloud providers in svclet"
+		last    = "svclet keeps the last ended instance of each container"
+	)
+	return []Setting{
+		{Flag: "hairpin-mode", Field: "hairpinMode", Deprecated: true, Rule: oneOf("promiscuous-bridge", "hairpin-veth", "none"), NoEffect: cni,
+			Usage: "How pods reach themselves by a Service."},
+		{Flag: "make-iptables-util-chains", Field: "makeIPTablesUtilChains", Deprecated: true, NoEffect: "svclet does not touch iptables", Usage: "Make chains of iptables that others look for."},
+		{Field: "iptablesMasqueradeBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of packets' marks."},
+		{Field: "iptablesDropBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of packets' marks."},
+		{Flag: "pod-infra-container-image", Deprecated: true, fallback: "{registry}/pause:3.9", NoEffect: "the container runtime chooses the image of sandboxes",
+			Usage: "Image of the sandboxes of pods. Removal in 1.27."},
+		{Flag: "cloud-provider", Deprecated: true, fallback: "", Rule: oneOf(""), NoEffect: noCloud, Usage: "Cloud provider; only an empty name is taken. Removal in 1.24 or later."},
+		{Flag: "cloud-config", Deprecated: true, fallback: "", NoEffect: noCloud, Usage: "Configuration of the cloud provider. Removal in 1.24 or later."},
+		{Flag: "experimental-allocatable-ignore-eviction", Deprecated: true, fallback: false, NoEffect: "svclet does not evict pods yet",
+			Usage: "Leave thresholds of eviction out of the node's allocatable. Removal in 1.24 or later."},
+		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Program that mounts. Removal in 1.24 or later."},
+		{Flag: "keep-terminated-pod-volumes", Deprecated: true, fallback: false, NoEffect: "svclet removes the volumes of pods that have ended", Usage: "Keep the volumes of pods that have ended."},
+		{Flag: "maximum-dead-containers", Deprecated: true, fallback: int32(-1), NoEffect: last, Usage: "Ended containers that are kept. To be replaced by eviction."},
+		{Flag: "maximum-dead-containers-per-container", Deprecated: true, fallback: int32(1), NoEffect: last, Usage: "Ended instances of a container that are kept. To be replaced by eviction."},
+		{Flag: "minimum-container-ttl-duration", Deprecated: true, fallback: time.Duration(0), NoEffect: last,
+			Usage: "For how long an ended container is kept at least. To be replaced by eviction."},
+	}
+}
+
+// laterSettings are kubelet's of which svclet does nothing yet.
+func laterSettings() []Setting {
+	const (
+		evict   = "svclet does not evict pods yet"
+		images  = "svclet does not remove images yet"
+		request = "svclet does not request certificates yet"
+		cpu     = "svclet does not assign CPUs yet"
+		memory  = "svclet does not assign NUMA memory yet"
+		numa    = "svclet does not align resources by NUMA node yet"
+		stop    = "svclet does not delay the shutdown of its node yet"
+		qos     = "svclet does not protect memory by class yet"
+	)
+	return []Setting{
+		{Flag: "eviction-hard", Field: "evictionHard", Later: evict, Harmless: []string{
+			`{"imagefs.available":"15%","memory.available":"100Mi","nodefs.available":"10%","nodefs.inodesFree":"5%"}`,
+			`{"imagefs.available":"15%","memory.available":"100Mi","nodefs.available":"10%","nodefs.inodesFree":"5%","imagefs.inodesFree":"5%"}`}},
+		{Flag: "eviction-soft", Field: "evictionSoft", Later: evict},
+		{Flag: "eviction-soft-grace-period", Field: "evictionSoftGracePeriod", Later: evict},
+		{Flag: "eviction-max-pod-grace-period", Field: "evictionMaxPodGracePeriod", Later: evict},
+		{Flag: "eviction-minimum-reclaim", Field: "evictionMinimumReclaim", Later: evict},
+		{Flag: "eviction-pressure-transition-period", Field: "evictionPressureTransitionPeriod", Later: evict, Harmless: []string{`"5m"`}},
+		{Field: "mergeDefaultEvictionSettings", Later: evict, Harmless: []string{"false"}},
+		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: evict},
+		{Flag: "image-gc-high-threshold", Field: "imageGCHighThresholdPercent", Later: images, Harmless: []string{"85", "100"}},
+		{Flag: "image-gc-low-threshold", Field: "imageGCLowThresholdPercent", Later: images, Harmless: []string{"80"}},
+		{Flag: "minimum-image-ttl-duration", Field: "imageMinimumGCAge", Later: images, Harmless: []string{`"2m"`}},
+		{Field: "imageMaximumGCAge", Later: images},
+		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not remember yet who has pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
+		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not remember yet who has pulled an image"},
+		{Flag: "bootstrap-svcconfig", Also: []string{"bootstrap-kubeconfig"}, Later: request},
+		{Flag: "rotate-certificates", Field: "rotateCertificates", Later: request},
+		{Flag: "rotate-server-certificates", Field: "serverTLSBootstrap", Later: request},
+		{Field: "tlsCurvePreferences", Later: "svclet leaves the curves of TLS to Go"},
+		{Flag: "cpu-manager-policy", Field: "cpuManagerPolicy", Later: cpu, Harmless: []string{`"none"`}},
+		{Flag: "cpu-manager-policy-options", Field: "cpuManagerPolicyOptions", Later: cpu},
+		{Flag: "cpu-manager-reconcile-period", Field: "cpuManagerReconcilePeriod", Later: cpu, Harmless: []string{`"10s"`}},
+		{Flag: "memory-manager-policy", Field: "memoryManagerPolicy", Later: memory, Harmless: []string{`"None"`}},
+		{Flag: "reserved-memory", Field: "reservedMemory", Later: memory},
+		{Flag: "topology-manager-policy", Field: "topologyManagerPolicy", Later: numa, Harmless: []string{`"none"`}},
+		{Flag: "topology-manager-policy-options", Field: "topologyManagerPolicyOptions", Later: numa},
+		{Flag: "topology-manager-scope", Field: "topologyManagerScope", Later: numa, Harmless: []string{`"container"`}},
+		{Flag: "qos-reserved", Field: "qosReserved", Later: qos},
+		{Field: "memoryThrottlingFactor", Later: qos, Harmless: []string{"0.9"}},
+		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
+		{Flag: "system-cgroups", Field: "systemCgroups", Later: "svclet does not move the processes of the system into a cgroup yet"},
+		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
+			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
+		{Field: "shutdownGracePeriod", Later: stop},
+		{Field: "shutdownGracePeriodCriticalPods", Later: stop},
+		{Field: "shutdownGracePeriodByPodPriority", Later: stop},
+		{Field: "enableSystemLogQuery", Later: "svclet does not search the logs of the system yet", Harmless: []string{"false"}},
+		{Field: "tracing", Later: "svclet sends no traces yet", Harmless: []string{"{}"}},
+		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},
+		{Field: "userNamespaces", Later: "svclet gives pods no user namespaces yet", Harmless: []string{"{}", `{"idsPerPod":65536}`}},
+		{Field: "showHiddenMetricsForVersion", Later: "svclet hides no metrics"},
+	}
+}

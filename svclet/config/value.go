@@ -1,0 +1,252 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+// value is what a flag sets. It implements pflag.Value. A list or a map that is
+// given more than once grows; its first part replaces what was there before.
+type value struct {
+	target  reflect.Value
+	changed bool
+}
+
+// Set implements pflag.Value.
+func (v *value) Set(text string) error {
+	first := !v.changed
+	v.changed = true
+	target := v.target
+	if target.Kind() == reflect.Pointer {
+		if target.IsNil() {
+			target.Set(reflect.New(target.Type().Elem()))
+		}
+		target = target.Elem()
+	}
+	switch p := target.Addr().Interface().(type) {
+	case *metav1.Duration:
+		return parseDuration(text, &p.Duration)
+	case *time.Duration:
+		return parseDuration(text, p)
+	case *logsapi.TimeOrMetaDuration:
+		p.SerializeAsString = true
+		return parseDuration(text, &p.Duration.Duration)
+	case *resource.QuantityValue:
+		if p.Set(text) != nil {
+			return errors.New("is no quantity, as 64Ki")
+		}
+		return nil
+	case *logsapi.VModuleConfiguration:
+		if err := logsapi.VModuleConfigurationPflag(p).Set(text); err != nil {
+			return errors.New("is no list of pattern=N")
+		}
+		return nil
+	case *[]corev1.Taint:
+		return addTo(p, first, text, parseTaint)
+	case *[]string:
+		return addTo(p, first, text, func(s string) (string, error) { return s, nil })
+	case *map[string]string:
+		return addPairs(p, first, text, "=", func(_, s string) (string, error) { return s, nil })
+	case *map[string]bool:
+		return addPairs(p, first, text, "=", func(_, s string) (bool, error) { return parseBool(s) })
+	case *map[string][]string:
+		if first {
+			*p = nil
+		}
+		return addPairs(p, false, text, ":", func(key, s string) ([]string, error) { return append((*p)[key], s), nil })
+	}
+	return parseScalar(text, target)
+}
+
+func parseScalar(text string, target reflect.Value) error {
+	switch target.Kind() {
+	case reflect.Bool:
+		b, err := parseBool(text)
+		if err == nil {
+			target.SetBool(b)
+		}
+		return err
+	case reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 0, target.Type().Bits())
+		if err == nil {
+			target.SetInt(n)
+		}
+		return notNumber(err)
+	case reflect.Uint32:
+		n, err := strconv.ParseUint(text, 0, 31)
+		if err == nil {
+			target.SetUint(n)
+		}
+		return notNumber(err)
+	case reflect.String:
+		target.SetString(text)
+		return nil
+	}
+	return fmt.Errorf("cannot be given as a flag: its type is %s", target.Type())
+}
+
+func notNumber(err error) error {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return errors.New("is out of range")
+	case err != nil:
+		return errors.New("is not a whole number")
+	}
+	return nil
+}
+
+func parseBool(text string) (bool, error) {
+	b, err := strconv.ParseBool(strings.TrimSpace(text))
+	if err != nil {
+		return false, errors.New("is not true or false")
+	}
+	return b, nil
+}
+
+func parseDuration(text string, d *time.Duration) error {
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("is not a duration, as 30s or 5m")
+	}
+	*d = parsed
+	return nil
+}
+
+// addTo adds the elements of a list.
+func addTo[T any](list *[]T, first bool, text string, parse func(string) (T, error)) error {
+	if first {
+		*list = []T{}
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		element, err := parse(part)
+		if err != nil {
+			return err
+		}
+		*list = append(*list, element)
+	}
+	return nil
+}
+
+// addPairs adds the pairs of a map.
+func addPairs[T any](m *map[string]T, first bool, text, between string, parse func(key, text string) (T, error)) error {
+	if first || *m == nil {
+		*m = map[string]T{}
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, text, found := strings.Cut(part, between)
+		key = strings.TrimSpace(key)
+		if !found || key == "" {
+			return fmt.Errorf("has a part that is not key%svalue", between)
+		}
+		element, err := parse(key, strings.TrimSpace(text))
+		if err != nil {
+			return err
+		}
+		(*m)[key] = element
+	}
+	return nil
+}
+
+// parseTaint reads key=value:effect, or key:effect.
+func parseTaint(text string) (corev1.Taint, error) {
+	pair, effect, found := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(pair, "=")
+	if !found || key == "" {
+		return corev1.Taint{}, errors.New("has a part that is not key=value:effect")
+	}
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
+}
+
+// String implements pflag.Value: it is what Set takes.
+func (v *value) String() string {
+	if !v.target.IsValid() {
+		return ""
+	}
+	return show(v.target)
+}
+
+// show writes a value as a flag takes it.
+func show(v reflect.Value) string {
+	switch p := plain(v).(type) {
+	case nil:
+		return ""
+	case time.Duration:
+		return p.String()
+	case []string:
+		return strings.Join(p, ",")
+	case map[string]string:
+		return joined(p, func(key, value string) []string { return []string{key + "=" + value} })
+	case map[string]bool:
+		return joined(p, func(key string, value bool) []string { return []string{key + "=" + strconv.FormatBool(value)} })
+	case map[string][]string:
+		return joined(p, func(key string, values []string) []string {
+			var all []string
+			for _, value := range values {
+				all = append(all, key+":"+value)
+			}
+			return all
+		})
+	case []corev1.Taint:
+		var all []string
+		for _, taint := range p {
+			all = append(all, taint.Key+"="+taint.Value+":"+string(taint.Effect))
+		}
+		return strings.Join(all, ",")
+	case logsapi.VModuleConfiguration:
+		return logsapi.VModuleConfigurationPflag(&p).String()
+	case resource.QuantityValue:
+		return p.String()
+	default:
+		return fmt.Sprint(p)
+	}
+}
+
+func joined[V any](m map[string]V, parts func(string, V) []string) string {
+	var all []string
+	for key, value := range sorted(m) {
+		all = append(all, parts(key, value)...)
+	}
+	return strings.Join(all, ",")
+}
+
+// Type implements pflag.Value: what the help calls the value.
+func (v *value) Type() string {
+	t := v.target.Type()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[metav1.Duration](), reflect.TypeFor[time.Duration](), reflect.TypeFor[logsapi.TimeOrMetaDuration]():
+		return "duration"
+	case reflect.TypeFor[resource.QuantityValue]():
+		return "quantity"
+	case reflect.TypeFor[logsapi.VModuleConfiguration](), reflect.TypeFor[map[string]string](), reflect.TypeFor[map[string]bool]():
+		return "pairs"
+	case reflect.TypeFor[map[string][]string]():
+		return "headers"
+	case reflect.TypeFor[[]corev1.Taint](), reflect.TypeFor[[]string]():
+		return "list"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "bool"
+	case reflect.String:
+		return "string"
+	}
+	return t.Kind().String()
+}

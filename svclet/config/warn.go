@@ -1,0 +1,47 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// warn tells of what is deprecated and of what has no effect.
+func (s *Settings) warn() {
+	for i := range s.table {
+		of := &s.table[i]
+		switch byFlag := of.Flag != "" && s.given[of.Flag]; {
+		case byFlag && of.NoEffect != "" && of.Deprecated:
+			s.Warnings = append(s.Warnings, fmt.Sprintf("--%s is deprecated and has no effect: %s", of.Flag, of.NoEffect))
+		case byFlag && of.Deprecated && of.Field != "":
+			s.Warnings = append(s.Warnings, fmt.Sprintf("--%s is deprecated; set %s in the file of --config", of.Flag, of.Field))
+		case byFlag && of.Deprecated:
+			s.Warnings = append(s.Warnings, fmt.Sprintf("--%s is deprecated", of.Flag))
+		}
+	}
+	s.warnGates()
+	s.warnOpen()
+}
+
+// warnGates tells of gates that somebody has set and that change nothing here.
+func (s *Settings) warnGates() {
+	effects := gateEffects()
+	var idle []string
+	for name := range sorted(s.Configuration.FeatureGates) {
+		if effects[name] == "" && name != "AllAlpha" && name != "AllBeta" {
+			idle = append(idle, name)
+		}
+	}
+	if len(idle) > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s: svclet does not act on %s", s.at("featureGates"), strings.Join(idle, ", ")))
+	}
+}
+
+// warnOpen tells that everybody who reaches the server may do everything.
+func (s *Settings) warnOpen() {
+	c := s.Configuration
+	loopback := slices.Contains([]string{"127.0.0.1", "::1"}, c.Address)
+	if *c.EnableServer && !loopback && *c.EnableDebuggingHandlers && *c.Authentication.Anonymous.Enabled && c.Authorization.Mode == "AlwaysAllow" {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("whoever reaches port %d may run commands in containers: set authentication.anonymous.enabled to false and authorization.mode to Webhook", c.Port))
+	}
+}

@@ -1,0 +1,139 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Host is what a machine can do, as far as configurations depend on it.
+type Host struct {
+	// MemoryCapacity and SwapCapacity are in bytes.
+	MemoryCapacity, SwapCapacity int64
+	// CgroupV2 says that the unified hierarchy is in use.
+	CgroupV2 bool
+	// SwapController says that cgroups can bound swap.
+	SwapController bool
+	AppArmor       bool
+	SELinux        bool
+	// HugepageSizes are the sizes of huge pages that the kernel has, as
+	// cgroups name them ("2MB").
+	HugepageSizes []string
+	// ThermalThrottle are the directories of the CPUs' thermal throttling
+	// counters, hidden from containers.
+	ThermalThrottle []string
+}
+
+// ReadHost finds out about the machine from its /proc and /sys, which are
+// looked for under root ("/").
+func ReadHost(root string) (Host, error) {
+	host := Host{
+		CgroupV2: exists(root, "sys/fs/cgroup/cgroup.controllers"),
+		SELinux:  exists(root, "sys/fs/selinux/enforce"),
+	}
+	switch enabled, err := os.ReadFile(filepath.Join(root, "sys/module/apparmor/parameters/enabled")); {
+	case err == nil:
+		host.AppArmor = strings.HasPrefix(string(enabled), "Y")
+	case !errors.Is(err, os.ErrNotExist):
+		return Host{}, fmt.Errorf("find out about AppArmor: %w", err)
+	}
+	var err error
+	if host.MemoryCapacity, host.SwapCapacity, err = readMemory(filepath.Join(root, "proc/meminfo")); err != nil {
+		return Host{}, err
+	}
+	if host.HugepageSizes, err = readHugepageSizes(filepath.Join(root, "sys/kernel/mm/hugepages")); err != nil {
+		return Host{}, err
+	}
+	if host.CgroupV2 {
+		host.SwapController = exists(root, "proc/swaps") && anyExists(root, "sys/fs/cgroup/*/memory.swap.max")
+	} else {
+		host.SwapController = exists(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+	}
+	paths, err := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu*/thermal_throttle"))
+	if err != nil {
+		return Host{}, fmt.Errorf("find the CPUs' thermal throttling counters: %w", err)
+	}
+	for _, path := range paths {
+		inside, err := filepath.Rel(root, path)
+		if err != nil {
+			return Host{}, fmt.Errorf("find the CPUs' thermal throttling counters: %w", err)
+		}
+		host.ThermalThrottle = append(host.ThermalThrottle, "/"+inside)
+	}
+	return host, nil
+}
+
+func exists(root, path string) bool {
+	_, err := os.Stat(filepath.Join(root, path))
+	return err == nil
+}
+
+func anyExists(root, pattern string) bool {
+	paths, err := filepath.Glob(filepath.Join(root, pattern))
+	return err == nil && len(paths) > 0
+}
+
+// readMemory reads the totals of memory and swap, in bytes.
+func readMemory(path string) (memory, swap int64, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, fmt.Errorf("find out about memory: %w", err)
+	}
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		var total *int64
+		switch fields[0] {
+		case "MemTotal:":
+			total = &memory
+		case "SwapTotal:":
+			total = &swap
+		default:
+			continue
+		}
+		kib, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read %s from %s: %w", fields[0], path, err)
+		}
+		*total = kib << 10
+	}
+	if memory == 0 {
+		return 0, 0, fmt.Errorf("find out about memory: %s does not have MemTotal", path)
+	}
+	return memory, swap, nil
+}
+
+// readHugepageSizes lists the kernel's "hugepages-<n>kB" directories.
+func readHugepageSizes(directory string) ([]string, error) {
+	entries, err := os.ReadDir(directory)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find out about huge pages: %w", err)
+	}
+	var sizes []string
+	for _, entry := range entries {
+		number := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "hugepages-"), "kB")
+		kib, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("find out about huge pages: unexpected %s in %s", entry.Name(), directory)
+		}
+		sizes = append(sizes, hugepageSize(kib<<10))
+	}
+	return sizes, nil
+}
+
+// hugepageSize names a size in bytes as cgroups do: "2MB" for 2 MiB.
+func hugepageSize(bytes int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	for bytes%1024 == 0 && bytes > 0 && len(units) > 1 {
+		bytes, units = bytes/1024, units[1:]
+	}
+	return strconv.FormatInt(bytes, 10) + units[0]
+}

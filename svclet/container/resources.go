@@ -1,0 +1,144 @@
+package container
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubectl/pkg/util/qos"
+
+	"svc.dev/svc/svclet/admit"
+	"svc.dev/svc/svclet/cgroup"
+)
+
+// Resources are what a container may use, and how badly it is off when memory
+// runs out: what it is made with, and what an update of a running one sets.
+func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
+	limits := effectiveLimits(pod, container)
+	var request *resource.Quantity
+	if cpu, set := container.Resources.Requests[corev1.ResourceCPU]; set {
+		request = &cpu
+	}
+	resources := linuxResources(o, request, limits.Cpu(), limits.Memory())
+	resources.OomScoreAdj = oomScoreAdjust(pod, container, o.Host.MemoryCapacity)
+	resources.HugepageLimits = hugepageLimits(o, pod, container)
+	setSwap(o, resources, pod, container)
+	return resources
+}
+
+// effectiveLimits are those of a container, and those of its pod where it has
+// none (KEP-2837).
+func effectiveLimits(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
+	limits := corev1.ResourceList{
+		corev1.ResourceCPU:    container.Resources.Limits[corev1.ResourceCPU],
+		corev1.ResourceMemory: container.Resources.Limits[corev1.ResourceMemory],
+	}
+	if !resourcehelper.IsPodLevelResourcesSet(pod) {
+		return limits
+	}
+	for name, limit := range limits {
+		if limit.IsZero() {
+			limits[name] = pod.Spec.Resources.Limits[name]
+		}
+	}
+	return limits
+}
+
+// linuxResources puts CPU and memory as cgroups count them. Without a request,
+// the CPU's limit stands for it.
+func linuxResources(o Options, request, limit, memory *resource.Quantity) *runtimeapi.LinuxContainerResources {
+	if request == nil {
+		request = limit
+	}
+	resources := &runtimeapi.LinuxContainerResources{
+		CpuShares:          int64(cgroup.Shares(request.MilliValue())),
+		MemoryLimitInBytes: memory.Value(),
+	}
+	if o.CPUCFSQuota {
+		period := o.cfsQuotaPeriod()
+		resources.CpuPeriod = period.Microseconds()
+		resources.CpuQuota = cgroup.Quota(limit.MilliValue(), period)
+	}
+	if o.Host.CgroupV2 && !o.SingleProcessOOMKill {
+		resources.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	return resources
+}
+
+// sandboxResources are those of all containers of a pod together, for runtimes
+// that size a virtual machine by them.
+func sandboxResources(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
+	options := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	requests, limits := resourcehelper.PodRequests(pod, options), resourcehelper.PodLimits(pod, options)
+	var request *resource.Quantity
+	if cpu, set := requests[corev1.ResourceCPU]; set {
+		request = &cpu
+	}
+	return linuxResources(o, request, limits.Cpu(), limits.Memory())
+}
+
+// overhead is what the sandbox itself takes: request and limit alike.
+func overhead(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
+	if pod.Spec.Overhead == nil {
+		return &runtimeapi.LinuxContainerResources{}
+	}
+	return linuxResources(o, pod.Spec.Overhead.Cpu(), pod.Spec.Overhead.Cpu(), pod.Spec.Overhead.Memory())
+}
+
+// hugepageLimits bound each size of huge page that the machine has: by the
+// container's limit, else by its pod's, else by none at all.
+func hugepageLimits(o Options, pod *corev1.Pod, container *corev1.Container) []*runtimeapi.HugepageLimit {
+	wanted := map[string]uint64{}
+	collect := func(list corev1.ResourceList) {
+		for name, amount := range list {
+			size, isHugepage := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
+			if !isHugepage {
+				continue
+			}
+			if bytes, err := resource.ParseQuantity(size); err == nil {
+				wanted[hugepageSize(bytes.Value())] = uint64(amount.Value())
+			}
+		}
+	}
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		collect(pod.Spec.Resources.Limits)
+	}
+	collect(container.Resources.Limits)
+
+	limits := make([]*runtimeapi.HugepageLimit, 0, len(o.Host.HugepageSizes))
+	for _, size := range o.Host.HugepageSizes {
+		limits = append(limits, &runtimeapi.HugepageLimit{PageSize: size, Limit: wanted[size]})
+	}
+	return limits
+}
+
+// setSwap keeps containers from swapping, except burstable ones where
+// LimitedSwap lets them swap in proportion to their memory requests (KEP-2400).
+func setSwap(o Options, resources *runtimeapi.LinuxContainerResources, pod *corev1.Pod, container *corev1.Container) {
+	switch {
+	case !o.Host.SwapController:
+	case !o.Host.CgroupV2:
+		// Memory and swap together: a bound equal to that of memory leaves
+		// nothing for swap.
+		resources.MemorySwapLimitInBytes = resources.MemoryLimitInBytes
+	default:
+		if resources.Unified == nil {
+			resources.Unified = map[string]string{}
+		}
+		resources.Unified["memory.swap.max"] = strconv.FormatInt(swapLimit(o, pod, container), 10)
+	}
+}
+
+func swapLimit(o Options, pod *corev1.Pod, container *corev1.Container) int64 {
+	request := container.Resources.Requests.Memory()
+	limit := container.Resources.Limits.Memory()
+	capacity := o.Host.MemoryCapacity
+	if !o.LimitedSwap || admit.Critical(pod) || qos.GetPodQOS(pod) != corev1.PodQOSBurstable ||
+		request.Cmp(*limit) == 0 || capacity <= 0 || request.Value() > capacity {
+		return 0
+	}
+	return int64(float64(request.Value()) / float64(capacity) * float64(o.Host.SwapCapacity))
+}

@@ -1,0 +1,187 @@
+package container
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/node/util/sysctl"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	netutils "k8s.io/utils/net"
+
+	"svc.dev/svc/svclet/runtime"
+)
+
+// SandboxInput is all that a sandbox's configuration depends on.
+type SandboxInput struct {
+	Options Options
+	Pod     *corev1.Pod
+	// Attempt counts the pod's sandboxes from 0.
+	Attempt uint32
+	// CgroupParent is the pod's cgroup, as the runtime's cgroup driver names it.
+	CgroupParent string
+	// UserNamespace is the pod's, where it has one of its own (hostUsers:
+	// false) and the runtime can do that. Default: the node's.
+	UserNamespace *runtimeapi.UserNamespace
+	// SupplementalGroups are those that the pod's volumes ask for.
+	SupplementalGroups []int64
+	// Warn is told what the pod's owner should know by an event. Optional.
+	Warn func(reason, message string)
+}
+
+// Sandbox writes the configuration of a pod's sandbox.
+func Sandbox(in SandboxInput) (*runtimeapi.PodSandboxConfig, error) {
+	pod := in.Pod
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: in.Attempt,
+		},
+		LogDirectory: LogDirectory(in.Options, pod),
+		Labels:       runtime.SandboxLabels(pod),
+		Annotations:  runtime.SandboxAnnotations(pod),
+	}
+	var err error
+	if config.DnsConfig, err = dns(in); err != nil {
+		return nil, err
+	}
+	if !pod.Spec.HostNetwork {
+		if config.Hostname, err = kernelHostname(in.Options, pod); err != nil {
+			return nil, err
+		}
+	}
+	for i := range pod.Spec.Containers {
+		config.PortMappings = append(config.PortMappings, portMappings(pod.Spec.Containers[i].Ports)...)
+	}
+	if config.Linux, err = linuxSandbox(in); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// LogDirectory is the directory of a pod's logs:
+// <PodLogs>/<namespace>_<name>_<uid>.
+func LogDirectory(o Options, pod *corev1.Pod) string {
+	return filepath.Join(o.podLogs(), pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+}
+
+// LogPath is the file of a container's log within its pod's directory of logs.
+func LogPath(container string, attempt uint32) string {
+	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
+}
+
+// portMappings are those of one container; of ports that say the same, or bear
+// the same name, the first one counts.
+func portMappings(ports []corev1.ContainerPort) []*runtimeapi.PortMapping {
+	var mappings []*runtimeapi.PortMapping
+	names := map[string]bool{}
+	for _, port := range ports {
+		name := port.Name
+		if name == "" {
+			name = fmt.Sprintf("%s-%s-%s:%d:%d", addressFamily(port.HostIP), port.Protocol, port.HostIP, port.ContainerPort, port.HostPort)
+		}
+		if names[name] {
+			continue
+		}
+		names[name] = true
+		mappings = append(mappings, &runtimeapi.PortMapping{
+			Protocol:      protocol(port.Protocol),
+			ContainerPort: port.ContainerPort,
+			HostPort:      port.HostPort,
+			HostIp:        port.HostIP,
+		})
+	}
+	return mappings
+}
+
+func addressFamily(ip string) string {
+	switch {
+	case ip == "":
+		return "any"
+	case netutils.IsIPv6String(ip):
+		return "v6"
+	default:
+		return "v4"
+	}
+}
+
+func protocol(p corev1.Protocol) runtimeapi.Protocol {
+	if value, known := runtimeapi.Protocol_value[strings.ToUpper(string(p))]; known {
+		return runtimeapi.Protocol(value)
+	}
+	return runtimeapi.Protocol_TCP
+}
+
+func linuxSandbox(in SandboxInput) (*runtimeapi.LinuxPodSandboxConfig, error) {
+	security, err := sandboxSecurity(in)
+	if err != nil {
+		return nil, err
+	}
+	return &runtimeapi.LinuxPodSandboxConfig{
+		CgroupParent:    in.CgroupParent,
+		SecurityContext: security,
+		Sysctls:         sysctls(in.Pod),
+		Overhead:        overhead(in.Options, in.Pod),
+		Resources:       sandboxResources(in.Options, in.Pod),
+	}, nil
+}
+
+// sysctls are those of the pod, named with dots. Which ones a pod may set is
+// the node's admission's to say.
+func sysctls(pod *corev1.Pod) map[string]string {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	values := make(map[string]string, len(pod.Spec.SecurityContext.Sysctls))
+	for _, s := range pod.Spec.SecurityContext.Sysctls {
+		values[sysctl.NormalizeName(s.Name)] = s.Value
+	}
+	return values
+}
+
+func sandboxSecurity(in SandboxInput) (*runtimeapi.LinuxSandboxSecurityContext, error) {
+	namespaces, err := namespaces(in.Pod, in.UserNamespace)
+	if err != nil {
+		return nil, err
+	}
+	security := &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: namespaces,
+		Privileged:       anyPrivileged(&in.Pod.Spec),
+		// The sandbox has only the pause process, which the runtime's profile
+		// suits whatever that of the containers is.
+		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+	}
+	sc := in.Pod.Spec.SecurityContext
+	if sc == nil {
+		return security, nil
+	}
+	security.RunAsUser = int64Value(sc.RunAsUser)
+	security.RunAsGroup = int64Value(sc.RunAsGroup)
+	security.SelinuxOptions = selinuxOptions(sc.SELinuxOptions)
+	security.SupplementalGroups = supplementalGroups(sc, in.SupplementalGroups)
+	security.SupplementalGroupsPolicy, err = supplementalGroupsPolicy(sc)
+	return security, err
+}
+
+func anyPrivileged(spec *corev1.PodSpec) bool {
+	privileged := func(sc *corev1.SecurityContext) bool {
+		return sc != nil && sc.Privileged != nil && *sc.Privileged
+	}
+	for i := range spec.InitContainers {
+		if privileged(spec.InitContainers[i].SecurityContext) {
+			return true
+		}
+	}
+	for i := range spec.Containers {
+		if privileged(spec.Containers[i].SecurityContext) {
+			return true
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		if privileged(spec.EphemeralContainers[i].SecurityContext) {
+			return true
+		}
+	}
+	return false
+}

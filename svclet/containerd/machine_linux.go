@@ -1,0 +1,134 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepare makes the directories, and learns what the configuration depends on.
+func prepare(ctx context.Context, config Config) (settings, error) {
+	if os.Geteuid() != 0 {
+		return settings{}, errors.New("only root can run containers")
+	}
+	s := settings{Config: config}
+	var err error
+	if s.version, err = askVersion(ctx, config.Programs.Containerd); err != nil {
+		return s, err
+	}
+	for _, dir := range []string{config.Dir, config.root(), config.cniDir(), config.addressesDir(), config.optDir(), config.runDir()} {
+		// Containers with other users pass through some of them.
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return s, fmt.Errorf("make the directories of containerd: %w", err)
+		}
+	}
+	if err := config.forgetOtherBoot(); err != nil {
+		return s, err
+	}
+	if s.mayLowerScores, err = hasCapability(unix.CAP_SYS_RESOURCE); err != nil {
+		return s, err
+	}
+	s.snapshotter = "overlayfs"
+	if err := tryOverlay(config.root()); err != nil {
+		s.snapshotter = "native"
+	}
+	return s, nil
+}
+
+// forgetOtherBoot removes what is in the run directory if the machine has been
+// started anew since: no process and no mount of it exists any more.
+func (c Config) forgetOtherBoot() error {
+	now, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("read the ID of this boot: %w", err)
+	}
+	before, err := os.ReadFile(c.bootFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the ID of the boot before: %w", err)
+	}
+	if before != nil && string(before) != string(now) {
+		if err := os.RemoveAll(c.stateDir()); err != nil {
+			return fmt.Errorf("remove containerd's state of the boot before: %w", err)
+		}
+	}
+	_, err = replaceFile(c.bootFile(), now)
+	return err
+}
+
+func hasCapability(capability uint) (bool, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false, fmt.Errorf("read the capabilities of this process: %w", err)
+	}
+	return data[capability/32].Effective&(1<<(capability%32)) != 0, nil
+}
+
+// tryOverlay makes an overlay mount in dir, and takes it away again.
+func tryOverlay(dir string) (err error) {
+	dir, err = os.MkdirTemp(dir, "overlay-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(path(name), 0o700); err != nil {
+			return err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path("lower"), path("upper"), path("work"))
+	if err := unix.Mount("overlay", path("merged"), "overlay", 0, options); err != nil {
+		return err
+	}
+	return unix.Unmount(path("merged"), unix.MNT_DETACH)
+}
+
+// openWays lets pods reach other machines, and other machines the host ports of
+// pods: their packets leave with the machine's address, and are forwarded
+// whatever the policy.
+func openWays(ctx context.Context, iptables, bridge string, cidrs []string) error {
+	for _, rule := range ways(bridge, cidrs) {
+		if rule.run(ctx, iptables, "--check") == nil {
+			continue
+		}
+		if err := rule.run(ctx, iptables, "--append"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeWays takes back what openWays has done, as far as it is there.
+func closeWays(ctx context.Context, iptables, bridge string, cidrs []string) error {
+	for _, rule := range ways(bridge, cidrs) {
+		if rule.run(ctx, iptables, "--check") != nil {
+			continue
+		}
+		if err := rule.run(ctx, iptables, "--delete"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs iptables, or ip6tables beside it, about a rule.
+func (r rule) run(ctx context.Context, iptables, action string) error {
+	if r.v6 {
+		iptables = filepath.Join(filepath.Dir(iptables), "ip6tables")
+	}
+	// Another process may hold the lock on the tables for a moment.
+	args := append([]string{"--wait", "5", "--table", r.table, action, r.chain}, r.args...)
+	out, err := exec.CommandContext(ctx, iptables, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", iptables, strings.Join(args, " "), err, firstLine(out))
+	}
+	return nil
+}

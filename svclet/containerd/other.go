@@ -1,0 +1,34 @@
+//go:build !linux
+
+package containerd
+
+import (
+	"context"
+	"errors"
+)
+
+var errLinux = errors.New("only Linux runs containers")
+
+type process struct {
+	pid   int
+	ended chan struct{}
+}
+
+func (*process) forget() {}
+
+func (*process) stop(context.Context) error { return errLinux }
+
+func findProcess(string) (*process, error) { return nil, errLinux }
+
+func prepare(context.Context, Config) (settings, error) { return settings{}, errLinux }
+
+func (settings) start() (*process, error) { return nil, errLinux }
+
+func lastWords(string) string { return "" }
+
+func openWays(context.Context, string, string, []string) error { return errLinux }
+
+func closeWays(context.Context, string, string, []string) error { return errLinux }
+
+// Reset is for Linux only.
+func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }

@@ -1,0 +1,204 @@
+package containerd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stopTimeout is how long containerd has to end after SIGTERM.
+const stopTimeout = 10 * time.Second
+
+// process is a containerd that runs, a child or not.
+type process struct {
+	pid int
+	// file is a pidfd, see pidfd_open(2): a PID may be another process's by the
+	// time it is used.
+	file *os.File
+	// ended is closed when the process has ended.
+	ended chan struct{}
+	// watched is closed when nobody waits for that any more.
+	watched chan struct{}
+}
+
+// watch gives a process to look after. If it is a child, wait takes its remains
+// away.
+func watch(pid int, wait func() error) (*process, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch the process %d (Linux 5.10 is the first that can): %w", pid, err)
+	}
+	p := &process{pid: pid, file: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{}), watched: make(chan struct{})}
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		p.file.Close()
+		return nil, fmt.Errorf("watch the process %d: %w", pid, err)
+	}
+	go func() {
+		defer close(p.watched)
+		// A pidfd is readable when its process has ended.
+		err := conn.Read(func(fd uintptr) bool {
+			ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return ready > 0 || err != nil && !errors.Is(err, unix.EINTR)
+		})
+		if err != nil {
+			return // forgotten
+		}
+		if wait != nil {
+			_ = wait() // how it ended is in its log
+		}
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// forget stops watching.
+func (p *process) forget() {
+	p.file.Close()
+	<-p.watched
+}
+
+func (p *process) signal(s unix.Signal) error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	if err := conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), s, nil, 0) }); err != nil {
+		return err
+	}
+	if errors.Is(sent, unix.ESRCH) {
+		return nil
+	}
+	return sent
+}
+
+// stop ends the process, in order if it can be, and forgets it.
+func (p *process) stop(ctx context.Context) error {
+	defer p.forget()
+	select {
+	case <-p.ended: // and may be forgotten already
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if err := p.signal(unix.SIGTERM); err != nil {
+		return fmt.Errorf("stop containerd: %w", err)
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-ctx.Done():
+	}
+	if err := p.signal(unix.SIGKILL); err != nil {
+		return fmt.Errorf("kill containerd: %w", err)
+	}
+	<-p.ended
+	return nil
+}
+
+// findProcess returns the process that listens at a socket, or nil.
+func findProcess(socket string) (*process, error) {
+	conn, err := net.Dial("unix", socket)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for a running containerd: %w", err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("look for a running containerd: %w", err)
+	}
+	var peer *unix.Ucred
+	var peerErr error
+	if err := errors.Join(raw.Control(func(fd uintptr) {
+		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}), peerErr); err != nil {
+		return nil, fmt.Errorf("look for who listens at %s: %w", socket, err)
+	}
+	if peer.Pid <= 0 {
+		return nil, fmt.Errorf("who listens at %s is in another PID namespace: stop it", socket)
+	}
+	return watch(int(peer.Pid), nil)
+}
+
+// start starts containerd in a session of its own, where no signal of a
+// terminal reaches it, and which the agent's end does not touch.
+func (s settings) start() (*process, error) {
+	log, err := openLog(s.logFile())
+	if err != nil {
+		return nil, fmt.Errorf("open containerd's log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(s.Programs.Containerd, "--config", s.configFile())
+	cmd.Dir = "/"
+	cmd.Env = environment(os.Environ(), s.Programs)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start containerd: %w", err)
+	}
+	p, err := watch(cmd.Process.Pid, cmd.Wait)
+	if err != nil {
+		return nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	return p, nil
+}
+
+// environment is the agent's, without what systemd told the agent alone, and
+// with the programs that containerd and its CNI plugins look for by name.
+func environment(own []string, programs Programs) []string {
+	var env, path []string
+	for _, program := range []string{programs.Containerd, programs.Runc, programs.IPTables} {
+		if dir := filepath.Dir(program); program != "" && !slices.Contains(path, dir) {
+			path = append(path, dir)
+		}
+	}
+	for _, variable := range own {
+		name, value, _ := strings.Cut(variable, "=")
+		switch {
+		case name == "PATH":
+			path = append(path, filepath.SplitList(value)...)
+		case name == "NOTIFY_SOCKET" || name == "WATCHDOG_PID" || name == "WATCHDOG_USEC" || strings.HasPrefix(name, "LISTEN_"):
+		default:
+			env = append(env, variable)
+		}
+	}
+	return append(env, "PATH="+strings.Join(path, string(filepath.ListSeparator)))
+}
+
+// openLog makes a new log file, and keeps the one before.
+func openLog(path string) (*os.File, error) {
+	if err := os.Rename(path, path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}
+
+// logTail is how much of the end of a log is looked at.
+const logTail = 4 << 10
+
+// lastWords is what containerd's log ends with, for an error message.
+func lastWords(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	content = bytes.TrimSpace(content[max(0, len(content)-logTail):])
+	return fmt.Sprintf("; its log, %s, ends with: %s", path, content[bytes.LastIndexByte(content, '\n')+1:])
+}

@@ -1,0 +1,98 @@
+package containerd
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAProcessIsWatchedUntilItsEnd(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := watch(cmd.Process.Pid, cmd.Wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+		t.Error("it runs, and is said to have ended")
+	default:
+	}
+	if err := p.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	if err := p.stop(t.Context()); err != nil {
+		t.Errorf("stopped again: %v", err)
+	}
+	if _, err := watch(cmd.Process.Pid, nil); err == nil {
+		t.Error("its remains are still there")
+	}
+}
+
+func TestAProcessThatIsForgottenRunsOn(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := watch(cmd.Process.Pid, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.forget()
+	if err := cmd.Process.Signal(unix.Signal(0)); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+}
+
+func TestWhoListensAtASocketIsFound(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	if p, err := findProcess(socket); p != nil || err != nil {
+		t.Errorf("at no socket: %v, %v", p, err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := findProcess(socket)
+	if err != nil || p.pid != unix.Getpid() {
+		t.Errorf("found %+v, %v", p, err)
+	}
+	p.forget()
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	listener.Close()
+	if p, err := findProcess(socket); p != nil || err != nil {
+		t.Errorf("at a socket of somebody who is gone: %v, %v", p, err)
+	}
+}
+
+func TestContainerdIsNotTakenForTheAgent(t *testing.T) {
+	got := environment([]string{"HOME=/root", "PATH=/bin:/sbin", "NOTIFY_SOCKET=/run/systemd/notify", "LISTEN_FDS=1", "HTTPS_PROXY=p"},
+		Programs{Containerd: "/opt/a/containerd", Runc: "/opt/b/runc", IPTables: "/opt/b/iptables"})
+	if want := []string{"HOME=/root", "HTTPS_PROXY=p", "PATH=/opt/a:/opt/b:/bin:/sbin"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAPodIsKnownByItsCgroup(t *testing.T) {
+	for name, want := range map[string]string{
+		"podaf7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e":                          "af7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e",
+		"kubepods-burstable-podaf7a3b6e_7d5b_4c0f_9e53_1f5f5a3b0b7e.slice": "af7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e",
+		"kubepods-podaf7a3b6e_7d5b_4c0f_9e53_1f5f5a3b0b7e.slice":           "af7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e",
+		"system.slice": "",
+	} {
+		if got := podOfCgroup(name); got != want {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}

@@ -1,0 +1,388 @@
+package containerd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+)
+
+// Reset ends all pods in the containerd of a directory, and containerd, and
+// takes away what they had: shims, cgroups, mounts, addresses, the bridge, logs
+// and their directories. Images and the configuration stay. It goes on where
+// something fails, and returns all errors, and how many pods there were. The
+// agent must not run.
+func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err error) {
+	network, err := config.readNetwork()
+	if err != nil {
+		return 0, err
+	}
+	config.Bridge, config.PodCIDRs = cmp.Or(network.Name, config.Bridge), network.cidrs()
+	if err := config.Validate(); err != nil {
+		return 0, err
+	}
+	var uids map[string]bool
+	if _, err := os.Stat(config.runDir()); err == nil { // else it has not run since the last time
+		if uids, err = endPods(ctx, config); err != nil {
+			// What follows ends them less gently.
+			klog.FromContext(ctx).Info("Not all pods could be ended through containerd", "reason", err.Error())
+		}
+		if network, err = config.readNetwork(); err != nil {
+			return len(uids), err
+		}
+	}
+	running, err := findProcess(config.socket())
+	errs := []error{err}
+	if running != nil {
+		errs = append(errs, running.stop(ctx))
+	}
+	errs = append(errs, killShims(config), removeCgroups(uids), removeLogs(agent.LogsDir, uids))
+	errs = append(errs, unmountUnder(config.Dir), unmountUnder(config.runDir()))
+	if agent.Dir != "" {
+		errs = append(errs, unmountUnder(agent.Dir), removeUnmounted(filepath.Join(agent.Dir, "pods")))
+	}
+	if agent.Cgroup != "" {
+		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
+	}
+	if iptables := config.Programs.IPTables; iptables != "" {
+		errs = append(errs, closeWays(ctx, iptables, config.bridge(), network.cidrs()))
+	}
+	errs = append(errs, forgetNetworks(config), removeBridge(config.bridge()))
+	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
+		errs = append(errs, removeUnmounted(dir))
+	}
+	return len(uids), errors.Join(errs...)
+}
+
+// removeUnmounted removes a directory, unless something is mounted in it: that
+// would be emptied, too.
+func removeUnmounted(dir string) error {
+	mounts, err := mountsUnder(dir)
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("%s is kept: %s is mounted in it", dir, mounts[0])
+	}
+	return os.RemoveAll(dir)
+}
+
+// endPods stops and removes all pods through CRI, and returns their UIDs; it
+// starts containerd for that, if need be.
+func endPods(ctx context.Context, config Config) (uids map[string]bool, err error) {
+	running, err := findProcess(config.socket())
+	if err != nil {
+		return nil, err
+	}
+	answers := false
+	if running != nil {
+		asking, cancel := context.WithTimeout(ctx, adoptTimeout)
+		_, err := askCRI(asking, config.socket())
+		cancel()
+		if answers = err == nil; answers {
+			running.forget()
+		} else if err := running.stop(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !answers {
+		started, err := Start(ctx, config)
+		if err != nil {
+			return nil, err
+		}
+		defer started.Close()
+	}
+	conn, err := dial(config.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	listing, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	pods, err := cri.ListPodSandbox(listing, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods: %w", err)
+	}
+	uids = map[string]bool{}
+	for _, pod := range pods.GetItems() {
+		uids[pod.GetMetadata().GetUid()] = true
+	}
+	var ending sync.WaitGroup
+	atOnce := make(chan struct{}, podsAtOnce)
+	errs := make([]error, len(pods.GetItems()))
+	for i, pod := range pods.GetItems() {
+		ending.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
+			ctx, cancel := context.WithTimeout(ctx, podTimeout)
+			defer cancel()
+			if _, err := cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod.GetId()}); err != nil {
+				errs[i] = fmt.Errorf("stop the pod %s/%s: %w", pod.GetMetadata().GetNamespace(), pod.GetMetadata().GetName(), err)
+				return
+			}
+			if _, err := cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod.GetId()}); err != nil {
+				errs[i] = fmt.Errorf("remove the pod %s/%s: %w", pod.GetMetadata().GetNamespace(), pod.GetMetadata().GetName(), err)
+			}
+		})
+	}
+	ending.Wait()
+	return uids, errors.Join(errs...)
+}
+
+const (
+	podsAtOnce = 8
+	podTimeout = 30 * time.Second
+)
+
+// killShims kills the shims of containerd that are left, and first what runs in
+// their containers.
+func killShims(config Config) error {
+	inits, err := filepath.Glob(filepath.Join(config.stateDir(), "io.containerd.runtime.v2.task", "*", "*", "init.pid"))
+	if err != nil {
+		return fmt.Errorf("look for containers: %w", err)
+	}
+	shims, err := shimsOf(config.socket())
+	if err != nil {
+		return err
+	}
+	// Without its shim a PID may be anything's.
+	if len(shims) == 0 {
+		return nil
+	}
+	var pids []int
+	for _, file := range inits {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil && pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	var errs []error
+	for _, pid := range append(pids, shims...) {
+		errs = append(errs, kill(pid))
+	}
+	return errors.Join(errs...)
+}
+
+// shimsOf are the processes that serve the containers of the containerd at a
+// socket.
+func shimsOf(socket string) ([]int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var shims []int
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		args := bytes.Split(content, []byte{0})
+		at := slices.IndexFunc(args, func(arg []byte) bool { return string(arg) == "-address" })
+		if !strings.HasPrefix(filepath.Base(string(args[0])), "containerd-shim") || at < 0 || at+1 >= len(args) || string(args[at+1]) != socket {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			shims = append(shims, pid)
+		}
+	}
+	return shims, nil
+}
+
+// kill returns when the process is gone.
+func kill(pid int) error {
+	p, err := watch(pid, nil)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer p.forget()
+	if err := p.signal(unix.SIGKILL); err != nil {
+		return fmt.Errorf("kill the process %d: %w", pid, err)
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("the process %d does not end", pid)
+	}
+}
+
+// cgroupRoot is where cgroups are, of whichever version.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// removeCgroups removes the cgroups of pods, which nobody uses any more.
+func removeCgroups(uids map[string]bool) error {
+	if len(uids) == 0 {
+		return nil
+	}
+	var found []string
+	err := filepath.WalkDir(cgroupRoot, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it has just been removed
+		}
+		if err == nil && entry.IsDir() && uids[podOfCgroup(entry.Name())] {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look for the cgroups of pods: %w", err)
+	}
+	var errs []error
+	for _, dir := range slices.Backward(found) {
+		errs = append(errs, removeCgroup(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroup removes a cgroup and those in it, the innermost first.
+func removeCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			errs = append(errs, removeCgroup(filepath.Join(dir, entry.Name())))
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		errs = append(errs, fmt.Errorf("remove the cgroup %s: %w", dir, err))
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroupEverywhere removes a cgroup at the top, in each hierarchy.
+func removeCgroupEverywhere(name string) error {
+	found, err := filepath.Glob(filepath.Join(cgroupRoot, "*", name))
+	errs := []error{err}
+	for _, dir := range append(found, filepath.Join(cgroupRoot, name)) {
+		errs = append(errs, removeCgroup(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// removeLogs removes the logs of pods, each of which has a directory
+// <namespace>_<name>_<uid>.
+func removeLogs(logsDir string, uids map[string]bool) error {
+	entries, err := os.ReadDir(logsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		name := entry.Name()
+		if at := strings.LastIndexByte(name, '_'); at >= 0 && uids[name[at+1:]] {
+			errs = append(errs, os.RemoveAll(filepath.Join(logsDir, name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// podOfCgroup is the UID of the pod whose cgroup has a name, by kubelet's rules
+// for both drivers: pod<uid>, and kubepods-<class>-pod<uid>.slice with
+// underscores.
+func podOfCgroup(name string) string {
+	if systemd, ok := strings.CutSuffix(name, ".slice"); ok {
+		_, uid, _ := strings.Cut(systemd, "-pod")
+		return strings.ReplaceAll(uid, "_", "-")
+	}
+	uid, _ := strings.CutPrefix(name, "pod")
+	return uid
+}
+
+// unmountUnder takes away all mounts at dir and in it, the latest first.
+func unmountUnder(dir string) error {
+	mounts, err := mountsUnder(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, mount := range slices.Backward(mounts) {
+		if err := unix.Unmount(mount, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", mount, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mountsUnder are the mounts at dir and in it, in the order in which they were
+// made.
+func mountsUnder(dir string) ([]string, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return nil, fmt.Errorf("list the mounts in %s: %w", dir, err)
+	}
+	paths := make([]string, len(mounts))
+	for i, m := range mounts {
+		paths[i] = m.Mountpoint
+	}
+	return paths, nil
+}
+
+// resultsDir is where CNI keeps what it has set up: a file for each pod, named
+// after its network.
+const resultsDir = "/var/lib/cni/results"
+
+// forgetNetworks removes what CNI has kept of pods that could not be stopped in
+// order.
+func forgetNetworks(config Config) error {
+	files, err := filepath.Glob(filepath.Join(resultsDir, config.bridge()+"-*"))
+	if err != nil {
+		return fmt.Errorf("look for networks of pods: %w", err)
+	}
+	var errs []error
+	for _, file := range files {
+		errs = append(errs, os.Remove(file))
+	}
+	return errors.Join(errs...)
+}
+
+// removeBridge removes the network interface, if it is there and a bridge.
+func removeBridge(name string) error {
+	if _, err := net.InterfaceByName(name); err != nil {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("remove the bridge %s: %w", name, err)
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return fmt.Errorf("remove the bridge %s: %w", name, err)
+	}
+	request.SetUint16(0) // down: only then it can be removed
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("shut down the bridge %s: %w", name, err)
+	}
+	var named [maxInterfaceName + 1]byte
+	copy(named[:], name)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCBRDELBR, uintptr(unsafe.Pointer(&named[0]))); errno != 0 {
+		return fmt.Errorf("remove the bridge %s: %w", name, errno)
+	}
+	return nil
+}

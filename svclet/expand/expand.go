@@ -1,0 +1,81 @@
+// Package expand puts the values of variables in the place of references to
+// them in commands, arguments, variables and paths of containers.
+package expand
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Text puts the values of variables in the place of references to them,
+// "$(NAME)". "$$" is a dollar sign, so that "$$(NAME)" is the text "$(NAME)";
+// any other dollar sign, and a reference that does not end, stay as they are.
+func Text(text string, value func(name string) string) string {
+	if !strings.Contains(text, "$") {
+		return text
+	}
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "$")
+		out.WriteString(before)
+		switch {
+		case !found:
+			return out.String()
+		case strings.HasPrefix(after, "$"):
+			out.WriteByte('$')
+			text = after[1:]
+			continue
+		case strings.HasPrefix(after, "("):
+			if name, rest, ends := strings.Cut(after[1:], ")"); ends {
+				out.WriteString(value(name))
+				text = rest
+				continue
+			}
+		}
+		out.WriteByte('$')
+		text = after
+	}
+}
+
+// Lookup finds variables in the first of the environments that has them; a
+// reference to an unknown one stays as it is.
+func Lookup(environments ...map[string]string) func(name string) string {
+	return func(name string) string {
+		for _, environment := range environments {
+			if value, known := environment[name]; known {
+				return value
+			}
+		}
+		return "$(" + name + ")"
+	}
+}
+
+// Words expands each of a command's words.
+func Words(words []string, value func(name string) string) []string {
+	if len(words) == 0 {
+		return nil
+	}
+	expanded := make([]string, len(words))
+	for i, word := range words {
+		expanded[i] = Text(word, value)
+	}
+	return expanded
+}
+
+// Strictly is for paths (subPathExpr): each variable must have a value.
+func Strictly(text string, environment map[string]string) (string, error) {
+	var missing []string
+	expanded := Text(text, func(name string) string {
+		value := environment[name]
+		if value == "" && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+		return value
+	})
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return "", fmt.Errorf("missing value for %s", strings.Join(missing, ", "))
+	}
+	return expanded, nil
+}

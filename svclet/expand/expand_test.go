@@ -1,0 +1,72 @@
+package expand
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestExpand(t *testing.T) {
+	value := Lookup(map[string]string{"A": "1", "B_2": "two", "EMPTY": "", "REF": "$(A)"}, map[string]string{"A": "hidden", "S": "service"})
+	for text, want := range map[string]string{
+		"":                   "",
+		"plain":              "plain",
+		"$(A)":               "1",
+		"x$(A)y$(B_2)z":      "x1ytwoz",
+		"$(S)":               "service",
+		"$(EMPTY)":           "",
+		"$(REF)":             "$(A)", // values are not expanded again
+		"$(NONE)":            "$(NONE)",
+		"$$(A)":              "$(A)",
+		"$$$(A)":             "$1",
+		"$$$$(A)":            "$$(A)",
+		"$A":                 "$A",
+		"$":                  "$",
+		"cost: 5$":           "cost: 5$",
+		"$(A":                "$(A",
+		"$((A)":              "$((A)",
+		"$(A)$(":             "1$(",
+		"$()":                "$()",
+		"$( A)":              "$( A)",
+		"é$(A)é":             "é1é",
+		"$é$(A)":             "$é1",
+		"$(A) $$ $(B_2) $$x": "1 $ two $x",
+	} {
+		if got := Text(text, value); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzExpand(f *testing.F) {
+	for _, text := range []string{"$(A)", "$$(A)", "$(", "a$b$(c)d", "$$$$", "$(A$(B))", "\xff$(A)"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		// With nothing known, only escapes change, and nothing is lost.
+		unchanged := Text(text, Lookup())
+		if !strings.Contains(text, "$$") && unchanged != text {
+			t.Errorf("%q becomes %q", text, unchanged)
+		}
+		// Escaping every dollar sign gives the text itself.
+		if got := Text(strings.ReplaceAll(text, "$", "$$"), Lookup(map[string]string{"A": "1"})); got != text {
+			t.Errorf("%q, escaped, becomes %q", text, got)
+		}
+		// A name is whatever stands up to the first closing parenthesis.
+		Text(text, func(name string) string {
+			if strings.Contains(name, ")") {
+				t.Errorf("the name %q in %q", name, text)
+			}
+			return ""
+		})
+	})
+}
+
+func TestPathsNeedAllTheirVariables(t *testing.T) {
+	environment := map[string]string{"A": "x", "EMPTY": ""}
+	if got, err := Strictly("logs/$(A)", environment); err != nil || got != "logs/x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Strictly("$(NONE)/$(EMPTY)/$(A)/$(NONE)", environment); err == nil || err.Error() != "missing value for EMPTY, NONE" {
+		t.Errorf("error %v", err)
+	}
+}

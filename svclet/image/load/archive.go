@@ -1,0 +1,193 @@
+package load
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Bounds of what is read into memory, and of what counts as an archive of
+// images at all.
+const (
+	maxDocument = 4 << 20 // bytes of a manifest, index or configuration; registries take no more
+	maxFiles    = 4096    // in an archive
+)
+
+// dockerManifest is the file that lists the images of a docker archive.
+const dockerManifest = "manifest.json"
+
+// blob is a file of an archive, in containerd now.
+type blob struct {
+	digest digest.Digest
+	size   int64
+	magic  []byte // its first bytes
+}
+
+// contents are those of an archive.
+type contents struct {
+	documents map[string][]byte // the files that say what the others are
+	blobs     map[string]blob   // all others, by path
+	links     map[string]string // from path to path
+}
+
+// writeBlob stores size bytes. If want is set, they have to have that digest.
+type writeBlob func(r io.Reader, size int64, want digest.Digest) (digest.Digest, error)
+
+// read reads an archive to its end, in whatever order its files are.
+func read(r io.Reader, write writeBlob) (*contents, error) {
+	r, err := decompress(r)
+	if err != nil {
+		return nil, err
+	}
+	c := &contents{documents: map[string][]byte{}, blobs: map[string]blob{}, links: map[string]string{}}
+	files := tar.NewReader(r)
+	for n := 0; ; n++ {
+		header, err := files.Next()
+		switch {
+		case errors.Is(err, io.EOF) && n == 0:
+			return nil, errors.New("it is empty: an archive of images was expected")
+		case errors.Is(err, io.EOF):
+			return c, nil
+		case err != nil && n == 0:
+			return nil, fmt.Errorf("it is not a tar archive (%w)", err)
+		case err != nil:
+			return nil, damaged("", err)
+		case n == maxFiles:
+			return nil, fmt.Errorf("it has more than %d files: it is not an archive of images", maxFiles)
+		}
+		if err := c.add(header, files, write); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *contents) add(header *tar.Header, content io.Reader, write writeBlob) error {
+	// Names are keys here and never become paths on this machine.
+	name := path.Clean(header.Name)
+	switch header.Typeflag {
+	case tar.TypeSymlink:
+		c.links[name] = path.Join(path.Dir(name), header.Linkname)
+		return nil
+	case tar.TypeLink:
+		c.links[name] = path.Clean(header.Linkname)
+		return nil
+	case tar.TypeReg:
+	default:
+		return nil
+	}
+	if name == ocispec.ImageLayoutFile || name == ocispec.ImageIndexFile || name == dockerManifest {
+		document, err := io.ReadAll(io.LimitReader(content, maxDocument+1))
+		if err != nil {
+			return damaged(name, err)
+		}
+		if len(document) > maxDocument {
+			return fmt.Errorf("%s is larger than %d bytes", name, maxDocument)
+		}
+		c.documents[name] = document
+		return nil
+	}
+	var want digest.Digest
+	if rest, ok := strings.CutPrefix(name, ocispec.ImageBlobsDir+"/"); ok {
+		want = digest.Digest(strings.Replace(rest, "/", ":", 1))
+		if err := want.Validate(); err != nil {
+			return fmt.Errorf("%s is not named after a digest: %w", name, err)
+		}
+	}
+	source := bufio.NewReader(content)
+	magic, err := source.Peek(int(min(header.Size, 4)))
+	if err != nil {
+		return damaged(name, err)
+	}
+	magic = bytes.Clone(magic)
+	got, err := write(source, header.Size, want)
+	if err != nil {
+		return damaged(name, err)
+	}
+	c.blobs[name] = blob{got, header.Size, magic}
+	return nil
+}
+
+// damaged explains an error of reading an archive, in the file name of it.
+func damaged(name string, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("it ends too early: it was not written or copied to its end (%w)", err)
+	}
+	if name == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// find returns the blob at a path, following links.
+func (c *contents) find(name string) (blob, error) {
+	name = path.Clean(name)
+	for range 8 {
+		if b, ok := c.blobs[name]; ok {
+			return b, nil
+		}
+		target, ok := c.links[name]
+		if !ok {
+			break
+		}
+		name = target
+	}
+	return blob{}, fmt.Errorf("%s is missing in it", name)
+}
+
+// compressions are those that archives and layers come in.
+var compressions = []struct {
+	name, magic string
+}{
+	{"gzip", "\x1f\x8b"},
+	{"zstd", "\x28\xb5\x2f\xfd"},
+	{"xz", "\xfd7zX"},
+	{"bzip2", "BZh"},
+}
+
+// compression names the one that content beginning with magic has, or "".
+func compression(magic []byte) string {
+	for _, c := range compressions {
+		if bytes.HasPrefix(magic, []byte(c.magic)) {
+			return c.name
+		}
+	}
+	return ""
+}
+
+func decompress(r io.Reader) (io.Reader, error) {
+	source := bufio.NewReaderSize(r, 64<<10)
+	magic, err := source.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch c := compression(magic); c {
+	case "":
+		return source, nil
+	case "gzip":
+		plain, err := gzip.NewReader(source)
+		if err != nil {
+			return nil, fmt.Errorf("it is damaged: %w", err)
+		}
+		return plain, nil
+	default:
+		return nil, fmt.Errorf("it is compressed with %s: decompress it first", c)
+	}
+}
+
+// decode reads a document of an archive.
+func decode(name string, document []byte, into any) error {
+	if err := json.Unmarshal(document, into); err != nil {
+		return fmt.Errorf("%s is not as it should be: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// patience is how long an import may take before the user is told that it goes
+// on, and the time between two such lines.
+const patience = 2 * time.Second
+
+// NewCommand is the command "image", with "import" below it. Flags further are
+// those that endpoint uses to tell which containerd is meant if the command
+// line names none.
+func NewCommand(further *pflag.FlagSet, endpoint func() (string, error)) *cobra.Command {
+	image := &cobra.Command{
+		Use:   "image",
+		Short: "Manage the images of this machine's node",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var opts Options
+	load := &cobra.Command{
+		Use:   "import FILE...",
+		Short: "Import images from tar archives",
+		Long: `Import images from tar archives, so that pods of this machine can use them
+without a registry: archives of "docker save", and OCI image layouts, which most
+other tools write. They may be compressed with gzip. "-" reads standard input.
+
+It prints the name, the digest and the size of each image.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name the files to import")
+			}
+			if len(args) > 1 && opts.Name != "" {
+				return errors.New("--name is for a single file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if opts.Endpoint == "" {
+				own, err := endpoint()
+				if err != nil {
+					return err
+				}
+				opts.Endpoint = own
+			}
+			for _, file := range files {
+				if err := importFile(cmd, opts, file); err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+			}
+			return nil
+		},
+	}
+	load.Flags().StringVar(&opts.Endpoint, "container-runtime-endpoint", "",
+		"Socket of the containerd to import to (unix:///run/containerd/containerd.sock). The default is that of the node's own containerd.")
+	load.Flags().StringVar(&opts.Name, "name", "", "Name to give to the image, with its tag, instead of the one in the file.")
+	load.Flags().AddFlagSet(further)
+	image.AddCommand(load)
+	return image
+}
+
+func importFile(cmd *cobra.Command, opts Options, name string) error {
+	file, size := cmd.InOrStdin(), int64(0)
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return pathless(err)
+		}
+		defer f.Close()
+		stat, err := f.Stat()
+		if err != nil {
+			return pathless(err)
+		}
+		if stat.IsDir() {
+			return errors.New("it is a directory: an archive was expected")
+		}
+		file, size = f, stat.Size()
+	}
+	imported, err := importTelling(cmd, opts, name, file, size)
+	for _, image := range imported {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s  %s\n", image.Name, image.Digest, humanSize(image.Size))
+	}
+	return err
+}
+
+// importTelling imports, and writes progress lines while that takes long.
+func importTelling(cmd *cobra.Command, opts Options, name string, file io.Reader, size int64) ([]Imported, error) {
+	var read atomic.Int64
+	opts.Progress = read.Store
+	telling, stop := context.WithCancel(cmd.Context())
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		tick := time.NewTicker(patience)
+		defer tick.Stop()
+		for {
+			select {
+			case <-telling.Done():
+				return
+			case <-tick.C:
+			}
+			of := ""
+			if size > 0 {
+				of = " of " + humanSize(size)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s: still importing: %s%s read\n", cmd.CommandPath(), name, humanSize(read.Load()), of)
+		}
+	}()
+	imported, err := Import(cmd.Context(), opts, file)
+	stop()
+	<-told
+	return imported, err
+}
+
+// humanSize is a number of bytes in the unit that makes it readable.
+func humanSize(bytes int64) string {
+	const unit = 1024
+	value, names := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for value >= unit && len(names) > 1 {
+		value, names = value/unit, names[1:]
+	}
+	return fmt.Sprintf("%.4g %s", value, names[0])
+}
+
+// pathless is err without the name of the file.
+func pathless(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

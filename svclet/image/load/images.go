@@ -1,0 +1,240 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// images lists what an archive holds. An OCI layout is preferred where it is
+// both: newer versions of docker write them so.
+func (c *contents) images(writeManifest func(document []byte) (ocispec.Descriptor, error)) ([]candidates, error) {
+	index, oci := c.documents[ocispec.ImageIndexFile]
+	_, layout := c.documents[ocispec.ImageLayoutFile]
+	list, docker := c.documents[dockerManifest]
+	switch {
+	case oci && layout:
+		return ociImages(index)
+	case docker:
+		return c.dockerImages(list, writeManifest)
+	}
+	return nil, fmt.Errorf("it is not an archive of images: it has neither %s and %s (OCI image layout) nor %s (docker save)",
+		ocispec.ImageLayoutFile, ocispec.ImageIndexFile, dockerManifest)
+}
+
+// annotationName is where containerd's and docker's archives name an image.
+const annotationName = "io.containerd.image.name"
+
+func ociImages(document []byte) ([]candidates, error) {
+	var index ocispec.Index
+	if err := decode(ocispec.ImageIndexFile, document, &index); err != nil {
+		return nil, err
+	}
+	var images []candidates
+	for _, target := range index.Manifests {
+		if err := target.Digest.Validate(); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", ocispec.ImageIndexFile, target.Digest, err)
+		}
+		name := ociName(target.Annotations)
+		at := slices.IndexFunc(images, func(i candidates) bool { return i.name == name })
+		if at < 0 {
+			at, images = len(images), append(images, candidates{name: name})
+		}
+		images[at].targets = append(images[at].targets, target)
+	}
+	return images, nil
+}
+
+// ociName is the name of an image in an OCI layout. Some tools write no more
+// than a tag into the annotation of the specification; that is no name.
+func ociName(annotations map[string]string) string {
+	if name := annotations[annotationName]; name != "" {
+		return name
+	}
+	if name := annotations[ocispec.AnnotationRefName]; strings.ContainsAny(name, "/:") {
+		return name
+	}
+	return ""
+}
+
+// dockerImages makes the manifests that a docker archive does not have.
+func (c *contents) dockerImages(document []byte, writeManifest func([]byte) (ocispec.Descriptor, error)) ([]candidates, error) {
+	var list []struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	if err := decode(dockerManifest, document, &list); err != nil {
+		return nil, err
+	}
+	var images []candidates
+	for _, image := range list {
+		config, err := c.find(image.Config)
+		if err != nil {
+			return nil, err
+		}
+		manifest := ocispec.Manifest{
+			Versioned: specs.Versioned{SchemaVersion: 2},
+			MediaType: ocispec.MediaTypeImageManifest,
+			Config:    ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: config.digest, Size: config.size},
+		}
+		for _, name := range image.Layers {
+			layer, err := c.find(name)
+			if err != nil {
+				return nil, err
+			}
+			mediaType := ocispec.MediaTypeImageLayer
+			if compressed := compression(layer.magic); compressed != "" {
+				mediaType += "+" + compressed
+			}
+			manifest.Layers = append(manifest.Layers, ocispec.Descriptor{MediaType: mediaType, Digest: layer.digest, Size: layer.size})
+		}
+		content, err := json.Marshal(manifest)
+		if err != nil {
+			return nil, fmt.Errorf("make a manifest: %w", err)
+		}
+		target, err := writeManifest(content)
+		if err != nil {
+			return nil, err
+		}
+		if len(image.RepoTags) == 0 {
+			images = append(images, candidates{"", []ocispec.Descriptor{target}})
+		}
+		for _, name := range image.RepoTags {
+			images = append(images, candidates{name, []ocispec.Descriptor{target}})
+		}
+	}
+	return images, nil
+}
+
+// content is what has been stored.
+type content interface {
+	// document reads a manifest, index or configuration.
+	document(ocispec.Descriptor) ([]byte, error)
+	// size tells how large a blob is; an error, when it is not there.
+	size(digest.Digest) (int64, error)
+	// refer makes a blob keep others from being collected.
+	refer(from digest.Digest, to map[string]digest.Digest) error
+}
+
+// maxDepth is how deep indexes may lie in each other.
+const maxDepth = 4
+
+// errPlatform says that an image is for other platforms than the one wanted.
+var errPlatform = errors.New("it is for another platform")
+
+// resolve finds among the candidates the one for a platform, checks that all of
+// it is there, and ties its parts together.
+func (c candidates) resolve(store content, want ocispec.Platform) (Imported, error) {
+	var by passed
+	for _, target := range c.targets {
+		found := Imported{Name: c.name, Digest: target.Digest}
+		err := found.descend(store, target, want, &by, 0)
+		if err == nil {
+			return found, nil
+		}
+		if !errors.Is(err, errPlatform) {
+			return Imported{}, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	slices.Sort(by.platforms)
+	return Imported{}, fmt.Errorf("%s: %w: for %s, and this machine is %s", c.name, errPlatform, strings.Join(slices.Compact(by.platforms), ", "), platformName(want))
+}
+
+// passed is what a search for the manifest of a platform has passed by.
+type passed struct {
+	platforms   []string
+	descriptors int
+}
+
+// descend looks for the manifest of a platform at a descriptor.
+func (i *Imported) descend(store content, at ocispec.Descriptor, want ocispec.Platform, by *passed, depth int) error {
+	// A few indexes can list each other thousands of times at each depth.
+	by.descriptors++
+	switch {
+	case depth == maxDepth:
+		return fmt.Errorf("its indexes are more than %d deep", maxDepth)
+	case by.descriptors > maxFiles:
+		return fmt.Errorf("its indexes list more than %d manifests", maxFiles)
+	}
+	if p := at.Platform; p != nil && !same(*p, want) {
+		by.platforms = append(by.platforms, platformName(*p))
+		return errPlatform
+	}
+	document, err := store.document(at)
+	if err != nil {
+		return err
+	}
+	var either struct {
+		Manifests []ocispec.Descriptor `json:"manifests"`
+		Config    *ocispec.Descriptor  `json:"config"`
+		Layers    []ocispec.Descriptor `json:"layers"`
+	}
+	if err := decode(at.Digest.String(), document, &either); err != nil {
+		return err
+	}
+	i.Size += int64(len(document))
+	if either.Config != nil {
+		return i.manifest(store, at, *either.Config, either.Layers, want, by)
+	}
+	for n, child := range either.Manifests {
+		err := i.descend(store, child, want, by, depth+1)
+		if errors.Is(err, errPlatform) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return store.refer(at.Digest, map[string]digest.Digest{fmt.Sprintf("m.%d", n): child.Digest})
+	}
+	if len(either.Manifests) == 0 {
+		return fmt.Errorf("%s is neither a manifest nor an index", at.Digest)
+	}
+	return errPlatform
+}
+
+// manifest checks a manifest and what it lists.
+func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers []ocispec.Descriptor, want ocispec.Platform, by *passed) error {
+	document, err := store.document(config)
+	if err != nil {
+		return err
+	}
+	var image ocispec.Image
+	if err := decode("its configuration "+config.Digest.String(), document, &image); err != nil {
+		return err
+	}
+	if image.Architecture != "" && !same(image.Platform, want) {
+		by.platforms = append(by.platforms, platformName(image.Platform))
+		return errPlatform
+	}
+	if len(image.RootFS.DiffIDs) != len(layers) {
+		return fmt.Errorf("it has %d layers, and its configuration speaks of %d", len(layers), len(image.RootFS.DiffIDs))
+	}
+	size := int64(len(document))
+	refs := map[string]digest.Digest{"config": config.Digest}
+	for n, layer := range layers {
+		has, err := store.size(layer.Digest)
+		if err != nil {
+			return err
+		}
+		if has != layer.Size {
+			return fmt.Errorf("the layer %s has %d bytes, and the manifest speaks of %d", layer.Digest, has, layer.Size)
+		}
+		size += has
+		refs[fmt.Sprintf("l.%d", n)] = layer.Digest
+	}
+	i.ID, i.Size = config.Digest, i.Size+size
+	return store.refer(at.Digest, refs)
+}
+
+// same tells whether what is built for p runs on want. An empty operating
+// system is Linux.
+func same(p, want ocispec.Platform) bool {
+	return (p.OS == "" || p.OS == want.OS) && p.Architecture == want.Architecture
+}

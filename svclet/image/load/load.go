@@ -1,0 +1,166 @@
+package load
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"svc.dev/svc/svclet/image/pause"
+)
+
+// Options say where images go.
+type Options struct {
+	// Endpoint is containerd's socket: a path, or a URL with the scheme unix.
+	Endpoint string
+	// Name is given to the image of an archive with a single one, instead of the
+	// name that it has there.
+	Name string
+	// Progress, if set, is told now and then how many bytes of the archive have
+	// been read.
+	Progress func(read int64)
+}
+
+// Imported is an image that CRI knows now.
+type Imported struct {
+	// Name is the full reference, with a tag: docker.io/library/busybox:1.
+	Name string
+	// ID is the digest of its configuration: CRI's image ID.
+	ID digest.Digest
+	// Digest is that of its manifest or index.
+	Digest digest.Digest
+	// Size is that of its manifest, configuration and (compressed) layers for
+	// this machine's platform, in bytes.
+	Size int64
+}
+
+// Import reads an archive to its end and returns when CRI knows the images in
+// it. Of an image for several platforms it takes this machine's. An error is
+// one line that says what is wrong with the archive; images before the one at
+// fault may have been imported.
+func Import(ctx context.Context, opts Options, archive io.Reader) ([]Imported, error) {
+	return importArchive(ctx, opts, archive, nil)
+}
+
+// ImportPause imports the sandbox image that is built in, and pins it, so that
+// neither containerd nor the agent removes it. It costs next to nothing when
+// it is there already.
+func ImportPause(ctx context.Context, endpoint string) error {
+	var archive bytes.Buffer
+	if err := pause.Image(&archive); err != nil {
+		return fmt.Errorf("make the sandbox image: %w", err)
+	}
+	if _, err := importArchive(ctx, Options{Endpoint: endpoint}, &archive, map[string]string{labelPinned: "pinned"}); err != nil {
+		return fmt.Errorf("import the sandbox image %s: %w", pause.Name, err)
+	}
+	return nil
+}
+
+func importArchive(ctx context.Context, opts Options, archive io.Reader, labels map[string]string) (imported []Imported, err error) {
+	store, err := open(ctx, opts.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	// The lease keeps content from being collected until an image refers to it.
+	defer func() { err = errors.Join(err, store.close()) }()
+	content, err := read(progressReader{archive, opts.Progress, new(int64)}, store.write)
+	if err != nil {
+		return nil, err
+	}
+	images, err := content.images(func(doc []byte) (ocispec.Descriptor, error) {
+		return store.writeDocument(ocispec.MediaTypeImageManifest, doc)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if images, err = named(images, opts.Name); err != nil {
+		return nil, err
+	}
+	want := ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	for _, candidates := range images {
+		found, err := candidates.resolve(store, want)
+		if err != nil {
+			return imported, err
+		}
+		if err := store.register(found, labels); err != nil {
+			return imported, fmt.Errorf("%s: %w", found.Name, err)
+		}
+		imported = append(imported, found)
+	}
+	for _, image := range imported {
+		if err := store.awaitCRI(image); err != nil {
+			return imported, err
+		}
+	}
+	return imported, nil
+}
+
+// candidates are the manifests and indexes that an archive has under a name.
+type candidates struct {
+	name    string // as the archive has it, until named
+	targets []ocispec.Descriptor
+}
+
+// named gives each image a full name, which is name, if that is set.
+func named(images []candidates, name string) ([]candidates, error) {
+	if len(images) == 0 {
+		return nil, errors.New("it holds no image")
+	}
+	if name != "" {
+		if distinct := distinctTargets(images); distinct > 1 {
+			return nil, fmt.Errorf("it holds %d images, which cannot all be named %s", distinct, name)
+		}
+		images = []candidates{{name, images[0].targets}}
+	}
+	for i := range images {
+		full, err := reference.ParseDockerRef(images[i].name)
+		switch {
+		case images[i].name == "":
+			return nil, errors.New("an image in it has no name: say which it is to have")
+		case err != nil:
+			return nil, fmt.Errorf("%q is not a name of an image: %w", images[i].name, err)
+		}
+		if _, tagged := full.(reference.Tagged); !tagged {
+			return nil, fmt.Errorf("%q is not a name of an image: it has to end in a tag", images[i].name)
+		}
+		images[i].name = full.String()
+	}
+	return images, nil
+}
+
+func distinctTargets(images []candidates) int {
+	seen := map[digest.Digest]bool{}
+	for _, image := range images {
+		for _, target := range image.targets[:1] {
+			seen[target.Digest] = true
+		}
+	}
+	return len(seen)
+}
+
+// progressReader tells of what has been read from it.
+type progressReader struct {
+	io.Reader
+	progress func(read int64)
+	read     *int64
+}
+
+func (r progressReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	*r.read += int64(n)
+	if r.progress != nil {
+		r.progress(*r.read)
+	}
+	return n, err
+}
+
+func platformName(p ocispec.Platform) string {
+	return cmp.Or(p.OS, "unknown") + "/" + cmp.Or(p.Architecture, "unknown")
+}

@@ -1,0 +1,169 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"svc.dev/svc/svclet/image/credentials"
+)
+
+// pull is one that is under way or waits for its turn.
+type pull struct {
+	waiters int
+	cancel  context.CancelFunc
+	done    chan struct{}
+	// result may be read when done is closed.
+	result result
+}
+
+// result is what has become of a pull.
+type result struct {
+	ref  string
+	size uint64
+	// took is how long it took once its turn had come.
+	took time.Duration
+	err  error
+}
+
+// pullKey tells pulls apart that may not share. Runtimes may have policies by
+// namespace or by the annotations that they are given.
+type pullKey struct {
+	namespace, image string
+	rest             [sha256.Size]byte
+}
+
+func keyOf(namespace string, spec *runtimeapi.ImageSpec, logins []credentials.Login) pullKey {
+	hash := sha256.New()
+	add := func(s string) {
+		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		hash.Write([]byte(s))
+	}
+	add(strconv.Itoa(len(logins)))
+	for _, login := range logins {
+		add(login.Username)
+		add(login.Password)
+	}
+	for _, key := range slices.Sorted(maps.Keys(spec.Annotations)) {
+		add(key)
+		add(spec.Annotations[key])
+	}
+	key := pullKey{namespace: namespace, image: spec.Image}
+	hash.Sum(key.rest[:0])
+	return key
+}
+
+// share waits for the pull of that key, starting it if there is none. When the
+// context ends it waits no more; the last to go takes the pull with it. The
+// error is the context's.
+func (m *Manager) share(ctx context.Context, key pullKey, run func(context.Context) result) (result, error) {
+	m.mu.Lock()
+	p := m.pulls[key]
+	if p == nil {
+		var flight context.Context
+		p = &pull{done: make(chan struct{})}
+		flight, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		m.pulls[key] = p
+		go func() {
+			defer close(p.done)
+			p.result = run(flight)
+			m.forget(key, p)
+		}()
+	}
+	p.waiters++
+	m.mu.Unlock()
+
+	select {
+	case <-p.done:
+		return p.result, nil
+	case <-ctx.Done():
+	}
+	if m.leave(key, p) {
+		<-p.done
+	}
+	return result{}, ctx.Err()
+}
+
+// leave says whether nobody waits for a pull any more, which is then cancelled.
+func (m *Manager) leave(key pullKey, p *pull) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.waiters--; p.waiters > 0 {
+		return false
+	}
+	p.cancel()
+	if m.pulls[key] == p {
+		delete(m.pulls, key)
+	}
+	return true
+}
+
+// forget makes whoever comes now start a pull of their own.
+func (m *Manager) forget(key pullKey, p *pull) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.cancel()
+	if m.pulls[key] == p {
+		delete(m.pulls, key)
+	}
+}
+
+// tryLogins pulls an image with each login in turn, until one will do; without
+// any if there is none.
+func (m *Manager) tryLogins(ctx context.Context, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+	if len(logins) == 0 {
+		return m.tryLogin(ctx, spec, nil, sandbox)
+	}
+	var failed []error
+	for _, login := range logins {
+		ref, err := m.tryLogin(ctx, spec, &runtimeapi.AuthConfig{Username: login.Username, Password: login.Password}, sandbox)
+		if err == nil {
+			return ref, nil
+		}
+		failed = append(failed, err)
+	}
+	return "", utilerrors.NewAggregate(failed)
+}
+
+func (m *Manager) tryLogin(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+	ref, err := m.options.Runtime.PullImage(ctx, spec, auth, sandbox)
+	err = ownWords(err)
+	// A code that says nothing would hide the reasons that begin a message.
+	if s, ok := status.FromError(err); ok && s.Code() == codes.Unknown {
+		return "", errors.New(s.Message())
+	}
+	return ref, err
+}
+
+// ownWords is the runtime's own error within one that says what was asked of
+// it: events and statuses name the image already.
+func ownWords(err error) error {
+	var own interface {
+		error
+		GRPCStatus() *status.Status
+	}
+	if errors.As(err, &own) {
+		return own
+	}
+	return err
+}
+
+// sandboxOf tells the runtime for which pod an image is pulled.
+func sandboxOf(p *corev1.Pod) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID)},
+		Labels:      p.Labels,
+		Annotations: p.Annotations,
+	}
+}

@@ -1,0 +1,238 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/follow"
+)
+
+const (
+	// requestTimeout bounds one request to the API server.
+	requestTimeout = 10 * time.Second
+	// minRetry and maxRetry bound the time between two attempts that fail.
+	minRetry, maxRetry = 100 * time.Millisecond, 7 * time.Second
+	// minUnready and maxUnready bound the time between two looks at a runtime
+	// that is not ready after the start.
+	minUnready, maxUnready = 50 * time.Millisecond, time.Second
+)
+
+// keepStatus computes the status and writes what has changed until ctx is done.
+func (n *Node) keepStatus(ctx context.Context) {
+	retry, unready := minRetry, minUnready
+	said, wasReady := "", false
+	for {
+		pause := n.o.UpdateFrequency
+		err := n.sync(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			// What fails for long is told when it fails otherwise, or no more.
+			if err.Error() != said {
+				klog.FromContext(ctx).Error(err, "The node's status waits", "node", n.o.Name)
+			}
+			said = err.Error()
+			pause, retry = retry, min(2*retry, maxRetry)
+		default:
+			said, retry = "", minRetry
+			if wasReady = wasReady || n.ready(); !wasReady {
+				pause = min(unready, n.o.UpdateFrequency)
+				unready = min(2*unready, maxUnready)
+			}
+		}
+		timer := n.o.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-n.change:
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
+}
+
+// ready says whether the node was last found to be ready.
+func (n *Node) ready() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	c := condition(n.local.Status.Conditions, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// sync computes the status once and brings the API in line.
+func (n *Node) sync(ctx context.Context) error {
+	known := n.current()
+	base := known
+	if base == nil {
+		// Its conditions have been told of already.
+		base = &corev1.Node{ObjectMeta: n.first.ObjectMeta, Spec: n.first.Spec}
+		base.Status.Conditions = n.local.Status.Conditions
+	}
+	node := n.describe(ctx, base)
+	n.mu.Lock()
+	n.local = node
+	n.mu.Unlock()
+	if n.o.Core == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if known == nil {
+		if err := n.register(limited, node); err != nil {
+			return err
+		}
+		if known = n.current(); known == nil {
+			return fmt.Errorf("node %s was deleted while it was registered", n.o.Name)
+		}
+		// One that existed keeps what others have written.
+		node = n.describe(ctx, known)
+	}
+	if labels := labelsToSet(known, n.first, requiredLabels); len(labels) > 0 {
+		if err := n.patchMetadata(limited, known, labels, nil); err != nil {
+			return n.failed(known, err)
+		}
+	}
+	changed := statusChanged(&known.Status, &node.Status)
+	if !changed && n.o.Clock.Since(n.reported) < n.o.ReportFrequency+n.delay {
+		return nil
+	}
+	if err := n.patchStatus(limited, known, node); err != nil {
+		return n.failed(known, err)
+	}
+	// Nodes that have started together drift apart.
+	if n.delay = 0; changed || n.reported.IsZero() {
+		n.delay = n.spread()
+	}
+	n.reported = n.o.Clock.Now()
+	return nil
+}
+
+// spread is a time from minus to plus half of the report frequency.
+func (n *Node) spread() time.Duration {
+	return time.Duration(float64(n.o.ReportFrequency) * (n.o.Random() - 0.5))
+}
+
+// failed has the node registered anew when it is no more.
+func (n *Node) failed(known *corev1.Node, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		n.lost(known.UID)
+	}
+	return err
+}
+
+// patchStatus writes the status. The UID in the patch is its precondition.
+func (n *Node) patchStatus(ctx context.Context, known, node *corev1.Node) error {
+	patch, err := statusPatch(known, node)
+	if err != nil {
+		return err
+	}
+	patched := &corev1.Node{}
+	err = n.o.Core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(n.o.Name).SubResource("status").Body(patch).Do(ctx).Into(patched)
+	if err != nil {
+		return fmt.Errorf("cannot write the status of node %s: %w", n.o.Name, err)
+	}
+	n.seen(patched)
+	return nil
+}
+
+// statusPatch is the strategic merge patch from one status to the other one.
+func statusPatch(from, to *corev1.Node) ([]byte, error) {
+	before, after := corev1.Node{Status: from.Status}, corev1.Node{Status: to.Status}
+	after.UID = from.UID
+	// Addresses are declared to be merged by their type, of which there may be
+	// several: the list is replaced.
+	before.Status.Addresses, after.Status.Addresses = nil, nil
+	x, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	y, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(x, y, corev1.Node{})
+	if err != nil || apiequality.Semantic.DeepEqual(from.Status.Addresses, to.Status.Addresses) {
+		return patch, err
+	}
+	var whole map[string]any
+	if err := json.Unmarshal(patch, &whole); err != nil {
+		return nil, err
+	}
+	status, _ := whole["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+	}
+	addresses := []any{}
+	for _, a := range to.Status.Addresses {
+		addresses = append(addresses, a)
+	}
+	status["addresses"] = append(addresses, map[string]string{"$patch": "replace"})
+	whole["status"] = status
+	return json.Marshal(whole)
+}
+
+// watch follows the Node, which others change too: taints, labels, ranges of
+// addresses.
+func (n *Node) watch(ctx context.Context) {
+	self := fields.OneTermEqualSelector("metadata.name", n.o.Name)
+	follow.Objects(ctx, n.o.Core, "nodes", self, &corev1.Node{}, "this node", nodeStore{n})
+}
+
+// nodeStore is where the reflector puts the Node.
+type nodeStore struct{ n *Node }
+
+// Add implements cache.ReflectorStore.
+func (s nodeStore) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (s nodeStore) Update(obj any) error {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return fmt.Errorf("the API server sent a %T among nodes", obj)
+	}
+	before := s.n.current()
+	s.n.seen(node)
+	if before == nil || before.Spec.Unschedulable != node.Spec.Unschedulable {
+		s.n.Changed()
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s nodeStore) Delete(obj any) error {
+	if node, ok := obj.(*corev1.Node); ok {
+		s.n.gone(node.UID)
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s nodeStore) Replace(objs []any, version string) error {
+	if len(objs) > 0 {
+		return s.Update(objs[0])
+	}
+	// The list may be older than a Node that has just been created.
+	if known := s.n.current(); known != nil {
+		order, err := resourceversion.CompareResourceVersion(version, known.ResourceVersion)
+		if err == nil && order >= 0 {
+			s.n.gone(known.UID)
+		}
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. It is never asked for.
+func (s nodeStore) Resync() error { return nil }

@@ -1,0 +1,265 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/record"
+
+	"svc.dev/svc/svclet/apifake"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a node before an API server.
+type rig struct {
+	*Node
+	t      *testing.T
+	server *apifake.Server
+	events *record.FakeRecorder
+
+	lock    sync.Mutex
+	runtime RuntimeStatus
+}
+
+func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *rig {
+	r := &rig{t: t, server: server, events: record.NewFakeRecorder(1000), runtime: status(true, true)}
+	o := Options{
+		Name: "n", Hostname: "host", Register: true, ControllerAttachDetach: true,
+		Core: server.Core(t), Coordination: server.Client(t, coordinationv1.SchemeGroupVersion),
+		Labels: map[string]string{"zone": "z"}, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}, ProviderID: "p://n",
+		Network: network{standard: "10.0.0.1"}, Machine: Machine{CPUs: 1, Memory: 1 << 30, Storage: 1, BootID: "b"}, MaxPods: 110, Port: 10250,
+		Version: "v1.36.0", Recorder: r.events, UpdateFrequency: time.Hour, LeaseDuration: time.Hour,
+		Runtime: func(context.Context) (RuntimeStatus, error) {
+			r.lock.Lock()
+			defer r.lock.Unlock()
+			return r.runtime, nil
+		},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	var err error
+	if r.Node, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return r
+}
+
+func (r *rig) set(s RuntimeStatus) {
+	r.lock.Lock()
+	r.runtime = s
+	r.lock.Unlock()
+	r.Changed()
+}
+
+func (r *rig) await(what string, is func() bool) {
+	r.t.Helper()
+	err := wait.PollUntilContextTimeout(r.t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return is(), nil })
+	if err != nil {
+		r.t.Fatalf("%s: not so; requests: %v", what, r.server.Requests())
+	}
+}
+
+func (r *rig) awaitReady(want corev1.ConditionStatus) *corev1.Node {
+	r.t.Helper()
+	var node *corev1.Node
+	r.await("ready is "+string(want), func() bool {
+		if node = r.server.Node("n"); node == nil {
+			return false
+		}
+		c := condition(node.Status.Conditions, corev1.NodeReady)
+		return c != nil && c.Status == want
+	})
+	return node
+}
+
+// recorded takes the events that are there.
+func (r *rig) recorded() (all []string) {
+	for {
+		select {
+		case e := <-r.events.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func TestANodeIsRegisteredReadyAtOnce(t *testing.T) {
+	r := start(t, apifake.New(t))
+	node := r.awaitReady(corev1.ConditionTrue)
+	if l := node.Labels; l["kubernetes.io/hostname"] != "host" || l["kubernetes.io/os"] == "" || l["beta.kubernetes.io/arch"] == "" || l["zone"] != "z" {
+		t.Errorf("labels %v", l)
+	}
+	if node.Spec.ProviderID != "p://n" || len(node.Spec.Taints) != 1 || node.Annotations[attachAnnotation] != "true" {
+		t.Errorf("spec %v, annotations %v", node.Spec, node.Annotations)
+	}
+	if s := node.Status; s.DaemonEndpoints.KubeletEndpoint.Port != 10250 || s.NodeInfo.KubeletVersion != "v1.36.0" || s.Addresses[0].Address != "10.0.0.1" {
+		t.Errorf("status %v", s)
+	}
+	r.await("it is known", r.Known)
+	r.await("the lease is held", func() bool {
+		l := r.server.Lease("n")
+		return l != nil && *l.Spec.HolderIdentity == "n" && *l.Spec.LeaseDurationSeconds == 3600
+	})
+	events := r.recorded()
+	for _, want := range []string{"Normal Starting Starting kubelet.", "Normal NodeHasSufficientMemory Node n status is now: NodeHasSufficientMemory"} {
+		if !slices.Contains(events, want) {
+			t.Errorf("no event %q: %q", want, events)
+		}
+	}
+	if uid, err := r.UID(t.Context()); err != nil || uid != node.UID || !r.Known() {
+		t.Errorf("UID %s, %v", uid, err)
+	}
+}
+
+func TestANodeBecomesReadyWithoutWaiting(t *testing.T) {
+	r := start(t, apifake.New(t), func(o *Options) { o.UpdateFrequency = 10 * time.Second })
+	r.set(status(true, false))
+	r.awaitReady(corev1.ConditionFalse)
+	r.lock.Lock()
+	r.runtime = status(true, true)
+	r.lock.Unlock()
+	r.awaitReady(corev1.ConditionTrue)
+	r.set(status(true, false))
+	r.awaitReady(corev1.ConditionFalse)
+	events := strings.Join(r.recorded(), "\n")
+	if !strings.Contains(events, "NodeReady") || !strings.Contains(events, "NodeNotReady") {
+		t.Errorf("events: %s", events)
+	}
+}
+
+func TestANodeThatExistsIsAdopted(t *testing.T) {
+	server := apifake.New(t)
+	server.Put(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1", "kubernetes.io/hostname": "old"}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.1.0.0/24", Taints: []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoExecute}}},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{BootID: "before"},
+			Capacity:   corev1.ResourceList{"example.com/gpu": capacityOne()},
+			Conditions: []corev1.NodeCondition{{Type: "NetworkUnavailable", Status: corev1.ConditionFalse}},
+		},
+	})
+	r := start(t, server, func(o *Options) { o.Labels = map[string]string{"new": "1"} })
+	node := r.awaitReady(corev1.ConditionTrue)
+	if l := node.Labels; l["mine"] != "1" || l["kubernetes.io/hostname"] != "host" || l["new"] != "" {
+		t.Errorf("labels %v", l)
+	}
+	if node.Spec.PodCIDR == "" || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "theirs" || node.Annotations[attachAnnotation] != "true" {
+		t.Errorf("spec %v", node.Spec)
+	}
+	if node.Status.Capacity["example.com/gpu"] != capacityOne() || condition(node.Status.Conditions, "NetworkUnavailable") == nil {
+		t.Errorf("what others have written is gone: %v", node.Status)
+	}
+	r.await("the reboot is told", func() bool {
+		return strings.Contains(strings.Join(r.recorded(), "\n"), "Warning Rebooted Node n has been rebooted, boot id: b")
+	})
+}
+
+func TestANodeThatIsDeletedIsRegisteredAnew(t *testing.T) {
+	r := start(t, apifake.New(t))
+	node := r.awaitReady(corev1.ConditionTrue)
+	r.await("it is known", r.Known)
+	r.server.Remove(node)
+	r.await("it is there again", func() bool { n := r.server.Node("n"); return n != nil && n.UID != node.UID })
+	if again := r.awaitReady(corev1.ConditionTrue); len(again.Spec.Taints) != 1 {
+		t.Errorf("spec %v", again.Spec)
+	}
+}
+
+func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
+	r := start(t, apifake.New(t))
+	r.awaitReady(corev1.ConditionTrue)
+	r.await("the lease is there", func() bool { return r.server.Lease("n") != nil })
+	r.await("it is known", r.Known)
+	r.server.Requests()
+	for range 3 {
+		r.Changed()
+		r.await("it was looked at", func() bool { return len(r.change) == 0 })
+	}
+	for _, req := range r.server.Requests() {
+		if req.Resource == "nodes" && req.Verb == "patch" && req.Subresource == "status" && strings.Contains(string(req.Body), "Ready") {
+			t.Errorf("a status was written: %s", req.Body)
+		}
+	}
+}
+
+func TestFaultsOfTheAPIServer(t *testing.T) {
+	server := apifake.New(t)
+	var mu sync.Mutex
+	count := 0
+	faults := []error{
+		apifake.ErrDrop, apierrors.NewServiceUnavailable("not yet"), errors.New("something"), apifake.ErrDrop,
+	}
+	server.Fail(func(apifake.Request) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if count++; count <= 4*len(faults) {
+			return faults[count%len(faults)]
+		}
+		return nil
+	})
+	r := start(t, server)
+	r.awaitReady(corev1.ConditionTrue)
+	r.await("the lease is there", func() bool { return server.Lease("n") != nil })
+}
+
+func TestALeaseThatSomebodyElseChangesIsKept(t *testing.T) {
+	r := start(t, apifake.New(t), func(o *Options) { o.LeaseDuration = time.Second })
+	r.awaitReady(corev1.ConditionTrue)
+	r.await("the lease is there", func() bool { return r.server.Lease("n") != nil })
+	lease := r.server.Lease("n")
+	lease.Spec.HolderIdentity = nil
+	r.server.Put(lease)
+	r.await("it is held again", func() bool { l := r.server.Lease("n"); return l.Spec.HolderIdentity != nil })
+	r.server.Forget(r.server.Lease("n"))
+	r.await("it is there again", func() bool { return r.server.Lease("n") != nil })
+	r.await("the node owns it", func() bool {
+		o := r.server.Lease("n").OwnerReferences
+		return len(o) == 1 && o[0].UID == r.server.Node("n").UID
+	})
+}
+
+func TestWithoutRegistrationTheNodeIsAwaited(t *testing.T) {
+	server := apifake.New(t)
+	r := start(t, server, func(o *Options) { o.Register = false })
+	r.await("it was looked for", func() bool {
+		return slices.ContainsFunc(server.Requests(), func(q apifake.Request) bool { return q.Resource == "nodes" })
+	})
+	if server.Node("n") != nil {
+		t.Fatal("it was created")
+	}
+	server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	r.awaitReady(corev1.ConditionTrue)
+}
+
+func TestWithoutAnAPIServerTheNodeIsKnownHere(t *testing.T) {
+	n, err := New(Options{Name: "n", Hostname: "n", Network: network{standard: "10.0.0.1"}, Machine: Machine{CPUs: 3, Memory: 1, Storage: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	for n.Object().Status.Capacity.Cpu().Value() != 3 && ctx.Err() == nil {
+		n.Changed()
+	}
+	cancel()
+	running.Wait()
+}

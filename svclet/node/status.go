@@ -1,0 +1,206 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// describe is the Node with its status as it is now.
+func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: base.ObjectMeta, Spec: base.Spec, Status: *base.Status.DeepCopy()}
+	health := n.runtime.look(ctx, &n.o)
+	if addresses := n.addresses.look(ctx, &n.o); addresses != nil {
+		node.Status.Addresses = addresses
+	}
+	n.tellReboot(node.Status.NodeInfo.BootID)
+	node.Status.Capacity = capacity(&n.o, node.Status.Capacity)
+	node.Status.Allocatable = allocatable(node.Status.Capacity, n.o.Reserved)
+	node.Status.NodeInfo = n.info(health)
+	node.Status.DaemonEndpoints = corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: n.o.Port}}
+	node.Status.VolumesInUse = nil
+	node.Status.Images = n.images.look(ctx, &n.o)
+	node.Status.RuntimeHandlers = handlers(health.status)
+	node.Status.Features = nil
+	if f := health.status.Features; f != nil {
+		node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: ptr.To(f.GetSupplementalGroupsPolicy())}
+	}
+	for _, reason := range n.setConditions(&node.Status, health.problems) {
+		n.statusEvent(reason)
+	}
+	n.tellSchedulable(base.Spec.Unschedulable)
+	return node
+}
+
+// tellReboot records once that the machine is not as it was when the status was
+// last written.
+func (n *Node) tellReboot(bootID string) {
+	if now := n.o.Machine.BootID; bootID != "" && bootID != now && !n.rebooted {
+		n.rebooted = true
+		n.event(corev1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", n.o.Name, now))
+	}
+}
+
+func (n *Node) tellSchedulable(off bool) {
+	if off == n.wasOff {
+		return
+	}
+	if n.wasOff = off; off {
+		n.statusEvent("NodeNotSchedulable")
+	} else {
+		n.statusEvent("NodeSchedulable")
+	}
+}
+
+func (n *Node) info(health health) corev1.NodeSystemInfo {
+	m := &n.o.Machine
+	info := corev1.NodeSystemInfo{
+		MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID,
+		KernelVersion: m.KernelVersion, OSImage: m.OSImage,
+		OperatingSystem: goruntime.GOOS, Architecture: goruntime.GOARCH,
+		KubeletVersion:          n.o.Version,
+		ContainerRuntimeVersion: cmp.Or(health.status.Name, "unknown") + "://" + cmp.Or(health.status.Version, "Unknown"),
+	}
+	if m.Swap > 0 {
+		info.Swap = &corev1.NodeSwapStatus{Capacity: ptr.To(m.Swap)}
+	}
+	return info
+}
+
+// capacity is what the machine has, with what others have said that it has
+// besides.
+func capacity(o *Options, before corev1.ResourceList) corev1.ResourceList {
+	m := &o.Machine
+	all := corev1.ResourceList{}
+	for name, q := range before {
+		if !isHugePage(name) {
+			all[name] = q
+		}
+	}
+	all[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(m.CPUs)*1000, resource.DecimalSI)
+	all[corev1.ResourceMemory] = *resource.NewQuantity(m.Memory, resource.BinarySI)
+	if delete(all, corev1.ResourceEphemeralStorage); m.Storage > 0 {
+		all[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(m.Storage, resource.BinarySI)
+	}
+	for size, count := range m.HugePages {
+		all[hugePage(size)] = *resource.NewQuantity(size*count, resource.BinarySI)
+	}
+	pods := int64(o.MaxPods)
+	if o.PodsPerCore > 0 {
+		pods = min(pods, int64(m.CPUs)*int64(o.PodsPerCore))
+	}
+	all[corev1.ResourcePods] = *resource.NewQuantity(pods, resource.DecimalSI)
+	return all
+}
+
+func isHugePage(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// hugePage is the resource of pages of this many bytes.
+func hugePage(size int64) corev1.ResourceName {
+	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())
+}
+
+// allocatable is what pods may have of the capacity.
+func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
+	all := corev1.ResourceList{}
+	less := func(q, by resource.Quantity) resource.Quantity {
+		q = q.DeepCopy()
+		if q.Sub(by); q.Sign() < 0 {
+			q.Set(0)
+		}
+		return q
+	}
+	for name, q := range capacity {
+		all[name] = less(q, reserved[name])
+	}
+	// Huge pages are no memory for anybody who has not asked for them.
+	for name, q := range capacity {
+		if isHugePage(name) {
+			all[corev1.ResourceMemory] = less(all[corev1.ResourceMemory], q)
+		}
+	}
+	return all
+}
+
+// handlers are the runtime's, in the order of their names.
+func handlers(s RuntimeStatus) []corev1.NodeRuntimeHandler {
+	var all []corev1.NodeRuntimeHandler
+	for _, h := range s.Handlers {
+		all = append(all, corev1.NodeRuntimeHandler{Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{
+			RecursiveReadOnlyMounts: ptr.To(h.GetFeatures().GetRecursiveReadOnlyMounts()),
+			UserNamespaces:          ptr.To(h.GetFeatures().GetUserNamespaces()),
+		}})
+	}
+	slices.SortFunc(all, func(a, b corev1.NodeRuntimeHandler) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// listed are the node's images as last listed.
+type listed struct {
+	at     time.Time
+	images []corev1.ContainerImage
+}
+
+const (
+	imagesFrequency = time.Minute
+	// maxImageNames bounds the names that are shown of one image.
+	maxImageNames = 5
+)
+
+func (l *listed) look(ctx context.Context, o *Options) []corev1.ContainerImage {
+	now := o.Clock.Now()
+	if o.Images == nil || o.MaxImages == 0 || !l.at.IsZero() && now.Sub(l.at) < imagesFrequency {
+		return l.images
+	}
+	images, err := o.Images(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The images of the node cannot be listed", "err", err)
+		return l.images
+	}
+	l.at, l.images = now, largest(images, o.MaxImages)
+	return l.images
+}
+
+// largest are the largest images, with some of their names.
+func largest(images []corev1.ContainerImage, most int32) []corev1.ContainerImage {
+	images = slices.Clone(images)
+	slices.SortStableFunc(images, func(a, b corev1.ContainerImage) int { return cmp.Compare(b.SizeBytes, a.SizeBytes) })
+	if most >= 0 && len(images) > int(most) {
+		images = images[:most]
+	}
+	for i := range images {
+		if names := images[i].Names; len(names) > maxImageNames {
+			images[i].Names = names[:maxImageNames]
+		}
+	}
+	return images
+}
+
+// statusChanged says whether two statuses differ in more than heartbeats and
+// the order of conditions.
+func statusChanged(a, b *corev1.NodeStatus) bool {
+	x, y := *a, *b
+	x.Conditions, y.Conditions = withoutHeartbeats(a.Conditions), withoutHeartbeats(b.Conditions)
+	return !apiequality.Semantic.DeepEqual(&x, &y)
+}
+
+func withoutHeartbeats(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	conditions = slices.Clone(conditions)
+	for i := range conditions {
+		conditions[i].LastHeartbeatTime.Reset()
+	}
+	slices.SortFunc(conditions, func(a, b corev1.NodeCondition) int { return cmp.Compare(a.Type, b.Type) })
+	return conditions
+}

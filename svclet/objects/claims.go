@@ -1,0 +1,66 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PersistentVolumeClaim is read from the API.
+func (s *Store) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	return claim, s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim)
+}
+
+// PersistentVolume is read from the API.
+func (s *Store) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	volume := &corev1.PersistentVolume{}
+	return volume, s.Client.Get(ctx, client.ObjectKey{Name: name}, volume)
+}
+
+// None stands in for a store where there is no API server: there are no
+// services, and whoever names another object is told why it cannot be had.
+type None struct{}
+
+var errStandalone = errors.New("not supported due to running svclet in standalone mode")
+
+// Register does nothing.
+func (None) Register(*corev1.Pod) {}
+
+// Unregister does nothing.
+func (None) Unregister(types.UID) {}
+
+// Close does nothing.
+func (None) Close() {}
+
+// ConfigMap cannot be had.
+func (None) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	return nil, fmt.Errorf("couldn't get configMap %v/%v: %w", namespace, name, errStandalone)
+}
+
+// Secret cannot be had.
+func (None) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	return nil, fmt.Errorf("couldn't get secret %v/%v: %w", namespace, name, errStandalone)
+}
+
+// Services are none.
+func (None) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
+
+// Token cannot be had.
+func (None) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountTokenProjection) (string, error) {
+	return "", errors.New("cannot use TokenManager when svclet is in standalone mode")
+}
+
+// PersistentVolumeClaim cannot be had.
+func (None) PersistentVolumeClaim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	return nil, fmt.Errorf("couldn't get PVC %v/%v: %w", namespace, name, errStandalone)
+}
+
+// PersistentVolume cannot be had.
+func (None) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	return nil, fmt.Errorf("couldn't get PV %v: %w", name, errStandalone)
+}

@@ -1,0 +1,158 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// follower lists and then watches what its options select. It is far less than
+// client-go's reflector is: no store, no index, nothing kept between events.
+type follower struct {
+	client client.WithWatch
+	list   func() client.ObjectList
+	of     client.ListOptions
+	clock  clock.Clock
+	random func() float64
+}
+
+func (s *Store) follower(list func() client.ObjectList, of client.ListOptions) follower {
+	return follower{client: s.Client, list: list, of: of, clock: s.Clock, random: s.Random}
+}
+
+// target takes what a follower finds out.
+type target interface {
+	// replace is given all that there is. It, and set, say whether no more needs
+	// to be known.
+	replace([]client.Object) (enough bool)
+	set(client.Object) (enough bool)
+	remove(client.Object)
+	// failed tells why nothing is found out at present.
+	failed(error)
+}
+
+// Between tries that fail, a follower waits from minDelay to maxDelay, each time
+// twice as long, and up to as much again at random. A watch that has lasted for
+// longWatch has not failed.
+const (
+	minDelay  = 100 * time.Millisecond
+	maxDelay  = 30 * time.Second
+	longWatch = 10 * time.Second
+)
+
+// run follows until the context ends or enough is known. It lists only at first
+// and when the API server no longer knows what it has told already; otherwise a
+// watch that breaks is taken up where it was.
+func (f follower) run(ctx context.Context, to target) {
+	delay := minDelay
+	version := ""
+	for ctx.Err() == nil {
+		began := f.clock.Now()
+		listed := version == ""
+		var enough bool
+		var err error
+		if listed {
+			version, enough, err = f.all(ctx, to)
+		} else {
+			version, enough, err = f.changes(ctx, version, to)
+		}
+		if enough || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Following objects failed", "selector", f.of.FieldSelector, "namespace", f.of.Namespace, "err", err)
+			to.failed(err)
+		}
+		switch {
+		case err == nil && listed:
+			continue
+		case !listed && f.clock.Since(began) >= longWatch:
+			delay = minDelay
+			continue
+		}
+		f.rest(ctx, delay+time.Duration(f.random()*float64(delay)))
+		delay = min(2*delay, maxDelay)
+	}
+}
+
+func (f follower) rest(ctx context.Context, delay time.Duration) {
+	timer := f.clock.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// all lists. The version is that from which changes are to be watched.
+func (f follower) all(ctx context.Context, to target) (version string, enough bool, err error) {
+	list := f.list()
+	if err := f.client.List(ctx, list, &f.of); err != nil {
+		return "", false, err
+	}
+	var objects []client.Object
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		object, ok := o.(client.Object)
+		if !ok {
+			return fmt.Errorf("a list of %T holds a %T", list, o)
+		}
+		objects = append(objects, object)
+		return nil
+	})
+	if err != nil {
+		return "", false, err
+	}
+	if version = list.GetResourceVersion(); version == "" {
+		return "", false, fmt.Errorf("a list of %T has no resource version", list)
+	}
+	return version, to.replace(objects), nil
+}
+
+// changes watches from a version on until the watch ends, and returns the
+// version of the last change; none if the server does not know it any more.
+func (f follower) changes(ctx context.Context, version string, to target) (last string, enough bool, err error) {
+	of := f.of
+	of.Raw = &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}
+	events, err := f.client.Watch(ctx, f.list(), &of)
+	if err != nil {
+		return unlessExpired(version, err), false, err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if event.Type == watch.Error {
+			err := apierrors.FromObject(event.Object)
+			return unlessExpired(version, err), false, err
+		}
+		object, ok := event.Object.(client.Object)
+		if !ok {
+			return version, false, fmt.Errorf("watching %T has given a %T", f.list(), event.Object)
+		}
+		version = object.GetResourceVersion()
+		switch event.Type {
+		case watch.Added, watch.Modified:
+			if to.set(object) {
+				return version, true, nil
+			}
+		case watch.Deleted:
+			to.remove(object)
+		}
+	}
+	return version, false, nil
+}
+
+func unlessExpired(version string, err error) string {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return ""
+	}
+	return version
+}

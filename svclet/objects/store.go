@@ -1,0 +1,305 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Options are what a store is made with.
+type Options struct {
+	// Client reaches the API. It is asked to list and to watch ConfigMaps,
+	// Secrets and Services, to get claims and persistent volumes, and to create
+	// tokens. It must have no timeout, which would end watches too.
+	Client client.WithWatch
+	// Changed is called with the pods whose objects have changed, have appeared
+	// or are gone, or whose tokens are due, so that their volumes are refreshed
+	// and their containers tried again. It is called without a lock held, from
+	// several goroutines, and must not block.
+	Changed func(pods []types.UID)
+	// Clock defaults to the real one.
+	Clock clock.WithDelayedExecution
+	// Random gives numbers in [0,1), by which what many do is spread over time.
+	// It defaults to those of math/rand.
+	Random func() float64
+	// Log defaults to klog's.
+	Log klog.Logger
+}
+
+// Store follows the objects that registered pods name. Objects that it returns
+// are shared and must not be changed; they hold data, and no metadata but their
+// names.
+type Store struct {
+	Options
+
+	context context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mutex    sync.Mutex
+	closed   bool
+	pods     map[types.UID]map[reference]bool
+	entries  map[reference]*entry
+	services *services
+	tokens   tokens
+}
+
+// entry is an object that pods name.
+type entry struct {
+	pods map[types.UID]bool
+	stop context.CancelFunc
+	// object is nil if it does not exist.
+	object client.Object
+	answer answer
+}
+
+// New returns a store that follows nothing yet.
+func New(options Options) *Store {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	if options.Random == nil {
+		options.Random = rand.Float64
+	}
+	if options.Changed == nil {
+		options.Changed = func([]types.UID) {}
+	}
+	if options.Log.GetSink() == nil {
+		options.Log = klog.Background()
+	}
+	s := &Store{
+		Options: options, pods: map[types.UID]map[reference]bool{}, entries: map[reference]*entry{},
+		tokens: tokens{byKey: map[tokenKey]*token{}},
+	}
+	s.context, s.stop = context.WithCancel(klog.NewContext(context.Background(), options.Log))
+	return s
+}
+
+// Close stops following and returns when all goroutines have ended.
+func (s *Store) Close() {
+	s.mutex.Lock()
+	s.closed = true
+	s.tokens.disarm()
+	s.mutex.Unlock()
+	s.stop()
+	s.running.Wait()
+}
+
+// Register begins to follow what a pod names. Called again after the pod has
+// changed, it follows what it names now.
+func (s *Store) Register(pod *corev1.Pod) {
+	named := references(pod)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closed {
+		return
+	}
+	if s.services == nil {
+		s.services = s.followServices()
+	}
+	before := s.pods[pod.UID]
+	s.pods[pod.UID] = named
+	for ref := range named {
+		if !before[ref] {
+			s.hold(ref, pod.UID)
+		}
+	}
+	for ref := range before {
+		if !named[ref] {
+			s.release(ref, pod.UID)
+		}
+	}
+}
+
+// Unregister forgets a pod, the objects that no other pod names, and its
+// tokens. A pod that is not registered is no error.
+func (s *Store) Unregister(uid types.UID) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for ref := range s.pods[uid] {
+		s.release(ref, uid)
+	}
+	delete(s.pods, uid)
+	s.tokens.forget(uid)
+}
+
+func (s *Store) hold(ref reference, uid types.UID) {
+	e := s.entries[ref]
+	if e == nil {
+		e = &entry{pods: map[types.UID]bool{}, answer: newAnswer()}
+		s.entries[ref] = e
+		var ctx context.Context
+		ctx, e.stop = context.WithCancel(s.context)
+		f := s.follower(kinds[ref.kind].list, client.ListOptions{
+			Namespace: ref.namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", ref.name),
+		})
+		s.running.Go(func() { f.run(ctx, &receiver{store: s, ref: ref, entry: e}) })
+	}
+	e.pods[uid] = true
+}
+
+func (s *Store) release(ref reference, uid types.UID) {
+	e := s.entries[ref]
+	delete(e.pods, uid)
+	if len(e.pods) == 0 {
+		e.stop()
+		delete(s.entries, ref)
+	}
+}
+
+// ConfigMap is one that a registered pod names. It waits for the API's first
+// answer about it as long as the context lets it, or until the API has refused
+// to answer for a second.
+func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	object, err := s.object(ctx, reference{configMap, namespace, name})
+	if err != nil {
+		return nil, err
+	}
+	return object.(*corev1.ConfigMap), nil
+}
+
+// Secret is one that a registered pod names; see [Store.ConfigMap].
+func (s *Store) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	object, err := s.object(ctx, reference{secret, namespace, name})
+	if err != nil {
+		return nil, err
+	}
+	return object.(*corev1.Secret), nil
+}
+
+func (s *Store) object(ctx context.Context, ref reference) (client.Object, error) {
+	s.mutex.Lock()
+	e := s.entries[ref]
+	s.mutex.Unlock()
+	if e == nil {
+		return nil, fmt.Errorf("object %q/%q not registered", ref.namespace, ref.name)
+	}
+	if err := s.await(ctx, &e.answer); err != nil {
+		return nil, fmt.Errorf("failed to sync %s cache: %w", ref.kind, err)
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if e.object == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: string(ref.kind)}, ref.name)
+	}
+	return e.object, nil
+}
+
+// answer is the API's first about something. It is guarded by the store's
+// mutex, but for its channel.
+type answer struct {
+	given chan struct{}
+	// err is why there is none yet.
+	err error
+	// missed says that somebody has waited for it in vain.
+	missed bool
+}
+
+func newAnswer() answer { return answer{given: make(chan struct{})} }
+
+// give says whether this is the first answer, and one that was missed.
+func (a *answer) give() (first, missed bool) {
+	select {
+	case <-a.given:
+		return false, false
+	default:
+		close(a.given)
+		a.err = nil
+		return true, a.missed
+	}
+}
+
+// patience is how long an error is hoped to pass: that of the node authorizer,
+// say, which hears of a pod later than its node does. Kubelet has as much.
+const patience = time.Second
+
+func (s *Store) await(ctx context.Context, a *answer) error {
+	select {
+	case <-a.given:
+		return nil
+	default:
+	}
+	timer := s.Clock.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		var err error
+		select {
+		case <-a.given:
+			return nil
+		case <-s.context.Done():
+			return context.Cause(s.context)
+		case <-ctx.Done():
+			err = wait.ErrorInterrupted(ctx.Err())
+		case <-timer.C():
+			timer.Reset(patience)
+		}
+		s.mutex.Lock()
+		if a.err != nil {
+			err = a.err
+		}
+		if err != nil {
+			a.missed = true
+		}
+		s.mutex.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// receiver takes what is found out about one object.
+type receiver struct {
+	store *Store
+	ref   reference
+	entry *entry
+}
+
+func (r *receiver) replace(list []client.Object) bool {
+	if len(list) == 0 {
+		return r.put(nil)
+	}
+	return r.put(list[0])
+}
+
+func (r *receiver) set(object client.Object) bool { return r.put(object) }
+
+func (r *receiver) remove(client.Object) { r.put(nil) }
+
+func (r *receiver) failed(err error) {
+	r.store.mutex.Lock()
+	r.entry.answer.err = err
+	r.store.mutex.Unlock()
+}
+
+// put says whether nothing more is to be expected: an immutable object is what
+// it is (KEP-1412).
+func (r *receiver) put(object client.Object) (final bool) {
+	if object != nil {
+		object, final = kinds[r.ref.kind].slim(object)
+	}
+	r.store.mutex.Lock()
+	first, missed := r.entry.answer.give()
+	changed := missed || (!first && !reflect.DeepEqual(r.entry.object, object))
+	r.entry.object = object
+	pods := slices.Sorted(maps.Keys(r.entry.pods))
+	r.store.mutex.Unlock()
+	if changed && len(pods) > 0 {
+		r.store.Changed(pods)
+	}
+	return final
+}

@@ -1,0 +1,83 @@
+package svclet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/image/load"
+	"svc.dev/svc/svclet/image/pause"
+)
+
+// StartContainerd starts, or adopts, a containerd of the agent's own, and
+// returns when sandboxes can run in it: on the image that is built in.
+func StartContainerd(ctx context.Context, c containerd.Config) (*containerd.Runtime, error) {
+	c.SandboxImage = pause.Name
+	started, err := containerd.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := load.ImportPause(ctx, started.Endpoint); err != nil {
+		started.Close()
+		return nil, err
+	}
+	return started, nil
+}
+
+// watchAgain is the time until a watch that has failed is begun anew.
+const watchAgain = time.Second
+
+// followPodCIDRs gives the agent's own containerd the addresses that the cluster
+// gives to the pods of this node, once it does (spec.podCIDRs, which never
+// changes after that). It returns then, or when ctx is done.
+func (a *Agent) followPodCIDRs(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for {
+		cidrs, err := a.awaitPodCIDRs(ctx)
+		if len(cidrs) > 0 {
+			warnings, err := a.Containerd.SetPodCIDRs(ctx, cidrs)
+			if err != nil {
+				logger.Error(err, "Pods do not get the addresses that the cluster gives to this node", "podCIDRs", cidrs)
+				return
+			}
+			logger.Info("Pods get the addresses that the cluster gives to this node", "podCIDRs", cidrs, "warnings", warnings)
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			logger.V(2).Info("Waiting to watch for the addresses that the cluster gives to this node", "reason", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.clock.After(watchAgain):
+		}
+	}
+}
+
+// awaitPodCIDRs returns nothing when the watch has ended before the cluster has
+// given addresses to the node.
+func (a *Agent) awaitPodCIDRs(ctx context.Context) ([]string, error) {
+	o := metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.name).String()}
+	watching, err := a.core().Get().Resource("nodes").VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch the node: %w", err)
+	}
+	defer watching.Stop()
+	for event := range watching.ResultChan() {
+		if event.Type == watch.Error {
+			return nil, fmt.Errorf("watch the node: %w", apierrors.FromObject(event.Object))
+		}
+		if n, ok := event.Object.(*corev1.Node); ok && event.Type != watch.Deleted && len(n.Spec.PodCIDRs) > 0 {
+			return n.Spec.PodCIDRs, nil
+		}
+	}
+	return nil, nil
+}

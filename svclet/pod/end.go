@@ -1,0 +1,175 @@
+package pod
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// end brings a pod to its end: containers and sandboxes stopped, what they
+// stood on released and, once nobody wants the pod any more, all of it removed.
+// It says whether nothing is left.
+func (m *Machine) end() (released bool) {
+	if !m.halt(m.endGrace()) {
+		return false
+	}
+	m.ended = true
+	if !m.tornDown {
+		m.ask(Operation{Kind: TearDown})
+	}
+	if m.removed || m.killed != nil || m.pod.DeletionTimestamp != nil {
+		m.clear()
+	} else {
+		m.prune()
+	}
+	return m.tornDown && len(m.observed.Sandboxes) == 0 && len(m.observed.Containers) == 0 && len(m.flight) == 0
+}
+
+// halt stops every container of the pod, sidecars after those that they serve,
+// and then its sandboxes. It says whether nothing runs any more.
+func (m *Machine) halt(total time.Duration) bool {
+	if m.halting.IsZero() || m.halting.After(m.now) || total < m.haltGrace {
+		m.halting, m.haltGrace = m.now, total
+	}
+	quiet := m.cancelStarts()
+	left := total - m.now.Sub(m.halting)
+	for i := range m.observed.Containers {
+		o := &m.observed.Containers[i]
+		if o.State != Running && (o.State != Unknown || slices.Contains(m.stopped, o.ID)) {
+			continue
+		}
+		quiet = false
+		if s, starting := m.starting(o.Name); starting && o.Attempt >= s.Attempt {
+			continue
+		}
+		c := m.container(o.Name)
+		if slices.ContainsFunc(m.flight, func(f Operation) bool {
+			return f.Kind == StopContainer && f.ID == o.ID && f.Grace <= total
+		}) {
+			continue
+		}
+		message := "Stopping container " + o.Name
+		if c == nil || c.role != sidecar || total <= 0 {
+			m.stop(c, o, total, message)
+			continue
+		}
+		m.announce(c, o, message)
+		if hasPreStop(c.spec) && c.hooked != o.ID && left > 0 {
+			m.ask(Operation{Kind: PreStop, ID: o.ID, Name: o.Name, Attempt: o.Attempt, Grace: left})
+		}
+		if left > 0 && m.isServing(c) {
+			m.wakeAt(m.halting.Add(total))
+			continue
+		}
+		m.stop(c, o, max(left, 0), message)
+	}
+	if !quiet || m.inFlight(StopContainer, "") || m.inFlight(PreStop, "") {
+		return false
+	}
+	for i := range m.observed.Sandboxes {
+		if s := &m.observed.Sandboxes[i]; s.Ready || !slices.Contains(m.stopped, s.ID) {
+			quiet = false
+			m.ask(Operation{Kind: StopSandbox, ID: s.ID, Attempt: s.Attempt})
+		}
+	}
+	return quiet
+}
+
+// isServing says whether a container still runs that the sidecar has to
+// outlive: a regular one, or a sidecar that was started after it (KEP-753).
+func (m *Machine) isServing(c *container) bool {
+	after := false
+	for i := range m.containers {
+		other := &m.containers[i]
+		if other == c {
+			after = true
+			continue
+		}
+		if other.role != regular && (other.role != sidecar || !after) {
+			continue
+		}
+		if slices.ContainsFunc(m.observed.Containers, func(o Container) bool {
+			return o.Name == other.spec.Name && o.State == Running
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// cancelStarts gives up what is being started, and says whether nothing is.
+func (m *Machine) cancelStarts() bool {
+	quiet := true
+	for i := range m.flight {
+		switch o := m.flight[i]; o.Kind {
+		case StartContainer, CreateSandbox:
+			m.ask(Operation{Kind: Cancel, Name: o.Name, Attempt: o.Attempt})
+			quiet = false
+		case Cancel:
+			quiet = false
+		}
+	}
+	return quiet
+}
+
+// clear removes all that the runtime holds of the pod.
+func (m *Machine) clear() {
+	for i := range m.observed.Sandboxes {
+		m.ask(Operation{Kind: RemoveSandbox, ID: m.observed.Sandboxes[i].ID, Attempt: m.observed.Sandboxes[i].Attempt})
+	}
+	for i := range m.observed.Containers {
+		o := &m.observed.Containers[i]
+		if !slices.ContainsFunc(m.observed.Sandboxes, func(s Sandbox) bool { return s.ID == o.SandboxID }) {
+			m.ask(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
+		}
+	}
+}
+
+// minGrace is what every pod has to end, whatever it asks for.
+const minGrace = time.Second
+
+// unsetGrace is that of a pod without terminationGracePeriodSeconds, which the
+// API does not admit.
+const unsetGrace = 2 * time.Second
+
+// maxSeconds is 68 years: what an answer in seconds can be on every runtime.
+const maxSeconds = math.MaxInt32
+
+// Seconds are those of a field of the API. What it holds may be more than a
+// duration can be, and must not become less than nothing by that.
+func Seconds(n int64) time.Duration {
+	return time.Duration(min(n, maxSeconds)) * time.Second
+}
+
+// specGrace is how long a container has to stop while its pod goes on.
+func (m *Machine) specGrace() time.Duration {
+	if s := m.pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		return Seconds(*s)
+	}
+	return unsetGrace
+}
+
+// endGrace is how long the containers have to stop now that the pod ends:
+// what its deletion says, or its spec, or whoever evicts it if that is shorter.
+// It never becomes longer. Containers of a pod without a spec tell themselves.
+func (m *Machine) endGrace() time.Duration {
+	var grace time.Duration
+	switch {
+	case m.pod.DeletionGracePeriodSeconds != nil:
+		grace = Seconds(*m.pod.DeletionGracePeriodSeconds)
+	case m.pod.Spec.TerminationGracePeriodSeconds != nil:
+		grace = Seconds(*m.pod.Spec.TerminationGracePeriodSeconds)
+	default:
+		for i := range m.observed.Containers {
+			grace = max(grace, Seconds(m.observed.Containers[i].Grace))
+		}
+	}
+	if m.killed != nil && m.killed.grace != nil {
+		grace = min(grace, Seconds(*m.killed.grace))
+	}
+	grace = max(grace, minGrace)
+	if m.grace == 0 || grace < m.grace {
+		m.grace = grace
+	}
+	return m.grace
+}

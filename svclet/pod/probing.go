@@ -1,0 +1,39 @@
+package pod
+
+import corev1 "k8s.io/api/core/v1"
+
+// probes returns those that are to run: a startup probe until it has succeeded,
+// and then the others. Of a container that is being stopped only the readiness
+// probe goes on.
+func (m *Machine) probes() []Probe {
+	var all []Probe
+	ending := m.ending() || !m.halting.IsZero()
+	for i := range m.containers {
+		c := &m.containers[i]
+		if c.role != regular && c.role != sidecar {
+			continue
+		}
+		o, _ := m.attempts(c)
+		if o == nil || o.State != Running {
+			continue
+		}
+		doomed := ending || m.inFlight(StopContainer, o.ID)
+		add := func(kind ProbeKind, spec *corev1.Probe) {
+			if spec != nil {
+				all = append(all, Probe{
+					Kind: kind, Container: c.spec.Name, ContainerID: o.ID, Spec: spec, Since: o.StartedAt,
+				})
+			}
+		}
+		switch {
+		case c.isStarted():
+			add(Readiness, c.spec.ReadinessProbe)
+			if !doomed {
+				add(Liveness, c.spec.LivenessProbe)
+			}
+		case !doomed:
+			add(Startup, c.spec.StartupProbe)
+		}
+	}
+	return all
+}

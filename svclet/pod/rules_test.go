@@ -1,0 +1,241 @@
+package pod
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// States of containers in the tables.
+var (
+	waits  = corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
+	runs   = corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	under  = corev1.ContainerStatus{State: runs.State, Started: ptr.To(true)}
+	done   = ended(0)
+	failed = ended(1)
+	again  = corev1.ContainerStatus{State: waits.State, LastTerminationState: failed.State}
+)
+
+func ended(code int32) corev1.ContainerStatus {
+	return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+}
+
+func TestPhaseFollowsFromContainers(t *testing.T) {
+	type statuses = []corev1.ContainerStatus
+	for _, c := range []struct {
+		name             string
+		policy           corev1.RestartPolicy
+		init             statuses // init containers; the last is a sidecar if so said
+		sidecar          bool
+		containers       statuses
+		settled, running bool // running: a regular container is there in the present sandbox
+		phase            corev1.PodPhase
+	}{
+		{name: "nothing has started", policy: "Always", containers: statuses{waits, waits}, phase: "Pending"},
+		{name: "not all have started", policy: "Always", containers: statuses{runs, waits}, phase: "Pending"},
+		{name: "all run", policy: "Always", containers: statuses{runs, runs}, phase: "Running"},
+		{name: "one runs and one is done", policy: "Never", containers: statuses{runs, done}, phase: "Running"},
+		{name: "one runs and one has failed", policy: "Never", containers: statuses{runs, failed}, phase: "Running"},
+		{name: "all are done", policy: "Never", containers: statuses{done, done}, phase: "Succeeded"},
+		{name: "all are done and run again", policy: "Always", containers: statuses{done, done}, phase: "Running"},
+		{name: "all are done, for good", policy: "OnFailure", containers: statuses{done, done}, phase: "Succeeded"},
+		{name: "one has failed for good", policy: "Never", containers: statuses{done, failed}, phase: "Failed"},
+		{name: "one has failed and runs again", policy: "OnFailure", containers: statuses{done, failed}, phase: "Running"},
+		{name: "one waits to run again", policy: "OnFailure", containers: statuses{again}, phase: "Running"},
+		{name: "one waits to run again in vain", policy: "Always", containers: statuses{again}, settled: true, phase: "Failed"},
+		{name: "all are done and will not run again", policy: "Always", containers: statuses{done}, settled: true, phase: "Succeeded"},
+		{name: "an init container waits", policy: "Always", init: statuses{waits}, containers: statuses{waits}, phase: "Pending"},
+		{name: "an init container runs", policy: "Always", init: statuses{runs}, containers: statuses{waits}, phase: "Pending"},
+		{name: "an init container fails and runs again", policy: "Always", init: statuses{failed}, containers: statuses{waits}, phase: "Pending"},
+		{name: "an init container has failed for good", policy: "Never", init: statuses{failed}, containers: statuses{waits}, phase: "Failed"},
+		{name: "an init container waits in vain", policy: "Never", init: statuses{again}, containers: statuses{waits}, phase: "Failed"},
+		{name: "initialization is done", policy: "Never", init: statuses{done}, containers: statuses{runs}, phase: "Running"},
+		{name: "initialization is done and nothing runs", policy: "Never", init: statuses{done}, containers: statuses{waits}, phase: "Pending"},
+		{name: "a sidecar has not passed its startup probe", policy: "Never", init: statuses{runs}, sidecar: true, containers: statuses{waits}, phase: "Pending"},
+		{name: "a sidecar has", policy: "Never", init: statuses{under}, sidecar: true, containers: statuses{runs}, phase: "Running"},
+		{name: "a sidecar starts anew in a pod that runs", policy: "Never", init: statuses{runs}, sidecar: true, containers: statuses{runs}, running: true, phase: "Running"},
+		{name: "a sidecar outlives the pod", policy: "Never", init: statuses{under}, sidecar: true, containers: statuses{done}, running: true, phase: "Running"},
+		{name: "a sidecar that fails is no failure", policy: "Never", init: statuses{failed}, sidecar: true, containers: statuses{done}, running: true, phase: "Succeeded"},
+		{name: "a sidecar that waits to run again is none", policy: "Never", init: statuses{again}, sidecar: true, containers: statuses{done}, running: true, phase: "Succeeded"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}}
+			var s corev1.PodStatus
+			for i, status := range c.init {
+				status.Name = fmt.Sprintf("i%d", i)
+				init := corev1.Container{Name: status.Name}
+				if c.sidecar {
+					init.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+				}
+				p.Spec.InitContainers = append(p.Spec.InitContainers, init)
+				s.InitContainerStatuses = append(s.InitContainerStatuses, status)
+			}
+			for i, status := range c.containers {
+				status.Name = fmt.Sprintf("c%d", i)
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: status.Name})
+				s.ContainerStatuses = append(s.ContainerStatuses, status)
+			}
+			if phase := New(p, Options{}).phaseOf(&s, c.settled, c.running); phase != c.phase {
+				t.Errorf("it is %s, not %s", phase, c.phase)
+			}
+		})
+	}
+}
+
+func TestQualityOfServiceFollowsFromResources(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		if cpu != "" {
+			l[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			l[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return l
+	}
+	for _, c := range []struct {
+		name      string
+		resources []corev1.ResourceRequirements
+		pod       *corev1.ResourceRequirements
+		qos       corev1.PodQOSClass
+	}{
+		{name: "nothing", resources: []corev1.ResourceRequirements{{}}, qos: "BestEffort"},
+		{name: "zeros", resources: []corev1.ResourceRequirements{{Requests: list("0", "")}}, qos: "BestEffort"},
+		{name: "a request", resources: []corev1.ResourceRequirements{{Requests: list("1", "")}}, qos: "Burstable"},
+		{name: "limits", resources: []corev1.ResourceRequirements{{Limits: list("1", "1Gi")}}, qos: "Guaranteed"},
+		{name: "a limit", resources: []corev1.ResourceRequirements{{Limits: list("1", "")}}, qos: "Burstable"},
+		{name: "requests below limits", resources: []corev1.ResourceRequirements{
+			{Requests: list("500m", "1Gi"), Limits: list("1", "1Gi")}}, qos: "Burstable"},
+		{name: "one of two", resources: []corev1.ResourceRequirements{{Limits: list("1", "1Gi")}, {}}, qos: "Burstable"},
+		{name: "those of the pod", resources: []corev1.ResourceRequirements{{}}, qos: "Guaranteed",
+			pod: &corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("1000m", "1Gi")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &corev1.Pod{Spec: corev1.PodSpec{Resources: c.pod}}
+			for _, r := range c.resources {
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: r})
+			}
+			if q := qosOf(p); q != c.qos {
+				t.Errorf("it is %s, not %s", q, c.qos)
+			}
+		})
+	}
+}
+
+// Kubelet says 8e45cbd0 of this container.
+func TestSpecHashIsKubeletsOfNameAndImage(t *testing.T) {
+	c := corev1.Container{Name: "test_container", Image: "foo/image:v1", Args: []string{"/bin/sh", "-c", "echo abc"}}
+	if h := SpecHash(&c); h != 0x8e45cbd0 {
+		t.Errorf("%x", h)
+	}
+	c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	if h := SpecHash(&c); h != 0x8e45cbd0 {
+		t.Error("resources count")
+	}
+	c.Image = "foo/image:v2"
+	if h := SpecHash(&c); h == 0x8e45cbd0 {
+		t.Error("the image does not count")
+	}
+}
+
+func TestRulesMatchExitCodes(t *testing.T) {
+	rule := func(operator corev1.ContainerRestartRuleOnExitCodesOperator, values ...int32) corev1.ContainerRestartRule {
+		return corev1.ContainerRestartRule{
+			Action:    corev1.ContainerRestartRuleActionRestart,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: values},
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		policy   corev1.ContainerRestartPolicy
+		rules    []corev1.ContainerRestartRule
+		code     int32
+		restarts bool
+	}{
+		{name: "none matches", policy: "Never", rules: []corev1.ContainerRestartRule{rule("In", 1)}, code: 2},
+		{name: "in", policy: "Never", rules: []corev1.ContainerRestartRule{rule("In", 1, 2)}, code: 2, restarts: true},
+		{name: "not in", policy: "Never", rules: []corev1.ContainerRestartRule{rule("NotIn", 0)}, code: 2, restarts: true},
+		{name: "the second", policy: "Never", rules: []corev1.ContainerRestartRule{rule("In", 1), rule("In", 2)}, code: 2, restarts: true},
+		{name: "then the policy", policy: "OnFailure", rules: []corev1.ContainerRestartRule{rule("In", 1)}, code: 2, restarts: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := container{spec: &corev1.Container{RestartPolicy: &c.policy, RestartPolicyRules: c.rules}}
+			if r := x.restarts(&corev1.Pod{}, c.code); r != c.restarts {
+				t.Error(r)
+			}
+		})
+	}
+}
+
+func TestAddressesAreOneOfEachFamilyTheNodesFirst(t *testing.T) {
+	for _, c := range []struct{ node, sandbox, shown []string }{
+		{node: []string{"192.0.2.1"}, sandbox: []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, shown: []string{"10.0.0.1", "fd00::1"}},
+		{node: []string{"fd00::9"}, sandbox: []string{"10.0.0.1", "FD00:0::1"}, shown: []string{"fd00::1", "10.0.0.1"}},
+		{sandbox: []string{"10.0.0.1"}, shown: []string{"10.0.0.1"}},
+		{sandbox: []string{"nonsense"}},
+	} {
+		m := New(&corev1.Pod{}, Options{HostIPs: c.node})
+		m.Observe(Observed{Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: c.sandbox}}})
+		if shown := m.addresses(); fmt.Sprint(shown) != fmt.Sprint(c.shown) {
+			t.Errorf("%v of a node with %v becomes %v, not %v", c.sandbox, c.node, shown, c.shown)
+		}
+	}
+}
+
+func TestTerminationMessagesShareTheirRoom(t *testing.T) {
+	long := string(make([]byte, maxMessages))
+	s := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{ended(1), ended(1)}}
+	s.ContainerStatuses[0].State.Terminated.Message = long
+	limitMessages(&s)
+	if n := len(s.ContainerStatuses[0].State.Terminated.Message); n != maxMessages/2 {
+		t.Errorf("it has %d bytes", n)
+	}
+}
+
+// BenchmarkNext asks about a pod of which nothing has changed.
+func BenchmarkNext(b *testing.B) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "a", Image: "a"}, {Name: "b", Image: "b"}},
+	}}
+	m := New(p, Options{HostIPs: []string{"192.0.2.1"}})
+	observed := Observed{Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}}}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		observed.Containers = append(observed.Containers, Container{
+			ID: c.Name, Name: c.Name, SandboxID: "s", State: Running, StartedAt: epoch, SpecHash: SpecHash(c),
+		})
+	}
+	m.Observe(observed)
+	m.Done(m.Next(epoch).Start[0], Result{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if out := m.Next(epoch.Add(time.Second)); out.Status.Phase != corev1.PodRunning || len(out.Start) > 0 {
+			b.Fatal(out)
+		}
+	}
+}
+
+func TestNoTimeIsTooLongForAPodToEnd(t *testing.T) {
+	for seconds, want := range map[int64]time.Duration{
+		-1: -time.Second, 0: 0, 30: 30 * time.Second, math.MaxInt32: math.MaxInt32 * time.Second,
+		9223372037: math.MaxInt32 * time.Second, math.MaxInt64: math.MaxInt32 * time.Second,
+	} {
+		if got := Seconds(seconds); got != want {
+			t.Errorf("%d seconds are %v, want %v", seconds, got, want)
+		}
+	}
+	p := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](math.MaxInt64)}}
+	m := New(p, Options{})
+	if got := m.endGrace(); got < time.Hour {
+		t.Errorf("a pod that may take for ever gets %v to end", got)
+	}
+	if got := m.specGrace(); got < time.Hour {
+		t.Errorf("its container gets %v", got)
+	}
+}

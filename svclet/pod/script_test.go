@@ -1,0 +1,399 @@
+package pod
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata should say")
+
+// TestScripts plays the scripts in testdata: a list of steps, each with what
+// the machine says after it. An operation succeeds when the script says so.
+//
+//	pod [static|unasked] / YAML  a pod with that spec (further lines, indented)
+//	                            comes; unasked: the machine is not asked yet
+//	edit / YAML                 its object changes
+//	go                          all operations succeed, until none is under way
+//	done OPERATION              one of them does; named by the words that it shows
+//	fail OPERATION: REASON TEXT it fails
+//	cancelled                   those end that have been given up
+//	exit NAME CODE [REASON]     a container ends
+//	state NAME STATE            the runtime says so of a container
+//	lose ID                     the runtime has it no more
+//	dead ID / ready ID          a sandbox dies, or is ready
+//	started|live|ready NAME yes|no  what a probe found
+//	tick DURATION / wake        time passes, or until the machine wants to be asked
+//	delete [SECONDS], remove, kill REASON TEXT [SECONDS], reject REASON TEXT
+//	restart                     of the agent
+//	orphan                      the same, and nobody knows the pod but the runtime
+//	probes, status, again       show the probes, the whole status; ask once more
+//
+// Of the status only those lines are shown that have changed.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(content))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(content) {
+				t.Errorf("%s says otherwise; this is what happens (-rewrite writes it):\n%s", file, got)
+			}
+		})
+	}
+}
+
+// play returns the script with what happens in it.
+func play(t *testing.T, script string) string {
+	t.Helper()
+	p := &player{t: t}
+	var out strings.Builder
+	lines := strings.Split(strings.TrimSpace(script), "\n")
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		i++
+		if strings.HasPrefix(line, "-- ") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		var more []string
+		for ; i < len(lines) && strings.HasPrefix(lines[i], "  "); i++ {
+			fmt.Fprintln(&out, lines[i])
+			more = append(more, lines[i])
+		}
+		p.said = nil
+		verb, rest, _ := strings.Cut(line, " ")
+		p.step(verb, rest, strings.Join(more, "\n"))
+		if len(p.said) == 0 && rest != "unasked" {
+			p.said = []string{"nothing"}
+		}
+		for _, s := range p.said {
+			fmt.Fprintln(&out, "-- "+s)
+		}
+	}
+	return out.String()
+}
+
+// player does in a world what a script says.
+type player struct {
+	t     *testing.T
+	w     *world
+	shown []string
+	said  []string
+}
+
+func (p *player) step(verb, rest, more string) {
+	p.t.Helper()
+	w, words := p.w, strings.Fields(rest)
+	switch verb {
+	case "pod":
+		var spec corev1.PodSpec
+		p.parse(more, &spec)
+		p.w, p.shown = newWorld(p.t, spec), nil
+		if rest == "static" {
+			p.w.pod.Annotations = map[string]string{sourceAnnotation: "file"}
+		}
+		p.w.boot()
+		if rest == "unasked" {
+			return
+		}
+	case "edit":
+		p.parse(more, w.pod)
+		w.pod.Generation++
+		w.update()
+	case "restart":
+		w.boot()
+	case "go":
+		p.run()
+		return
+	case "done":
+		w.finish(p.operation(rest), Result{})
+	case "fail":
+		name, cause, _ := strings.Cut(rest, ": ")
+		reason, text, _ := strings.Cut(cause, " ")
+		w.finish(p.operation(name), Result{Reason: reason, Message: text})
+	case "cancelled":
+		for _, c := range w.cancelled {
+			w.m.Done(c, Result{Cancelled: true, Reason: "Cancelled"})
+		}
+		w.cancelled = nil
+	case "status":
+		p.status()
+		return
+	case "probes":
+		for _, probe := range w.next().Probes {
+			p.say("%s of %s since %s", probe.Kind, probe.ContainerID, probe.Since.Sub(epoch))
+		}
+		return
+	case "again":
+	default:
+		p.happen(verb, words)
+	}
+	p.tell(p.w.next())
+}
+
+// happen does what comes from the runtime, from probes, from users, and with
+// time.
+func (p *player) happen(verb string, words []string) {
+	p.t.Helper()
+	w := p.w
+	switch verb {
+	case "exit":
+		reason := "Error"
+		if words[1] == "0" {
+			reason = "Completed"
+		}
+		if len(words) > 2 {
+			reason = words[2]
+		}
+		w.exit(w.newest(words[0]), int32(p.number(words[1])), reason)
+		w.observe()
+	case "state":
+		w.newest(words[0]).State = State(words[1])
+		w.observe()
+	case "lose":
+		w.apply(Operation{Kind: RemoveContainer, ID: words[0]})
+		w.apply(Operation{Kind: RemoveSandbox, ID: words[0]})
+		w.observe()
+	case "dead":
+		w.apply(Operation{Kind: StopSandbox, ID: words[0]})
+		w.observe()
+	case "started", "live", "ready":
+		kind := map[string]ProbeKind{"started": Startup, "live": Liveness, "ready": Readiness}[verb]
+		w.m.Probe(ProbeResult{Kind: kind, ContainerID: w.newest(words[0]).ID, Success: words[1] == "yes"})
+	case "tick":
+		d, err := time.ParseDuration(words[0])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		w.now = w.now.Add(d)
+	case "wake":
+		if w.out.Wake.IsZero() {
+			p.t.Fatal("the machine does not want to be woken")
+		}
+		w.now = w.out.Wake
+	case "delete":
+		now := metav1.NewTime(w.now)
+		grace := *w.pod.Spec.TerminationGracePeriodSeconds
+		if len(words) > 0 {
+			grace = p.number(words[0])
+		}
+		w.pod.DeletionTimestamp, w.pod.DeletionGracePeriodSeconds = &now, &grace
+		w.update()
+	case "remove":
+		w.m.Remove()
+	case "orphan":
+		w.orphan()
+		w.m.Remove()
+	case "kill":
+		var grace *int64
+		if n, err := strconv.ParseInt(words[len(words)-1], 10, 64); err == nil {
+			grace, words = &n, words[:len(words)-1]
+		}
+		w.m.Kill(words[0], strings.Join(words[1:], " "), grace)
+	case "reject":
+		w.m.Reject(words[0], strings.Join(words[1:], " "))
+	default:
+		p.t.Fatalf("unknown step %q", verb)
+	}
+}
+
+// run lets operations succeed until none is under way.
+func (p *player) run() {
+	w := p.w
+	for range 100 {
+		if len(w.flight) == 0 {
+			return
+		}
+		w.finish(w.flight[0], Result{})
+		p.tell(w.next())
+	}
+	p.t.Fatal("it never comes to rest")
+}
+
+// operation finds one under way by its words.
+func (p *player) operation(words string) Operation {
+	p.t.Helper()
+	for _, o := range p.w.flight {
+		if strings.HasPrefix(show(o), words) {
+			return o
+		}
+	}
+	p.t.Fatalf("%q is not under way: %v", words, p.w.flight)
+	return Operation{}
+}
+
+func (p *player) parse(text string, into any) {
+	p.t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *player) number(s string) int64 {
+	p.t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *player) say(format string, args ...any) {
+	p.said = append(p.said, fmt.Sprintf(format, args...))
+}
+
+// tell says what a machine wants, and what has changed of the status.
+func (p *player) tell(out Output) {
+	for _, e := range out.Events {
+		about := ""
+		if e.Container != "" {
+			about = " (" + e.Container + ")"
+		}
+		p.say("event %s %s%s: %s", e.Type, e.Reason, about, e.Message)
+	}
+	for _, o := range out.Start {
+		p.say("do %s", show(o))
+	}
+	lines := summary(&out)
+	for _, l := range lines {
+		if !slices.Contains(p.shown, l) {
+			p.say("%s", l)
+		}
+	}
+	p.shown = lines
+	if !out.Wake.IsZero() {
+		p.say("wake in %s", out.Wake.Sub(p.w.now))
+	}
+}
+
+// show writes an operation in one line.
+func show(o Operation) string {
+	s := string(o.Kind)
+	switch o.Kind {
+	case StartContainer:
+		s += fmt.Sprintf(" %s attempt %d in %s", o.Name, o.Attempt, o.SandboxID)
+	case CreateSandbox:
+		s += fmt.Sprintf(" attempt %d", o.Attempt)
+	case Cancel:
+		s += " " + strings.TrimSpace("start of "+o.Name)
+	case SetUp, TearDown:
+	default:
+		s += " " + o.ID
+	}
+	if o.Kind == StopContainer || o.Kind == PreStop {
+		s += fmt.Sprintf(" within %s", o.Grace)
+	}
+	if o.Hook {
+		s += " after its hook"
+	}
+	return s
+}
+
+// summary writes a status in lines.
+func summary(out *Output) []string {
+	s := &out.Status
+	phase := "pod is " + string(s.Phase)
+	if s.Reason != "" || s.Message != "" {
+		phase += fmt.Sprintf(" %s: %s", s.Reason, s.Message)
+	}
+	lines := []string{phase}
+	for _, c := range s.Conditions {
+		line := fmt.Sprintf("%s=%s", c.Type, c.Status)
+		if c.Reason != "" {
+			line += " " + c.Reason
+		}
+		if c.Message != "" {
+			line += ": " + c.Message
+		}
+		if c.Type != corev1.PodScheduled && c.Type != corev1.ContainersReady {
+			lines = append(lines, line)
+		}
+	}
+	for _, list := range [][]corev1.ContainerStatus{
+		s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses,
+	} {
+		for _, c := range list {
+			lines = append(lines, brief(c))
+		}
+	}
+	if s.PodIP != "" {
+		lines = append(lines, "address "+s.PodIP)
+	}
+	if out.Ended {
+		lines = append(lines, "ended")
+	}
+	if out.Released {
+		lines = append(lines, "released")
+	}
+	return lines
+}
+
+// brief writes a container's status in one line.
+func brief(c corev1.ContainerStatus) string {
+	s := c.Name + " is " + briefState(c.State)
+	if c.State.Running != nil && c.Started != nil && !*c.Started {
+		s += " not started"
+	}
+	if c.Ready {
+		s += " ready"
+	}
+	if c.RestartCount > 0 {
+		s += fmt.Sprintf(", restarts %d", c.RestartCount)
+	}
+	if c.LastTerminationState != (corev1.ContainerState{}) {
+		s += ", was " + briefState(c.LastTerminationState)
+	}
+	return s
+}
+
+func briefState(s corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return fmt.Sprintf("terminated %s %d", s.Terminated.Reason, s.Terminated.ExitCode)
+	case s.Waiting != nil && s.Waiting.Message != "":
+		return fmt.Sprintf("waiting %s (%s)", s.Waiting.Reason, s.Waiting.Message)
+	case s.Waiting != nil:
+		return "waiting " + s.Waiting.Reason
+	default:
+		return "nothing"
+	}
+}
+
+// status says all of it.
+func (p *player) status() {
+	text, err := yaml.Marshal(p.w.out.Status)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		p.say("%s", strings.TrimRight(line, "\n"))
+	}
+}

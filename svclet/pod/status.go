@@ -1,0 +1,253 @@
+package pod
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+)
+
+// report brings the pod's phase and status up to date. The status that was told
+// last is the basis of the next one, for what the runtime no longer knows.
+func (m *Machine) report() {
+	old := &m.told
+	if m.final {
+		s := *old
+		s.ObservedGeneration = m.pod.Generation
+		if !m.untried {
+			s.Conditions = m.conditions(&s)
+		}
+		m.status = s
+		return
+	}
+	s := &corev1.PodStatus{
+		ObservedGeneration:          m.pod.Generation,
+		StartTime:                   old.StartTime,
+		QOSClass:                    qosOf(m.pod),
+		ResourceClaimStatuses:       m.pod.Status.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus: m.pod.Status.ExtendedResourceClaimStatus,
+	}
+	if s.StartTime.IsZero() {
+		now := second(m.now)
+		s.StartTime = &now
+	}
+	if m.untried {
+		// There is nothing to tell of its containers.
+		m.phase = corev1.PodFailed
+		s.Phase, s.Reason, s.Message = m.phase, m.rejected.reason, m.rejected.message
+		m.status, m.final = *s, m.ended
+		return
+	}
+	for i := range m.containers {
+		c := &m.containers[i]
+		list := statusList(s, c.role)
+		*list = append(*list, m.containerStatus(c, statusOf(*statusList(old, c.role), c.spec.Name)))
+	}
+	m.decidePhase(s)
+	if m.ended {
+		m.finish(s)
+	}
+	sortByName(s.ContainerStatuses)
+	sortByName(s.EphemeralContainerStatuses)
+	limitMessages(s)
+	s.Conditions = m.conditions(s)
+	m.explain(s)
+	m.setAddresses(s)
+	requests := resource.PodRequests(m.pod, resource.PodResourcesOptions{})
+	s.AllocatedResources = requests
+	s.Resources = &corev1.ResourceRequirements{
+		Requests: requests, Limits: resource.PodLimits(m.pod, resource.PodResourcesOptions{}),
+	}
+	if r := m.pod.Spec.Resources; r != nil {
+		s.Resources.Claims = r.Claims
+	}
+	m.status, m.final = *s, m.ended
+}
+
+// decidePhase sets the phase that the pod has come to, which is never left once
+// it is Succeeded or Failed.
+func (m *Machine) decidePhase(s *corev1.PodStatus) {
+	switch {
+	case isTerminal(m.phase):
+	case m.rejected != nil, m.killed != nil, m.overdue, m.stranded:
+		m.phase = corev1.PodFailed
+	default:
+		m.phase = m.phaseOf(s, m.ended, m.isInitialized())
+	}
+}
+
+// isInitialized says whether a regular container has been created in the
+// sandbox that is ready.
+func (m *Machine) isInitialized() bool {
+	return len(m.observed.Sandboxes) > 0 && m.observed.Sandboxes[0].Ready && m.regularCreated()
+}
+
+// regularCreated says whether a regular container has been created in the
+// newest sandbox.
+func (m *Machine) regularCreated() bool {
+	for i := range m.containers {
+		c := &m.containers[i]
+		if c.role != regular || len(m.observed.Sandboxes) == 0 {
+			continue
+		}
+		if newest, _ := m.attempts(c); newest != nil && newest.SandboxID == m.observed.Sandboxes[0].ID {
+			return true
+		}
+	}
+	return false
+}
+
+// explain sets the phase that is shown, with its reason and message. A pod is
+// not shown as ended before its containers have, unless the API does so: others
+// count on what it held.
+func (m *Machine) explain(s *corev1.PodStatus) {
+	old, api := &m.told, &m.pod.Status
+	if isTerminal(m.phase) && !isTerminal(old.Phase) && !isTerminal(api.Phase) && !m.ended {
+		s.Phase, s.Reason, s.Message = old.Phase, old.Reason, old.Message
+		if s.Phase == "" {
+			s.Phase = corev1.PodPending
+		}
+		return
+	}
+	s.Phase = m.phase
+	switch {
+	case s.Phase == old.Phase:
+		s.Reason, s.Message = old.Reason, old.Message
+	case m.rejected != nil:
+		s.Reason, s.Message = m.rejected.reason, m.rejected.message
+	case m.killed != nil:
+		s.Reason, s.Message = m.killed.reason, m.killed.message
+	case m.overdue:
+		s.Reason, s.Message = reasonDeadline, messageDeadline
+	}
+	if s.Phase == api.Phase {
+		s.Reason, s.Message = cmp.Or(s.Reason, api.Reason), cmp.Or(s.Message, api.Message)
+	}
+}
+
+// finish makes a status the last one: what has ever been started has ended, and
+// so has the pod.
+func (m *Machine) finish(s *corev1.PodStatus) {
+	if m.hasInitialized() {
+		for i := range s.ContainerStatuses {
+			terminate(&s.ContainerStatuses[i])
+		}
+	}
+	for i := range s.InitContainerStatuses[:started(s.InitContainerStatuses)] {
+		terminate(&s.InitContainerStatuses[i])
+	}
+	if !isTerminal(m.phase) && !isStatic(m.pod) {
+		m.phase = corev1.PodFailed
+	}
+}
+
+func terminate(s *corev1.ContainerStatus) {
+	if s.State.Terminated != nil {
+		return
+	}
+	ready := false
+	s.Ready, s.Started = ready, &ready
+	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: exitUnknown, Reason: reasonUnknown, Message: messageNotLocated,
+	}}
+}
+
+// started is how many init containers there are up to the last that has ever
+// been started: at least one, if there is any.
+func started(all []corev1.ContainerStatus) int {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].State.Waiting == nil || all[i].LastTerminationState.Terminated != nil {
+			return i + 1
+		}
+	}
+	return min(len(all), 1)
+}
+
+// hasInitialized says whether the last status shows that the regular
+// containers have been started, or were about to be.
+func (m *Machine) hasInitialized() bool {
+	last := -1
+	for i := range m.containers {
+		if r := m.containers[i].role; r == initial || r == sidecar {
+			last = i
+		}
+	}
+	if last < 0 {
+		return true
+	}
+	for i := range m.told.ContainerStatuses {
+		s := &m.told.ContainerStatuses[i]
+		if s.LastTerminationState.Terminated != nil || s.State.Waiting == nil {
+			return true
+		}
+	}
+	s := statusOf(m.told.InitContainerStatuses, m.containers[last].spec.Name)
+	if s == nil {
+		return false
+	}
+	if m.containers[last].role == sidecar {
+		return s.State.Running != nil && s.Started != nil && *s.Started
+	}
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t != nil && t.ExitCode == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// setAddresses sets those of the node and of the pod. What an ended pod had
+// stays.
+func (m *Machine) setAddresses(s *corev1.PodStatus) {
+	for _, ip := range m.addresses() {
+		s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
+	}
+	if len(s.PodIPs) == 0 && (m.ended || m.ending()) {
+		s.PodIPs = m.told.PodIPs
+	}
+	hosts := m.options.HostIPs
+	if len(hosts) > 0 {
+		s.HostIP = hosts[0]
+		for _, ip := range hosts {
+			s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
+		}
+		if m.pod.Spec.HostNetwork {
+			if len(s.PodIPs) == 0 {
+				s.PodIPs = []corev1.PodIP{{IP: hosts[0]}}
+			}
+			if len(hosts) == 2 && len(s.PodIPs) == 1 && isSix(s.PodIPs[0].IP) != isSix(hosts[1]) {
+				s.PodIPs = append(s.PodIPs[:1:1], corev1.PodIP{IP: hosts[1]})
+			}
+		}
+	}
+	if len(s.PodIPs) > 0 {
+		s.PodIP = s.PodIPs[0].IP
+	}
+}
+
+// statusList returns the list that the status of a container is in.
+func statusList(s *corev1.PodStatus, r role) *[]corev1.ContainerStatus {
+	switch r {
+	case initial, sidecar:
+		return &s.InitContainerStatuses
+	case ephemeral:
+		return &s.EphemeralContainerStatuses
+	default:
+		return &s.ContainerStatuses
+	}
+}
+
+// statusOf returns the status of a container.
+func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// statusOf returns the last status of a container.
+func (m *Machine) statusOf(c *container) *corev1.ContainerStatus {
+	return statusOf(*statusList(&m.told, c.role), c.spec.Name)
+}

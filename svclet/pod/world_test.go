@@ -1,0 +1,198 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// epoch is when the clock of every test starts.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is what is around a machine: a clock, a runtime, the operations under
+// way, and the API that has the last status.
+type world struct {
+	t   *testing.T
+	now time.Time
+	pod *corev1.Pod
+	m   *Machine
+
+	observed Observed
+	flight   []Operation
+	// begun are those of them that have had their effect, cancelled those that
+	// others have replaced.
+	begun     []Operation
+	cancelled []Operation
+	sandboxes int
+	out       Output
+}
+
+func newWorld(t *testing.T, spec corev1.PodSpec) *world {
+	w := &world{t: t, now: epoch}
+	if spec.TerminationGracePeriodSeconds == nil {
+		grace := int64(30)
+		spec.TerminationGracePeriodSeconds = &grace
+	}
+	if spec.RestartPolicy == "" {
+		spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
+	w.pod = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: types.UID("uid"), Generation: 1},
+		Spec:       spec,
+	}
+	w.pod.Status.Phase = corev1.PodPending
+	return w
+}
+
+// boot starts an agent: a new machine that looks at the runtime.
+func (w *world) boot() {
+	w.flight, w.begun, w.cancelled = nil, nil, nil
+	w.m = New(w.pod.DeepCopy(), Options{HostIPs: []string{"192.0.2.1"}})
+	w.observe()
+}
+
+// orphan starts an agent that knows the pod only from the runtime.
+func (w *world) orphan() {
+	w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: w.pod.Name, Namespace: w.pod.Namespace, UID: w.pod.UID}}
+	w.boot()
+}
+
+// observe shows the machine the runtime.
+func (w *world) observe() {
+	w.m.Observe(Observed{
+		Sandboxes: slices.Clone(w.observed.Sandboxes), Containers: slices.Clone(w.observed.Containers),
+	})
+}
+
+// next asks the machine, and writes the status to the API.
+func (w *world) next() Output {
+	w.out = w.m.Next(w.now)
+	for _, o := range w.out.Start {
+		if i := slices.IndexFunc(w.flight, func(f Operation) bool { return f.Key() == o.Key() }); i >= 0 {
+			w.cancelled = append(w.cancelled, w.flight[i])
+			w.flight = slices.Delete(w.flight, i, i+1)
+		}
+		w.flight = append(w.flight, o)
+	}
+	w.pod.Status = *w.out.Status.DeepCopy()
+	return w.out
+}
+
+// begin lets an operation have its effect before its end.
+func (w *world) begin(o Operation) {
+	if !slices.Contains(w.begun, o) {
+		w.begun = append(w.begun, o)
+		w.apply(o)
+	}
+}
+
+// update hands the machine the object as the API has it.
+func (w *world) update() { w.m.Update(w.pod.DeepCopy()) }
+
+// finish ends an operation. It has its effect on the runtime unless it fails.
+func (w *world) finish(o Operation, r Result) {
+	for _, c := range w.cancelled {
+		w.m.Done(c, Result{Reason: "Cancelled", Cancelled: true})
+	}
+	w.cancelled = nil
+	w.flight = slices.DeleteFunc(w.flight, func(f Operation) bool { return f == o })
+	begun := slices.Contains(w.begun, o)
+	w.begun = slices.DeleteFunc(w.begun, func(f Operation) bool { return f == o })
+	if r.Reason == "" && !begun {
+		w.apply(o)
+	}
+	if o.Kind == StartContainer && (r.Reason == "PostStartHookError" || r.Reason == "RunContainerError") {
+		if !begun {
+			w.apply(o)
+		}
+		if c := w.attempt(fmt.Sprintf("%s-%d", o.Name, o.Attempt)); c != nil && c.State != Exited {
+			w.exit(c, 137, "Error")
+		}
+	}
+	w.m.Done(o, r)
+	w.observe()
+}
+
+func (w *world) apply(o Operation) {
+	switch o.Kind {
+	case CreateSandbox:
+		s := Sandbox{ID: fmt.Sprintf("sandbox-%d", w.sandboxes), Attempt: o.Attempt, Ready: true, CreatedAt: w.now}
+		if !w.pod.Spec.HostNetwork {
+			s.IPs = []string{fmt.Sprintf("10.0.0.%d", w.sandboxes+1)}
+		}
+		w.sandboxes++
+		w.observed.Sandboxes = append([]Sandbox{s}, w.observed.Sandboxes...)
+	case StopSandbox:
+		if s := w.sandbox(o.ID); s != nil {
+			s.Ready = false
+			for i := range w.observed.Containers {
+				if c := &w.observed.Containers[i]; c.SandboxID == o.ID && c.State != Exited {
+					w.exit(c, 137, "Error")
+				}
+			}
+		}
+	case RemoveSandbox:
+		w.observed.Sandboxes = slices.DeleteFunc(w.observed.Sandboxes, func(s Sandbox) bool { return s.ID == o.ID })
+		w.observed.Containers = slices.DeleteFunc(w.observed.Containers, func(c Container) bool { return c.SandboxID == o.ID })
+	case StartContainer:
+		w.create(o)
+	case StopContainer:
+		if c := w.attempt(o.ID); c != nil && c.State != Exited {
+			w.exit(c, 137, "Error")
+		}
+	case RemoveContainer:
+		w.observed.Containers = slices.DeleteFunc(w.observed.Containers, func(c Container) bool { return c.ID == o.ID })
+	}
+}
+
+// create makes a container that runs.
+func (w *world) create(o Operation) {
+	for i := range w.m.containers {
+		c := &w.m.containers[i]
+		if c.spec.Name != o.Name {
+			continue
+		}
+		w.observed.Containers = append([]Container{{
+			ID: fmt.Sprintf("%s-%d", o.Name, o.Attempt), Runtime: "containerd", Name: o.Name, Attempt: o.Attempt,
+			SandboxID: o.SandboxID, State: Running, CreatedAt: w.now, StartedAt: w.now,
+			Image: c.spec.Image, ImageID: "sha256:" + c.spec.Image, SpecHash: SpecHash(c.spec),
+			Grace: *w.pod.Spec.TerminationGracePeriodSeconds,
+		}}, w.observed.Containers...)
+	}
+}
+
+func (w *world) exit(c *Container, code int32, reason string) {
+	c.State, c.ExitCode, c.Reason, c.FinishedAt = Exited, code, reason, w.now
+}
+
+func (w *world) sandbox(id string) *Sandbox {
+	for i := range w.observed.Sandboxes {
+		if w.observed.Sandboxes[i].ID == id {
+			return &w.observed.Sandboxes[i]
+		}
+	}
+	return nil
+}
+
+func (w *world) attempt(id string) *Container {
+	for i := range w.observed.Containers {
+		if w.observed.Containers[i].ID == id {
+			return &w.observed.Containers[i]
+		}
+	}
+	return nil
+}
+
+// newest returns the newest attempt of a container.
+func (w *world) newest(name string) *Container {
+	newest, _ := attempts(w.observed.Containers, name)
+	if newest == nil {
+		w.t.Fatalf("there is no container %s", name)
+	}
+	return newest
+}

@@ -1,0 +1,133 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// newDialer makes connections that leave the TIME-WAIT state after a second
+// rather than a minute, or else probes would use up the node's ports.
+func newDialer() *net.Dialer {
+	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1})
+		})
+		return errors.Join(err, failed)
+	}}
+}
+
+// bufferSize is that of a connection's buffers: each run has its own, and most
+// answers are short.
+const bufferSize = 1 << 10
+
+// newTransport makes a connection for each request, knows of no proxy, and
+// trusts any certificate: a probe asks whether a server answers, not who it is.
+func newTransport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true) // over TLS, where the server chooses it
+	return &http.Transport{
+		DialContext:         newDialer().DialContext,
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
+		TLSHandshakeTimeout: 10 * time.Second,
+		DisableKeepAlives:   true,
+		DisableCompression:  true,
+		Protocols:           protocols,
+		ReadBufferSize:      bufferSize,
+		WriteBufferSize:     bufferSize,
+	}
+}
+
+func (m *Manager) http(ctx context.Context, t target, action *corev1.HTTPGetAction, timeout time.Duration) outcome {
+	request, err := m.request(ctx, t, action, "probe")
+	if err != nil {
+		return outcome{verdict: unknown, err: err}
+	}
+	response, err := m.client(timeout).Do(request)
+	if err != nil {
+		return failed(err.Error())
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
+	switch code := response.StatusCode; {
+	case err != nil:
+		return outcome{verdict: failure, err: err}
+	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
+		return outcome{verdict: warning, output: fmt.Sprintf("Probe terminated redirects, Response body: %s", body)}
+	case code >= http.StatusOK && code < http.StatusBadRequest:
+		return outcome{verdict: success, output: string(body)}
+	default:
+		// The body may hold what is not meant for those who read events.
+		return failed(fmt.Sprintf("HTTP probe failed with statuscode: %d", code))
+	}
+}
+
+// client follows redirects, but not to another host.
+func (m *Manager) client(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Transport: m.transport,
+		Timeout:   timeout,
+		CheckRedirect: func(next *http.Request, via []*http.Request) error {
+			switch {
+			case next.URL.Hostname() != via[0].URL.Hostname():
+				return http.ErrUseLastResponse
+			case len(via) >= 10:
+				return errors.New("stopped after 10 redirects")
+			}
+			return nil
+		},
+	}
+}
+
+// request is that of an HTTP handler; purpose is for its User-Agent.
+func (m *Manager) request(ctx context.Context, t target, action *corev1.HTTPGetAction, purpose string) (*http.Request, error) {
+	address, err := t.address(action.Host, action.Port)
+	if err != nil {
+		return nil, err
+	}
+	to, err := url.Parse(action.Path)
+	if err != nil {
+		to = &url.URL{Path: action.Path}
+	}
+	to.Scheme, to.Host = strings.ToLower(string(action.Scheme)), address
+	if to.Scheme == "" {
+		to.Scheme = "http"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header = m.headers(action.HTTPHeaders, purpose)
+	request.Host = request.Header.Get("Host")
+	return request, nil
+}
+
+// headers are those that the handler asks for. An Accept that is there but
+// empty asks for none.
+func (m *Manager) headers(wanted []corev1.HTTPHeader, purpose string) http.Header {
+	headers := http.Header{}
+	for _, each := range wanted {
+		headers.Add(each.Name, each.Value)
+	}
+	if _, ok := headers["User-Agent"]; !ok {
+		headers.Set("User-Agent", "kube-"+purpose+"/"+m.options.Version)
+	}
+	if _, ok := headers["Accept"]; !ok {
+		headers.Set("Accept", "*/*")
+	} else if headers.Get("Accept") == "" {
+		headers.Del("Accept")
+	}
+	return headers
+}

@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// schedule is a heap of probes, the one that is due first at its top.
+type schedule []*running
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, j int) bool { return s[i].due.Before(s[j].due) }
+
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *schedule) Push(x any) {
+	r := x.(*running)
+	r.index = len(*s)
+	*s = append(*s, r)
+}
+
+func (s *schedule) Pop() any {
+	last := len(*s) - 1
+	r := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	r.index = -1
+	return r
+}
+
+// counter counts how often in a row a probe has found the same. Its zero value
+// has found nothing.
+type counter struct {
+	last bool
+	run  int32
+	// told says that a threshold has been reached, and value what was found
+	// then.
+	told, value bool
+}
+
+// add counts one more run, and says whether a threshold has been reached that
+// was not told of yet.
+func (c *counter) add(success bool, spec *corev1.Probe) bool {
+	if c.run == 0 || c.last != success {
+		c.last, c.run = success, 0
+	}
+	threshold := spec.FailureThreshold
+	if success {
+		threshold = spec.SuccessThreshold
+	}
+	if c.run++; c.run < threshold {
+		return false
+	}
+	// What is above the threshold counts for nothing.
+	c.run = max(threshold, 1)
+	if c.told && c.value == success {
+		return false
+	}
+	c.told, c.value = true, success
+	return true
+}
+
+// Defaults of the API, for pods that did not pass through it.
+const (
+	defaultPeriod  = 10
+	defaultTimeout = 1
+)
+
+func periodOf(spec *corev1.Probe) time.Duration  { return seconds(spec.PeriodSeconds, defaultPeriod) }
+func timeoutOf(spec *corev1.Probe) time.Duration { return seconds(spec.TimeoutSeconds, defaultTimeout) }
+
+func seconds(n, ifNone int32) time.Duration {
+	if n <= 0 {
+		n = ifNone
+	}
+	return time.Duration(n) * time.Second
+}

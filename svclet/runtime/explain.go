@@ -1,0 +1,119 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	criutil "k8s.io/cri-client/pkg/util"
+)
+
+// The services of a runtime, as errors name them.
+const (
+	runtimeService = "container runtime"
+	imageService   = "image service"
+)
+
+// probe makes sure that both services answer, by connections that it closes:
+// cri-client keeps one open for each attempt that fails.
+func probe(ctx context.Context, options Options) error {
+	if err := ask(ctx, options.RuntimeEndpoint, options.RequestTimeout, func(ctx context.Context, conn *grpc.ClientConn) error {
+		_, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
+		return err
+	}); err != nil {
+		return explain(ctx, runtimeService, options.RuntimeEndpoint, options.RequestTimeout, err)
+	}
+	if err := ask(ctx, options.ImageEndpoint, options.RequestTimeout, func(ctx context.Context, conn *grpc.ClientConn) error {
+		_, err := runtimeapi.NewImageServiceClient(conn).ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+		return err
+	}); err != nil {
+		return explain(ctx, imageService, options.ImageEndpoint, options.RequestTimeout, err)
+	}
+	return nil
+}
+
+// ask makes one request by a connection of its own.
+func ask(ctx context.Context, endpoint string, timeout time.Duration, request func(context.Context, *grpc.ClientConn) error) error {
+	conn, err := dial(endpoint)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = request(ctx, conn)
+	if closeErr := conn.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// explain says in one line why the service at endpoint cannot be used, and
+// what to do about it.
+func explain(ctx context.Context, service, endpoint string, timeout time.Duration, err error) error {
+	address, _, parseErr := criutil.GetAddressAndDialer(endpoint)
+	if parseErr != nil {
+		return fmt.Errorf("%s endpoint %q: %w (want unix:///path/of/the/socket)", service, endpoint, parseErr)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s at %s: %w", service, endpoint, ctx.Err())
+	}
+	info, statErr := os.Stat(address)
+	switch {
+	case errors.Is(statErr, fs.ErrNotExist):
+		return fmt.Errorf("%s at %s: there is no such socket: start the runtime, or name another endpoint", service, endpoint)
+	case errors.Is(statErr, fs.ErrPermission):
+		return fmt.Errorf("%s at %s: permission denied: run as a user who may use the runtime, such as root", service, endpoint)
+	case statErr == nil && info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s at %s: it is not a socket", service, endpoint)
+	}
+	switch code := rootCode(err); code {
+	case codes.Unimplemented:
+		if speaksAlpha(ctx, endpoint) {
+			return fmt.Errorf("%s at %s is too old: it speaks CRI v1alpha2 and not v1: use containerd 1.6, CRI-O 1.20 or later", service, endpoint)
+		}
+		return fmt.Errorf("%s at %s does not speak CRI v1: enable its CRI plugin (containerd: take \"cri\" off disabled_plugins)", service, endpoint)
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("%s at %s has not answered within %s", service, endpoint, timeout)
+	case codes.Unavailable:
+		return fmt.Errorf("%s at %s cannot be reached: is the runtime running? (%s)", service, endpoint, Message(err))
+	default:
+		return fmt.Errorf("%s at %s: %w", service, endpoint, err)
+	}
+}
+
+// rootCode is the gRPC code of an error, however deep it is.
+func rootCode(err error) codes.Code {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return codes.DeadlineExceeded
+	}
+	return status.Code(err)
+}
+
+// speaksAlpha asks for the version by the API that came before v1; the
+// messages are the same.
+func speaksAlpha(ctx context.Context, endpoint string) bool {
+	return ask(ctx, endpoint, 5*time.Second, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &runtimeapi.VersionRequest{}, &runtimeapi.VersionResponse{})
+	}) == nil
+}
+
+// dial opens a connection of its own to a runtime's socket, for what
+// cri-client does not speak.
+func dial(endpoint string) (*grpc.ClientConn, error) {
+	address, dialer, err := criutil.GetAddressAndDialer(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(dialer))
+}

@@ -1,0 +1,175 @@
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+)
+
+// Labels of sandboxes and containers. They are kubelet's, so that crictl and
+// collectors of logs find what they look for.
+const (
+	PodNameLabel       = kubelettypes.KubernetesPodNameLabel
+	PodNamespaceLabel  = kubelettypes.KubernetesPodNamespaceLabel
+	PodUIDLabel        = kubelettypes.KubernetesPodUIDLabel
+	ContainerNameLabel = kubelettypes.KubernetesContainerNameLabel
+)
+
+// Annotations of containers, kubelet's as well.
+const (
+	HashAnnotation                     = "io.kubernetes.container.hash"
+	RestartCountAnnotation             = "io.kubernetes.container.restartCount"
+	TerminationMessagePathAnnotation   = "io.kubernetes.container.terminationMessagePath"
+	TerminationMessagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolicy"
+	PreStopAnnotation                  = "io.kubernetes.container.preStopHandler"
+	PortsAnnotation                    = "io.kubernetes.container.ports"
+	DeletionGraceAnnotation            = "io.kubernetes.pod.deletionGracePeriod"
+	TerminationGraceAnnotation         = "io.kubernetes.pod.terminationGracePeriod"
+)
+
+// SandboxLabels are the labels of a pod's sandbox: those of the pod, and who
+// it is.
+func SandboxLabels(pod *corev1.Pod) map[string]string {
+	labels := make(map[string]string, len(pod.Labels)+3)
+	maps.Copy(labels, pod.Labels)
+	labels[PodNameLabel] = pod.Name
+	labels[PodNamespaceLabel] = pod.Namespace
+	labels[PodUIDLabel] = string(pod.UID)
+	return labels
+}
+
+// SandboxAnnotations are the annotations of a pod's sandbox: those of the pod.
+func SandboxAnnotations(pod *corev1.Pod) map[string]string {
+	return maps.Clone(pod.Annotations)
+}
+
+// ContainerLabels are the labels of one of a pod's containers.
+func ContainerLabels(pod *corev1.Pod, container *corev1.Container) map[string]string {
+	return map[string]string{
+		PodNameLabel:       pod.Name,
+		PodNamespaceLabel:  pod.Namespace,
+		PodUIDLabel:        string(pod.UID),
+		ContainerNameLabel: container.Name,
+	}
+}
+
+// ContainerAnnotations are the annotations of the given attempt of one of a
+// pod's containers. hash is that of the spec (pod.SpecHash); extra are the
+// annotations that devices ask for, over which the agent's own win.
+func ContainerAnnotations(
+	pod *corev1.Pod, container *corev1.Container, attempt uint32, hash uint64, extra map[string]string,
+) (map[string]string, error) {
+	annotations := make(map[string]string, len(extra)+8)
+	maps.Copy(annotations, extra)
+	annotations[HashAnnotation] = strconv.FormatUint(hash, 16)
+	annotations[RestartCountAnnotation] = strconv.FormatUint(uint64(attempt), 10)
+	annotations[TerminationMessagePathAnnotation] = container.TerminationMessagePath
+	annotations[TerminationMessagePolicyAnnotation] = string(container.TerminationMessagePolicy)
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		annotations[DeletionGraceAnnotation] = strconv.FormatInt(*grace, 10)
+	}
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		annotations[TerminationGraceAnnotation] = strconv.FormatInt(*grace, 10)
+	}
+	if container.Lifecycle != nil && container.Lifecycle.PreStop != nil {
+		raw, err := json.Marshal(container.Lifecycle.PreStop)
+		if err != nil {
+			return nil, fmt.Errorf("write the preStop hook of container %s of pod %s/%s: %w", container.Name, pod.Namespace, pod.Name, err)
+		}
+		annotations[PreStopAnnotation] = string(raw)
+	}
+	if len(container.Ports) > 0 {
+		raw, err := json.Marshal(container.Ports)
+		if err != nil {
+			return nil, fmt.Errorf("write the ports of container %s of pod %s/%s: %w", container.Name, pod.Namespace, pod.Name, err)
+		}
+		annotations[PortsAnnotation] = string(raw)
+	}
+	return annotations, nil
+}
+
+// PodIdentity says which pod a sandbox or a container belongs to.
+type PodIdentity struct {
+	UID             types.UID
+	Namespace, Name string
+}
+
+// ReadPodIdentity reads it from the labels of a sandbox or a container. It is
+// false for those that are no pod's.
+func ReadPodIdentity(labels map[string]string) (PodIdentity, bool) {
+	identity := PodIdentity{
+		UID:       types.UID(labels[PodUIDLabel]),
+		Namespace: labels[PodNamespaceLabel],
+		Name:      labels[PodNameLabel],
+	}
+	return identity, identity.UID != "" && identity.Namespace != "" && identity.Name != ""
+}
+
+// ReadPodLabels gives the pod's own labels among those of its sandbox.
+func ReadPodLabels(labels map[string]string) map[string]string {
+	own := maps.Clone(labels)
+	for _, label := range []string{PodNameLabel, PodNamespaceLabel, PodUIDLabel} {
+		delete(own, label)
+	}
+	return own
+}
+
+// ContainerRecord is what the agent has written down about a container when it
+// made it.
+type ContainerRecord struct {
+	Name string
+	// SpecHash and RestartCount are 0 where they are missing or unreadable.
+	SpecHash     uint64
+	RestartCount uint32
+	// TerminationMessagePath is inside the container.
+	TerminationMessagePath   string
+	TerminationMessagePolicy corev1.TerminationMessagePolicy
+	// Grace is the time to stop that its pod had, in seconds: that of its
+	// deletion if it was being deleted, else of its spec, else the default of
+	// the API (30).
+	Grace int64
+	// PreStop and Ports are those of the spec.
+	PreStop *corev1.LifecycleHandler
+	Ports   []corev1.ContainerPort
+}
+
+// ReadContainerRecord reads it from a container's labels and annotations. What
+// is missing or unreadable is left at its zero: containers of another agent,
+// or of an older one, are still to be seen and stopped.
+func ReadContainerRecord(labels, annotations map[string]string) ContainerRecord {
+	record := ContainerRecord{
+		Name:                     labels[ContainerNameLabel],
+		TerminationMessagePath:   annotations[TerminationMessagePathAnnotation],
+		TerminationMessagePolicy: corev1.TerminationMessagePolicy(annotations[TerminationMessagePolicyAnnotation]),
+		Grace:                    corev1.DefaultTerminationGracePeriodSeconds,
+	}
+	if hash, err := strconv.ParseUint(annotations[HashAnnotation], 16, 64); err == nil {
+		record.SpecHash = hash
+	}
+	if count, err := strconv.ParseUint(annotations[RestartCountAnnotation], 10, 32); err == nil {
+		record.RestartCount = uint32(count)
+	}
+	for _, name := range []string{TerminationGraceAnnotation, DeletionGraceAnnotation} {
+		if grace, err := strconv.ParseInt(annotations[name], 10, 64); err == nil && grace >= 0 {
+			record.Grace = grace
+		}
+	}
+	if raw := annotations[PreStopAnnotation]; raw != "" {
+		hook := &corev1.LifecycleHandler{}
+		if err := json.Unmarshal([]byte(raw), hook); err == nil {
+			record.PreStop = hook
+		}
+	}
+	if raw := annotations[PortsAnnotation]; raw != "" {
+		var ports []corev1.ContainerPort
+		if err := json.Unmarshal([]byte(raw), &ports); err == nil {
+			record.Ports = ports
+		}
+	}
+	return record
+}

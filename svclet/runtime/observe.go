@@ -1,0 +1,223 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"svc.dev/svc/svclet/pod"
+)
+
+// looksAtOnce bounds the pods that are looked at side by side.
+const looksAtOnce = 8
+
+// Pod is what the runtime holds of one pod. What Observed points to is shared
+// and must not be changed.
+type Pod struct {
+	UID             types.UID
+	Namespace, Name string
+	Observed        pod.Observed
+	// Err says why a pod that is there could not be looked at; Observed is
+	// then empty and means nothing.
+	Err error
+}
+
+// Pods looks at all pods. Those that the runtime tells wrongly have an Err of
+// their own; the error is that of asking which pods there are.
+func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+	listings, _, err := c.list(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]Pod, 0, len(listings))
+	for uid, listing := range listings {
+		pods = append(pods, Pod{UID: uid, Namespace: listing.identity.Namespace, Name: listing.identity.Name})
+	}
+	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
+	group := errgroup.Group{}
+	group.SetLimit(looksAtOnce)
+	for i := range pods {
+		group.Go(func() error {
+			seen, err := c.look(ctx, pods[i].UID, listings[pods[i].UID])
+			pods[i].Observed, pods[i].Err = seen.observed, err
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return pods, ctx.Err()
+}
+
+// Pod looks at one pod afresh. It is empty for a pod of which the runtime
+// holds nothing. Looks at one pod never overlap: their Sequence is their order.
+func (c *Client) Pod(ctx context.Context, uid types.UID) (pod.Observed, error) {
+	seen, err := c.look(ctx, uid, nil)
+	return seen.observed, err
+}
+
+// listing is what the runtime's lists say of one pod.
+type listing struct {
+	identity   PodIdentity
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	// sequence was taken before the lists were asked for.
+	sequence uint64
+	// print tells listings apart that differ in what is there and its state.
+	print uint64
+}
+
+// list asks for the sandboxes and containers of one pod, or of all of them if
+// uid is empty, and gives the listings' sequence as well. What is nobody's,
+// because the agent has not made it, is left out.
+func (c *Client) list(ctx context.Context, uid types.UID) (map[types.UID]*listing, uint64, error) {
+	var sandboxFilter *runtimeapi.PodSandboxFilter
+	var containerFilter *runtimeapi.ContainerFilter
+	of := ""
+	if uid != "" {
+		selector := map[string]string{PodUIDLabel: string(uid)}
+		sandboxFilter = &runtimeapi.PodSandboxFilter{LabelSelector: selector}
+		containerFilter = &runtimeapi.ContainerFilter{LabelSelector: selector}
+		of = " of pod " + string(uid)
+	}
+	sequence := c.nextSequence()
+	var sandboxes []*runtimeapi.PodSandbox
+	if err := c.do(ctx, "list_podsandbox", "list the sandboxes"+of, func(ctx context.Context) (err error) {
+		sandboxes, err = c.runtime.ListPodSandbox(ctx, sandboxFilter)
+		return err
+	}); err != nil {
+		return nil, 0, err
+	}
+	var containers []*runtimeapi.Container
+	if err := c.do(ctx, "list_containers", "list the containers"+of, func(ctx context.Context) (err error) {
+		containers, err = c.runtime.ListContainers(ctx, containerFilter)
+		return err
+	}); err != nil {
+		return nil, 0, err
+	}
+	return c.group(uid, sequence, sandboxes, containers), sequence, nil
+}
+
+// group sorts what has been listed by its pods. Where uid is not empty, it
+// takes only what is that pod's, whatever the runtime has answered.
+func (c *Client) group(
+	uid types.UID, sequence uint64, sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container,
+) map[types.UID]*listing {
+	listings := map[types.UID]*listing{}
+	of := func(id string, labels map[string]string) *listing {
+		identity, ok := ReadPodIdentity(labels)
+		if !ok || id == "" || uid != "" && identity.UID != uid {
+			return nil
+		}
+		if listings[identity.UID] == nil {
+			listings[identity.UID] = &listing{identity: identity, sequence: sequence}
+		}
+		return listings[identity.UID]
+	}
+	for _, sandbox := range sandboxes {
+		if listing := of(sandbox.GetId(), sandbox.GetLabels()); listing != nil {
+			listing.sandboxes = append(listing.sandboxes, sandbox)
+			listing.print += fingerprint(c.seed, sandbox.GetId(), int32(sandbox.GetState()))
+		}
+	}
+	for _, container := range containers {
+		if listing := of(container.GetId(), container.GetLabels()); listing != nil {
+			listing.containers = append(listing.containers, container)
+			listing.print += fingerprint(c.seed, container.GetId(), int32(container.GetState()))
+		}
+	}
+	return listings
+}
+
+// looked is the outcome of one look.
+type looked struct {
+	observed pod.Observed
+	identity PodIdentity
+	// revision is the Sequence of the first of the latest looks that have
+	// found the same.
+	revision uint64
+}
+
+// look looks at one pod: what is there by the lists, and by its status what is
+// not known already. Lists that are given are used unless the pod has been
+// looked at since they were asked for.
+func (c *Client) look(ctx context.Context, uid types.UID, given *listing) (looked, error) {
+	e, err := c.acquire(ctx, uid)
+	if err != nil {
+		return looked{}, err
+	}
+	defer c.release(uid, e)
+	if given == nil || given.sequence <= e.sequence {
+		listings, sequence, err := c.list(ctx, uid)
+		if err != nil {
+			return looked{}, err
+		}
+		if given = listings[uid]; given == nil {
+			given = &listing{identity: e.identity, sequence: sequence}
+		}
+	}
+	observed, fresh, err := c.read(ctx, e, given)
+	if err != nil {
+		return looked{}, err
+	}
+	revision := c.remember(uid, e, given, observed, fresh)
+	observed.Sequence = given.sequence
+	return looked{observed: observed, identity: e.identity, revision: revision}, nil
+}
+
+// read translates a listing, and asks for the statuses that it needs. fresh
+// are those that are worth remembering.
+func (c *Client) read(ctx context.Context, e *entry, from *listing) (pod.Observed, []memory, error) {
+	var observed pod.Observed
+	var fresh []memory
+	for _, listed := range from.sandboxes {
+		sandbox := translateSandbox(listed)
+		known, ok := c.recall(e, listed.Id, int32(listed.GetState()))
+		switch {
+		case !sandbox.Ready:
+		case ok:
+			sandbox.IPs = known.ips
+		default:
+			status, err := c.SandboxStatus(ctx, listed.Id)
+			if IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return pod.Observed{}, nil, err
+			}
+			sandbox.IPs = sandboxIPs(status)
+			if len(sandbox.IPs) > 0 || onHostNetwork(status) {
+				fresh = append(fresh, memory{id: listed.Id, known: true, state: int32(listed.GetState()), ips: sandbox.IPs})
+			}
+		}
+		observed.Sandboxes = append(observed.Sandboxes, sandbox)
+	}
+	for _, listed := range from.containers {
+		if known, ok := c.recall(e, listed.Id, int32(listed.GetState())); ok {
+			observed.Containers = append(observed.Containers, *known.container)
+			continue
+		}
+		status, err := c.ContainerStatus(ctx, listed.Id)
+		if IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return pod.Observed{}, nil, err
+		}
+		container := translateContainer(listed, status, c.name)
+		if container.State == pod.Exited {
+			container.Message = endMessage(ctx, status)
+		}
+		observed.Containers = append(observed.Containers, container)
+		if container.State != pod.Unknown {
+			fresh = append(fresh, memory{id: listed.Id, known: true, state: int32(status.GetState()), container: &container})
+		}
+	}
+	newestFirst(&observed)
+	boundMessages(observed.Containers)
+	return observed, fresh, nil
+}

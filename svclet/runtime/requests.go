@@ -1,0 +1,240 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/exec"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Version asks for the runtime's name and version.
+func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, error) {
+	var answer *runtimeapi.VersionResponse
+	err := c.do(ctx, "version", "ask the runtime for its version", func(ctx context.Context) (err error) {
+		answer, err = c.runtime.Version(ctx, "0.1.0")
+		return err
+	})
+	return answer, err
+}
+
+// SetPodCIDRs tells the runtime from which ranges the addresses of pods are: one,
+// or one of each family, with a comma between them.
+func (c *Client) SetPodCIDRs(ctx context.Context, cidrs string) error {
+	return c.do(ctx, "update_runtime_config", "tell the runtime the addresses of pods", func(ctx context.Context) error {
+		return c.runtime.UpdateRuntimeConfig(ctx, &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidrs}})
+	})
+}
+
+// RunSandbox creates and starts a sandbox, and gives its id. handler is the
+// runtime handler of the pod's RuntimeClass, empty for the default one.
+func (c *Client) RunSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	var id string
+	what := fmt.Sprintf("run the sandbox of pod %s/%s", config.GetMetadata().GetNamespace(), config.GetMetadata().GetName())
+	err := c.do(ctx, "run_podsandbox", what, func(ctx context.Context) (err error) {
+		id, err = c.runtime.RunPodSandbox(ctx, config, handler)
+		return err
+	})
+	if err == nil {
+		c.own(types.UID(config.GetMetadata().GetUid()), id)
+	}
+	return id, err
+}
+
+// StopSandbox stops a sandbox and whatever runs in it. One that is not there
+// is stopped.
+func (c *Client) StopSandbox(ctx context.Context, id string) error {
+	defer c.forget(id)
+	return c.unlessGone(ctx, "stop_podsandbox", "stop sandbox "+id, func(ctx context.Context) error {
+		return c.runtime.StopPodSandbox(ctx, id)
+	})
+}
+
+// RemoveSandbox removes a sandbox and its containers. One that is not there is
+// removed.
+func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
+	defer c.forget(id)
+	return c.unlessGone(ctx, "remove_podsandbox", "remove sandbox "+id, func(ctx context.Context) error {
+		return c.runtime.RemovePodSandbox(ctx, id)
+	})
+}
+
+// CreateContainer creates a container in a sandbox, and gives its id.
+func (c *Client) CreateContainer(
+	ctx context.Context, sandboxID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
+) (string, error) {
+	var id string
+	what := fmt.Sprintf("create container %s of pod %s/%s in sandbox %s", config.GetMetadata().GetName(),
+		sandbox.GetMetadata().GetNamespace(), sandbox.GetMetadata().GetName(), sandboxID)
+	err := c.do(ctx, "create_container", what, func(ctx context.Context) (err error) {
+		id, err = c.runtime.CreateContainer(ctx, sandboxID, config, sandbox)
+		return err
+	})
+	if err == nil {
+		c.own(types.UID(sandbox.GetMetadata().GetUid()), id)
+	}
+	return id, err
+}
+
+// StartContainer starts a container that has been created.
+func (c *Client) StartContainer(ctx context.Context, id string) error {
+	defer c.forget(id)
+	return c.do(ctx, "start_container", "start container "+id, func(ctx context.Context) error {
+		return c.runtime.StartContainer(ctx, id)
+	})
+}
+
+// StopContainer asks a container to end, and kills it after grace, which the
+// runtime counts in whole seconds (it is rounded up; zero kills at once). It
+// returns when the container has ended. One that is not there has.
+func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	defer c.forget(id)
+	return c.unlessGone(ctx, "stop_container", "stop container "+id, func(ctx context.Context) error {
+		return c.runtime.StopContainer(ctx, id, int64(wholeSeconds(grace)/time.Second))
+	})
+}
+
+// RemoveContainer removes a container. One that is not there is removed.
+func (c *Client) RemoveContainer(ctx context.Context, id string) error {
+	defer c.forget(id)
+	return c.unlessGone(ctx, "remove_container", "remove container "+id, func(ctx context.Context) error {
+		return c.runtime.RemoveContainer(ctx, id)
+	})
+}
+
+// UpdateResources changes the resources of a container.
+func (c *Client) UpdateResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error {
+	defer c.forget(id)
+	return c.do(ctx, "update_container", "update the resources of container "+id, func(ctx context.Context) error {
+		return c.runtime.UpdateContainerResources(ctx, id, resources)
+	})
+}
+
+// UpdateSandboxResources tells the runtime of a pod's new resources, which the
+// agent has already put in force on the pod's cgroup.
+func (c *Client) UpdateSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error {
+	what := "update the resources of sandbox " + request.PodSandboxId
+	return c.do(ctx, "update_podsandbox_resources", what, func(ctx context.Context) error {
+		_, err := c.runtime.UpdatePodSandboxResources(ctx, request)
+		return err
+	})
+}
+
+// ExecSync runs a command in a container and gives what it wrote and its exit
+// code. The runtime ends it after timeout, which it counts in whole seconds
+// (it is rounded up; zero is no limit); [IsTimeout] tells that. A command that
+// ran and failed is no error.
+func (c *Client) ExecSync(
+	ctx context.Context, id string, command []string, timeout time.Duration,
+) (stdout, stderr []byte, exitCode int32, err error) {
+	err = c.do(ctx, "exec_sync", "run a command in container "+id, func(ctx context.Context) error {
+		var err error
+		stdout, stderr, err = c.runtime.ExecSync(ctx, id, command, wholeSeconds(timeout))
+		var exited exec.CodeExitError
+		if errors.As(err, &exited) {
+			exitCode = int32(exited.Code)
+			return nil
+		}
+		return err
+	})
+	return stdout, stderr, exitCode, err
+}
+
+// ReopenLog makes the runtime write a container's log into a new file of the
+// same name, after the old one has been moved away.
+func (c *Client) ReopenLog(ctx context.Context, id string) error {
+	return c.do(ctx, "reopen_container_log", "reopen the log of container "+id, func(ctx context.Context) error {
+		return c.runtime.ReopenContainerLog(ctx, id)
+	})
+}
+
+// Exec gives the URL at which the runtime streams a command.
+func (c *Client) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (string, error) {
+	var url string
+	err := c.do(ctx, "exec", "prepare a command in container "+request.ContainerId, func(ctx context.Context) error {
+		answer, err := c.runtime.Exec(ctx, request)
+		url = answer.GetUrl()
+		return err
+	})
+	return url, err
+}
+
+// Attach gives the URL at which the runtime streams a container's own process.
+func (c *Client) Attach(ctx context.Context, request *runtimeapi.AttachRequest) (string, error) {
+	var url string
+	err := c.do(ctx, "attach", "attach to container "+request.ContainerId, func(ctx context.Context) error {
+		answer, err := c.runtime.Attach(ctx, request)
+		url = answer.GetUrl()
+		return err
+	})
+	return url, err
+}
+
+// PortForward gives the URL at which the runtime forwards ports of a sandbox.
+func (c *Client) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (string, error) {
+	var url string
+	err := c.do(ctx, "port_forward", "forward ports of sandbox "+request.PodSandboxId, func(ctx context.Context) error {
+		answer, err := c.runtime.PortForward(ctx, request)
+		url = answer.GetUrl()
+		return err
+	})
+	return url, err
+}
+
+// ContainerStatus is the runtime's own status of a container.
+func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
+	var answer *runtimeapi.ContainerStatusResponse
+	err := c.do(ctx, "container_status", "ask for the status of container "+id, func(ctx context.Context) (err error) {
+		if answer, err = c.runtime.ContainerStatus(ctx, id, false); err != nil {
+			return err
+		}
+		return rightID(answer.GetStatus().GetId(), id)
+	})
+	return answer.GetStatus(), err
+}
+
+// SandboxStatus is the runtime's own status of a sandbox.
+func (c *Client) SandboxStatus(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error) {
+	var answer *runtimeapi.PodSandboxStatusResponse
+	err := c.do(ctx, "podsandbox_status", "ask for the status of sandbox "+id, func(ctx context.Context) (err error) {
+		if answer, err = c.runtime.PodSandboxStatus(ctx, id, false); err != nil {
+			return err
+		}
+		return rightID(answer.GetStatus().GetId(), id)
+	})
+	return answer.GetStatus(), err
+}
+
+// unlessGone is do, where an object that is not there is as good as done.
+func (c *Client) unlessGone(ctx context.Context, operation, what string, request func(ctx context.Context) error) error {
+	return c.do(ctx, operation, what, func(ctx context.Context) error {
+		if err := request(ctx); !IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// rightID refuses an answer that is about another object, or about none.
+func rightID(got, want string) error {
+	switch got {
+	case want:
+		return nil
+	case "":
+		return errors.New("the runtime has answered without a status")
+	default:
+		return fmt.Errorf("the runtime has answered with the status of %s", got)
+	}
+}
+
+// wholeSeconds rounds up to seconds; a negative time is none.
+func wholeSeconds(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
+}

@@ -1,0 +1,14 @@
+// Package runtimetest is a container runtime that runs nothing: it serves CRI
+// over a unix socket, as a runtime does, and does what a test tells it.
+//
+//	r, err := runtimetest.Start(runtimetest.Options{Socket: socket})
+//	...                                   // the agent makes a pod
+//	id := r.Container(uid, "app")
+//	r.End(id, runtimetest.End{Code: 1})   // its process ends
+//	r.Down()                              // the runtime is away
+//	err = r.Up()                          // and back, with the same pods
+//	r.Rule("StartContainer", runtimetest.Rule{Err: err, Times: 1})
+//
+// It is light: no goroutine per pod or container, so that hundreds of agents
+// with thousands of pods fit into one process.
+package runtimetest

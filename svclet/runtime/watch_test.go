@@ -1,0 +1,371 @@
+package runtime_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/runtime"
+	"svc.dev/svc/svclet/runtime/runtimetest"
+)
+
+// kind is a runtime and how a watch learns of its changes.
+type kind struct {
+	name    string
+	served  runtimetest.Options
+	options runtime.Options
+}
+
+// kinds are all of them. Where there are events nothing is polled, so that
+// what is told has come by an event.
+var kinds = []kind{
+	{"container events", runtimetest.Options{Events: true}, runtime.Options{PollPeriod: never, CheckPeriod: never}},
+	{"containerd events", runtimetest.Options{Name: "containerd"}, runtime.Options{PollPeriod: never, CheckPeriod: never}},
+	{"relist", runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond}},
+}
+
+// withEvents are those that have events.
+var withEvents = kinds[:2]
+
+// each runs a test with each kind, once its watch hears of changes.
+func each(t *testing.T, kinds []kind, test func(t *testing.T, w *world, heard *told)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			w := start(t, kind.served, kind.options)
+			heard := w.watch()
+			if kind.name != "relist" {
+				eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
+			}
+			test(t, w, heard)
+		})
+	}
+}
+
+func TestAWatchTellsWhatThereIsFirst(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			w := start(t, kind.served, kind.options)
+			w.sandbox("a", 0)
+			w.End(w.run("a", "app", 0), runtimetest.End{Code: 2})
+			w.sandbox("b", 0)
+			w.run("b", "app", 0)
+			heard := w.watch()
+			got := heard.until("a", in("app", pod.Exited))
+			if got.Name != "pod-a" || got.Namespace != "default" || got.Observed.Containers[0].ExitCode != 2 {
+				t.Errorf("told %+v", got)
+			}
+			heard.until("b", in("app", pod.Running))
+		})
+	}
+}
+
+func TestAWatchTellsWhatBecomesOfAPod(t *testing.T) {
+	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+		box := w.sandbox("a", 0)
+		id := w.run("a", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		w.End(id, runtimetest.End{Code: 9, Message: "enough"})
+		ended := heard.until("a", in("app", pod.Exited)).Observed.Containers[0]
+		if ended.ExitCode != 9 || ended.Reason != "Error" || ended.Message != "enough" {
+			t.Errorf("told %+v", ended)
+		}
+		again := w.run("a", "app", 1)
+		heard.until("a", in("app", pod.Running))
+		w.OOM(again)
+		killed := heard.until("a", in("app", pod.Exited)).Observed.Containers[0]
+		if killed.ID != again || killed.Reason != "OOMKilled" || killed.ExitCode != 137 {
+			t.Errorf("told %+v", killed)
+		}
+		w.BreakSandbox(box)
+		heard.until("a", func(observed pod.Observed) bool { return !observed.Sandboxes[0].Ready })
+		if err := w.client.RemoveSandbox(t.Context(), box); err != nil {
+			t.Fatal(err)
+		}
+		if got := heard.until("a", nothing); got.Name != "pod-a" {
+			t.Errorf("a pod that is gone is told as %+v", got)
+		}
+	})
+}
+
+func TestAWatchTellsOfPodsThatOthersHaveMade(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			// Containers of which nobody knows whose they are are seen to after
+			// this time.
+			kind.options.PollPeriod = 5 * time.Millisecond
+			w := start(t, kind.served, kind.options)
+			heard := w.watch()
+			w.sandbox("own", 0)
+			w.run("own", "app", 0)
+			heard.until("own", in("app", pod.Running))
+			other, err := runtime.Connect(t.Context(), runtime.Options{RuntimeEndpoint: w.Endpoint()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := other.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			theirs := &world{Runtime: w.Runtime, t: t, client: other}
+			theirs.sandbox("a", 0)
+			id := theirs.run("a", "app", 0)
+			heard.until("a", in("app", pod.Running))
+			w.End(id, runtimetest.End{})
+			heard.until("a", in("app", pod.Exited))
+		})
+	}
+}
+
+func TestAnEventThatRunsAheadOfTheStateIsWaitedFor(t *testing.T) {
+	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		id := w.run("a", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		w.Hold()
+		looks := w.Calls("ListContainers")
+		w.End(id, runtimetest.End{Code: 1})
+		eventually(t, "the pod has been looked at in vain", func() bool { return w.Calls("ListContainers") > looks+1 })
+		w.Release()
+		heard.until("a", in("app", pod.Exited))
+	})
+}
+
+func TestAReasonThatComesAfterTheEndIsTold(t *testing.T) {
+	each(t, kinds[1:2], func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		id := w.run("a", "app", 0)
+		w.End(id, runtimetest.End{Code: 137})
+		heard.until("a", in("app", pod.Exited))
+		w.LateOOM(id)
+		heard.until("a", func(observed pod.Observed) bool { return observed.Containers[0].Reason == "OOMKilled" })
+	})
+}
+
+func TestWhatHappensWhileTheRuntimeIsAwayIsToldWhenItIsBack(t *testing.T) {
+	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		id := w.run("a", "app", 0)
+		w.sandbox("b", 0)
+		other := w.run("b", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		heard.until("b", in("app", pod.Running))
+		w.Down()
+		w.End(id, runtimetest.End{Code: 4})
+		eventually(t, "the runtime is missed", func() bool {
+			_, err := w.client.Status(t.Context())
+			return runtime.IsAway(err) && w.client.Health().Err != nil
+		})
+		if err := w.Up(); err != nil {
+			t.Fatal(err)
+		}
+		heard.until("a", in("app", pod.Exited))
+		// And what happens afterwards is heard again.
+		w.End(other, runtimetest.End{})
+		heard.until("b", in("app", pod.Exited))
+		if health := w.client.Health(); health.Err != nil {
+			t.Errorf("health %+v", health)
+		}
+	})
+}
+
+func TestABrokenStreamOfEventsIsOpenedAnew(t *testing.T) {
+	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		id := w.run("a", "app", 0)
+		w.sandbox("b", 0)
+		other := w.run("b", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		heard.until("b", in("app", pod.Running))
+		w.BreakStreams()
+		w.End(id, runtimetest.End{})
+		heard.until("a", in("app", pod.Exited))
+		eventually(t, "the watch listens again", func() bool { return w.Listeners() == 1 })
+		w.End(other, runtimetest.End{})
+		heard.until("b", in("app", pod.Exited))
+	})
+}
+
+func TestARuntimeThatLearnsOfEventsIsListenedTo(t *testing.T) {
+	w := start(t, runtimetest.Options{}, runtime.Options{CheckPeriod: 5 * time.Millisecond, PollPeriod: 5 * time.Millisecond})
+	w.watch()
+	w.Down()
+	w.SetEvents(true)
+	if err := w.Up(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
+}
+
+func TestContainerdsEventsStandInForThoseOfCRI(t *testing.T) {
+	w := start(t, runtimetest.Options{Name: "containerd"}, runtime.Options{PollPeriod: never, CheckPeriod: never})
+	w.watch()
+	eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
+	if w.Calls("GetContainerEvents") != 1 || w.Calls("Subscribe") != 1 {
+		t.Errorf("CRI's events were asked for %d times, containerd's %d times", w.Calls("GetContainerEvents"), w.Calls("Subscribe"))
+	}
+}
+
+func TestWhatEventsHaveNotToldIsFoundByTheCheck(t *testing.T) {
+	w := start(t, runtimetest.Options{Events: true}, runtime.Options{PollPeriod: 5 * time.Millisecond, CheckPeriod: 5 * time.Millisecond})
+	w.sandbox("a", 0)
+	id := w.run("a", "app", 0)
+	heard := w.watch()
+	heard.until("a", in("app", pod.Running))
+	w.Change(id, func(status *runtimeapi.ContainerStatus) {
+		status.State, status.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, 1
+	})
+	heard.until("a", in("app", pod.Exited))
+}
+
+func TestWhatALookHasFoundIsToldAsWell(t *testing.T) {
+	// Somebody else's look at a pod must not keep the watch from telling.
+	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond})
+	w.sandbox("a", 0)
+	id := w.run("a", "app", 0)
+	heard := w.watch()
+	heard.until("a", in("app", pod.Running))
+	w.End(id, runtimetest.End{})
+	w.look("a")
+	heard.until("a", in("app", pod.Exited))
+}
+
+func TestAnOlderObservationNeverComesAfterANewerOne(t *testing.T) {
+	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		id := w.run("a", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		// The watch's look hangs at the status while somebody looks afresh.
+		gate := make(chan struct{})
+		asked := w.Calls("ContainerStatus")
+		w.Rule("ContainerStatus", runtimetest.Rule{Gate: gate, Times: 1})
+		w.End(id, runtimetest.End{Code: 1})
+		eventually(t, "the watch looks", func() bool { return w.Calls("ContainerStatus") > asked })
+		looked := make(chan pod.Observed)
+		go func() { looked <- w.look("a") }()
+		close(gate)
+		fresh := <-looked
+		older := heard.until("a", in("app", pod.Exited))
+		if !in("app", pod.Exited)(fresh) {
+			t.Errorf("the fresh look has found %+v", fresh)
+		}
+		if older.Observed.Sequence == fresh.Sequence {
+			t.Errorf("both observations have the number %d", fresh.Sequence)
+		}
+	})
+}
+
+func TestWhatIsMadeDuringALookIsNotForgotten(t *testing.T) {
+	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+		// The look has asked for sandboxes, and is about to ask for containers.
+		gate := make(chan struct{})
+		w.Rule("ListContainers", runtimetest.Rule{Gate: gate, Times: 1, Match: func(request proto.Message) bool {
+			return request.(*runtimeapi.ListContainersRequest).GetFilter() != nil
+		}})
+		lists := w.Calls("ListContainers")
+		looked := make(chan pod.Observed)
+		go func() { looked <- w.look("a") }()
+		eventually(t, "the look is under way", func() bool { return w.Calls("ListContainers") > lists })
+		box := w.sandbox("a", 0)
+		close(gate)
+		<-looked
+		w.BreakSandbox(box)
+		heard.until("a", func(observed pod.Observed) bool { return len(observed.Sandboxes) == 1 && !observed.Sandboxes[0].Ready })
+	})
+}
+
+func TestABurstOfEventsIsOneLook(t *testing.T) {
+	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		var ids []string
+		for range 50 {
+			ids = append(ids, w.run("a", "app", uint32(len(ids))))
+		}
+		heard.until("a", func(observed pod.Observed) bool {
+			return len(observed.Containers) == 50 && observed.Containers[0].State == pod.Running
+		})
+		gate := make(chan struct{})
+		w.Rule("ListContainers", runtimetest.Rule{Gate: gate, Times: 1})
+		w.End(ids[0], runtimetest.End{})
+		looks := w.Calls("ListContainers")
+		eventually(t, "the first look is under way", func() bool { return w.Calls("ListContainers") > looks })
+		looks = w.Calls("ListContainers")
+		for _, id := range ids[1:] {
+			w.End(id, runtimetest.End{})
+		}
+		// The watch takes events one by one: when it has heard of another pod
+		// that comes after them, it has heard of them.
+		w.sandbox("b", 0)
+		w.run("b", "app", 0)
+		heard.until("b", in("app", pod.Running))
+		others := w.Calls("ListContainers") - looks
+		close(gate)
+		heard.until("a", func(observed pod.Observed) bool {
+			for _, container := range observed.Containers {
+				if container.State != pod.Exited {
+					return false
+				}
+			}
+			return true
+		})
+		if got := w.Calls("ListContainers") - looks - others; got > 2 {
+			t.Errorf("%d looks were needed for one burst", got)
+		}
+	})
+}
+
+func TestAPodThatIsToldWronglyIsLookedAtAgainAndOthersAreTold(t *testing.T) {
+	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+		w.sandbox("a", 0)
+		bad := w.run("a", "app", 0)
+		w.sandbox("b", 0)
+		good := w.run("b", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		heard.until("b", in("app", pod.Running))
+		w.Rule("ContainerStatus", runtimetest.Rule{Err: status.Error(codes.Internal, "corrupt"), Match: func(request proto.Message) bool {
+			return request.(*runtimeapi.ContainerStatusRequest).ContainerId == bad
+		}})
+		w.End(bad, runtimetest.End{})
+		w.End(good, runtimetest.End{})
+		heard.until("b", in("app", pod.Exited))
+		w.Obey("ContainerStatus")
+		heard.until("a", in("app", pod.Exited))
+	})
+}
+
+func TestARuntimeThatHangsIsSurvived(t *testing.T) {
+	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond, RequestTimeout: 100 * time.Millisecond})
+	w.sandbox("a", 0)
+	id := w.run("a", "app", 0)
+	heard := w.watch()
+	heard.until("a", in("app", pod.Running))
+	w.Rule("ListPodSandbox", runtimetest.Rule{Hang: true})
+	eventually(t, "the runtime is missed", func() bool { return w.client.Health().Err != nil })
+	w.End(id, runtimetest.End{})
+	w.Obey("ListPodSandbox")
+	heard.until("a", in("app", pod.Exited))
+}
+
+func TestNothingIsAskedForAtRest(t *testing.T) {
+	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+		for _, uid := range []string{"a", "b", "c"} {
+			w.sandbox(uid, 0)
+			w.run(uid, "app", 0)
+			heard.until(uid, in("app", pod.Running))
+		}
+		// Lists of all pods that show nothing new; the first ones may still come
+		// among the looks that the pods' beginning has caused.
+		eventually(t, "pods are listed without asking for any status", func() bool {
+			calls, lists := w.Calls("ContainerStatus"), w.Calls("ListPodSandbox")
+			w.BreakStreams()
+			eventually(t, "pods are listed again", func() bool { return w.Calls("ListPodSandbox") > lists && w.Listeners() == 1 })
+			return w.Calls("ContainerStatus") == calls
+		})
+	})
+}

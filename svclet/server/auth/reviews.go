@@ -1,0 +1,57 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Reviews creates TokenReviews and SubjectAccessReviews at the API server, and
+// fills in their status. A client of controller-runtime does.
+type Reviews interface {
+	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
+}
+
+// reviewTimeout is how long one attempt to get an answer may take.
+const reviewTimeout = 10 * time.Second
+
+// reviewer asks for reviews, a few times where that may help.
+type reviewer struct {
+	api     Reviews
+	backoff wait.Backoff
+}
+
+func newReviewer(api Reviews) reviewer {
+	return reviewer{api: api, backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}}
+}
+
+// review creates a copy of the object until that succeeds, and writes the
+// answer into the object.
+func (r reviewer) review(ctx context.Context, obj client.Object) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
+		last = r.api.Create(ctx, obj)
+		if last != nil && !worthAnotherTry(last) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+func worthAnotherTry(err error) bool {
+	if _, wait := apierrors.SuggestsClientDelay(err); wait {
+		return true
+	}
+	return utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsConnectionRefused(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/component-base/cli/flag"
+	"k8s.io/utils/clock"
+)
+
+// certificates are the serving pair and the authorities of clients.
+type certificates struct {
+	clock clock.PassiveClock
+	pair  *reloaded[*tls.Certificate]
+	cas   *reloaded[*x509.CertPool] // nil: no client certificate is believed
+
+	// selfSigned makes the pair anew; nil where the pair is given.
+	selfSigned func() error
+	mu         sync.Mutex
+}
+
+func newCertificates(o Options, c clock.PassiveClock) (*certificates, error) {
+	if (o.TLSCertFile == "") != (o.TLSPrivateKeyFile == "") {
+		return nil, errors.New("of tlsCertFile and tlsPrivateKeyFile, one is given and the other is not")
+	}
+	cs := &certificates{clock: c}
+	certFile, keyFile := o.TLSCertFile, o.TLSPrivateKeyFile
+	if certFile == "" {
+		certFile, keyFile = filepath.Join(o.CertDirectory, "svclet.crt"), filepath.Join(o.CertDirectory, "svclet.key")
+		cs.selfSigned = func() error { return writeSelfSigned(o.NodeName, certFile, keyFile) }
+	}
+	cs.pair = &reloaded[*tls.Certificate]{what: "serving certificate", paths: []string{certFile, keyFile}, parse: parsePair}
+	if cs.selfSigned != nil {
+		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+			if err := cs.selfSigned(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if _, err := cs.serving(); err != nil {
+		return nil, err
+	}
+	if o.ClientCAFile != "" {
+		cs.cas = &reloaded[*x509.CertPool]{what: "client authorities", paths: []string{o.ClientCAFile}, parse: parseAuthorities}
+		if _, err := cs.cas.get(); err != nil {
+			return nil, err
+		}
+	}
+	return cs, nil
+}
+
+// config is the listener's TLS configuration. It asks for the files at each
+// handshake.
+func (cs *certificates) config(o Options) (*tls.Config, error) {
+	minVersion, err := flag.TLSVersion(o.TLSMinVersion)
+	if err != nil {
+		return nil, fmt.Errorf("tlsMinVersion: %w", err)
+	}
+	suites, err := flag.TLSCipherSuites(o.TLSCipherSuites)
+	if err != nil {
+		return nil, fmt.Errorf("tlsCipherSuites: %w", err)
+	}
+	base := &tls.Config{
+		MinVersion: minVersion, CipherSuites: suites, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cs.serving() },
+	}
+	if cs.cas == nil {
+		return base, nil
+	}
+	// A certificate is asked for, and verified by the authenticator: a caller
+	// may have another credential.
+	base.ClientAuth = tls.RequestClientCert
+	asking := base.Clone()
+	asking.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pool, err := cs.cas.get()
+		if err != nil {
+			return nil, err
+		}
+		c := base.Clone()
+		c.ClientCAs = pool // tells clients which of their certificates to send
+		return c, nil
+	}
+	return asking, nil
+}
+
+// clientCAs is what the authenticator asks for; nil without a file of them.
+func (cs *certificates) clientCAs() func() (*x509.CertPool, error) {
+	if cs.cas == nil {
+		return nil
+	}
+	return cs.cas.get
+}
+
+// serving returns the pair. A self-signed one that has expired is made anew.
+func (cs *certificates) serving() (*tls.Certificate, error) {
+	pair, err := cs.pair.get()
+	if err != nil || cs.selfSigned == nil || cs.clock.Now().Before(pair.Leaf.NotAfter) {
+		return pair, err
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if pair, err = cs.pair.get(); err != nil || cs.clock.Now().Before(pair.Leaf.NotAfter) {
+		return pair, err // somebody else has made it
+	}
+	if err := cs.selfSigned(); err != nil {
+		return nil, err
+	}
+	return cs.pair.get()
+}
+
+func parsePair(files [][]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(files[0], files[1])
+	if err != nil {
+		return nil, err
+	}
+	return &pair, nil
+}
+
+func parseAuthorities(files [][]byte) (*x509.CertPool, error) {
+	certs, err := cert.ParseCertsPEM(files[0])
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	return pool, nil
+}
+
+// writeSelfSigned makes a pair for the node's name, good for a year.
+func writeSelfSigned(name, certFile, keyFile string) error {
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("make a self-signed certificate: %w", err)
+		}
+	}
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+	if err != nil {
+		return fmt.Errorf("make a self-signed certificate for %q: %w", name, err)
+	}
+	if err := keyutil.WriteKey(keyFile, keyPEM); err != nil {
+		return fmt.Errorf("write the key of the self-signed certificate: %w", err)
+	}
+	if err := cert.WriteCert(certFile, certPEM); err != nil {
+		return fmt.Errorf("write the self-signed certificate: %w", err)
+	}
+	return nil
+}

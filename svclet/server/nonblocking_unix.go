@@ -1,0 +1,8 @@
+//go:build unix
+
+package server
+
+import "syscall"
+
+// nonBlocking keeps the opening of a pipe from waiting for a writer.
+const nonBlocking = syscall.O_NONBLOCK

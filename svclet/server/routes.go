@@ -1,0 +1,172 @@
+package server
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/klog/v2"
+)
+
+// Handler is the secure port: everything, for those who may.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	s.addPublic(mux)
+	if s.o.EnableDebuggingHandlers {
+		s.addDebugging(mux)
+	} else {
+		for _, path := range []string{
+			"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/",
+		} {
+			mux.HandleFunc(path, disabled("Debug endpoints are disabled."))
+		}
+	}
+	return s.counted("readwrite", s.checked(mux))
+}
+
+// ReadOnlyHandler is the port without authentication: what other programs of
+// the node read, and nothing that runs, profiles or tails anything.
+func (s *Server) ReadOnlyHandler() http.Handler {
+	mux := http.NewServeMux()
+	s.addPublic(mux)
+	return s.counted("readonly", mux)
+}
+
+// HealthHandler is the health port.
+func (s *Server) HealthHandler() http.Handler {
+	mux := http.NewServeMux()
+	s.addHealth(mux)
+	return mux
+}
+
+// addPublic adds what both ports serve.
+func (s *Server) addPublic(mux *http.ServeMux) {
+	s.addHealth(mux)
+	mux.HandleFunc("GET /pods", s.listPods)
+	for path, metrics := range map[string]prometheus.Gatherer{
+		"/metrics": s.parts.Metrics, "/metrics/resource": s.parts.Resource,
+		"/metrics/cadvisor": s.parts.Cadvisor, "/metrics/probes": s.parts.Probes,
+	} {
+		if metrics != nil {
+			mux.Handle("GET "+path, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+		}
+	}
+	if s.parts.Stats != nil {
+		mux.HandleFunc("GET /stats/summary", s.summary)
+		mux.HandleFunc("POST /stats/summary", s.summary)
+	}
+}
+
+// addDebugging adds what looks into pods and runs things in them.
+func (s *Server) addDebugging(mux *http.ServeMux) {
+	mux.HandleFunc("GET /runningpods/", s.listRunningPods)
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
+	for _, method := range []string{"GET ", "POST "} {
+		for path, handler := range map[string]http.HandlerFunc{"/exec": s.exec, "/attach": s.attach} {
+			mux.HandleFunc(method+path+"/{namespace}/{pod}/{container}", handler)
+			mux.HandleFunc(method+path+"/{namespace}/{pod}/{uid}/{container}", handler)
+		}
+		mux.HandleFunc(method+"/portForward/{namespace}/{pod}", s.portForward)
+		mux.HandleFunc(method+"/portForward/{namespace}/{pod}/{uid}", s.portForward)
+	}
+	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", s.run)
+	mux.HandleFunc("POST /run/{namespace}/{pod}/{uid}/{container}", s.run)
+	if s.parts.Configz != nil {
+		mux.HandleFunc("GET /configz", s.configz)
+	}
+	if s.o.EnableSystemLogHandler {
+		mux.Handle("GET /logs/", http.StripPrefix("/logs", systemLogs(s.o.LogDirectory)))
+	} else {
+		mux.HandleFunc("/logs/", disabled("logs endpoint is disabled."))
+	}
+	if s.o.EnableProfilingHandler {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	} else {
+		mux.HandleFunc("/debug/pprof/", disabled("profiling endpoint is disabled."))
+	}
+	if s.o.EnableDebugFlagsHandler && s.parts.SetVerbosity != nil {
+		mux.HandleFunc("PUT /debug/flags/v", s.setVerbosity)
+	} else {
+		mux.HandleFunc("/debug/flags/v", disabled("flags endpoint is disabled."))
+	}
+}
+
+func disabled(message string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, message, http.StatusMethodNotAllowed) }
+}
+
+// checked lets through whom the authenticator knows and the authorizer allows.
+func (s *Server) checked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		logger := klog.FromContext(r.Context())
+		user, err := s.authenticator.Authenticate(r)
+		if user == nil {
+			if err != nil {
+				logger.Error(err, "Unable to authenticate the request due to an error")
+			}
+			plain(w, http.StatusUnauthorized, "Unauthorized")
+			return
+		}
+		switch refusal := s.authorizer.Authorize(r.Context(), user, r.Method, r.URL.Path); {
+		case refusal == nil:
+			next.ServeHTTP(w, r)
+		case refusal.Failed:
+			logger.Error(refusal.Cause, "Authorization error", "user", user.Name, "path", r.URL.Path)
+			plain(w, http.StatusInternalServerError, refusal.Message)
+		default:
+			logger.V(2).Info("Forbidden", "user", user.Name, "method", r.Method, "path", r.URL.Path)
+			plain(w, http.StatusForbidden, refusal.Message)
+		}
+	})
+}
+
+// plain answers without a line's end of its own, as kubelet does.
+func plain(w http.ResponseWriter, code int, message string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(message)) // a client that has gone needs no answer
+}
+
+// counted has requests counted by the first part of their path.
+func (s *Server) counted(server string, next http.Handler) http.Handler {
+	if s.parts.Requests == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := metricPath(r.URL.Path)
+		long := slices.Contains([]string{"exec", "attach", "portforward", "debug"}, path)
+		defer s.parts.Requests.Begin(metricMethod(r.Method), path, server, long)()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// metricPath and metricMethod bound what the labels of metrics can be.
+func metricPath(path string) string {
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	first := parts[0]
+	if first == "metrics" && len(parts) > 1 {
+		first += "/" + parts[1]
+	}
+	if slices.Contains([]string{
+		"healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource", "run", "exec", "attach",
+		"portForward", "containerLogs", "configz", "runningpods", "logs", "debug",
+	}, first) {
+		return first
+	}
+	return "other"
+}
+
+func metricMethod(method string) string {
+	if slices.Contains([]string{"OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"}, method) {
+		return method
+	}
+	return "other"
+}

@@ -1,0 +1,237 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/server/auth"
+)
+
+// Server is the agent's HTTP server.
+type Server struct {
+	o             Options
+	parts         Parts
+	certificates  *certificates
+	authenticator *auth.Authenticator
+	authorizer    *auth.Authorizer
+	tls           *tls.Config
+
+	secure, readOnly, healthz net.Listener
+	running                   gate // requests, those with streams of their own included
+}
+
+// New returns a server that does not listen yet. It fails on options that
+// contradict each other, and on certificates that cannot be read or made.
+func New(o Options, parts Parts) (*Server, error) {
+	if parts.Clock == nil {
+		parts.Clock = clock.RealClock{}
+	}
+	if o.LogDirectory == "" {
+		o.LogDirectory = "/var/log"
+	}
+	s := &Server{o: o, parts: parts}
+	var err error
+	if s.certificates, err = newCertificates(o, parts.Clock); err != nil {
+		return nil, err
+	}
+	if s.tls, err = s.certificates.config(o); err != nil {
+		return nil, err
+	}
+	s.authenticator, err = auth.NewAuthenticator(auth.Authentication{
+		Anonymous: o.AnonymousAuth, ClientCAs: s.certificates.clientCAs(),
+		TokenReview: o.TokenWebhook, TokenTTL: o.TokenWebhookCacheTTL,
+	}, parts.Reviews, parts.Clock)
+	if err != nil {
+		return nil, err
+	}
+	s.authorizer, err = auth.NewAuthorizer(auth.Authorization{
+		Mode: o.AuthorizationMode, NodeName: o.NodeName,
+		AuthorizedTTL: o.AuthorizedTTL, UnauthorizedTTL: o.UnauthorizedTTL,
+	}, parts.Reviews, parts.Clock)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Listen opens the ports. Serve is to follow.
+func (s *Server) Listen(ctx context.Context) error {
+	open := func(address string, port int32) (net.Listener, error) {
+		var c net.ListenConfig
+		l, err := c.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(int(port))))
+		if err != nil {
+			return nil, err
+		}
+		return limited{l}, nil
+	}
+	var err error
+	if s.secure, err = open(s.o.Address, s.o.Port); err != nil {
+		return fmt.Errorf("listen on the secure port: %w", err)
+	}
+	if s.o.ReadOnlyPort != 0 {
+		if s.readOnly, err = open(s.o.Address, s.o.ReadOnlyPort); err != nil {
+			s.Close()
+			return fmt.Errorf("listen on the read-only port: %w", err)
+		}
+	}
+	if s.o.HealthzPort != 0 {
+		if s.healthz, err = open(s.o.HealthzBindAddress, s.o.HealthzPort); err != nil {
+			s.Close()
+			return fmt.Errorf("listen on the health port: %w", err)
+		}
+	}
+	return nil
+}
+
+// Port is the secure port that Listen has opened: what the node's status says
+// of its daemon endpoint.
+func (s *Server) Port() int32 {
+	if a, ok := s.secure.Addr().(*net.TCPAddr); ok {
+		return int32(a.Port) //nolint:gosec // ports fit
+	}
+	return s.o.Port
+}
+
+// Serve serves until the context ends, and returns when no request is served
+// any more. Connections are closed then, streams among them.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type server struct {
+		listener net.Listener
+		handler  http.Handler
+		tls      *tls.Config
+	}
+	var group sync.WaitGroup
+	failures := make(chan error, 3)
+	for _, each := range []server{
+		{s.secure, s.Handler(), s.tls},
+		{s.readOnly, s.ReadOnlyHandler(), nil},
+		{s.healthz, s.HealthHandler(), nil},
+	} {
+		if each.listener == nil {
+			continue
+		}
+		h := s.httpServer(ctx, each.handler)
+		h.TLSConfig = each.tls
+		group.Go(func() {
+			<-ctx.Done()
+			_ = h.Close() // the listener and idle connections; nothing can be done about an error
+		})
+		group.Go(func() {
+			defer cancel()
+			var err error
+			if each.tls != nil {
+				err = h.ServeTLS(each.listener, "", "")
+			} else {
+				err = h.Serve(each.listener)
+			}
+			if !errors.Is(err, http.ErrServerClosed) {
+				failures <- fmt.Errorf("serve on %s: %w", each.listener.Addr(), err)
+			}
+		})
+	}
+	group.Wait()
+	s.running.close()
+	close(failures)
+	return <-failures
+}
+
+// httpServer bounds what a slow or rude client can hold.
+func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if s.running.enter() {
+				defer s.running.leave()
+				h.ServeHTTP(w, r)
+			}
+		}),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 30 * time.Second,
+		ReadTimeout:       maxConnection,
+		WriteTimeout:      maxConnection,
+		IdleTimeout:       90 * time.Second,
+		MaxHeaderBytes:    1 << 20, // the command of an exec is in the query
+		ErrorLog:          log.New(serverLog{klog.FromContext(ctx)}, "", 0),
+	}
+}
+
+// Close closes the ports that Listen has opened, where Serve does not follow.
+func (s *Server) Close() {
+	for _, l := range []net.Listener{s.secure, s.readOnly, s.healthz} {
+		if l != nil {
+			_ = l.Close() // never served
+		}
+	}
+}
+
+// gate counts requests, until it is closed.
+type gate struct {
+	mu     sync.Mutex
+	inside sync.WaitGroup
+	closed bool
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside.Add(1)
+	return true
+}
+
+func (g *gate) leave() { g.inside.Done() }
+
+// close lets nothing in any more, and waits for what is inside.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.inside.Wait()
+}
+
+// serverLog keeps the HTTP server's remarks on clients that hang up or shake
+// hands badly out of the ordinary log: anybody can cause them.
+type serverLog struct{ logger klog.Logger }
+
+func (l serverLog) Write(p []byte) (int, error) {
+	l.logger.V(3).Info("HTTP server", "remark", string(p))
+	return len(p), nil
+}
+
+// limited accepts connections that end after [maxConnection], whatever becomes
+// of them.
+type limited struct{ net.Listener }
+
+func (l limited) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	mortal := &mortalConn{Conn: c}
+	mortal.timer = time.AfterFunc(maxConnection, func() { _ = c.Close() })
+	return mortal, nil
+}
+
+type mortalConn struct {
+	net.Conn
+	timer *time.Timer
+}
+
+func (c *mortalConn) Close() error {
+	c.timer.Stop()
+	return c.Conn.Close()
+}

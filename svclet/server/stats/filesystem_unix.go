@@ -1,0 +1,31 @@
+//go:build unix
+
+package stats
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
+)
+
+// fileSystem tells about the one on which a path lies.
+func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return nil, fmt.Errorf("look at the file system of %q: %w", path, err)
+	}
+	block := uint64(s.Bsize) //nolint:gosec // signed on some systems
+	return &statsapi.FsStats{
+		Time:           metav1.NewTime(now),
+		CapacityBytes:  ptr.To(s.Blocks * block),
+		AvailableBytes: ptr.To(s.Bavail * block),
+		UsedBytes:      ptr.To((s.Blocks - s.Bfree) * block),
+		Inodes:         ptr.To(s.Files),
+		InodesFree:     ptr.To(s.Ffree),
+		InodesUsed:     ptr.To(s.Files - s.Ffree),
+	}, nil
+}

@@ -1,0 +1,134 @@
+package stats
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// node finds out what the machine uses.
+func (p *Provider) node(ctx context.Context, only bool) (*statsapi.NodeStats, error) {
+	now := p.o.Clock.Now()
+	u, err := p.machine.cgroup("/")
+	if err != nil {
+		return nil, fmt.Errorf("failed to get root cgroup stats: %w", err)
+	}
+	n := &statsapi.NodeStats{
+		NodeName: p.o.NodeName, CPU: p.cpu("/", u, now), Memory: memory(u, now), Swap: swap(u, now),
+		SystemContainers: p.systemContainers(ctx, now),
+	}
+	booted, err := p.machine.booted()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Error getting system boot time. Node metrics will have an incorrect start time")
+	}
+	n.StartTime = metav1.NewTime(booted)
+	if only {
+		return n, nil
+	}
+	n.IO = pressureOnIO(u.ioPSI, now)
+	if n.Network, err = p.machine.network(now); err != nil {
+		return nil, fmt.Errorf("failed to get network stats: %w", err)
+	}
+	if n.Fs, err = fileSystem(p.o.RootDirectory, now); err != nil {
+		return nil, fmt.Errorf("failed to get rootFs stats: %w", err)
+	}
+	if n.Rlimit, err = p.machine.processes(now); err != nil {
+		return nil, fmt.Errorf("failed to get rlimit stats: %w", err)
+	}
+	if n.Runtime, err = p.imageFileSystem(ctx); err != nil {
+		return nil, fmt.Errorf("failed to get imageFs stats: %w", err)
+	}
+	return n, nil
+}
+
+// systemContainers are the cgroups beside those of pods. One that is not there
+// is left out.
+func (p *Provider) systemContainers(ctx context.Context, now time.Time) []statsapi.ContainerStats {
+	var all []statsapi.ContainerStats
+	for _, name := range slices.Sorted(maps.Keys(p.o.SystemContainers)) {
+		cgroup := p.o.SystemContainers[name]
+		if cgroup == "" {
+			continue
+		}
+		u, err := p.machine.cgroup(cgroup)
+		if err != nil {
+			klog.FromContext(ctx).V(4).Info("Failed to get system container stats", "containerName", cgroup, "err", err)
+			continue
+		}
+		s := statsapi.ContainerStats{Name: name, CPU: p.cpu(cgroup, u, now), Memory: memory(u, now), Swap: swap(u, now)}
+		if name == statsapi.SystemContainerKubelet {
+			s.StartTime = metav1.NewTime(p.o.Started)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (p *Provider) cpu(name string, u usage, now time.Time) *statsapi.CPUStats {
+	return &statsapi.CPUStats{
+		Time: metav1.NewTime(now), UsageCoreNanoSeconds: &u.cpu, UsageNanoCores: p.rates.next(name, now, u.cpu), PSI: u.cpuPSI,
+	}
+}
+
+// unlimited is the least limit of memory that is none: cgroup v1 says the
+// largest number that is a multiple of a page.
+const unlimited = math.MaxInt64 / 2
+
+func memory(u usage, now time.Time) *statsapi.MemoryStats {
+	m := &statsapi.MemoryStats{
+		Time: metav1.NewTime(now), UsageBytes: &u.memory, WorkingSetBytes: &u.workingSet, RSSBytes: &u.rss,
+		PageFaults: &u.pageFaults, MajorPageFaults: &u.majorPageFaults, PSI: u.memoryPSI,
+	}
+	if u.limit < unlimited {
+		available := less(u.limit, u.workingSet)
+		m.AvailableBytes = &available
+	}
+	return m
+}
+
+func swap(u usage, now time.Time) *statsapi.SwapStats {
+	available := less(u.swapLimit, u.swap)
+	return &statsapi.SwapStats{Time: metav1.NewTime(now), SwapUsageBytes: &u.swap, SwapAvailableBytes: &available}
+}
+
+func pressureOnIO(psi *statsapi.PSIStats, now time.Time) *statsapi.IOStats {
+	return &statsapi.IOStats{Time: metav1.NewTime(now), PSI: psi}
+}
+
+// imageFileSystem is the first of those that the runtime names.
+func (p *Provider) imageFileSystem(ctx context.Context) (*statsapi.RuntimeStats, error) {
+	info, err := p.images.ImageFsInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(info.GetImageFilesystems()) == 0 {
+		return nil, fmt.Errorf("imageFs information is unavailable")
+	}
+	images := p.runtimeFileSystem(ctx, info.ImageFilesystems[0])
+	containers := images
+	if len(info.ContainerFilesystems) > 0 && info.ContainerFilesystems[0].GetFsId().GetMountpoint() != info.ImageFilesystems[0].GetFsId().GetMountpoint() {
+		containers = p.runtimeFileSystem(ctx, info.ContainerFilesystems[0])
+	}
+	return &statsapi.RuntimeStats{ImageFs: images, ContainerFs: containers}, nil
+}
+
+// runtimeFileSystem is what the runtime keeps on a file system, and what that
+// says of itself, if it is one of this machine.
+func (p *Provider) runtimeFileSystem(ctx context.Context, u *runtimeapi.FilesystemUsage) *statsapi.FsStats {
+	at := time.Unix(0, u.Timestamp)
+	f, err := fileSystem(u.GetFsId().GetMountpoint(), at)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to get the info of the filesystem with mountpoint", "mountpoint", u.GetFsId().GetMountpoint(), "err", err)
+		f = &statsapi.FsStats{Time: metav1.NewTime(at)}
+	}
+	f.UsedBytes, f.InodesUsed = value(u.UsedBytes), value(u.InodesUsed)
+	return f
+}

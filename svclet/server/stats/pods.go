@@ -1,0 +1,121 @@
+package stats
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// running is what the runtime runs.
+type running struct {
+	sandboxes  map[string]*runtimeapi.PodSandbox
+	containers map[string]*runtimeapi.Container
+}
+
+// pods finds out what pods use that have running containers.
+func (p *Provider) pods(ctx context.Context, only bool) ([]statsapi.PodStats, error) {
+	present, err := p.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ofSandboxes, ofContainers, err := p.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bySandbox := map[string]*statsapi.PodStats{}
+	for _, s := range ofContainers {
+		container := present.containers[s.GetAttributes().GetId()]
+		sandbox := present.sandboxes[container.GetPodSandboxId()]
+		if sandbox == nil {
+			continue
+		}
+		pod := bySandbox[sandbox.Id]
+		if pod == nil {
+			pod = p.pod(sandbox, ofSandboxes[sandbox.Id], only)
+			bySandbox[sandbox.Id] = pod
+		}
+		pod.Containers = append(pod.Containers, p.container(sandbox, container, s, only))
+	}
+	pods := make([]statsapi.PodStats, 0, len(bySandbox))
+	for id, pod := range bySandbox {
+		slices.SortFunc(pod.Containers, func(a, b statsapi.ContainerStats) int { return cmp.Compare(a.Name, b.Name) })
+		if ofSandboxes[id] == nil {
+			sumOfContainers(pod)
+		}
+		pod.Swap = swapOfContainers(pod)
+		if !only {
+			p.addStorage(ctx, pod)
+		}
+		pods = append(pods, *pod)
+	}
+	slices.SortFunc(pods, func(a, b statsapi.PodStats) int {
+		return cmp.Or(cmp.Compare(a.PodRef.Namespace, b.PodRef.Namespace), cmp.Compare(a.PodRef.Name, b.PodRef.Name))
+	})
+	return pods, nil
+}
+
+// running lists running containers, and of each pod's sandboxes the present
+// one.
+func (p *Provider) running(ctx context.Context) (running, error) {
+	sandboxes, err := p.runtime.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return running{}, err
+	}
+	containers, err := p.runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	})
+	if err != nil {
+		return running{}, err
+	}
+	r := running{map[string]*runtimeapi.PodSandbox{}, map[string]*runtimeapi.Container{}}
+	for _, s := range newestSandboxes(sandboxes) {
+		r.sandboxes[s.Id] = s
+	}
+	for _, c := range containers {
+		r.containers[c.Id] = c
+	}
+	return r, nil
+}
+
+// newestSandboxes keeps one sandbox for each pod's name: a ready one, or else
+// the newest.
+func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*runtimeapi.PodSandbox {
+	kept := map[types.NamespacedName]*runtimeapi.PodSandbox{}
+	better := func(a, b *runtimeapi.PodSandbox) bool {
+		if a.State != b.State {
+			return a.State == runtimeapi.PodSandboxState_SANDBOX_READY
+		}
+		return a.CreatedAt > b.CreatedAt
+	}
+	for _, s := range all {
+		name := types.NamespacedName{Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
+		if old := kept[name]; old == nil || better(s, old) {
+			kept[name] = s
+		}
+	}
+	return kept
+}
+
+// measure asks the runtime for everything at once. Runtimes that know nothing
+// of sandboxes, or fail for all because of one that just goes, are asked about
+// containers instead.
+func (p *Provider) measure(ctx context.Context) (map[string]*runtimeapi.PodSandboxStats, []*runtimeapi.ContainerStats, error) {
+	sandboxes, err := p.runtime.ListPodSandboxStats(ctx, nil)
+	if err != nil {
+		klog.FromContext(ctx).V(4).Info("No stats of sandboxes; adding up those of containers", "err", err)
+		containers, err := p.runtime.ListContainerStats(ctx, nil)
+		return nil, containers, err
+	}
+	byID := make(map[string]*runtimeapi.PodSandboxStats, len(sandboxes))
+	var containers []*runtimeapi.ContainerStats
+	for _, s := range sandboxes {
+		byID[s.GetAttributes().GetId()] = s
+		containers = append(containers, s.GetLinux().GetContainers()...)
+	}
+	return byID, containers, nil
+}

@@ -1,0 +1,356 @@
+package stats_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/server/stats"
+)
+
+// machine is a made-up /proc and /sys of a kernel with the old or the new
+// hierarchy of cgroups. The same things are used on both.
+func machine(t *testing.T, unified bool) string {
+	t.Helper()
+	root := t.TempDir()
+	files := map[string]string{
+		"proc/meminfo":                "MemTotal: 1000 kB\nMemFree: 400 kB\nSwapTotal: 100 kB\nSwapFree: 90 kB\n",
+		"proc/stat":                   "cpu 1 2 3\nbtime 1000\n",
+		"proc/loadavg":                "0.1 0.2 0.3 2/345 6789\n",
+		"proc/sys/kernel/pid_max":     "32768\n",
+		"proc/sys/kernel/threads-max": "9999\n",
+		"proc/net/dev": "Inter-| Receive | Transmit\n face |bytes\n    lo: 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n" +
+			"  eth0: 10 0 1 0 0 0 0 0 20 0 2 0 0 0 0 0\nveth12: 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n  eth1: 3 0 0 0 0 0 0 0 4 0 0 0 0 0 0 0\n",
+	}
+	if unified {
+		for name, text := range map[string]string{
+			"cgroup.controllers": "cpu memory", "cpu.stat": "usage_usec 5000000\n", "cpu.pressure": "some avg10=1.50 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+			"memory.stat":              "anon 2048\ninactive_file 102400\npgfault 5\npgmajfault 6\n",
+			"kubepods/cpu.stat":        "usage_usec 1000000\n",
+			"kubepods/memory.current":  "8192\n",
+			"kubepods/memory.max":      "max\n",
+			"kubepods/memory.stat":     "anon 4096\ninactive_file 1024\npgfault 7\npgmajfault 8\n",
+			"kubepods/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+		} {
+			files["sys/fs/cgroup/"+name] = text
+		}
+	} else {
+		for name, text := range map[string]string{
+			"cpuacct/cpuacct.usage": "5000000000\n", "memory/memory.usage_in_bytes": "614400\n", "memory/memory.limit_in_bytes": "9223372036854771712\n",
+			"memory/memory.stat":                    "total_rss 2048\ntotal_inactive_file 102400\ntotal_pgfault 5\ntotal_pgmajfault 6\n",
+			"cpuacct/kubepods/cpuacct.usage":        "1000000000\n",
+			"memory/kubepods/memory.usage_in_bytes": "8192\n",
+			"memory/kubepods/memory.limit_in_bytes": "9223372036854771712\n",
+			"memory/kubepods/memory.stat":           "total_rss 4096\ntotal_inactive_file 1024\ntotal_pgfault 7\ntotal_pgmajfault 8\n",
+		} {
+			files["sys/fs/cgroup/"+name] = text
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// fake runs the pod web in its second sandbox, with the containers a and b; the
+// first sandbox and an earlier attempt of a are still there.
+type fake struct {
+	clock       *clocktesting.FakeClock
+	noSandboxes bool
+	err         error
+	asked       int
+}
+
+func (f *fake) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	sandbox := func(id, name string, created int64, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
+		return &runtimeapi.PodSandbox{Id: id, CreatedAt: created * 1e9, State: state, Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "default", Name: name, Uid: name + "-uid"}}
+	}
+	return []*runtimeapi.PodSandbox{
+		sandbox("old", "web", 10, runtimeapi.PodSandboxState_SANDBOX_NOTREADY),
+		sandbox("new", "web", 20, runtimeapi.PodSandboxState_SANDBOX_READY),
+		sandbox("done", "job", 30, runtimeapi.PodSandboxState_SANDBOX_NOTREADY),
+	}, f.err
+}
+
+func (f *fake) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	var running []*runtimeapi.Container
+	for _, c := range []*runtimeapi.Container{
+		{Id: "a1", PodSandboxId: "new", State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 21e9, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
+		{Id: "b1", PodSandboxId: "new", State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: 22e9, Metadata: &runtimeapi.ContainerMetadata{Name: "b"}},
+		{Id: "a2", PodSandboxId: "new", State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: 23e9, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
+	} {
+		if c.State == filter.GetState().GetState() {
+			running = append(running, c)
+		}
+	}
+	return running, nil
+}
+
+// containers use a tenth and a fifth of a processor.
+func (f *fake) containers() []*runtimeapi.ContainerStats {
+	now := f.clock.Now().UnixNano()
+	each := func(id, name string, share, memory uint64) *runtimeapi.ContainerStats {
+		return &runtimeapi.ContainerStats{
+			Attributes: &runtimeapi.ContainerAttributes{Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: name}},
+			Cpu:        &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: number(uint64(now) / 1000 * share)},
+			Memory:     &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(memory)},
+		}
+	}
+	return []*runtimeapi.ContainerStats{each("a2", "a", 100, 1000), each("b1", "b", 200, 2000), each("a1", "a", 999, 999)}
+}
+
+func (f *fake) ListContainerStats(context.Context, *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	return f.containers(), nil
+}
+
+func (f *fake) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	f.asked++
+	if f.noSandboxes {
+		return nil, errors.New("unimplemented")
+	}
+	now := f.clock.Now().UnixNano()
+	return []*runtimeapi.PodSandboxStats{{
+		Attributes: &runtimeapi.PodSandboxAttributes{Id: "new"},
+		Linux: &runtimeapi.LinuxPodSandboxStats{
+			Cpu:     &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: number(uint64(now) / 2)},
+			Memory:  &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(5000)},
+			Network: &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: number(1), TxBytes: number(2)}},
+			Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: number(3)}, Containers: f.containers(),
+		},
+	}}, nil
+}
+
+func (f *fake) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
+		Timestamp: 1e9, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/nowhere"}, UsedBytes: number(77), InodesUsed: number(7),
+	}}}, nil
+}
+
+func number(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
+
+func provider(t *testing.T, f *fake, unified bool) *stats.Provider {
+	t.Helper()
+	root := machine(t, unified)
+	logs := filepath.Join(root, "var/log/pods/default_web_web-uid/a")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"0.log", "0.log.20260101-000000"} {
+		if err := os.WriteFile(filepath.Join(logs, name), []byte("12345"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stats.New(stats.Options{
+		NodeName: "node", RootDirectory: root, PodLogsDirectory: filepath.Join(root, "var/log/pods"), Root: root, Clock: f.clock,
+		SystemContainers: map[string]string{"pods": "/kubepods", "runtime": "/nowhere", "kubelet": ""},
+	}, f, f, func(_ context.Context, uid types.UID) ([]statsapi.VolumeStats, error) {
+		if uid != "web-uid" {
+			return nil, errors.New("no such pod")
+		}
+		return []statsapi.VolumeStats{{Name: "memory", FsStats: statsapi.FsStats{UsedBytes: ptr.To[uint64](1 << 40), CapacityBytes: ptr.To[uint64](1)}}}, nil
+	})
+}
+
+// summary asks while somebody turns the clock past the first sample.
+func summary(t *testing.T, f *fake, p *stats.Provider, only bool) *statsapi.Summary {
+	t.Helper()
+	type answer struct {
+		s   *statsapi.Summary
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		s, err := p.Summary(t.Context(), only)
+		done <- answer{s, err}
+	}()
+	for {
+		select {
+		case a := <-done:
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			return a.s
+		default:
+			if f.clock.HasWaiters() {
+				f.clock.Step(200 * time.Millisecond)
+			}
+		}
+	}
+}
+
+func TestTheSummaryOfANode(t *testing.T) {
+	for name, unified := range map[string]bool{"cgroup v1": false, "cgroup v2": true} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+			n := summary(t, f, provider(t, f, unified), false).Node
+			got := map[string]any{
+				"name": n.NodeName, "started": n.StartTime.Unix(), "cpu": *n.CPU.UsageCoreNanoSeconds, "rate": *n.CPU.UsageNanoCores,
+				"usage": *n.Memory.UsageBytes, "working set": *n.Memory.WorkingSetBytes, "available": *n.Memory.AvailableBytes, "rss": *n.Memory.RSSBytes,
+				"faults": *n.Memory.PageFaults, "swap": *n.Swap.SwapUsageBytes, "swap available": *n.Swap.SwapAvailableBytes,
+				"interface": n.Network.Name, "interfaces": len(n.Network.Interfaces), "received": *n.Network.RxBytes, "sent": *n.Network.TxBytes, "errors": *n.Network.TxErrors,
+				"pids": *n.Rlimit.MaxPID, "tasks": *n.Rlimit.NumOfRunningProcesses, "images": *n.Runtime.ImageFs.UsedBytes,
+				"system": len(n.SystemContainers), "pods": *n.SystemContainers[0].Memory.WorkingSetBytes, "pods' limit": n.SystemContainers[0].Memory.AvailableBytes == nil,
+				"fs": *n.Fs.CapacityBytes > 0,
+			}
+			want := map[string]any{
+				"name": "node", "started": int64(1000), "cpu": uint64(5e9), "rate": uint64(0),
+				"usage": uint64(600 << 10), "working set": uint64(500 << 10), "available": uint64(500 << 10), "rss": uint64(2048),
+				"faults": uint64(5), "swap": uint64(10 << 10), "swap available": uint64(90 << 10),
+				"interface": "eth0", "interfaces": 2, "received": uint64(10), "sent": uint64(20), "errors": uint64(2),
+				"pids": int64(9999), "tasks": int64(345), "images": uint64(77),
+				"system": 1, "pods": uint64(7168), "pods' limit": true, "fs": true,
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+			if unified && n.CPU.PSI.Some.Avg10 != 1.5 {
+				t.Errorf("pressure is %+v", n.CPU.PSI)
+			}
+		})
+	}
+}
+
+func TestTheSummaryOfPods(t *testing.T) {
+	for name, c := range map[string]struct {
+		noSandboxes  bool
+		rate, memory uint64
+	}{
+		"as the runtime tells it": {false, 5e8, 5000}, "added up from containers": {true, 3e8, 3000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0)), noSandboxes: c.noSandboxes}
+			p := provider(t, f, false)
+			pods := summary(t, f, p, false).Pods
+			if len(pods) != 1 {
+				t.Fatalf("there are %d pods with running containers", len(pods))
+			}
+			pod := pods[0]
+			if pod.PodRef != (statsapi.PodReference{Namespace: "default", Name: "web", UID: "web-uid"}) || pod.StartTime.Unix() != 20 {
+				t.Errorf("it is %+v from %s", pod.PodRef, pod.StartTime)
+			}
+			if *pod.CPU.UsageNanoCores != c.rate || *pod.Memory.WorkingSetBytes != c.memory {
+				t.Errorf("it uses %d and %d bytes, want %d and %d", *pod.CPU.UsageNanoCores, *pod.Memory.WorkingSetBytes, c.rate, c.memory)
+			}
+			if len(pod.Containers) != 2 || pod.Containers[0].Name != "a" || pod.Containers[0].StartTime.Unix() != 23 || *pod.Containers[0].CPU.UsageNanoCores != 1e8 {
+				t.Errorf("its containers are %+v", pod.Containers)
+			}
+			if logs := pod.Containers[0].Logs; *logs.UsedBytes != 10 || *logs.InodesUsed != 2 {
+				t.Errorf("the logs of a take %d bytes", *logs.UsedBytes)
+			}
+			if got := *pod.EphemeralStorage.UsedBytes; got != 10 {
+				t.Errorf("it takes %d bytes of the node's file system", got)
+			}
+			if (pod.Network == nil) != c.noSandboxes {
+				t.Errorf("its network is %+v", pod.Network)
+			}
+		})
+	}
+}
+
+func TestAnswersAreGivenAgainForASecond(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	p := provider(t, f, false)
+	summary(t, f, p, true)
+	asked := f.asked
+	f.clock.Step(999 * time.Millisecond)
+	summary(t, f, p, true)
+	if f.asked != asked {
+		t.Error("a fresh answer was found out again")
+	}
+	f.clock.Step(2 * time.Millisecond)
+	s := summary(t, f, p, true)
+	if f.asked != asked+1 {
+		t.Errorf("the runtime was asked %d times", f.asked-asked)
+	}
+	if rate := s.Pods[0].CPU.UsageNanoCores; rate == nil || *rate < 499e6 || *rate > 501e6 {
+		t.Errorf("the rate between two questions is %v", rate)
+	}
+}
+
+func TestARuntimeThatFailsFailsTheSummaryAndTheScrape(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0)), err: errors.New("away")}
+	p := provider(t, f, false)
+	if _, err := p.Summary(t.Context(), true); err == nil || !strings.Contains(err.Error(), "failed to list pod stats: away") {
+		t.Errorf("failed with %v", err)
+	}
+	want := "# HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise\n# TYPE resource_scrape_error gauge\nresource_scrape_error 1\n"
+	if err := testutil.CollectAndCompare(p.Resource(), strings.NewReader(want), "resource_scrape_error", "node_cpu_usage_seconds_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetricsOfResources(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	p := provider(t, f, false)
+	compare(t, p.Resource(), "testdata/resource.txt") // nobody turns the clock: counters need no second sample
+	if s := summary(t, f, p, true); s.Node.CPU.UsageNanoCores == nil || s.Pods[0].CPU.UsageNanoCores == nil {
+		t.Error("who asks next is told no rates")
+	}
+}
+
+func TestMetricsOfCadvisor(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	p := provider(t, f, false)
+	summary(t, f, p, false)
+	compare(t, p.Cadvisor(), "testdata/cadvisor.txt")
+}
+
+// compare compares metrics with a file; UPDATE=1 writes it.
+func compare(t *testing.T, c prometheus.Collector, path string) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := text.Bytes()
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestTheSummaryIsJSON(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	data, err := json.Marshal(summary(t, f, provider(t, f, true), false))
+	if err != nil || !strings.HasPrefix(string(data), `{"node":{"nodeName":"node"`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}

@@ -1,0 +1,85 @@
+package stream
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// ParseRuntimeURL checks the address at which the runtime serves a stream.
+func ParseRuntimeURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("the container runtime names an unusable address for the stream: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("the container runtime names an unusable address for the stream: scheme %q, host %q", u.Scheme, u.Host)
+	}
+	return u, nil
+}
+
+// spdyTransport connects to the runtime's streaming server: directly, whatever
+// proxy the environment names. A certificate there is the runtime's own work
+// and no authority has signed it; that it is the runtime which listens follows
+// from the one-time token in the address, which came over its own socket.
+//
+// What it has connected to, hangUp closes. The SPDY library closes a connection
+// once all its streams have ended, which may be never if one of them was just
+// being opened.
+func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, hangUp func(), err error) {
+	line := &line{}
+	upgrades := &http.Transport{DialContext: line.dial}
+	if runtime.Scheme == "https" {
+		upgrades.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // see above
+	}
+	transport, err = spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: upgrades})
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the container runtime: %w", err)
+	}
+	return transport, line.hangUp, nil
+}
+
+// line is the connection behind a transport that is used once.
+type line struct {
+	mu   sync.Mutex
+	conn net.Conn
+}
+
+func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = &closedOnce{Conn: c}
+	return l.conn, nil
+}
+
+func (l *line) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		_ = l.conn.Close() // it is over in any case
+	}
+}
+
+// closedOnce does not complain of being closed twice: the SPDY library would
+// wait for somebody to hear that.
+type closedOnce struct {
+	net.Conn
+	once sync.Once
+	err  error
+}
+
+func (c *closedOnce) Close() error {
+	c.once.Do(func() { c.err = c.Conn.Close() })
+	return c.err
+}

@@ -1,0 +1,204 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	clientspdy "k8s.io/client-go/transport/spdy"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// forwarder carries what a client sends to ports of one sandbox, over one
+// connection to the runtime, which it opens when there is something to carry
+// and anew when it has broken.
+type forwarder struct {
+	ctx     context.Context // the client's connection
+	address func(context.Context) (*url.URL, error)
+
+	mu      sync.Mutex
+	conn    httpstream.Connection
+	request int
+	running sync.WaitGroup // ends after both connections
+}
+
+// PortForward carries one connection to a port. The client's library gives
+// no context that ends with the client's connection, so the forwarder's is used.
+func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int32, client io.ReadWriteCloser) error {
+	conn, request, err := f.begin()
+	if err != nil {
+		return err
+	}
+	defer f.running.Done()
+	headers := http.Header{}
+	headers.Set(portforward.PortHeader, strconv.Itoa(int(port)))
+	headers.Set(portforward.PortForwardRequestIDHeader, strconv.Itoa(request))
+	headers.Set(portforward.StreamType, portforward.StreamTypeError)
+	failure, err := f.open(conn, headers)
+	if err != nil {
+		_ = conn.Close() // the next connection to a port opens another one
+		return fmt.Errorf("open the error stream for port %d: %w", port, err)
+	}
+	defer conn.RemoveStreams(failure)
+	_ = failure.Close() // nothing is sent on it; it remains readable
+	defer context.AfterFunc(f.ctx, func() { reset(failure) })()
+	message := readMessage(failure, fmt.Sprintf("error forwarding port %d to pod %s, uid : ", port, sandboxID))
+
+	headers.Set(portforward.StreamType, portforward.StreamTypeData)
+	data, err := f.open(conn, headers)
+	if err != nil {
+		// A runtime may have failed already, and reset the stream before it has
+		// accepted it.
+		if told := within(message, time.Second); told != nil {
+			return told
+		}
+		reset(failure)
+		return fmt.Errorf("open the data stream for port %d: %w", port, err)
+	}
+	defer conn.RemoveStreams(data)
+	defer context.AfterFunc(f.ctx, func() { reset(data) })()
+
+	// What the pod sends decides when the connection is over. What the client
+	// sends may go on for longer, until it closes its stream.
+	f.running.Go(func() {
+		if _, err := io.Copy(data, client); err != nil {
+			reset(data)
+			return
+		}
+		_ = data.Close() // half: the pod may still answer
+	})
+	_, err = io.Copy(client, data)
+	reset(data)
+	_ = client.Close()
+	if told := <-message; told != nil && f.ctx.Err() == nil {
+		return told
+	}
+	if err != nil && f.ctx.Err() == nil {
+		return fmt.Errorf("read from port %d: %w", port, err)
+	}
+	return nil
+}
+
+// open opens a stream. The SPDY library waits for the other side's answer for
+// 30 seconds, even after the connection has been closed; the client's request
+// does not wait with it.
+func (f *forwarder) open(conn httpstream.Connection, headers http.Header) (httpstream.Stream, error) {
+	type opened struct {
+		stream httpstream.Stream
+		err    error
+	}
+	result := make(chan opened, 1)
+	headers = headers.Clone()
+	go func() {
+		stream, err := conn.CreateStream(headers)
+		result <- opened{stream, err}
+	}()
+	select {
+	case r := <-result:
+		return r.stream, r.err
+	case <-f.ctx.Done():
+		return nil, context.Cause(f.ctx)
+	}
+}
+
+// begin returns the connection to the runtime, and a number for a pair of
+// streams on it. It counts as running what begins.
+func (f *forwarder) begin() (httpstream.Connection, int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	if f.conn != nil {
+		select {
+		case <-f.conn.CloseChan():
+			f.conn = nil
+		default:
+		}
+	}
+	if f.conn == nil {
+		conn, err := f.connect()
+		if err != nil {
+			return nil, 0, err
+		}
+		f.conn = conn
+	}
+	f.request++
+	f.running.Add(1)
+	return f.conn, f.request, nil
+}
+
+// connect opens a connection to the runtime.
+func (f *forwarder) connect() (httpstream.Connection, error) {
+	runtime, err := f.address(f.ctx)
+	if err != nil {
+		return nil, err
+	}
+	transport, hangUp, err := spdyTransport(runtime)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(f.ctx, hangUp)
+	request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, runtime.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the container runtime: %w", err)
+	}
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return errors.New("redirect not allowed")
+	}}
+	conn, _, err := clientspdy.NegotiateStreaming(clientspdy.NewUpgraderForStreaming(transport), client, request, portforward.ProtocolV1Name)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the container runtime: %w", err)
+	}
+	return conn, nil
+}
+
+// readMessage returns what the runtime says on an error stream, once that has
+// ended: nil if that is nothing.
+func readMessage(from io.Reader, prefix string) <-chan error {
+	message := make(chan error, 1)
+	go func() {
+		text, err := io.ReadAll(from)
+		if len(text) > 0 {
+			err = errors.New(withoutPrefixes(string(text), prefix))
+		}
+		message <- err
+	}()
+	return message
+}
+
+// within returns what a channel gives in some time, or nil.
+func within(c <-chan error, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-c:
+		return err
+	case <-timer.C:
+		return nil
+	}
+}
+
+func reset(streams ...httpstream.Stream) {
+	for _, s := range streams {
+		_ = s.Reset() // already over is fine
+	}
+}
+
+// close ends the connection to the runtime, and waits for what it carries. The
+// context is over by then.
+func (f *forwarder) close() {
+	f.mu.Lock()
+	if f.conn != nil {
+		_ = f.conn.Close() // the client has gone; nobody is left to tell
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}

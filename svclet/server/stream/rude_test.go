@@ -1,0 +1,162 @@
+package stream_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+
+	"svc.dev/svc/svclet/server/stream"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(
+		m,
+		// Ends a second after a connection that was closed at the other end, or
+		// never if a stream was opened meanwhile.
+		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown"),
+		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown.func1"),
+		// Ends 30 s after a connection that was closed while a stream was opened.
+		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Stream).WaitTimeout"),
+	)
+}
+
+// idle runs commands that end with their input.
+type idle struct{}
+
+func (idle) Exec(_ context.Context, _ string, _ []string, in io.Reader, _, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+	_, _ = io.Copy(io.Discard, in)
+	return nil
+}
+
+func (idle) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
+	return nil
+}
+
+func (idle) PortForward(context.Context, string, int32, io.ReadWriteCloser) error { return nil }
+
+// agent serves the streams of an idle command, and tells when it has.
+func agent(t *testing.T, o stream.Options) (address string, served chan struct{}) {
+	t.Helper()
+	served = make(chan struct{}, 1)
+	var handler http.Handler
+	containerd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	t.Cleanup(containerd.Close)
+	config := streaming.DefaultConfig
+	config.StreamCreationTimeout = 100 * time.Millisecond // else it outlives the test
+	var err error
+	if config.BaseURL, err = url.Parse(containerd.URL + "/"); err != nil {
+		t.Fatal(err)
+	}
+	streams, err := streaming.NewServer(config, idle{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler = streams
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, err := streams.GetExec(&runtimeapi.ExecRequest{ContainerId: "c", Stdin: true})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		to, err := stream.ParseRuntimeURL(answer.Url)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		stream.Exec(w, r, to, stream.Streams{Stdin: true}, o)
+		served <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), served
+}
+
+// upgrade asks for a protocol by hand, and returns the connection.
+func upgrade(t *testing.T, address, headers string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\n%s\r\n", headers)
+	reader := bufio.NewReader(c)
+	answer, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("answered %s", answer.Status)
+	}
+	return c, reader
+}
+
+const (
+	spdyUpgrade = "Upgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
+	wsUpgrade   = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nOrigin: http://node\r\nSec-WebSocket-Protocol: "
+)
+
+func TestAClientThatOpensNoStreamsIsHungUpOn(t *testing.T) {
+	address, served := agent(t, stream.Options{CreationTimeout: time.Millisecond, Lingering: time.Millisecond})
+	_, reader := upgrade(t, address, spdyUpgrade)
+	if _, err := io.Copy(io.Discard, reader); err != nil {
+		t.Errorf("the connection has ended with %v", err)
+	}
+	<-served
+}
+
+func TestAConnectionLastsNoLongerThanItMay(t *testing.T) {
+	for _, protocol := range []string{wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
+		address, served := agent(t, stream.Options{MaxDuration: 50 * time.Millisecond, Lingering: time.Millisecond})
+		_, reader := upgrade(t, address, protocol)
+		_, _ = io.Copy(io.Discard, reader) // until the agent hangs up
+		<-served
+	}
+}
+
+func TestGarbageEndsTheConnection(t *testing.T) {
+	for _, protocol := range []string{spdyUpgrade, wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
+		address, served := agent(t, stream.Options{CreationTimeout: time.Millisecond, Lingering: time.Millisecond})
+		c, reader := upgrade(t, address, protocol)
+		if _, err := c.Write([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, reader)
+		<-served
+	}
+}
+
+func TestAClientThatGoesInTheMiddleOfItsUpgradeLeavesNothing(t *testing.T) {
+	for _, protocol := range []string{spdyUpgrade, wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
+		address, served := agent(t, stream.Options{CreationTimeout: time.Millisecond, Lingering: time.Millisecond})
+		c, _ := upgrade(t, address, protocol)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-served
+	}
+}
+
+func TestAddressesOfTheRuntime(t *testing.T) {
+	for address, good := range map[string]bool{
+		"http://127.0.0.1:1/exec/t": true, "https://127.0.0.1:1/exec/t": true,
+		"": false, "/exec/t": false, "unix:///run/x": false, "http://": false, "ftp://127.0.0.1/": false, "http://[": false,
+	} {
+		if _, err := stream.ParseRuntimeURL(address); (err == nil) != good {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}

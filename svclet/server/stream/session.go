@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/tools/remotecommand"
+	clientspdy "k8s.io/client-go/transport/spdy"
+	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/utils/exec"
+)
+
+// session is one command or attached container at the runtime.
+type session struct {
+	runtime *url.URL
+	streams Streams
+	// verb says what a failure failed at, in the words of k8s.io/cri-streaming.
+	verb string
+}
+
+// ExecInContainer runs the session; k8s.io/cri-streaming calls it once it has
+// the client's streams. Streams that the runtime is not to have are left out,
+// whatever the client has opened.
+func (s *session) ExecInContainer(ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errOut io.WriteCloser,
+	_ bool, resize <-chan criremote.TerminalSize, _ time.Duration,
+) error {
+	return s.attempt(ctx, in, out, errOut, resize)
+}
+
+// AttachContainer does the same for a container that runs already.
+func (s *session) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, errOut io.WriteCloser,
+	_ bool, resize <-chan criremote.TerminalSize,
+) error {
+	return s.attempt(ctx, in, out, errOut, resize)
+}
+
+// attempt runs the session, and puts what failed into the words that a client
+// is to read.
+func (s *session) attempt(ctx context.Context, in io.Reader, out, errOut io.Writer, resize <-chan criremote.TerminalSize) error {
+	err := s.run(ctx, in, out, errOut, resize)
+	var exit exec.ExitError
+	if err == nil || errors.As(err, &exit) {
+		return err
+	}
+	return errors.New(s.message(err))
+}
+
+func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, resize <-chan criremote.TerminalSize) error {
+	transport, hangUp, err := spdyTransport(s.runtime)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(transport, clientspdy.NewUpgraderForStreaming(transport), http.MethodPost, s.runtime)
+	if err != nil {
+		return fmt.Errorf("connect to the container runtime: %w", err)
+	}
+	o := remotecommand.StreamOptions{Tty: s.streams.TTY}
+	if s.streams.Stdin {
+		o.Stdin = in
+	}
+	if s.streams.Stdout {
+		o.Stdout = out
+	}
+	if s.streams.Stderr && !s.streams.TTY {
+		o.Stderr = errOut
+	}
+	if s.streams.TTY && resize != nil {
+		o.TerminalSizeQueue = sizes{ctx: ctx, next: resize}
+	}
+	return executor.StreamWithContext(ctx, o)
+}
+
+// message is what the client is told of a failure, without the words that both
+// the runtime's server and the agent's put before it.
+func (s *session) message(err error) string {
+	return withoutPrefixes(err.Error(), "Internal error occurred: ", "error "+s.verb+": ")
+}
+
+// sizes hands the sizes of the client's terminal on.
+type sizes struct {
+	ctx  context.Context
+	next <-chan criremote.TerminalSize
+}
+
+// Next returns nil when there will be no more.
+func (s sizes) Next() *remotecommand.TerminalSize {
+	select {
+	case size, ok := <-s.next:
+		if !ok {
+			return nil
+		}
+		return &remotecommand.TerminalSize{Width: size.Width, Height: size.Height}
+	case <-s.ctx.Done():
+		return nil
+	}
+}

@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// Options bound streams.
+type Options struct {
+	// IdleTimeout closes a connection on which nothing has moved for so long.
+	// Zero does not.
+	IdleTimeout time.Duration
+	// CreationTimeout is how long a client may take to open the streams that
+	// it has announced. Zero is 30 s.
+	CreationTimeout time.Duration
+	// Lingering is how long a connection may take to send what it still holds,
+	// after its streams have ended. Zero is 5 s.
+	Lingering time.Duration
+	// MaxDuration is how long a connection may last. Zero is for ever.
+	MaxDuration time.Duration
+}
+
+func (o Options) creationTimeout() time.Duration {
+	if o.CreationTimeout == 0 {
+		return remotecommand.DefaultStreamCreationTimeout
+	}
+	return o.CreationTimeout
+}
+
+func (o Options) lingering() time.Duration {
+	if o.Lingering == 0 {
+		return 5 * time.Second
+	}
+	return o.Lingering
+}
+
+// Streams are the standard streams that a client asks for.
+type Streams = remotecommand.Options
+
+// ParseStreams reads from the query which streams a client asks for.
+func ParseStreams(r *http.Request) (*Streams, error) {
+	return remotecommand.NewOptions(r)
+}
+
+// Exec serves the streams of a command that the runtime runs at its address
+// runtime. It returns when the command has ended or the client has gone.
+func Exec(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, o Options) {
+	conn, r, end := watch(w, r, o)
+	defer end()
+	run := &session{runtime: runtime, streams: s, verb: "executing command in container"}
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		serveV5(conn, r, run, s, o)
+		return
+	}
+	remotecommand.ServeExec(conn, r, run, "", "", "", nil, &s, o.IdleTimeout, o.creationTimeout(),
+		remotecommand.SupportedStreamingProtocols)
+}
+
+// Attach serves the streams of a container that runs already. Whether it has a
+// terminal is the container's matter, not the client's.
+func Attach(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, tty bool, o Options) {
+	conn, r, end := watch(w, r, o)
+	defer end()
+	theirs := s
+	theirs.TTY = tty
+	run := &session{runtime: runtime, streams: theirs, verb: "attaching to container"}
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		serveV5(conn, r, run, s, o)
+		return
+	}
+	remotecommand.ServeAttach(conn, r, run, "", "", "", &s, o.IdleTimeout, o.creationTimeout(),
+		remotecommand.SupportedStreamingProtocols)
+}
+
+// PortForward serves connections to ports of the sandbox of a pod. It connects
+// to the runtime at once, and again when that connection has broken; each time
+// it asks for an address. An error means that the client has had no answer yet.
+func PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, address func(context.Context) (*url.URL, error), ports []int32, o Options) error {
+	conn, r, end := watch(w, r, o)
+	f := &forwarder{ctx: r.Context(), address: address}
+	defer f.close()
+	defer end()
+	var err error
+	if f.conn, err = f.connect(); err != nil {
+		return err
+	}
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+		if conn, r, err = tunnel(conn, r); err != nil {
+			klog.FromContext(f.ctx).V(2).Info("A client's websocket for forwarded ports has failed", "err", err)
+			return nil
+		}
+	}
+	portforward.ServePortForward(conn, r, f, sandboxID, "", &portforward.V4Options{Ports: ports},
+		o.IdleTimeout, o.creationTimeout(), portforward.SupportedProtocols)
+	return nil
+}
+
+// ParsePorts reads from the query which ports a client asks for. Only the old
+// websocket protocol names them there.
+func ParsePorts(r *http.Request) ([]int32, error) {
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+		return nil, nil
+	}
+	o, err := portforward.NewV4Options(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Ports) > maxPorts {
+		return nil, fmt.Errorf("%d ports are asked for, and a websocket has room for %d", len(o.Ports), maxPorts)
+	}
+	return o.Ports, nil
+}
+
+// maxPorts is for how many ports the old websocket protocol has numbers: each
+// has two channels, and the number of a channel is a byte.
+const maxPorts = 128
+
+// withoutPrefixes takes from a message of the runtime what will be put before
+// it again on the way to the client.
+func withoutPrefixes(message string, prefixes ...string) string {
+	for trimmed := true; trimmed; {
+		trimmed = false
+		for _, p := range prefixes {
+			if rest, ok := strings.CutPrefix(message, p); ok {
+				message, trimmed = rest, true
+			}
+		}
+	}
+	return message
+}

@@ -1,0 +1,62 @@
+package svclet
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/config"
+)
+
+func TestARateLimitHoldsForAllButHeartbeatsAndEvents(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		c := &rest.Config{Host: "http://localhost"}
+		if limited {
+			c.QPS, c.Burst = 5, 7
+		}
+		a, err := connect(c, clock.RealClock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := a.core.GetRateLimiter() != nil; has != limited {
+			t.Errorf("the limit of core is there: %t, want %t", has, limited)
+		}
+		if a.beats.GetRateLimiter() != nil || a.coordination.GetRateLimiter() != nil {
+			t.Error("heartbeats are limited")
+		}
+	}
+}
+
+func TestProtobufGoesByTheNameThatEveryServerKnows(t *testing.T) {
+	for named, want := range map[string]string{
+		"": "application/vnd.kubernetes.protobuf", "application/vnd.svc.protobuf": "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf": "application/vnd.kubernetes.protobuf", "application/json": "application/json",
+	} {
+		if got := wireType(named); got != want {
+			t.Errorf("%q goes as %q, want %q", named, got, want)
+		}
+	}
+}
+
+func TestReservedCPUsTakeThePlaceOfTheOthers(t *testing.T) {
+	c := config.Default()
+	c.KubeReserved = map[string]string{"cpu": "1", "memory": "1Gi"}
+	c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Gi"}
+	r, err := reservations(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := r.all(); all.Cpu().MilliValue() != 1500 || all.Memory().Value() != 2<<30 {
+		t.Errorf("reserved are %v", all)
+	}
+	c.ReservedSystemCPUs = "0,2-3"
+	if r, err = reservations(c); err != nil {
+		t.Fatal(err)
+	}
+	all := r.all()
+	if _, set := r.agent[corev1.ResourceCPU]; set || all.Cpu().Value() != 3 || all.Memory().Value() != 2<<30 {
+		t.Errorf("reserved are %v", all)
+	}
+}

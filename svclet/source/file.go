@@ -1,0 +1,336 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// settle is how long a file has to become whole after it has changed before
+	// anything is said about its not being so.
+	settle = time.Second
+	// rewatch is how often it is looked whether a path exists that did not.
+	rewatch = time.Second
+	// trusted is how old a file must be for its time of change to tell whether
+	// it has changed since.
+	trusted = 2 * time.Second
+)
+
+// files are the manifests of --pod-manifest-path.
+type files struct {
+	s *Sources
+	// path is without a slash at its end.
+	path string
+	// known is what was last read, by path.
+	known map[string]*file
+	// said is what was last logged about a path.
+	said map[string]string
+	// shadowed are files whose pod another file has too, and which file.
+	shadowed map[string]string
+	// sent says that an update has told what is there.
+	sent bool
+}
+
+// file is one manifest as last read.
+type file struct {
+	changed time.Time
+	size    int64
+	read    time.Time
+	// pod is nil when err is not.
+	pod *corev1.Pod
+	err error
+	// before is the last pod that this file held, while the file is broken.
+	before *corev1.Pod
+}
+
+// readFiles follows the path of manifests until ctx is done.
+func (s *Sources) readFiles(ctx context.Context) {
+	f := &files{s: s, path: filepath.Clean(s.o.Path), known: map[string]*file{}, said: map[string]string{}, shadowed: map[string]string{}}
+	check := s.o.Clock.NewTicker(s.o.FileCheckFrequency)
+	defer check.Stop()
+
+	var w watched
+	defer w.close()
+	f.watch(ctx, &w)
+	f.scan(ctx, false)
+	for {
+		// Timers exist only while there is something to wait for.
+		var later, again <-chan time.Time
+		if f.unsettled() {
+			later = s.o.Clock.After(settle)
+		}
+		if w.watcher == nil {
+			again = s.o.Clock.After(w.pause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-check.C():
+			f.scan(ctx, true)
+		case <-later:
+			f.scan(ctx, false)
+			f.complain(ctx)
+		case <-again:
+			if f.watch(ctx, &w); w.watcher != nil {
+				f.scan(ctx, false)
+			}
+		case e, ok := <-w.events:
+			if !ok {
+				w.close()
+				continue
+			}
+			f.event(ctx, &w, e)
+		case err := <-w.errors:
+			f.say(ctx, f.path, fmt.Errorf("watching it failed, it is read every %v: %w", s.o.FileCheckFrequency, err))
+			w.close()
+			f.scan(ctx, false)
+		}
+	}
+}
+
+// event reads anew what has changed, with all that has changed at once.
+func (f *files) event(ctx context.Context, w *watched, e fsnotify.Event) {
+	concerned := false
+	for more := true; more; {
+		concerned = concerned || w.dir == f.path || e.Name == f.path
+		f.forget(e.Name)
+		if e.Name == f.path && e.Has(fsnotify.Remove|fsnotify.Rename) {
+			// The directory itself has gone, and with it the watch.
+			w.close()
+		}
+		select {
+		case e, more = <-w.events:
+		default:
+			more = false
+		}
+	}
+	if concerned {
+		f.scan(ctx, false)
+	}
+}
+
+// forget makes the next scan read the file whatever its times say.
+func (f *files) forget(path string) {
+	if known := f.known[path]; known != nil {
+		known.read = time.Time{}
+	}
+}
+
+// scan reads what has changed and sends what is now wanted. A regular check
+// also gives up pods whose files are broken, except that of the only file: who
+// breaks that has meant no deletion.
+func (f *files) scan(ctx context.Context, regular bool) {
+	info, err := os.Stat(f.path)
+	single := false
+	var paths []string
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.say(ctx, f.path, errors.New("it does not exist, so that it wants no pods"))
+	case err != nil:
+		f.say(ctx, f.path, err)
+		return
+	case info.IsDir():
+		if paths, err = manifests(f.path); err != nil {
+			f.say(ctx, f.path, err)
+			return
+		}
+		delete(f.said, f.path)
+	case info.Mode().IsRegular():
+		paths, single = []string{f.path}, true
+	default:
+		f.say(ctx, f.path, errors.New("it is neither a directory nor a file"))
+		return
+	}
+	for path := range f.known {
+		if !slices.Contains(paths, path) {
+			delete(f.known, path)
+			delete(f.said, path)
+		}
+	}
+	for _, path := range paths {
+		f.look(ctx, path)
+		known := f.known[path]
+		if regular && known != nil && known.err != nil {
+			f.say(ctx, path, known.err)
+			if !single {
+				known.before = nil
+			}
+		}
+	}
+	if single && !f.sent && f.known[f.path] != nil && f.known[f.path].err != nil {
+		// What the file means is not known: nothing of it may be stopped.
+		return
+	}
+	f.sent = true
+	f.s.replace(ctx, File, f.wanted(ctx, paths))
+}
+
+// manifests are the files of a directory in the order of their names, those
+// excepted that start with a dot.
+func manifests(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+// look reads a file unless it is as it was.
+func (f *files) look(ctx context.Context, path string) {
+	now := f.s.o.Clock.Now()
+	info, err := os.Stat(path)
+	known := f.known[path]
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if link, err := os.Readlink(path); err == nil {
+			f.say(ctx, path, fmt.Errorf("it is a link to %s, which does not exist", link))
+		}
+		delete(f.known, path)
+		return
+	case err == nil && info.IsDir():
+		f.say(ctx, path, errors.New("it is a directory, and directories in the manifest path are not read"))
+		delete(f.known, path)
+		return
+	case err == nil && !info.Mode().IsRegular():
+		f.say(ctx, path, errors.New("it is not a file"))
+		delete(f.known, path)
+		return
+	case err == nil && known != nil && !known.read.IsZero() && known.changed.Equal(info.ModTime()) && known.size == info.Size() &&
+		known.read.Sub(known.changed) > trusted:
+		return
+	}
+	fresh := &file{read: now}
+	if err == nil {
+		fresh.changed, fresh.size = info.ModTime(), info.Size()
+		fresh.pod, err = f.read(ctx, path)
+	}
+	if fresh.err = err; err == nil {
+		f.clear(ctx, path)
+	} else if known != nil {
+		if fresh.before = known.before; known.pod != nil {
+			fresh.before = known.pod
+		}
+	}
+	f.known[path] = fresh
+}
+
+// read reads the pod of a manifest.
+func (f *files) read(ctx context.Context, path string) (*corev1.Pod, error) {
+	opened, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	data, err := readAll(opened)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	if m.list {
+		return nil, errors.New("it is of kind PodList: write each pod into a file of its own")
+	}
+	pod := m.pods[0]
+	if err := complete(pod, origin{node: f.s.o.NodeName, path: path}); err != nil {
+		return nil, fmt.Errorf("invalid pod: %w", err)
+	}
+	if known := f.known[path]; len(m.warnings) > 0 && (known == nil || known.pod == nil || known.pod.UID != pod.UID) {
+		klog.FromContext(ctx).Info("Ignoring parts of a manifest", "path", path, "warnings", m.warnings)
+	}
+	return pod, nil
+}
+
+// wanted are the pods of the files. Of those with the same name the last one
+// counts.
+func (f *files) wanted(ctx context.Context, paths []string) []*corev1.Pod {
+	byName := map[types.NamespacedName]string{}
+	pods := map[string]*corev1.Pod{}
+	shadowed := map[string]string{}
+	for _, path := range paths {
+		known := f.known[path]
+		if known == nil {
+			continue
+		}
+		pod := known.pod
+		if pod == nil {
+			pod = known.before
+		}
+		if pod == nil {
+			continue
+		}
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		if other, ok := byName[key]; ok {
+			delete(pods, other)
+			shadowed[other] = path
+			if f.shadowed[other] != path {
+				klog.FromContext(ctx).Error(nil, "Ignoring a pod manifest: another one has a pod of the same name", "path", other, "other", path, "pod", key)
+			}
+		}
+		byName[key] = path
+		pods[path] = pod
+	}
+	f.shadowed = shadowed
+	wanted := make([]*corev1.Pod, 0, len(pods))
+	for _, path := range paths {
+		if pod := pods[path]; pod != nil {
+			wanted = append(wanted, pod)
+		}
+	}
+	return wanted
+}
+
+// unsettled says whether a file is broken and nothing was said of it yet.
+func (f *files) unsettled() bool {
+	for path, known := range f.known {
+		if known.err != nil && f.said[path] != known.err.Error() {
+			return true
+		}
+	}
+	return false
+}
+
+// complain tells of all files that are broken.
+func (f *files) complain(ctx context.Context) {
+	for path, known := range f.known {
+		if known.err != nil {
+			f.say(ctx, path, known.err)
+		}
+	}
+}
+
+// say logs what is wrong with a path, once until that changes.
+func (f *files) say(ctx context.Context, path string, err error) {
+	if f.said[path] == err.Error() {
+		return
+	}
+	f.said[path] = err.Error()
+	klog.FromContext(ctx).Error(err, "Cannot use a pod manifest", "path", path)
+}
+
+// clear notes that nothing is wrong with a path.
+func (f *files) clear(ctx context.Context, path string) {
+	if _, ok := f.said[path]; ok {
+		delete(f.said, path)
+		klog.FromContext(ctx).Info("The pod manifest is whole again", "path", path)
+	}
+}

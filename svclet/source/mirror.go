@@ -1,0 +1,242 @@
+package source
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// mirrors keeps for each static pod a pod in the API.
+type mirrors struct {
+	o     Options
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	mu sync.Mutex
+	// api are the mirror pods of this node as the API has them.
+	api map[types.NamespacedName]*corev1.Pod
+	// static are the static pods that are wanted.
+	static map[types.NamespacedName]*corev1.Pod
+	// ending are those that are wanted no more and have not ended yet.
+	ending map[types.NamespacedName]map[types.UID]bool
+	// known says that the API's pods have been listed, sure that all sources
+	// have answered too.
+	known, sure bool
+}
+
+func newMirrors(o Options) *mirrors {
+	return &mirrors{
+		o: o,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, 10*time.Second)),
+		api:    map[types.NamespacedName]*corev1.Pod{},
+		static: map[types.NamespacedName]*corev1.Pod{},
+		ending: map[types.NamespacedName]map[types.UID]bool{},
+	}
+}
+
+func keyOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// run brings the API in line until ctx is done.
+func (m *mirrors) run(ctx context.Context) {
+	if m.o.NodeUID == nil {
+		<-ctx.Done()
+		m.queue.ShutDown()
+		return
+	}
+	stop := context.AfterFunc(ctx, m.queue.ShutDown)
+	defer stop()
+	for {
+		key, done := m.queue.Get()
+		if done {
+			return
+		}
+		if err := m.sync(ctx, key); err == nil {
+			m.queue.Forget(key)
+		} else if ctx.Err() == nil {
+			logger := klog.FromContext(ctx).WithValues("pod", key)
+			if m.queue.NumRequeues(key) == 0 {
+				logger.Error(err, "Cannot bring the mirror pod in line, trying again")
+			} else {
+				logger.V(4).Info("Cannot bring the mirror pod in line, trying again", "err", err)
+			}
+			m.queue.AddRateLimited(key)
+		}
+		m.queue.Done(key)
+	}
+}
+
+// want tells which static pods are wanted, and which no more.
+func (m *mirrors) want(set, removed []*corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, pod := range removed {
+		key := keyOf(pod)
+		if m.ending[key] == nil {
+			m.ending[key] = map[types.UID]bool{}
+		}
+		m.ending[key][pod.UID] = true
+		if known := m.static[key]; known != nil && known.UID == pod.UID {
+			delete(m.static, key)
+		}
+		m.queue.Add(key)
+	}
+	for _, pod := range set {
+		key := keyOf(pod)
+		m.static[key] = pod
+		// It may be wanted again before it has ended.
+		delete(m.ending[key], pod.UID)
+		m.queue.Add(key)
+	}
+}
+
+// released tells that nothing is left of a static pod.
+func (m *mirrors) released(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := keyOf(pod)
+	if delete(m.ending[key], pod.UID); len(m.ending[key]) == 0 {
+		delete(m.ending, key)
+	}
+	m.queue.Add(key)
+}
+
+// observed tells of a mirror pod in the API.
+func (m *mirrors) observed(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.api[keyOf(pod)] = pod
+	m.queue.Add(keyOf(pod))
+}
+
+// gone tells of a mirror pod that the API has no more.
+func (m *mirrors) gone(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := keyOf(pod)
+	if known := m.api[key]; known != nil && known.UID == pod.UID {
+		delete(m.api, key)
+	}
+	m.queue.Add(key)
+}
+
+// listed tells that all mirror pods of the API have been told of.
+func (m *mirrors) listed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known = true
+	m.again()
+}
+
+// complete tells that all static pods are known.
+func (m *mirrors) complete() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sure = true
+	m.again()
+}
+
+func (m *mirrors) again() {
+	for key := range m.static {
+		m.queue.Add(key)
+	}
+	for key := range m.api {
+		m.queue.Add(key)
+	}
+}
+
+// of is the mirror of a static pod.
+func (m *mirrors) of(static types.UID) (*corev1.Pod, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, mirror := range m.api {
+		if StaticUID(mirror) == static {
+			return mirror, true
+		}
+	}
+	return nil, false
+}
+
+// StaticUID is the UID of the static pod whose mirror this is.
+func StaticUID(mirror *corev1.Pod) types.UID {
+	return types.UID(mirror.Annotations[MirrorAnnotation])
+}
+
+// sync brings one mirror pod in line: one request at a time, since each of
+// them comes back through the watch.
+func (m *mirrors) sync(ctx context.Context, key types.NamespacedName) error {
+	m.mu.Lock()
+	mirror, static := m.api[key], m.static[key]
+	ready := m.known && (static != nil || m.sure) && len(m.ending[key]) == 0
+	m.mu.Unlock()
+	switch {
+	case !ready:
+		return nil
+	case mirror != nil && (static == nil || mirror.DeletionTimestamp != nil || StaticUID(mirror) != types.UID(static.Annotations[HashAnnotation])):
+		return m.delete(ctx, mirror)
+	case mirror == nil && static != nil:
+		return m.create(ctx, static)
+	}
+	return nil
+}
+
+func (m *mirrors) delete(ctx context.Context, mirror *corev1.Pod) error {
+	klog.FromContext(ctx).V(2).Info("Deleting a mirror pod", "pod", klog.KObj(mirror), "podUID", mirror.UID)
+	err := m.o.Core.Delete().Namespace(mirror.Namespace).Resource("pods").Name(mirror.Name).
+		Body(&metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID))}).
+		Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// It has gone already; the watch tells so.
+		return nil
+	}
+	return err
+}
+
+func (m *mirrors) create(ctx context.Context, static *corev1.Pod) error {
+	owner, err := m.o.NodeUID(ctx)
+	if err != nil {
+		return err
+	}
+	mirror := mirrorOf(static, metav1.OwnerReference{
+		APIVersion: m.o.Core.APIVersion().String(), Kind: "Node", Name: m.o.NodeName, UID: owner, Controller: ptr.To(true),
+	})
+	err = m.o.Core.Post().Namespace(mirror.Namespace).Resource("pods").Body(mirror).Do(ctx).Error()
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	// It is right, or the watch would have told, or it is about to; or it is
+	// no mirror, and somebody has to decide which pod is to have this name.
+	existing := &corev1.Pod{}
+	if getErr := m.o.Core.Get().Namespace(mirror.Namespace).Resource("pods").Name(mirror.Name).Do(ctx).Into(existing); getErr != nil {
+		return getErr
+	}
+	if IsMirror(existing) && existing.Spec.NodeName == m.o.NodeName {
+		return nil
+	}
+	return err
+}
+
+// mirrorOf is what the API is to show of a static pod.
+func mirrorOf(static *corev1.Pod, node metav1.OwnerReference) *corev1.Pod {
+	mirror := &corev1.Pod{
+		ObjectMeta: *static.ObjectMeta.DeepCopy(),
+		Spec:       static.Spec,
+		Status:     static.Status,
+	}
+	mirror.UID = ""
+	mirror.Annotations = maps.Clone(static.Annotations)
+	mirror.Annotations[MirrorAnnotation] = static.Annotations[HashAnnotation]
+	// The node may only create pods that it owns: KEP-1314.
+	mirror.OwnerReferences = []metav1.OwnerReference{node}
+	return mirror
+}

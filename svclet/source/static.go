@@ -1,0 +1,116 @@
+package source
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/resource"
+)
+
+// origin is where a static pod was found.
+type origin struct {
+	node string
+	// path is that of the file; url is set instead for pods of the URL.
+	path, url string
+}
+
+// podKind has the rules for pods.
+var podKind = sync.OnceValue(func() *resource.Kind {
+	for _, d := range core.Kinds() {
+		if k := d.Kind(); k.Name == "pods" {
+			return k
+		}
+	}
+	panic("the core group has no pods")
+})
+
+// complete makes a static pod of one that a manifest holds: it gives it the
+// name, UID and defaults that it has on this node, and checks it.
+func complete(pod *corev1.Pod, from origin) error {
+	if pod.Name == "" {
+		return errors.New("metadata.name: Required value: a static pod needs a name")
+	}
+	if pod.UID == "" {
+		uid, err := identity(pod, from)
+		if err != nil {
+			return err
+		}
+		pod.UID = uid
+	} else if !uidText.MatchString(string(pod.UID)) {
+		return fmt.Errorf("metadata.uid: Invalid value: %q: directories and cgroups are named after it, so that it has to be of letters, digits and '-': leave it out, and it is made", pod.UID)
+	}
+	pod.Name += "-" + strings.ToLower(from.node)
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	pod.Spec.NodeName = from.node
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[HashAnnotation] = string(pod.UID)
+	if from.url == "" {
+		// So that it stays when the node has problems.
+		tolerateNoExecute(&pod.Spec)
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	podKind().Default(pod)
+	if errs := check(pod); len(errs) > 0 {
+		return errs.ToAggregate()
+	}
+	if what := apiReference(&pod.Spec); what != "" {
+		return fmt.Errorf("static pods may not reference %s", what)
+	}
+	return nil
+}
+
+// uidText is what UIDs are like. A name that leads out of a directory is none.
+var uidText = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
+
+// identity is the UID of a static pod. It depends on all that is written in the
+// manifest and on where that was found, and on nothing else, so that the pod
+// keeps it over restarts of the agent.
+func identity(pod *corev1.Pod, from origin) (types.UID, error) {
+	written, err := json.Marshal(pod)
+	if err != nil {
+		return "", err
+	}
+	h := fnv.New128a()
+	h.Write(written)
+	if from.url == "" {
+		fmt.Fprintf(h, "host:%sfile:%s", from.node, from.path)
+	} else {
+		fmt.Fprintf(h, "url:%s", from.url)
+	}
+	return types.UID(hex.EncodeToString(h.Sum(nil))), nil
+}
+
+func tolerateNoExecute(spec *corev1.PodSpec) {
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		if t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == corev1.TaintEffectNoExecute && t.Value == "" {
+			t.TolerationSeconds = nil
+			return
+		}
+	}
+	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+}
+
+// check applies the API's rules for new pods.
+func check(pod *corev1.Pod) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, podKind().NameRule, field.NewPath("metadata"))
+	errs = append(errs, podKind().Validate(pod)...)
+	return append(errs, podKind().ValidateCreate(pod)...)
+}

@@ -1,0 +1,209 @@
+package status
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// requestTimeout bounds one request. An API server that does not answer for so
+// long counts as away.
+const requestTimeout = 15 * time.Second
+
+// enqueue has an entry looked at, after it is done if it is under way.
+func (m *Manager) enqueue(e *entry) {
+	switch {
+	case m.o.Core == nil:
+		return
+	case e.busy:
+		e.again = true
+		return
+	case !e.queued:
+		e.queued = true
+		m.queue = append(m.queue, e)
+	}
+	m.dispatch()
+}
+
+// dispatch starts as many requests as may be under way: one while the API
+// server is away, so that it is not overrun when it comes back.
+func (m *Manager) dispatch() {
+	limit := m.o.InFlight
+	if m.away.delay > 0 {
+		limit = 1
+	}
+	for m.ctx != nil && len(m.queue) > 0 && m.busy < limit && m.away.timer == nil {
+		e := m.queue[0]
+		m.queue[0] = nil
+		m.queue = m.queue[1:]
+		e.queued = false
+		todo := e.next()
+		if todo == nil {
+			continue
+		}
+		e.busy = true
+		m.busy++
+		// What the request was made from, which may change before it begins.
+		ctx, started, wanted := m.ctx, e.api, e.want
+		m.inFlight.Go(func() { m.do(ctx, e, started, wanted, todo) })
+	}
+	if len(m.queue) == 0 {
+		m.queue = nil
+	}
+}
+
+// request changes one pod in the API and returns it as it then is; nil if it
+// is no more.
+type request func(ctx context.Context, m *Manager) (*corev1.Pod, error)
+
+// next is what is to be done about the pod in the API; nil for nothing.
+func (e *entry) next() request {
+	if e.api == nil {
+		return nil
+	}
+	if e.want != nil && !e.settled {
+		merged := merge(&e.api.Status, e.want, e.anew)
+		if !same(&e.api.Status, merged) {
+			return patchStatus(e.api, merged)
+		}
+		e.settled = true
+		e.since = time.Time{}
+	}
+	if e.finished && e.api.DeletionTimestamp != nil && terminal(e.api.Status.Phase) && !isMirror(e.api) {
+		return deletePod(e.api)
+	}
+	return nil
+}
+
+// patchStatus changes what differs and leaves what others have written. The
+// UID in the patch is its precondition.
+func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) request {
+	return func(ctx context.Context, m *Manager) (*corev1.Pod, error) {
+		patch, err := patchOf(pod.UID, &pod.Status, status)
+		if err != nil {
+			return nil, err
+		}
+		klog.FromContext(ctx).V(4).Info("Patching the pod's status", "pod", klog.KObj(pod), "podUID", pod.UID, "patch", string(patch))
+		written := &corev1.Pod{}
+		err = m.o.Core.Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
+			Body(patch).Do(ctx).Into(written)
+		return written, err
+	}
+}
+
+func deletePod(pod *corev1.Pod) request {
+	return func(ctx context.Context, m *Manager) (*corev1.Pod, error) {
+		err := m.o.Core.Delete().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
+			Body(&metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}).
+			Do(ctx).Error()
+		if err == nil {
+			klog.FromContext(ctx).V(3).Info("The pod has ended and is deleted", "pod", klog.KObj(pod), "podUID", pod.UID)
+		}
+		return nil, err
+	}
+}
+
+// do makes a request, from what the API had and what was wanted, and takes in
+// what has come of it.
+func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted *corev1.PodStatus, todo request) {
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	pod, err := todo(limited, m)
+	var existing *corev1.Pod
+	if apierrors.IsConflict(err) {
+		existing, err = m.look(limited, started, err)
+	}
+	if apierrors.IsNotFound(err) {
+		pod, err = nil, nil
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy--
+	e.busy = false
+	again := e.again
+	e.again = false
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		m.away.end()
+		e.failures.reset()
+		m.take(e, started, wanted, pod)
+		m.push(e, len(m.queue))
+	case isAway(err):
+		m.postpone(ctx, err)
+		m.push(e, 0)
+	default:
+		m.away.end()
+		if existing != nil && e.api == started && newer(existing, started) {
+			e.api = existing
+		}
+		if m.retry(ctx, e, err); again {
+			m.push(e, len(m.queue))
+		}
+	}
+	m.dispatch()
+}
+
+// push puts an entry into the queue unless it is there.
+func (m *Manager) push(e *entry, at int) {
+	if !e.queued {
+		e.queued = true
+		m.queue = slices.Insert(m.queue, at, e)
+	}
+}
+
+// take notes how the API has the pod after a request.
+func (m *Manager) take(e *entry, started *corev1.Pod, wanted *corev1.PodStatus, pod *corev1.Pod) {
+	if e.api == nil || e.api.UID != started.UID {
+		// Something newer is known already.
+		return
+	}
+	if pod == nil {
+		m.lose(e)
+		return
+	}
+	if newer(pod, e.api) {
+		pod.ManagedFields = nil
+		e.api = pod
+		// The server may have put it in other words, which is no reason to
+		// write it again.
+		e.settled = e.want == wanted
+	}
+	if e.want == wanted && !e.since.IsZero() {
+		if m.o.Written != nil {
+			m.o.Written(m.o.Clock.Since(e.since))
+		}
+		e.since = time.Time{}
+	}
+}
+
+// newer says whether a is a later state of a pod than b.
+func newer(a, b *corev1.Pod) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err != nil || order > 0
+}
+
+// look finds out what a conflict was about. If it was that another pod has
+// taken the name, the error is that there is no such pod; otherwise it is the
+// conflict, and the pod is as it is now.
+func (m *Manager) look(ctx context.Context, pod *corev1.Pod, conflict error) (*corev1.Pod, error) {
+	existing := &corev1.Pod{}
+	err := m.o.Core.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).Do(ctx).Into(existing)
+	switch {
+	case err != nil:
+		return nil, err
+	case existing.UID != pod.UID:
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+	}
+	existing.ManagedFields = nil
+	return existing, conflict
+}

@@ -1,0 +1,39 @@
+package svclet
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/runtime/runtimetest"
+)
+
+func TestAnAgentThatStopsComplainsOfNothing(t *testing.T) {
+	m := newMachine(t, runtimetest.Options{})
+	var complaints atomic.Int32
+	logger := funcr.New(func(string, string) { complaints.Add(1) }, funcr.Options{})
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	agent := m.made(ctx)
+	cancel()
+	m.Expect(agent.adopt(ctx)).To(gomega.Succeed())
+	m.Expect(agent.Run(ctx)).To(gomega.Succeed())
+	m.Expect(complaints.Load()).To(gomega.BeZero())
+}
+
+func TestNoEventIsRecordedOnceTheAgentStops(t *testing.T) {
+	m := gomega.NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	recorded := record.NewFakeRecorder(2)
+	events := &recorder{ctx: ctx, any: recorded}
+	events.Event(&corev1.Pod{}, pod.Event{Type: corev1.EventTypeNormal, Reason: "Killing", Message: "one"})
+	cancel()
+	events.Event(&corev1.Pod{}, pod.Event{Type: corev1.EventTypeNormal, Reason: "Killing", Message: "two"})
+	m.Expect(recorded.Events).To(gomega.HaveLen(1))
+}

@@ -1,0 +1,179 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+)
+
+const (
+	protectionFinalizer = "kubernetes.io/pvc-protection"
+	groupAnnotation     = "pv.beta.kubernetes.io/gid"
+)
+
+// mountClaim mounts the PersistentVolume behind a claim, if it is one of this
+// node: of type hostPath or local. Whether it is meant for this node is the
+// scheduler's affair.
+func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+	name, readOnly := "", false
+	if source := volume.PersistentVolumeClaim; source != nil {
+		name, readOnly = source.ClaimName, source.ReadOnly
+	} else {
+		name = ephemeral.VolumeClaimName(pod, volume)
+	}
+	claim, pv, err := m.claim(ctx, pod.Namespace, name)
+	if err != nil {
+		return mountedVolume{}, fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, name, err)
+	}
+	if volume.Ephemeral != nil {
+		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
+			return mountedVolume{}, err
+		}
+	}
+	if err := checkMode(pod, volume.Name, pv); err != nil {
+		return mountedVolume{}, err
+	}
+	var mounted mountedVolume
+	switch {
+	case pv.Spec.HostPath != nil:
+		mounted, err = mountHostPath(volume.Name, pv.Spec.HostPath, readOnly)
+	case pv.Spec.Local != nil:
+		mounted, err = m.mountLocal(pod, volume.Name, pv, readOnly)
+	default:
+		err = unsupportedVolume(pv)
+	}
+	mounted.claim = name
+	if group, parse := strconv.ParseInt(pv.Annotations[groupAnnotation], 10, 64); parse == nil {
+		mounted.Group = &group
+	}
+	return mounted, err
+}
+
+// claim reads a claim and the volume that is bound to it.
+func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+	claim, err := m.Objects.PersistentVolumeClaim(ctx, namespace, name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to fetch PVC from API server: %w", err)
+	}
+	switch {
+	case claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, protectionFinalizer):
+		return nil, nil, errors.New("PVC is being deleted")
+	case claim.Status.Phase != corev1.ClaimBound:
+		return nil, nil, errors.New("PVC is not bound")
+	case claim.Spec.VolumeName == "":
+		return nil, nil, errors.New("PVC has empty pvc.Spec.VolumeName")
+	}
+	pv, err := m.Objects.PersistentVolume(ctx, claim.Spec.VolumeName)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err)
+	case pv.Spec.ClaimRef == nil:
+		return nil, nil, fmt.Errorf("found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
+	case pv.Spec.ClaimRef.UID != claim.UID:
+		return nil, nil, fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, pv.Spec.ClaimRef.UID, claim.UID)
+	}
+	return claim, pv, nil
+}
+
+// checkMode refuses what is to be a device: svclet hands on none.
+func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) error {
+	mounts, devices := false, false
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			mounts = mounts || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+			devices = devices || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
+		}
+	}
+	block := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	switch {
+	case mounts && block:
+		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", volume, corev1.PersistentVolumeBlock)
+	case devices && !block:
+		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
+	case block:
+		return fmt.Errorf("PersistentVolume %s has volumeMode %s: svclet does not hand on block devices: mount the device on the node and give the path of the mount", pv.Name, corev1.PersistentVolumeBlock)
+	}
+	return nil
+}
+
+// mountLocal mounts a directory of this node.
+func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume, readOnly bool) (mountedVolume, error) {
+	source := pv.Spec.Local.Path
+	mounted := mountedVolume{name: volume, Mounted: Mounted{HostPath: source, ReadOnly: readOnly}}
+	if source == "" {
+		return mounted, fmt.Errorf("LocalVolume volume %q path is empty", pv.Name)
+	}
+	if err := noBacksteps(source); err != nil {
+		return mounted, fmt.Errorf("invalid path: %s %w", source, err)
+	}
+	info, err := os.Stat(source)
+	if err != nil {
+		return mounted, err
+	}
+	switch {
+	case info.Mode().Type() == os.ModeDevice:
+		return mounted, fmt.Errorf("local volume %q: svclet does not mount block devices: mount %s on the node and give the path of the mount", pv.Name, source)
+	case !info.IsDir():
+		return mounted, errors.New("only directory and block device are supported")
+	case !isName(pv.Name):
+		return mounted, fmt.Errorf("name %q of the volume cannot be a directory's name", pv.Name)
+	}
+	dir := m.layout.volume(pod.UID, localPlugin, pv.Name)
+	mounted.HostPath, mounted.Relabel, mounted.measure = dir, !readOnly, measureFilesystem
+	return mounted, m.bindLocal(pod, source, dir, readOnly)
+}
+
+// bindLocal mounts source on dir, and gives it to the pod's group if no other
+// pod uses it already.
+func (m *Manager) bindLocal(pod *corev1.Pod, source, dir string, readOnly bool) error {
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return err
+	}
+	if there, err := m.Mounter.Mounted(dir); err != nil || there {
+		return err
+	}
+	group := fsGroup(pod)
+	if group != nil && !readOnly {
+		policy := pod.Spec.SecurityContext.FSGroupChangePolicy
+		mismatch := policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch
+		used, err := m.usedElsewhere(source, dir)
+		if err != nil {
+			return err
+		}
+		if !used && !(mismatch && owned(source, *group, false)) {
+			if err := own(source, *group, false); err != nil {
+				return err
+			}
+		}
+	}
+	return m.Mounter.Bind(source, dir)
+}
+
+// usedElsewhere says whether a pod has the directory source mounted already.
+func (m *Manager) usedElsewhere(source, dir string) (bool, error) {
+	info, err := os.Stat(source)
+	if err != nil {
+		return false, err
+	}
+	mounts, err := m.Mounter.Under(filepath.Join(m.RootDir, podsDir))
+	if err != nil {
+		return false, err
+	}
+	for _, mount := range mounts {
+		if mount.Path == dir || !strings.Contains(mount.Path, localPlugin) {
+			continue
+		}
+		if other, err := os.Stat(mount.Path); err == nil && os.SameFile(info, other) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

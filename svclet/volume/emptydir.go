@@ -1,0 +1,192 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// mountEmptyDir gives a volume of type emptyDir its directory.
+func (m *Manager) mountEmptyDir(pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+	dir := m.layout.volume(pod.UID, emptyDirPlugin, volume.Name)
+	err := m.setUpDir(pod, volume.EmptyDir, dir, m.layout.ready(pod.UID, volume.Name), false)
+	return mountedVolume{
+		name: volume.Name, Mounted: Mounted{HostPath: dir, Relabel: true}, measure: measureWalk,
+	}, err
+}
+
+// setUpDir makes a directory on the medium that is wanted, once: what the pod
+// has made of its mode and owner since then stays.
+func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, dir, ready string, readOnly bool) error {
+	fstype, options, err := medium(pod, source, m.allocatable())
+	if err != nil {
+		return err
+	}
+	mounted := false
+	if fstype != "" {
+		if mounted, err = m.Mounter.Mounted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if _, err := os.Lstat(ready); err == nil && mounted == (fstype != "") {
+		if _, err := os.Lstat(dir); err == nil {
+			return nil
+		}
+	}
+	if err := makeDir(dir, 0o777); err != nil {
+		return err
+	}
+	if fstype != "" && !mounted {
+		if err := m.mountMemory(fstype, dir, options); err != nil {
+			return err
+		}
+		// The root of the new file system has a mode of its own.
+		if err := makeDir(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	if group := fsGroup(pod); group != nil {
+		if err := own(dir, *group, readOnly); err != nil {
+			return err
+		}
+	}
+	return markReady(ready)
+}
+
+// mountMemory keeps tmpfs out of swap where the kernel can (Linux 6.4).
+func (m *Manager) mountMemory(fstype, dir, options string) error {
+	if fstype == "tmpfs" {
+		noswap := strings.TrimPrefix(options+",noswap", ",")
+		if err := m.Mounter.Mount(fstype, dir, noswap); !errors.Is(err, syscall.EINVAL) {
+			return err
+		}
+	}
+	return m.Mounter.Mount(fstype, dir, options)
+}
+
+func markReady(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// medium is the file system that an emptyDir lies on, and its options; none
+// for a directory on disk.
+func medium(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable corev1.ResourceList) (fstype, options string, err error) {
+	switch {
+	case source.Medium == corev1.StorageMediumDefault:
+		return "", "", nil
+	case source.Medium == corev1.StorageMediumMemory:
+		if size := memorySize(pod, source.SizeLimit, allocatable); size > 0 {
+			options = fmt.Sprintf("size=%d", size)
+		}
+		return "tmpfs", options, nil
+	case source.Medium == corev1.StorageMediumHugePages,
+		strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePagesPrefix)):
+		size, err := pageSize(pod, source.Medium)
+		return "hugetlbfs", "pagesize=" + size, err
+	default:
+		return "", "", fmt.Errorf("unknown storage medium %q", source.Medium)
+	}
+}
+
+// memorySize is the size of a volume in memory in bytes: the least of its
+// limit, the pod's memory limit and what the node has for pods
+// (KEP-1967, SizeMemoryBackedVolumes). Zero leaves it to the kernel.
+func memorySize(pod *corev1.Pod, limit *resource.Quantity, allocatable corev1.ResourceList) int64 {
+	size := int64(0)
+	for _, bound := range []int64{allocatable.Memory().Value(), podMemoryLimit(pod), limitValue(limit)} {
+		if bound > 0 && (size == 0 || bound < size) {
+			size = bound
+		}
+	}
+	return size
+}
+
+func limitValue(q *resource.Quantity) int64 {
+	if q == nil {
+		return 0
+	}
+	return q.Value()
+}
+
+// podMemoryLimit is that of the pod's cgroup in bytes: zero if a container is
+// without one, unless the pod itself has one.
+func podMemoryLimit(pod *corev1.Pod) int64 {
+	bounded := pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Memory().IsZero()
+	if !bounded {
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				if list[i].Resources.Limits.Memory().IsZero() {
+					return 0
+				}
+			}
+		}
+	}
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	return limits.Memory().Value()
+}
+
+// pageSize is the size of the huge pages of a medium. One that does not name it
+// has that of the only size that containers ask for.
+func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (string, error) {
+	var wanted *resource.Quantity
+	if text, named := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); named {
+		size, err := resource.ParseQuantity(text)
+		if err != nil {
+			return "", fmt.Errorf("medium %q: %w", medium, err)
+		}
+		wanted = &size
+	}
+	var found *resource.Quantity
+	for _, requests := range resourceRequests(pod) {
+		for name := range requests {
+			text, huge := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
+			if !huge {
+				continue
+			}
+			size, err := resource.ParseQuantity(text)
+			if err != nil {
+				return "", fmt.Errorf("resource %q: %w", name, err)
+			}
+			if wanted != nil && wanted.Cmp(size) != 0 {
+				continue
+			}
+			if found != nil && found.Cmp(size) != 0 {
+				return "", fmt.Errorf("medium: %s can't be used if container requests multiple huge page sizes", medium)
+			}
+			found = &size
+		}
+	}
+	if found == nil {
+		return "", fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages", medium)
+	}
+	return found.String(), nil
+}
+
+func resourceRequests(pod *corev1.Pod) []corev1.ResourceList {
+	var all []corev1.ResourceList
+	if pod.Spec.Resources != nil {
+		all = append(all, pod.Spec.Resources.Requests)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		all = append(all, c.Resources.Requests)
+	}
+	for _, c := range pod.Spec.Containers {
+		all = append(all, c.Resources.Requests)
+	}
+	return all
+}

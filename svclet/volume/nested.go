@@ -1,0 +1,65 @@
+package volume
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// makeNested makes the directories on which other volumes are mounted inside of
+// this one: no container can make them, for it is read-only.
+func makeNested(pod *corev1.Pod, volume, dir string) error {
+	var nested []string
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			nested = append(nested, nestedIn(list[i].VolumeMounts, volume)...)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		nested = append(nested, nestedIn(pod.Spec.EphemeralContainers[i].VolumeMounts, volume)...)
+	}
+	if len(nested) == 0 {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range nested {
+		if err := root.MkdirAll(name, 0o755); err != nil {
+			return fmt.Errorf("unable to create nested volume mountpoints: %w", err)
+		}
+	}
+	return nil
+}
+
+// nestedIn are the mount points of a container inside of the volume's, relative
+// to it, but for those that are nested in one of them in turn.
+func nestedIn(mounts []corev1.VolumeMount, volume string) []string {
+	var all []string
+	for _, m := range mounts {
+		all = append(all, path.Clean("/"+m.MountPath))
+	}
+	slices.Sort(all)
+	var nested []string
+	for _, m := range mounts {
+		if m.Name != volume {
+			continue
+		}
+		parent := strings.TrimSuffix(path.Clean("/"+m.MountPath), "/") + "/"
+		var found []string
+		for _, point := range all {
+			inside := func(outer string) bool { return strings.HasPrefix(point, outer+"/") }
+			if strings.HasPrefix(point, parent) && point != parent && !slices.ContainsFunc(found, inside) {
+				found = append(found, point)
+				nested = append(nested, strings.TrimPrefix(point, parent))
+			}
+		}
+	}
+	return nested
+}

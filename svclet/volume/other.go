@@ -1,0 +1,27 @@
+//go:build !linux
+
+package volume
+
+import (
+	"context"
+	"errors"
+)
+
+var errLinuxOnly = errors.New("volumes can be mounted on Linux only")
+
+type kernel struct{}
+
+func (kernel) Mounted(string) (bool, error)  { return false, errLinuxOnly }
+func (kernel) Mount(_, _, _ string) error    { return errLinuxOnly }
+func (kernel) Bind(_, _ string) error        { return errLinuxOnly }
+func (kernel) Unmount(string) error          { return errLinuxOnly }
+func (kernel) Under(string) ([]Mount, error) { return nil, errLinuxOnly }
+
+// ShareMounts makes mounts visible in containers, on Linux.
+func ShareMounts(string) error { return errLinuxOnly }
+
+func (m *Manager) bindSubPath(_, _, _ string) error { return errLinuxOnly }
+
+func removeTree(context.Context, string) error { return errLinuxOnly }
+
+func measureVolume(context.Context, mountedVolume) (Usage, error) { return Usage{}, errLinuxOnly }

@@ -1,0 +1,218 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"svc.dev/svc/svclet/container/downward"
+)
+
+// showsObjects says whether a volume's content is made from objects, and
+// follows them.
+func showsObjects(v *corev1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+}
+
+// mountObjects makes a volume that shows objects, or brings it up to date. What
+// is secret lies in memory.
+func (m *Manager) mountObjects(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+	plugin, medium := "kubernetes.io~configmap", corev1.StorageMediumDefault
+	switch {
+	case volume.Secret != nil:
+		plugin, medium = "kubernetes.io~secret", corev1.StorageMediumMemory
+	case volume.Projected != nil:
+		plugin, medium = "kubernetes.io~projected", corev1.StorageMediumMemory
+	case volume.DownwardAPI != nil:
+		plugin = "kubernetes.io~downward-api"
+	}
+	dir := m.layout.volume(pod.UID, plugin, volume.Name)
+	mounted := mountedVolume{
+		name: volume.Name, Mounted: Mounted{HostPath: dir, ReadOnly: true, Relabel: true}, measure: measureWalk,
+	}
+	files, err := m.content(ctx, pod, volume)
+	if err != nil {
+		return mounted, err
+	}
+	ready := m.layout.ready(pod.UID, "wrapped_"+volume.Name)
+	if err := m.setUpDir(pod, &corev1.EmptyDirVolumeSource{Medium: medium}, dir, ready, true); err != nil {
+		return mounted, err
+	}
+	if err := makeNested(pod, volume.Name, dir); err != nil {
+		return mounted, err
+	}
+	w := writer{dir: dir, now: m.Clock.Now()}
+	if group := fsGroup(pod); group != nil {
+		w.own = func() error { return own(dir, *group, true) }
+	}
+	return mounted, w.write(files)
+}
+
+// content is what a volume shows now.
+func (m *Manager) content(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (map[string]file, error) {
+	switch {
+	case volume.ConfigMap != nil:
+		s := volume.ConfigMap
+		return m.configMap(ctx, pod.Namespace, s.Name, keys{s.Items, modeOf(s.DefaultMode), isTrue(s.Optional)})
+	case volume.Secret != nil:
+		s := volume.Secret
+		return m.secret(ctx, pod.Namespace, s.SecretName, keys{s.Items, modeOf(s.DefaultMode), isTrue(s.Optional)})
+	case volume.DownwardAPI != nil:
+		return m.downward(pod, volume.DownwardAPI.Items, modeOf(volume.DownwardAPI.DefaultMode))
+	default:
+		return m.projected(ctx, pod, volume.Projected)
+	}
+}
+
+// projected is the content of all sources of a projected volume. It tells of
+// each source that fails.
+func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, volume *corev1.ProjectedVolumeSource) (map[string]file, error) {
+	all := map[string]file{}
+	var failed []error
+	for i := range volume.Sources {
+		files, err := m.source(ctx, pod, &volume.Sources[i], modeOf(volume.DefaultMode))
+		if err != nil {
+			failed = append(failed, err)
+		}
+		maps.Copy(all, files)
+	}
+	return all, utilerrors.NewAggregate(failed)
+}
+
+func (m *Manager) source(ctx context.Context, pod *corev1.Pod, source *corev1.VolumeProjection, mode fs.FileMode) (map[string]file, error) {
+	switch {
+	case source.Secret != nil:
+		s := source.Secret
+		return m.secret(ctx, pod.Namespace, s.Name, keys{s.Items, mode, isTrue(s.Optional)})
+	case source.ConfigMap != nil:
+		s := source.ConfigMap
+		return m.configMap(ctx, pod.Namespace, s.Name, keys{s.Items, mode, isTrue(s.Optional)})
+	case source.DownwardAPI != nil:
+		return m.downward(pod, source.DownwardAPI.Items, mode)
+	case source.ServiceAccountToken != nil:
+		token, err := m.Objects.Token(ctx, pod, source.ServiceAccountToken)
+		if err != nil {
+			return nil, err
+		}
+		user := onlyUser(pod)
+		if user != nil || fsGroup(pod) != nil {
+			mode = 0o600
+		}
+		return map[string]file{source.ServiceAccountToken.Path: {data: []byte(token), mode: mode, user: user}}, nil
+	case source.ClusterTrustBundle != nil:
+		return nil, errors.New("svclet does not project ClusterTrustBundles: put the certificates into a ConfigMap")
+	case source.PodCertificate != nil:
+		return nil, errors.New("svclet does not project pod certificates: put the certificate into a Secret")
+	default:
+		return nil, errors.New("a source of the projected volume is of a type that svclet does not know")
+	}
+}
+
+// keys say which keys of an object are shown, and how: all of them if no items
+// are named.
+type keys struct {
+	items    []corev1.KeyToPath
+	mode     fs.FileMode
+	optional bool
+}
+
+// defaultMode is that of files for which the pod says none; the API fills it in,
+// manifests on disk may not.
+const defaultMode fs.FileMode = 0o644
+
+func modeOf(mode *int32) fs.FileMode {
+	if mode == nil {
+		return defaultMode
+	}
+	return fs.FileMode(*mode) & fs.ModePerm
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func (m *Manager) configMap(ctx context.Context, namespace, name string, k keys) (map[string]file, error) {
+	object, err := m.Objects.ConfigMap(ctx, namespace, name)
+	if k.optional && apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := make(map[string][]byte, len(object.Data)+len(object.BinaryData))
+	maps.Copy(data, object.BinaryData)
+	for key, value := range object.Data {
+		data[key] = []byte(value)
+	}
+	return k.pick(data, "configmap references non-existent config key: %s")
+}
+
+func (m *Manager) secret(ctx context.Context, namespace, name string, k keys) (map[string]file, error) {
+	object, err := m.Objects.Secret(ctx, namespace, name)
+	if k.optional && apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.pick(object.Data, "references non-existent secret key: %s")
+}
+
+// pick makes files of an object's data; missing tells of a key that is not
+// there.
+func (k keys) pick(data map[string][]byte, missing string) (map[string]file, error) {
+	files := make(map[string]file, len(data))
+	if len(k.items) == 0 {
+		for key, value := range data {
+			files[key] = file{data: value, mode: k.mode}
+		}
+		return files, nil
+	}
+	for _, item := range k.items {
+		value, ok := data[item.Key]
+		if !ok && k.optional {
+			continue
+		}
+		if !ok {
+			return nil, fmt.Errorf(missing, item.Key)
+		}
+		f := file{data: value, mode: k.mode}
+		if item.Mode != nil {
+			f.mode = modeOf(item.Mode)
+		}
+		files[item.Path] = f
+	}
+	return files, nil
+}
+
+// downward is the content of the pod's own fields.
+func (m *Manager) downward(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode fs.FileMode) (map[string]file, error) {
+	files := make(map[string]file, len(items))
+	var failed []error
+	for _, item := range items {
+		f := file{mode: mode}
+		if item.Mode != nil {
+			f.mode = modeOf(item.Mode)
+		}
+		var text string
+		var err error
+		switch {
+		case item.FieldRef != nil:
+			text, err = downward.Field(pod, item.FieldRef.FieldPath)
+		case item.ResourceFieldRef != nil:
+			text, err = downward.Resource(pod, nil, item.ResourceFieldRef, m.allocatable())
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		f.data = []byte(text)
+		files[filepath.Clean(item.Path)] = f
+	}
+	return files, utilerrors.NewAggregate(failed)
+}

@@ -1,0 +1,55 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// SubPath bind-mounts a path inside of a volume for the mount of the given
+// index of a container, and returns where: the path on the host of what goes
+// into the container. A directory that is not there is made, with the mode of
+// the volume. subPath is that of the mount, or its subPathExpr expanded. The
+// bind mount stays until Unmount; repeated, it follows what the path has become.
+//
+// No symlink leads out of the volume, whatever its users do meanwhile. Errors
+// are kubelet's, and say nothing of what is on the node: that is only logged.
+func (m *Manager) SubPath(ctx context.Context, pod *corev1.Pod, container *corev1.Container, index int, volume Mounted, subPath string) (string, error) {
+	if filepath.IsAbs(subPath) {
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", subPath)
+	}
+	if err := noBacksteps(subPath); err != nil {
+		return "", fmt.Errorf("unable to provision SubPath `%s`: %w", subPath, err)
+	}
+	if err := m.layout.check(pod); err != nil {
+		return "", err
+	}
+	if index < 0 || index >= len(container.VolumeMounts) {
+		return "", fmt.Errorf("container %q has no volume mount of index %d", container.Name, index)
+	}
+	mount := &container.VolumeMounts[index]
+	if !isName(container.Name) || !isName(mount.Name) {
+		return "", fmt.Errorf("names of container %q and volume %q cannot be those of directories", container.Name, mount.Name)
+	}
+	_, done := m.hold(pod.UID)
+	defer done()
+
+	target := m.layout.subPath(pod.UID, mount.Name, container.Name, index)
+	err := m.bindSubPath(volume.HostPath, subPath, target)
+	if err == nil {
+		return target, nil
+	}
+	what := "prepare subPath"
+	if errors.Is(err, errMakingSubPath) {
+		what = "create subPath directory"
+	}
+	klog.FromContext(ctx).Error(err, "Failed to "+what, "pod", klog.KObj(pod), "container", container.Name, "volumeMount", mount.Name)
+	return "", fmt.Errorf("failed to %s for volumeMount %q of container %q", what, mount.Name, container.Name)
+}
+
+// errMakingSubPath marks errors of making a directory, as opposed to mounting it.
+var errMakingSubPath = errors.New("making the directory")

@@ -1,0 +1,46 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Unmount unmounts and removes all that lies on this node for a pod whose
+// containers are gone. A pod that has left nothing is no error.
+//
+// It never leaves the pod's directory: mounts in it are detached, the latest
+// first, and if one remains, nothing is removed; symlinks are removed and not
+// followed.
+func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
+	if !isName(string(uid)) {
+		return fmt.Errorf("uid %q cannot be a directory's name", uid)
+	}
+	state, done := m.hold(uid)
+	defer done()
+	m.remember(state, nil)
+
+	dir := m.layout.pod(uid)
+	mounts, err := m.Mounter.Under(dir)
+	if err != nil {
+		return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+	}
+	// What is mounted inside of another mount was mounted after it.
+	for _, mount := range slices.Backward(mounts) {
+		if err := m.Mounter.Unmount(mount.Path); err != nil {
+			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+		}
+	}
+	if mounts, err = m.Mounter.Under(dir); err != nil {
+		return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("removing the directory of pod %s: %s is still mounted", uid, mounts[0].Path)
+	}
+	if err := removeTree(ctx, dir); err != nil {
+		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
+	}
+	return nil
+}

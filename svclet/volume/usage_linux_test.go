@@ -1,0 +1,85 @@
+package volume
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestUsageIsWhatDuCounts(t *testing.T) {
+	h := newHouse(t)
+	h.UsagePeriod = time.Minute
+	pod := podOf(
+		volumeOf("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		volumeOf("host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
+	)
+	if usage, err := h.Usage(t.Context(), pod.UID); err != nil || len(usage) > 0 {
+		t.Errorf("of a pod that is not mounted: %v, %v", usage, err)
+	}
+	mounted, err := h.Mount(t.Context(), pod)
+	must(t, err)
+	in := func(name string) string { return filepath.Join(mounted["v"].HostPath, name) }
+	measured := func() Usage {
+		t.Helper()
+		usage, err := h.Usage(t.Context(), pod.UID)
+		must(t, err)
+		if len(usage) != 1 || usage[0].Name != "v" {
+			t.Fatalf("measured: %+v", usage)
+		}
+		return usage[0]
+	}
+	empty := measured()
+	if empty.InodesUsed != 1 || empty.Capacity == 0 || empty.Available > empty.Capacity {
+		t.Errorf("empty: %+v", empty)
+	}
+	must(t, os.Mkdir(in("dir"), 0o755))
+	must(t, os.WriteFile(in("dir/file"), make([]byte, 1<<20), 0o600))
+	must(t, os.Link(in("dir/file"), in("link")))
+	must(t, os.Symlink("/", in("symlink")))
+	if again := measured(); again != empty {
+		t.Errorf("measured again within the period: %+v", again)
+	}
+	h.clock.SetTime(h.clock.Now().Add(time.Minute))
+	full := measured()
+	if full.InodesUsed != 4 || full.Used < 1<<20 || full.Used > 3<<19 {
+		t.Errorf("full: %+v", full)
+	}
+}
+
+func TestTheGroupIsGivenAgainOnlyWhenTheTopIsNot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("changing groups needs root")
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	if owned(dir, 4242, false) {
+		t.Error("owned before")
+	}
+	must(t, own(dir, 4242, false))
+	if !owned(dir, 4242, false) || owned(dir, 4243, false) {
+		t.Error("not owned after")
+	}
+	must(t, os.Chmod(dir, 0o700))
+	if owned(dir, 4242, false) {
+		t.Error("owned without its mode")
+	}
+}
+
+func TestTerminationLogsMayBeWrittenByAnybody(t *testing.T) {
+	h := newHouse(t)
+	seen := map[string]bool{}
+	for range 3 {
+		path, err := h.TerminationLog("u1", "main")
+		must(t, err)
+		info, err := os.Stat(path)
+		must(t, err)
+		if dir := filepath.Dir(path); info.Mode() != 0o666 || dir != filepath.Join(h.RootDir, "pods/u1/containers/main") || seen[path] {
+			t.Errorf("%s: %s", path, fmt.Sprint(info.Mode()))
+		}
+		seen[path] = true
+	}
+}

@@ -1,0 +1,369 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+)
+
+// objects are those of a test.
+type objects struct {
+	configMaps map[string]*corev1.ConfigMap
+	secrets    map[string]*corev1.Secret
+	claims     map[string]*corev1.PersistentVolumeClaim
+	volumes    map[string]*corev1.PersistentVolume
+	token      string
+}
+
+func get[T any](from map[string]*T, kind, name string) (*T, error) {
+	if object, ok := from[name]; ok {
+		return object, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
+}
+
+func (o *objects) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
+	return get(o.configMaps, "configmap", name)
+}
+
+func (o *objects) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+	return get(o.secrets, "secret", name)
+}
+
+func (o *objects) PersistentVolumeClaim(_ context.Context, _, name string) (*corev1.PersistentVolumeClaim, error) {
+	return get(o.claims, "persistentvolumeclaims", name)
+}
+
+func (o *objects) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	return get(o.volumes, "persistentvolumes", name)
+}
+
+func (o *objects) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountTokenProjection) (string, error) {
+	return o.token, nil
+}
+
+// pretender writes down mounts instead of making them.
+type pretender struct {
+	mutex  sync.Mutex
+	mounts []Mount
+}
+
+func (p *pretender) Mounted(path string) (bool, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if _, err := os.Lstat(path); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(p.mounts, func(m Mount) bool { return m.Path == path }), nil
+}
+
+func (p *pretender) Mount(fstype, target, options string) error {
+	return p.add(Mount{Path: target, Type: fstype, Options: options})
+}
+
+func (p *pretender) Bind(source, target string) error {
+	return p.add(Mount{Path: target, Root: source})
+}
+
+func (p *pretender) add(m Mount) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.mounts = append(p.mounts, m)
+	return nil
+}
+
+func (p *pretender) Unmount(path string) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for i, m := range slices.Backward(p.mounts) {
+		if m.Path == path {
+			p.mounts = slices.Delete(p.mounts, i, i+1)
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p *pretender) Under(dir string) ([]Mount, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var under []Mount
+	for _, m := range p.mounts {
+		if m.Path == dir || strings.HasPrefix(m.Path, dir+"/") {
+			under = append(under, m)
+		}
+	}
+	return under, nil
+}
+
+// house is a manager in a temporary directory, with all that it stands on.
+type house struct {
+	*Manager
+	objects *objects
+	mounter *pretender
+	clock   *clocktesting.FakePassiveClock
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{
+		objects: &objects{
+			configMaps: map[string]*corev1.ConfigMap{"settings": {
+				Data: map[string]string{"colour": "blue", "size": "9"}, BinaryData: map[string][]byte{"blob": {0, 1}},
+			}},
+			secrets: map[string]*corev1.Secret{"login": {Data: map[string][]byte{"name": []byte("me"), "password": []byte("sesame")}}},
+			claims:  map[string]*corev1.PersistentVolumeClaim{},
+			volumes: map[string]*corev1.PersistentVolume{},
+			token:   "header.payload.signature",
+		},
+		mounter: &pretender{},
+		clock:   clocktesting.NewFakePassiveClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)),
+	}
+	manager, err := New(Options{
+		RootDir: t.TempDir(), Objects: h.objects, Mounter: h.mounter, Clock: h.clock,
+		Allocatable: func() corev1.ResourceList {
+			return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourceCPU: resource.MustParse("2")}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Manager = manager
+	return h
+}
+
+func podOf(volumes ...corev1.Volume) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "rose", UID: "u1", Labels: map[string]string{"b": "2", "a": "1"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}, Volumes: volumes},
+	}
+}
+
+func volumeOf(name string, source corev1.VolumeSource) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: source}
+}
+
+// tree is what a volume shows: its visible files by path, with their modes.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	shown := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(target, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			shown[filepath.Join(e.Name(), strings.TrimPrefix(path, target))] = info.Mode().String() + " " + string(data)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return shown
+}
+
+func TestKindsOfVolumesLieWhereKubeletPutsThem(t *testing.T) {
+	h := newHouse(t)
+	pod := podOf(
+		volumeOf("scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		volumeOf("ram", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
+		volumeOf("conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}),
+		volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login"}}),
+		volumeOf("self", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}),
+		volumeOf("all", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}),
+		volumeOf("host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc"}}),
+	)
+	mounted, err := h.Mount(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"scratch": "kubernetes.io~empty-dir/scratch", "ram": "kubernetes.io~empty-dir/ram",
+		"conf": "kubernetes.io~configmap/conf", "cred": "kubernetes.io~secret/cred",
+		"self": "kubernetes.io~downward-api/self", "all": "kubernetes.io~projected/all",
+	}
+	for name, path := range want {
+		if got := mounted[name].HostPath; got != filepath.Join(h.RootDir, "pods/u1/volumes", path) {
+			t.Errorf("%s lies at %s", name, got)
+		}
+	}
+	if mounted["host"] != (Mounted{HostPath: "/etc"}) {
+		t.Errorf("host: %+v", mounted["host"])
+	}
+	if m := mounted["scratch"]; m.ReadOnly || !m.Relabel {
+		t.Errorf("scratch: %+v", m)
+	}
+	if m := mounted["cred"]; !m.ReadOnly || !m.Relabel {
+		t.Errorf("cred: %+v", m)
+	}
+	var memory []string
+	for _, m := range h.mounter.mounts {
+		memory = append(memory, filepath.Base(m.Path)+" "+m.Type+" "+m.Options)
+	}
+	wanted := []string{"ram tmpfs size=1073741824,noswap", "cred tmpfs size=1073741824,noswap", "all tmpfs size=1073741824,noswap"}
+	if !slices.Equal(memory, wanted) {
+		t.Errorf("in memory: %q, want %q", memory, wanted)
+	}
+	if err := h.Unmount(t.Context(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := h.UIDs(); err != nil || len(uids) > 0 {
+		t.Errorf("left over: %v, %v", uids, err)
+	}
+	if len(h.mounter.mounts) > 0 || len(h.pods) > 0 {
+		t.Errorf("left over: %v, %v", h.mounter.mounts, h.pods)
+	}
+}
+
+func TestKeysAreShownAsItemsSay(t *testing.T) {
+	h := newHouse(t)
+	pod := podOf(
+		volumeOf("conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, DefaultMode: ptr.To[int32](0o640),
+		}}),
+		volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: "login", DefaultMode: ptr.To[int32](0o400),
+			Items: []corev1.KeyToPath{{Key: "name", Path: "a/b/name"}, {Key: "password", Path: "word", Mode: ptr.To[int32](0o777)}},
+		}}),
+	)
+	mounted, err := h.Mount(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(name string, want map[string]string) {
+		t.Helper()
+		got := tree(t, mounted[name].HostPath)
+		for path, content := range want {
+			if got[path] != content {
+				t.Errorf("%s: %s is %q, want %q", name, path, got[path], content)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s shows %v, want %v", name, got, want)
+		}
+	}
+	check("conf", map[string]string{"colour": "-rw-r----- blue", "size": "-rw-r----- 9", "blob": "-rw-r----- \x00\x01"})
+	check("cred", map[string]string{"a/b/name": "-r-------- me", "word": "-rwxrwxrwx sesame"})
+
+	h.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"colour": "red"}}
+	if err := h.Refresh(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	check("conf", map[string]string{"colour": "-rw-r----- red"})
+}
+
+func TestErrorsAreKubelets(t *testing.T) {
+	h := newHouse(t)
+	missing := corev1.LocalObjectReference{Name: "nothing"}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	host := func(path string, kind corev1.HostPathType) corev1.VolumeSource {
+		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}
+	}
+	for _, test := range []struct {
+		name   string
+		source corev1.VolumeSource
+		want   string
+	}{
+		{"config map", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: missing}}, `configmap "nothing" not found`},
+		{"secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "nothing"}}, `secret "nothing" not found`},
+		{"key", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login", Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, "references non-existent secret key: x"},
+		{"config key", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, "configmap references non-existent config key: x"},
+		{"sources", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: missing}}, {Secret: &corev1.SecretProjection{LocalObjectReference: missing}},
+		}}}, `[configmap "nothing" not found, secret "nothing" not found]`},
+		{"path", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login", Items: []corev1.KeyToPath{{Key: "name", Path: "../x"}}}}, "invalid path: must not contain '..': ../x"},
+		{"directory", host(file, corev1.HostPathDirectory), "hostPath type check failed: " + file + " is not a directory"},
+		{"directory or create", host(file, corev1.HostPathDirectoryOrCreate), "hostPath type check failed: " + file + " is not a directory"},
+		{"no file", host(file+"2", corev1.HostPathFile), "hostPath type check failed: " + file + "2 is not a file"},
+		{"socket", host(file, corev1.HostPathSocket), "hostPath type check failed: " + file + " is not a socket file"},
+		{"char device", host(file, corev1.HostPathCharDev), "hostPath type check failed: " + file + " is not a character device"},
+		{"block device", host("/dev/null", corev1.HostPathBlockDev), "hostPath type check failed: /dev/null is not a block device"},
+		{"type", host(file, "Fifo"), "Fifo is an invalid volume type"},
+		{"backsteps", host("/etc/../etc", ""), "invalid HostPath `/etc/../etc`: must not contain '..'"},
+		{"medium", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Tape"}}, `unknown storage medium "Tape"`},
+		{"huge pages", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}, "medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages"},
+		{"network", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}, "no volume plugin matched: svclet does not mount volumes of type nfs: mount it on the node and use a hostPath, or a claim on a PersistentVolume of type local"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := h.Mount(t.Context(), podOf(volumeOf("v", test.source)))
+			if want := `MountVolume.SetUp failed for volume "v" : ` + test.want; err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			var one *Error
+			if !errors.As(err, &one) || one.Volume != "v" {
+				t.Errorf("the error does not name the volume")
+			}
+		})
+	}
+}
+
+func TestOneVolumeThatFailsDoesNotKeepOthersFromBeingMounted(t *testing.T) {
+	h := newHouse(t)
+	mounted, err := h.Mount(t.Context(), podOf(
+		volumeOf("bad", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "nothing"}}),
+		volumeOf("worse", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}),
+		volumeOf("good", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+	))
+	var several interface{ Unwrap() []error }
+	if !errors.As(err, &several) || len(several.Unwrap()) != 2 {
+		t.Errorf("want two errors, got %v", err)
+	}
+	if len(mounted) != 1 || mounted["good"].HostPath == "" {
+		t.Errorf("mounted: %v", mounted)
+	}
+}
+
+func TestOptionalObjectsMayBeMissing(t *testing.T) {
+	h := newHouse(t)
+	missing := corev1.LocalObjectReference{Name: "nothing"}
+	pod := podOf(
+		volumeOf("conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: missing, Optional: ptr.To(true)}}),
+		volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: "login", Optional: ptr.To(true), Items: []corev1.KeyToPath{{Key: "x", Path: "x"}, {Key: "name", Path: "n"}},
+		}}),
+	)
+	mounted, err := h.Mount(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tree(t, mounted["conf"].HostPath); len(got) > 0 {
+		t.Errorf("conf shows %v", got)
+	}
+	if got := tree(t, mounted["cred"].HostPath); len(got) != 1 || got["n"] == "" {
+		t.Errorf("cred shows %v", got)
+	}
+}
