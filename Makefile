@@ -17,12 +17,14 @@ export CGO_ENABLED := 0
 ##@ Use
 
 .PHONY: up
-up: build ## Start a control plane on this machine (flags: make up ARGS='--data-dir DIR').
+up: build ## Start a cluster on this machine; as root on Linux, with a node (flags: make up ARGS='--data-dir DIR').
+	@hack/node-setup.sh
 	@exec $(BIN)/svc up $(ARGS)
 
 .PHONY: build
-build: ## Build bin/svc.
+build: ## Build bin/svc and bin/svclet.
 	hack/build.sh $(BIN)/svc $(VERSION)
+	hack/build.sh $(BIN)/svclet $(VERSION)
 
 .PHONY: image
 image: ## Build the container image (docker or podman; IMAGE=name:tag).
@@ -36,7 +38,7 @@ manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists a
 ##@ Check
 
 .PHONY: test
-test: test-unit test-fuzz test-e2e test-soak ## Run every test; this is what CI runs.
+test: test-unit test-fuzz test-e2e test-node test-soak ## Run every test; this is what CI runs.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
@@ -49,6 +51,10 @@ test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
 .PHONY: test-e2e
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 15m ./test/e2e ./test/controllers ./test/faults $(ARGS)
+
+.PHONY: test-node
+test-node: build ## Run pods on this machine, as root on Linux; installs what that takes.
+	@SVC=$(BIN)/svc hack/test-node.sh $(ARGS)
 
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
@@ -63,8 +69,9 @@ verify: ## Check that generated code, go.mod and formatting are current.
 	@hack/verify.sh
 
 .PHONY: bench
-bench: build ## Compare svc with kube-apiserver on this machine.
+bench: build ## Compare svc with Kubernetes' own programs on this machine.
 	@hack/peers.sh
+	@hack/node-setup.sh
 	SVC=$(BIN)/svc $(GO) run ./test/bench $(ARGS)
 
 ##@ Change

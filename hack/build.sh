@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds svc: static and stripped.
+# Builds a command, the one that the output is named after (svc or svclet): static
+# and stripped.
 # usage: hack/build.sh OUTPUT [VERSION]
 #
 # VERSION is svc's own, without a leading v. The built-in kubectl reports the
@@ -15,4 +16,4 @@ if [[ -n ${2:-} ]]; then
 	ldflags+=" -X svc.dev/svc/apiserver/release.svcVersion=$2"
 fi
 mkdir -p "$(dirname "$out")"
-exec go build -ldflags "$ldflags" -o "$out" ./cmd/svc
+exec go build -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"

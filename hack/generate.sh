@@ -38,6 +38,7 @@ packages=(
 	k8s.io/apimachinery/pkg/util/intstr
 	k8s.io/apimachinery/pkg/version
 	k8s.io/kube-aggregator/pkg/apis/apiregistration/v1
+	k8s.io/metrics/pkg/apis/metrics/v1beta1
 )
 
 go -C hack/tools build -o ../../bin/openapi-gen k8s.io/kube-openapi/cmd/openapi-gen

@@ -27,7 +27,7 @@ same time. Its flags are those of kube-apiserver.`,
 				return err
 			}
 			defer logs.FlushLogs()
-			if err := grantControllers(opts); err != nil {
+			if err := grantComponents(opts); err != nil {
 				return err
 			}
 			server, err := apiserver.New(cmd.Context(), opts)

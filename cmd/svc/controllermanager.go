@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -17,10 +16,11 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"svc.dev/svc/apiserver/authorization"
-	"svc.dev/svc/apiserver/footprint"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/serving"
+	"svc.dev/svc/footprint"
 )
 
 func newControllerManager() *cobra.Command {
@@ -56,7 +56,6 @@ place. Its flags are those of kube-controller-manager.`,
 	port.AddFlags(&sets)
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)
-	cmd.Flags().SetNormalizeFunc(svcconfigToo)
 	return cmd
 }
 
@@ -136,14 +135,6 @@ func runManager(ctx context.Context, opts *controllers.Options, port *serving.Op
 	return err
 }
 
-// svcconfigToo lets --kubeconfig stand for --svcconfig.
-func svcconfigToo(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if name == "kubeconfig" {
-		name = "svcconfig"
-	}
-	return pflag.NormalizedName(name)
-}
-
 // uniqueHolder names this process in a lease.
 func uniqueHolder() (string, error) {
 	host, err := os.Hostname()
@@ -153,12 +144,14 @@ func uniqueHolder() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// grantControllers gives the controllers their rights at the API server.
-func grantControllers(o *options.Options) error {
+// grantComponents gives controllers and nodes their rights at the API server,
+// and the API server its own at nodes.
+func grantComponents(o *options.Options) error {
 	rules, err := controllers.Rules()
 	if err != nil {
 		return err
 	}
-	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules})
+	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
+		authorization.Nodes(), authorization.ToNodes(pki.NodesClient))
 	return nil
 }

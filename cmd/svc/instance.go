@@ -19,6 +19,7 @@ import (
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/svclet/containerd"
 )
 
 // stopTimeout bounds the time from the signal to the end of the process.
@@ -30,9 +31,16 @@ type instance struct {
 	dataDir      string
 	opts         *options.Options
 	loops        *controllers.Options
+	node         *nodeOptions
 	embeddedEtcd bool
 	program      string // how the user calls svc
 	out, errOut  io.Writer
+
+	// notNode says why this machine is no node. If it is one, it has a name, and
+	// programs that its containers take.
+	notNode  error
+	nodeName string
+	programs containerd.Programs
 
 	keys        *pki.PKI
 	etcd        *etcd.Server // nil with an external one
@@ -47,7 +55,12 @@ type instance struct {
 	// would take that for a failure and end the process with a stack trace.
 	starting bool
 	withdraw func()
-	report   report
+
+	runtime    *containerd.Runtime // nil if another one is used, or none
+	stopNoding func()
+	noding     sync.WaitGroup // what ends after stopNoding
+	noded      chan error     // yields why the node has ended; nil without one
+	report     report
 }
 
 // run returns when ctx is done and all has stopped, or when some part fails.
@@ -81,14 +94,18 @@ func (u *instance) run(ctx context.Context) error {
 func (u *instance) start(ctx, serving context.Context) error {
 	u.report.begin(u.errOut)
 	defer u.report.end()
-	steps := []struct {
+	type step struct {
 		name  string
 		start func(ctx, serving context.Context) (where string, err error)
-	}{
+	}
+	steps := []step{
 		{"keys and certificates", u.startPKI},
 		{"etcd", u.startEtcd},
 		{"API server", u.startServer},
 		{"controllers", u.startControllers},
+	}
+	if u.node.mode != nodeNo {
+		steps = append(steps, step{"node", u.startNode})
 	}
 	for _, step := range steps {
 		if err := u.report.time(step.name, func() (string, error) { return step.start(ctx, serving) }); err != nil {
@@ -113,6 +130,8 @@ func (u *instance) startPKI(_, serving context.Context) (string, error) {
 
 		ConnectionFile:  connectionFile(u.dataDir),
 		ControllersFile: controllersFile(u.dataDir),
+		NodeName:        u.nodeName,
+		NodeFile:        nodeFile(u.dataDir),
 		Server:          serverURL(u.opts),
 	}
 	for _, cidr := range cidrs {
@@ -163,6 +182,12 @@ func (u *instance) fillIn(keys *pki.PKI) {
 	if o.ProxyClientCertFile == "" {
 		o.ProxyClientCertFile = keys.Certificate("front-proxy-client")
 		o.ProxyClientKeyFile = keys.Key("front-proxy-client")
+	}
+	if agents := &o.Agents; agents.CAFile == "" {
+		agents.CAFile = keys.Certificate("ca")
+	}
+	if agents := &o.Agents; agents.CertFile == "" {
+		agents.CertFile, agents.KeyFile = keys.Certificate("apiserver-kubelet-client"), keys.Key("apiserver-kubelet-client")
 	}
 }
 
@@ -267,6 +292,8 @@ func (u *instance) wait(ctx context.Context) error {
 		return ended(err)
 	case err := <-u.looped:
 		return fmt.Errorf("controllers: %w", err)
+	case err := <-u.noded:
+		return fmt.Errorf("node: %w", err)
 	}
 }
 
@@ -285,7 +312,7 @@ func ended(err error) error {
 	return fmt.Errorf("API server: %w", err)
 }
 
-// stop stops the controllers, waits until the API server has drained and closed
+// stop stops the node agent, the controllers, waits until the API server has drained and closed
 // its stores, and then stops etcd.
 func (u *instance) stop() error {
 	if u.withdraw != nil {
@@ -293,6 +320,7 @@ func (u *instance) stop() error {
 	}
 	stopped := make(chan struct{})
 	go func() {
+		u.stopNode()
 		if u.stopLooping != nil {
 			u.stopLooping()
 			u.looping.Wait()

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -36,6 +38,8 @@ the "svc up" of this user.`,
 // is not 0.
 func runKubectl(args []string) {
 	pointAtUp(args)
+	// Not those of svc: kubectl's own commands end, or clean up, by a signal.
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	arguments := append([]string{"kubectl"}, args...)
 	logs.GlogSetter(cmd.GetLogVerbosity(arguments)) //nolint:errcheck // kubectl checks the flag again
 	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments)))

@@ -48,4 +48,9 @@ func (w warnings) Write(line []byte) (int, error) {
 var usual = []string{
 	"because it has no resources",          // every start, of versions that are not served
 	"Terminating all watchers from cacher", // every stop
+	"Error on socket receive",              // every end of an exec
+	// What users of exec, attach and port-forward do wrong: they are told.
+	"error executing command in container",
+	"error attaching to container",
+	"error forwarding port",
 }

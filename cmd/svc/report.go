@@ -38,6 +38,17 @@ func (r *report) end() {
 
 // time runs the start of a part. While it takes long it writes progress lines.
 func (r *report) time(name string, start func() (where string, err error)) error {
+	began, where := time.Now(), ""
+	err := telling(r.progress, "svc up: still starting: "+name, func() (err error) {
+		where, err = start()
+		return err
+	})
+	r.parts = append(r.parts, part{name, where, time.Since(began)})
+	return err
+}
+
+// telling runs do, and writes a line now and then while that takes long.
+func telling(out io.Writer, what string, do func() error) error {
 	began := time.Now()
 	finished := make(chan struct{})
 	var telling sync.WaitGroup
@@ -47,16 +58,15 @@ func (r *report) time(name string, start func() (where string, err error)) error
 		for {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(r.progress, "svc up: still starting: %s (%s)\n", name, time.Since(began).Round(time.Second))
+				fmt.Fprintf(out, "%s (%s)\n", what, time.Since(began).Round(time.Second))
 			case <-finished:
 				return
 			}
 		}
 	})
-	where, err := start()
+	err := do()
 	close(finished)
 	telling.Wait()
-	r.parts = append(r.parts, part{name, where, time.Since(began)})
 	return err
 }
 
@@ -76,6 +86,9 @@ Type next, in another terminal:
 
 Ctrl-C stops it. What was written is kept in %[3]s.
 `, shellWord(connectionFile(u.dataDir)), shellWord(u.program), u.dataDir)
+	if u.isNode() {
+		fmt.Fprintf(out, "Pods go on without it; '%s node reset%s' ends them.\n", shellWord(u.program), u.dataDirArgument())
+	}
 }
 
 // shellWord quotes s if a shell would not take it as one word.

@@ -49,7 +49,7 @@ of it on this machine.`,
 		return usageError{explainFlag(err), cmd}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newKubectl(), newVersion(), newCompletion())
+	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newNode(), newImage(), newKubectl(), newVersion(), newCompletion())
 	return root
 }
 
@@ -113,11 +113,23 @@ func explainFlag(err error) error {
 
 // addFlags gives cmd the flags of sets, and a help that lists them by set.
 func addFlags(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
+	cmd.Flags().SetNormalizeFunc(theirNames)
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout()) // 0 does not wrap
 	cliflag.SetUsageAndHelpFunc(cmd, sets, width)
+}
+
+// theirNames lets the names that Kubernetes gives to flags stand for ours.
+func theirNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if rest, found := strings.CutPrefix(name, "kubelet-"); found {
+		name = "svclet-" + rest
+	}
+	if name == "kubeconfig" {
+		name = "svcconfig"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // joined makes one error of all that is wrong with the command line.

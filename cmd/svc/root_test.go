@@ -50,6 +50,16 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			"svc controller-manager: --svcconfig: testdata/broken.svcconfig: yaml: line 2: found character that cannot start any token; see 'svc controller-manager --help'"},
 		{"a connection file that says nothing", []string{"controller-manager", "--svcconfig=testdata/empty.svcconfig"},
 			"svc controller-manager: --svcconfig: testdata/empty.svcconfig: it does not say which API server to use; see 'svc controller-manager --help'"},
+		{"neither a node nor none", []string{"up", "--node=perhaps"}, `svc up: --node: "perhaps" is not auto, true or false; see 'svc up --help'`},
+		{"a name that no node can have", []string{"up", "--hostname-override=My_Machine"},
+			`svc up: --hostname-override: "My_Machine" cannot name a node: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'); see 'svc up --help'`},
+		{"pods of two ranges", []string{"up", "--pod-cidr=10.1.0.0/24,10.2.0.0/24"},
+			"svc up: --node-bridge, --pod-cidr: the pods' ranges 10.1.0.0/24 and 10.2.0.0/24 are of the same IP family; see 'svc up --help'"},
+		{"a port beyond all ports", []string{"up", "--node-port=70000"}, "svc up: --node-port: 70000 is not a port: choose one from 0 to 65535; see 'svc up --help'"},
+		{"an unknown command about nodes", []string{"node", "rest"}, `svc node: unknown command "rest": did you mean "reset"?; see 'svc node --help'`},
+		{"an unknown command about images", []string{"image", "imprt"}, `svc image: unknown command "imprt": did you mean "import"?; see 'svc image --help'`},
+		{"no image", []string{"image", "import"}, "svc image import: name the files to import"},
+		{"one name for two files", []string{"image", "import", "--name=a/b:1", "a.tar", "b.tar"}, "svc image import: --name is for a single file"},
 		{"a shell that is none", []string{"completion", "basic"}, "svc completion: name one shell: bash, fish, powershell, zsh; see 'svc completion --help'"},
 		{"an unknown output format", []string{"version", "--output=table"}, `svc version: --output: "table" is not json; leave the flag out for text; see 'svc version --help'`},
 	} {
@@ -69,8 +79,8 @@ func TestHelpListsFlagsBySubject(t *testing.T) {
 		wants []string
 		hides []string
 	}{
-		{[]string{"--help"}, []string{"up ", "apiserver ", "kubectl ", "version ", "completion "}, nil},
-		{[]string{"up", "--help"}, []string{"Up flags:", "--data-dir", "Etcd flags:", "--etcd-servers", "Secure serving flags:", "--secure-port", "Logs flags:"},
+		{[]string{"--help"}, []string{"up ", "apiserver ", "node ", "image ", "kubectl ", "version ", "completion "}, nil},
+		{[]string{"up", "--help"}, []string{"Up flags:", "--data-dir", "Node flags:", "--node ", "--container-runtime-endpoint", "Etcd flags:", "--etcd-servers", "Secure serving flags:", "--secure-port", "Logs flags:"},
 			[]string{"--tls-cert-file", "--client-ca-file ", "--authentication-kubeconfig"}},
 		{[]string{"controller-manager", "--help"}, []string{"API server flags:", "--svcconfig", "Controllers flags:", "--controllers", "Leader election flags:", "Namespace controller flags:",
 			"Secure serving flags:", "--cert-dir", "Authorization flags:", "--authorization-always-allow-paths", "--profiling"}, []string{"--etcd-servers"}},

@@ -6,8 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -19,21 +21,23 @@ import (
 )
 
 func newUp() *cobra.Command {
-	opts, loops := options.New(), controllers.NewOptions()
+	opts, loops, node := options.New(), controllers.NewOptions(), newNodeOptions()
+	opts.Agents.Metrics = true // a cluster from one hand has kubectl top from the start
 	logging := logsapi.NewLoggingConfiguration()
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole system on this machine",
 		Long: `Run the whole system on this machine: an etcd of its own, unless --etcd-servers
-names one, the API server and the controllers. Keys, certificates and data are
-made at the first start and used again at every later one.
+names one, the API server and the controllers, and, where --node=auto finds that
+it can be, the machine itself as a node that runs pods. Keys, certificates and
+data are made at the first start and used again at every later one.
 
 The flags of "svc apiserver" and the controllers' flags may be given, too. Only
 warnings and errors are logged, unless -v is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			u, err := newInstance(cmd, opts, loops, dataDir)
+			u, err := newInstance(cmd, opts, loops, node, dataDir)
 			if err != nil {
 				return err
 			}
@@ -52,6 +56,7 @@ warnings and errors are logged, unless -v is given.`,
 	var sets cliflag.NamedFlagSets
 	sets.FlagSet("up").StringVar(&dataDir, "data-dir", "",
 		"Directory of keys, certificates and data. The default is /var/lib/svc for root and, for other users, svc in the XDG data directory (~/.local/share).")
+	node.addFlags(sets.FlagSet("node"))
 	theirs := opts.Flags()
 	for _, name := range theirs.Order {
 		sets.FlagSet(name).AddFlagSet(theirs.FlagSets[name])
@@ -73,7 +78,7 @@ var ownFiles = []string{"tls-cert-file", "tls-private-key-file", "cert-dir", "cl
 const tokenIssuer = "https://kubernetes.default.svc.cluster.local"
 
 // newInstance checks the command line.
-func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.Options, dataDir string) (*instance, error) {
+func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.Options, node *nodeOptions, dataDir string) (*instance, error) {
 	var err error
 	if dataDir == "" {
 		dataDir, err = currentUser().dataDir()
@@ -87,6 +92,7 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 		dataDir:      dataDir,
 		opts:         opts,
 		loops:        loops,
+		node:         node,
 		embeddedEtcd: !cmd.Flags().Changed("etcd-servers"),
 		program:      os.Args[0],
 		out:          cmd.OutOrStdout(),
@@ -110,6 +116,13 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 	if len(opts.ServiceAccounts.Issuers) == 0 {
 		opts.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
+	if !cmd.Flags().Changed("svclet-preferred-address-types") {
+		// The names of machines that join need not be known to this one.
+		opts.Agents.AddressTypes = []string{
+			string(corev1.NodeInternalIP), string(corev1.NodeExternalIP),
+			string(corev1.NodeInternalDNS), string(corev1.NodeExternalDNS), string(corev1.NodeHostName),
+		}
+	}
 	opts.Metrics = serving.Metrics() // the controllers have no port of their own
 	// Both have this flag.
 	if err := loops.Set("service-cluster-ip-range", opts.Network.ServiceClusterIPRange); err != nil {
@@ -120,10 +133,13 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 			return nil, err
 		}
 	}
-	if err := joined(cmd, append(opts.Validate(), loops.Validate()...)); err != nil {
+	if err := joined(cmd, slices.Concat(opts.Validate(), loops.Validate(), node.validate())); err != nil {
 		return nil, err
 	}
-	return u, grantControllers(opts)
+	if err := u.decideNode(); err != nil {
+		return nil, err
+	}
+	return u, grantComponents(opts)
 }
 
 // serverURL is the URL at which the machine itself reaches the server.

@@ -1,5 +1,6 @@
-// Command reference writes what follows from the controllers' declarations: the
-// reference page of the documentation, and the role of the manager's manifests.
+// Command reference writes what follows from declarations: the reference pages
+// of the documentation, of the controllers and of what can be set of svclet, and
+// the role of the manager's manifests.
 // It runs in the root of the module.
 package main
 
@@ -30,6 +31,7 @@ const module = "svc.dev/svc/"
 func main() {
 	for path, write := range map[string]func() (string, error){
 		"docs/reference/controllers.md":                    page,
+		"docs/reference/svclet.md":                         svclet,
 		"config/rbac/zz_generated.controller-manager.yaml": role,
 	} {
 		content, err := write()
@@ -123,9 +125,14 @@ func flags(c controller.Controller) string {
 		if f.DefValue != "" {
 			value = "`" + f.DefValue + "`"
 		}
-		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(strings.ReplaceAll(f.Usage, "\n", " "), "|", `\|`))
+		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, cell(f.Usage))
 	})
 	return b.String() + "\n"
+}
+
+// cell is a text as a cell of a table has it.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", " "), "|", `\|`)
 }
 
 // synopsis is the first sentence of the documentation of the package that

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Runs the suite of the node, with real containers: $SVC names the svc to test.
+# It needs root on Linux, and installs what it takes; elsewhere it is skipped, and
+# says why.
+# usage: hack/test-node.sh [ARGUMENTS OF GO TEST...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+hack/node-setup.sh busybox=busybox-static
+# Ginkgo ends in time to clean up.
+exec go test -count=1 -timeout 12m ./test/node -ginkgo.timeout=10m "$@"
