@@ -37,6 +37,12 @@ func contests() []contest {
 			{"namespace", measureNamespace},
 			{"collect", measureCollection},
 		}},
+		{"agents", agents, []measure{
+			{"agent", measureAgent},
+			{"podstart", measurePodStarts},
+			{"podrestart", measurePodRestarts},
+			{"podidle", measureAgentWithPods},
+		}},
 	}
 }
 
@@ -45,6 +51,7 @@ func (o *options) binaries() map[string]*string {
 	return map[string]*string{
 		"svc": &o.svc, "kube-apiserver": &o.kubeAPIServer, "etcd": &o.etcd,
 		"kube-controller-manager": &o.kubeControllerManager, "kube-scheduler": &o.kubeScheduler,
+		"svclet": &o.svclet, "kubelet": &o.kubelet,
 	}
 }
 

@@ -27,6 +27,7 @@ type options struct {
 	dir, json, profiles                  string
 	svc, kubeAPIServer, etcd             string
 	kubeControllerManager, kubeScheduler string
+	svclet, kubelet                      string
 }
 
 func main() {
@@ -67,6 +68,8 @@ func parseFlags(args []string) (options, error) {
 	fs.StringVar(&o.kubeControllerManager, "kube-controller-manager", "bin/kube-controller-manager", "the kube-controller-manager binary; empty to measure svc's controllers alone")
 	fs.StringVar(&o.kubeScheduler, "kube-scheduler", "bin/kube-scheduler", "the kube-scheduler binary")
 	fs.StringVar(&o.etcd, "etcd", "bin/etcd", "the etcd binary for kube-apiserver")
+	fs.StringVar(&o.svclet, "svclet", "bin/svclet", "the svclet binary; empty to measure kubelet alone")
+	fs.StringVar(&o.kubelet, "kubelet", "bin/kubelet", "the kubelet binary; empty to measure svclet alone")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -176,7 +179,11 @@ func runTrial(ctx context.Context, t *trial, selected []measure, keep bool) erro
 	if err := os.RemoveAll(t.dir); err != nil {
 		return err
 	}
-	if err := t.run(ctx, selected); err != nil {
+	err := t.run(ctx, selected)
+	if s, ok := t.system.(interface{ Clean() error }); ok {
+		err = errors.Join(err, s.Clean())
+	}
+	if err != nil {
 		return err
 	}
 	if keep {

@@ -24,6 +24,9 @@ func TestVerdicts(t *testing.T) {
 		{"better than kube can still miss a goal", goal, []float64{16}, []float64{100}, missed},
 		{"a rate meets its goal from its limit on", goalRate, []float64{18}, []float64{10}, met},
 		{"a higher rate can still miss its goal", goalRate, []float64{17}, []float64{10}, missed},
+		{"a goal of its own is met whatever kube does", lower("create to Running, one by one", aboveRuntime, "ms"), []float64{50}, []float64{10}, met},
+		{"a goal of its own can be missed", lower("create to Running, one by one", aboveRuntime, "ms"), []float64{51}, []float64{500}, missed},
+		{"what both stand on has no verdict", floor("the runtime alone", "p50", "ms"), []float64{2}, []float64{1}, ""},
 		{"one system alone has no verdict", some, []float64{1}, nil, ""},
 	} {
 		if got := judge(test.row, test.svc, test.kube).Verdict; got != test.want {
@@ -44,8 +47,11 @@ func TestEveryGoalIsARowOfTheBenchmark(t *testing.T) {
 	for _, n := range fullSizes().Watchers {
 		names[fanOutRow(n)] = true
 	}
+	for _, n := range append([]int{0}, fullSizes().AgentPods...) {
+		names[agentRow(n)] = true
+	}
 	for _, name := range []string{
-		"start, first", "idle", "list pods, JSON",
+		"create to Running, one by one", "start, first", "idle", "list pods, JSON",
 		"managers idle", "pods scheduled", "deployments rolled out", "namespace of ConfigMaps deleted", "dependents collected",
 	} {
 		names[name] = true

@@ -9,16 +9,25 @@ import (
 
 // measureBinary is the size of what an operator installs.
 func measureBinary(_ context.Context, t *trial) error {
+	size, err := sizeOf(t.system.Binaries())
+	if err != nil {
+		return err
+	}
+	t.record(lower("binary", "size", "MB"), size)
+	return nil
+}
+
+// sizeOf is the size of files in megabytes.
+func sizeOf(files []string) (float64, error) {
 	var sum int64
-	for _, binary := range t.system.Binaries() {
-		info, err := os.Stat(binary)
+	for _, file := range files {
+		info, err := os.Stat(file)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		sum += info.Size()
 	}
-	t.record(lower("binary", "size", "MB"), float64(sum)/1e6)
-	return nil
+	return float64(sum) / 1e6, nil
 }
 
 // measureStart is from the start of the first process to /readyz, on an empty

@@ -28,6 +28,9 @@ type sizes struct {
 	Deployments  int           // of ten pods, that are rolled out
 	Content      int           // objects of a namespace that is deleted
 	Dependents   int           // of an owner that is deleted
+	AgentPods    []int         // that do nothing while the agent is measured
+	AgentStarts  int           // pods that are started one by one
+	AgentBurst   int           // pods that are started at once
 	Profile      time.Duration // of the processor, at the start of each measure
 }
 
@@ -39,6 +42,7 @@ func fullSizes() sizes {
 		Watchers: []int{100, 1_000}, Events: 100, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
 		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Dependents: 50_000,
+		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
 		Profile: 10 * time.Second,
 	}
 }
@@ -52,6 +56,7 @@ func quickSizes() sizes {
 		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
 		MemoryPods: 2_000, MemorySettle: time.Second,
 		Nodes: 100, Scheduled: 500, Deployments: 10, Content: 1_000, Dependents: 2_000,
+		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
 		Profile: time.Second,
 	}
 }

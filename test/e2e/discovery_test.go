@@ -52,7 +52,9 @@ var _ = Describe("discovery", func() {
 		Entry(nil, "nodes no v1 false Node"),
 		Entry(nil, "persistentvolumeclaims pvc v1 true PersistentVolumeClaim"),
 		Entry(nil, "persistentvolumes pv v1 false PersistentVolume"),
+		Entry(nil, "nodes metrics.k8s.io/v1beta1 false NodeMetrics"),
 		Entry(nil, "pods po v1 true Pod"),
+		Entry(nil, "pods metrics.k8s.io/v1beta1 true PodMetrics"),
 		Entry(nil, "podtemplates v1 true PodTemplate"),
 		Entry(nil, "replicationcontrollers rc v1 true ReplicationController"),
 		Entry(nil, "resourcequotas quota v1 true ResourceQuota"),
@@ -95,6 +97,46 @@ var _ = Describe("discovery", func() {
 		Entry(nil, "storageclasses sc storage.k8s.io/v1 false StorageClass"),
 		Entry(nil, "volumeattachments storage.k8s.io/v1 false VolumeAttachment"),
 	)
+
+	// As kube-apiserver 1.36 shows them.
+	DescribeTable("shows what leads to nodes, pods and services", func(name, kind string, verbs ...string) {
+		var found object
+		for _, r := range parse(k.run("get", "--raw", "/api/v1"))["resources"].([]any) {
+			if r.(object)["name"] == name {
+				found = r.(object)
+			}
+		}
+		Expect(found).To(gstruct.MatchAllKeys(gstruct.Keys{
+			"name": Equal(name), "singularName": BeEmpty(), "kind": Equal(kind), "namespaced": Equal(!strings.HasPrefix(name, "nodes")), "verbs": HaveExactElements(verbs),
+		}))
+	},
+		Entry(nil, "pods/log", "Pod", "get"),
+		Entry(nil, "pods/exec", "PodExecOptions", "create", "get"),
+		Entry(nil, "pods/attach", "PodAttachOptions", "create", "get"),
+		Entry(nil, "pods/portforward", "PodPortForwardOptions", "create", "get"),
+		Entry(nil, "pods/proxy", "PodProxyOptions", "create", "delete", "get", "patch", "update"),
+		Entry(nil, "nodes/proxy", "NodeProxyOptions", "create", "delete", "get", "patch", "update"),
+		Entry(nil, "services/proxy", "ServiceProxyOptions", "create", "delete", "get", "patch", "update"),
+	)
+
+	It("describes in OpenAPI what leads there, with its parameters", func() {
+		paths := parse(k.run("get", "--raw", "/openapi/v3/api/v1"))["paths"].(object)
+		const pod, service, node = "/api/v1/namespaces/{namespace}/pods/{name}", "/api/v1/namespaces/{namespace}/services/{name}", "/api/v1/nodes/{name}"
+		for path, parameters := range map[string][]string{
+			pod + "/log":         {"container", "follow", "insecureSkipTLSVerifyBackend", "limitBytes", "previous", "sinceSeconds", "stream", "tailLines", "timestamps"},
+			pod + "/exec":        {"command", "container", "stderr", "stdin", "stdout", "tty"},
+			pod + "/attach":      {"container", "stderr", "stdin", "stdout", "tty"},
+			pod + "/portforward": {"ports"}, pod + "/proxy": {"path"}, pod + "/proxy/{path}": {"path"},
+			service + "/proxy": {"path"}, service + "/proxy/{path}": {"path"}, node + "/proxy": {"path"}, node + "/proxy/{path}": {"path"},
+		} {
+			Expect(paths).To(HaveKey(path))
+			var names []string
+			for _, p := range paths[path].(object)["parameters"].([]any) {
+				names = append(names, p.(object)["name"].(string))
+			}
+			Expect(names).To(ContainElements(parameters), path)
+		}
+	})
 
 	It("puts the everyday kinds into the category all", func() {
 		Expect(lines(k.run("api-resources", "--categories=all", "-o", "name"))).To(ConsistOf(

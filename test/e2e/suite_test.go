@@ -41,7 +41,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	tokens := filepath.Join(dir, "tokens.csv")
 	Expect(os.WriteFile(tokens, fmt.Appendf(nil, "%s,alice,alice-uid\n", aliceToken), 0o600)).To(Succeed())
 
-	server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=", "--token-auth-file="+tokens)
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=", "--token-auth-file="+tokens, "--svclet-timeout=2s")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := server.Stop(20 * time.Second)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
@@ -17,11 +16,10 @@ var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("SVC"); path != "" {
 		return filepath.Abs(path)
 	}
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	root, err := moduleRoot()
 	if err != nil {
-		return "", fmt.Errorf("finding the module: %w", err)
+		return "", err
 	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
 	path := filepath.Join(root, "bin", "svc")
 	if out, err := exec.Command(filepath.Join(root, "hack", "build.sh"), path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building svc: %w\n%s", err, out)

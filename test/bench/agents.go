@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/svclet/image/pause"
+	"svc.dev/svc/test/launch"
+)
+
+const (
+	// benchNode is the node of the agents, agentNamespace that of their pods.
+	benchNode      = "bench"
+	agentNamespace = "bench-agent"
+)
+
+// agentTrial is a trial whose node is ready, with a watch on its pods.
+type agentTrial struct {
+	*trial
+	machine *launch.Machine
+	pods    *podWatch
+}
+
+// withAgent gives fn the node, when it is ready.
+func withAgent(ctx context.Context, t *trial, fn func(*agentTrial) error) error {
+	s, ok := t.system.(*agentSystem)
+	if !ok {
+		return fmt.Errorf("%s is no node agent", t.system.Name())
+	}
+	clients, err := t.clients(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	if err := t.namespace(ctx, clients[0], agentNamespace); err != nil {
+		return err
+	}
+	config, err := t.config()
+	if err != nil {
+		return err
+	}
+	pods, err := watchPods(ctx, config, agentNamespace)
+	if err != nil {
+		return err
+	}
+	defer pods.stop()
+	a := &agentTrial{trial: t, machine: s.machine, pods: pods}
+	if err := a.makeRootCA(ctx); err != nil {
+		return err
+	}
+	until, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := t.instance.poll(until, a.nodeReady); err != nil {
+		return err
+	}
+	return fn(a)
+}
+
+// makeRootCA makes the ConfigMap that the volume of a pod's token shows.
+func (a *agentTrial) makeRootCA(ctx context.Context) error {
+	return ctrlclient.IgnoreAlreadyExists(a.pods.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "none"},
+	}))
+}
+
+func (a *agentTrial) nodeReady(ctx context.Context) error {
+	var node corev1.Node
+	if err := a.pods.Get(ctx, ctrlclient.ObjectKey{Name: benchNode}, &node); err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return errors.New("the node is not ready")
+}
+
+// agentPod has a container that does nothing, and ends at once when it is asked
+// to; and the volume of a token that every pod has in a cluster.
+func agentPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: name, Labels: map[string]string{"app": "bench"}},
+		Spec: corev1.PodSpec{
+			NodeName: benchNode, ServiceAccountName: "default", AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{
+				Name: "main", Image: pause.Name, ImagePullPolicy: corev1.PullNever,
+				VolumeMounts: []corev1.VolumeMount{{Name: "token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](3607)}},
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+			}}}}},
+		},
+	}
+}
+
+// create returns how long it takes from the request until the pod runs.
+func (a *agentTrial) create(ctx context.Context, name string) (time.Duration, error) {
+	return a.pods.took(ctx, name, isRunning(0), func() error { return a.pods.Create(ctx, agentPod(name)) })
+}
+
+// remove returns how long it takes from the request until the pod is gone.
+func (a *agentTrial) remove(ctx context.Context, name string) (time.Duration, error) {
+	return a.pods.took(ctx, name, isGone, func() error { return a.pods.Delete(ctx, agentPod(name)) })
+}
+
+// oneByOne does something to n pods, one after the other.
+func oneByOne(n int, do func(name string) (time.Duration, error)) ([]time.Duration, error) {
+	var all []time.Duration
+	for i := range n {
+		took, err := do(fmt.Sprintf("pod-%03d", i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, took)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// atOnce does something to n pods, all at the same time.
+func atOnce(n int, do func(name string) (time.Duration, error)) ([]time.Duration, error) {
+	all, errs := make([]time.Duration, n), make([]error, n)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { all[i], errs[i] = do(fmt.Sprintf("pod-%03d", i)) })
+	}
+	group.Wait()
+	slices.Sort(all)
+	return all, errors.Join(errs...)
+}
+
+// recordTimes records percentiles.
+func (t *trial) recordTimes(name string, times []time.Duration) {
+	t.record(lower(name, "p50", "ms"), percentile(times, 50))
+	t.record(lower(name, "p99", "ms"), percentile(times, 99))
+}
+
+// measureAgent is what an operator installs, and what the agent holds and uses
+// when its node has no pods.
+func measureAgent(ctx context.Context, t *trial) error {
+	return withAgent(ctx, t, func(*agentTrial) error {
+		size, err := sizeOf(t.system.Binaries())
+		if err != nil {
+			return err
+		}
+		t.record(lower("agent's binary", "size", "MB"), size)
+		return t.recordIdle(ctx, agentRow(0))
+	})
+}
+
+// agentRow is the name of the rows of an agent whose pods do nothing.
+func agentRow(pods int) string { return fmt.Sprintf("agent, %d pods", pods) }
+
+// measureAgentWithPods is the same with pods that do nothing.
+func measureAgentWithPods(ctx context.Context, t *trial) error {
+	return withAgent(ctx, t, func(a *agentTrial) error {
+		running := 0
+		for _, n := range t.sizes.AgentPods {
+			_, err := atOnce(n-running, func(name string) (time.Duration, error) {
+				return a.create(ctx, fmt.Sprintf("idle-%d-%s", n, name))
+			})
+			if err != nil {
+				return err
+			}
+			running = n
+			if err := t.recordIdle(ctx, agentRow(n)); err != nil {
+				return err
+			}
+		}
+		return a.removeAll(ctx)
+	})
+}
+
+// removeAll ends all pods.
+func (a *agentTrial) removeAll(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := a.pods.List(ctx, &pods, ctrlclient.InNamespace(agentNamespace)); err != nil {
+		return err
+	}
+	_, err := atOnce(len(pods.Items), func(name string) (time.Duration, error) {
+		var i int
+		if _, err := fmt.Sscanf(name, "pod-%d", &i); err != nil {
+			return 0, err
+		}
+		return a.remove(ctx, pods.Items[i].Name)
+	})
+	return err
+}
+
+// measurePodStarts is how long pods take to run, and to go, beside what the
+// runtime itself takes for the same.
+func measurePodStarts(ctx context.Context, t *trial) error {
+	alone, err := measureRuntime(ctx, t)
+	if err != nil {
+		return fmt.Errorf("the runtime alone: %w", err)
+	}
+	return withAgent(ctx, t, func(a *agentTrial) error {
+		create := func(name string) (time.Duration, error) { return a.create(ctx, name) }
+		remove := func(name string) (time.Duration, error) { return a.remove(ctx, name) }
+		if _, err := create("warm-up"); err != nil {
+			return err
+		}
+		if _, err := remove("warm-up"); err != nil {
+			return err
+		}
+		before, err := cpuTime(t.instance.groups())
+		if err != nil {
+			return err
+		}
+		for _, f := range []struct {
+			how   string
+			n     int
+			all   func(int, func(string) (time.Duration, error)) ([]time.Duration, error)
+			alone []time.Duration
+		}{
+			{"one by one", t.sizes.AgentStarts, oneByOne, alone.oneByOne},
+			{fmt.Sprintf("%d at once", t.sizes.AgentBurst), t.sizes.AgentBurst, atOnce, alone.atOnce},
+		} {
+			created, err := f.all(f.n, create)
+			if err != nil {
+				return err
+			}
+			removed, err := f.all(f.n, remove)
+			if err != nil {
+				return err
+			}
+			t.recordTimes("create to Running, "+f.how, created)
+			t.record(lower("create to Running, "+f.how, aboveRuntime, "ms"), percentile(created, 50)-percentile(f.alone, 50))
+			t.recordTimes("delete to gone, "+f.how, removed)
+		}
+		after, err := cpuTime(t.instance.groups())
+		if err != nil {
+			return err
+		}
+		t.record(lower("a pod's life", "agent's processor", "ms"), milliseconds(after-before)/float64(t.sizes.AgentStarts+t.sizes.AgentBurst))
+		return nil
+	})
+}
+
+// aboveRuntime is the figure of what the agent adds to the runtime's own time.
+const aboveRuntime = "p50 above the runtime"
+
+// measurePodRestarts is how long it takes from the kill of a container until the
+// API shows the next one running.
+func measurePodRestarts(ctx context.Context, t *trial) error {
+	return withAgent(ctx, t, func(a *agentTrial) error {
+		if _, err := atOnce(t.sizes.AgentBurst, func(name string) (time.Duration, error) { return a.create(ctx, name) }); err != nil {
+			return err
+		}
+		restarted, err := oneByOne(t.sizes.AgentBurst, func(name string) (time.Duration, error) {
+			pid, err := a.processOf(ctx, name)
+			if err != nil {
+				return 0, err
+			}
+			return a.pods.took(ctx, name, isRunning(1), func() error { return syscall.Kill(pid, syscall.SIGKILL) })
+		})
+		if err != nil {
+			return err
+		}
+		t.recordTimes("killed to restarted", restarted)
+		return a.removeAll(ctx)
+	})
+}
+
+// processOf is the process of a pod's container.
+func (a *agentTrial) processOf(ctx context.Context, name string) (int, error) {
+	cri, closeCRI, err := dialCRI(a.machine.Endpoint())
+	if err != nil {
+		return 0, err
+	}
+	defer closeCRI()
+	list, err := cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: map[string]string{"io.kubernetes.pod.name": name},
+	}})
+	if err != nil {
+		return 0, err
+	}
+	if len(list.Containers) != 1 {
+		return 0, fmt.Errorf("%d containers of the pod %s run", len(list.Containers), name)
+	}
+	status, err := cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: list.Containers[0].Id, Verbose: true})
+	if err != nil {
+		return 0, err
+	}
+	var info struct{ Pid int }
+	if err := json.Unmarshal([]byte(status.Info["info"]), &info); err != nil {
+		return 0, fmt.Errorf("what the runtime says about the container of %s: %w", name, err)
+	}
+	return info.Pid, nil
+}

@@ -1,0 +1,146 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Kube is a running kube-apiserver with its etcd, as hack/peers.sh builds them.
+// It has no controllers, and asks for no service accounts, which nobody makes.
+type Kube struct {
+	// Config is that of its administrator, Kubeconfig the file of it.
+	Config     *rest.Config
+	Kubeconfig string
+
+	server, etcd *Process
+	authority    *Authority
+}
+
+// UpKube starts them on an empty directory, and returns when they are ready. The
+// caller ends them with Stop, also after an error.
+func UpKube(ctx context.Context, dir string) (*Kube, error) {
+	k := &Kube{Kubeconfig: filepath.Join(dir, "admin")}
+	var err error
+	if k.authority, err = NewAuthority(dir); err != nil {
+		return k, err
+	}
+	etcdURL, err := k.startEtcd(dir)
+	if err != nil {
+		return k, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return k, err
+	}
+	url := "https://" + net.JoinHostPort("127.0.0.1", port)
+	if err := k.writeFiles(dir, url); err != nil {
+		return k, err
+	}
+	if err := k.startServer(dir, etcdURL, port); err != nil {
+		return k, err
+	}
+	if k.Config, err = clientcmd.BuildConfigFromFlags("", k.Kubeconfig); err != nil {
+		return k, err
+	}
+	k.Config.QPS = -1
+	return k, k.awaitReady(ctx)
+}
+
+func (k *Kube) startEtcd(dir string) (url string, err error) {
+	program, err := Peer("etcd")
+	if err != nil {
+		return "", err
+	}
+	var urls [2]string // for clients, for peers
+	for i := range urls {
+		port, err := FreePort()
+		if err != nil {
+			return "", err
+		}
+		urls[i] = "http://" + net.JoinHostPort("127.0.0.1", port)
+	}
+	k.etcd, err = Start(nil, program, "--data-dir="+filepath.Join(dir, "etcd"),
+		"--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
+		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=default="+urls[1])
+	return urls[0], err
+}
+
+// writeFiles makes the certificates and keys.
+func (k *Kube) writeFiles(dir, url string) error {
+	_, err := WriteKey(filepath.Join(dir, "service-account.key"))
+	return errors.Join(err,
+		k.authority.Connection(k.Kubeconfig, url, "admin", "system:masters"),
+		k.authority.Server(dir, "server", "kube-apiserver", "localhost", "127.0.0.1", "kubernetes.default.svc"),
+		k.authority.Client(dir, "nodes-client", "kube-apiserver-kubelet-client", "system:masters"))
+}
+
+func (k *Kube) startServer(dir, etcdURL, port string) error {
+	program, err := Peer("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	k.server, err = Start(nil, program,
+		"--etcd-servers="+etcdURL, "--bind-address=127.0.0.1", "--secure-port="+port,
+		// It refuses a loopback address here; nothing connects to this one.
+		"--advertise-address=192.0.2.10",
+		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
+		"--client-ca-file="+k.authority.File,
+		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority="+k.authority.File,
+		"--kubelet-client-certificate="+file("nodes-client.crt"), "--kubelet-client-key="+file("nodes-client.key"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file="+file("service-account.key"), "--service-account-signing-key-file="+file("service-account.key"),
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount")
+	return err
+}
+
+// awaitReady waits until /readyz answers 200.
+func (k *Kube) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		for _, p := range []*Process{k.etcd, k.server} {
+			select {
+			case <-p.Exited():
+				return false, fmt.Errorf("%s has ended:\n%s", p.cmd.Path, p.Output())
+			default:
+			}
+		}
+		status, body, err := Get(ctx, k.Config, "/readyz")
+		if last = err; err == nil && status != http.StatusOK {
+			last = fmt.Errorf("/readyz answers %d: %s", status, body)
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// Cluster is the server's.
+func (k *Kube) Cluster() Cluster { return Cluster{Server: k.Config.Host, Authority: k.authority} }
+
+// Output is what the server has logged.
+func (k *Kube) Output() string { return k.server.Output() }
+
+// Stop ends them.
+func (k *Kube) Stop() {
+	for _, p := range []*Process{k.server, k.etcd} {
+		if p != nil {
+			p.Kill()
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Command server is what pods of the suite run: an HTTP server whose readiness
+// can be turned, which takes memory when it is told to, and says which signals
+// reach it.
+//
+//	GET  /            the name of its pod (the host name)
+//	GET  /ready       200, or 503 after POST /ready?is=false
+//	POST /ready?is=X  sets what GET /ready answers
+//	POST /hog?mib=N   takes N MiB of memory, and keeps them
+//	POST /exit?code=N ends with an exit code
+//	GET  /slow?for=D  answers after a time
+//	GET  /hook        prints that it was asked
+//
+// With --ask=URL it gets the URL, and ends.
+//
+// It serves the health service of gRPC, too, at --grpc, which answers likewise.
+//
+// It prints each signal that it gets, and ends --delay after SIGTERM, when
+// requests under way have been answered.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func main() {
+	listen := flag.String("listen", ":8080", "address to serve at")
+	delay := flag.Duration("delay", 0, "time from SIGTERM to the end")
+	unready := flag.Bool("unready", false, "not ready until told to be")
+	grpcListen := flag.String("grpc", "", "address to serve gRPC at")
+	ask := flag.String("ask", "", "URL to get instead of serving; whatever is not 200 is a failure")
+	flag.Parse()
+	if *ask != "" {
+		os.Exit(get(*ask))
+	}
+	health := health.NewServer()
+	if err := serveGRPC(*grpcListen, health); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := serve(*listen, *delay, handler(!*unready, health)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// get returns an exit code.
+func get(url string) int {
+	resp, err := http.Get(url)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	if resp.StatusCode != http.StatusOK {
+		return 1
+	}
+	return 0
+}
+
+// serveGRPC serves at an address if there is one.
+func serveGRPC(listen string, health *health.Server) error {
+	if listen == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health)
+	go func() {
+		if err := server.Serve(listener); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}()
+	return nil
+}
+
+func serve(listen string, delay time.Duration, handler http.Handler) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals)
+	server := &http.Server{Addr: listen, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.ListenAndServe() }()
+	fmt.Println("serving at", listen)
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case s := <-signals:
+			if s == syscall.SIGURG { // Go's own
+				continue
+			}
+			fmt.Println("signal:", s)
+			if s != syscall.SIGTERM && s != syscall.SIGINT {
+				continue
+			}
+			time.Sleep(delay)
+			if err := server.Shutdown(context.Background()); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			fmt.Println("ended in order")
+			return nil
+		}
+	}
+}
+
+func handler(isReady bool, health *health.Server) http.Handler {
+	var ready atomic.Bool
+	be := func(isReady bool) {
+		ready.Store(isReady)
+		status := healthpb.HealthCheckResponse_NOT_SERVING
+		if isReady {
+			status = healthpb.HealthCheckResponse_SERVING
+		}
+		health.SetServingStatus("", status)
+		health.SetServingStatus("web", status)
+	}
+	be(isReady)
+	var mu sync.Mutex
+	var hoard [][]byte
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		name, err := os.Hostname()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, name)
+	})
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprintln(w, ready.Load())
+	})
+	mux.HandleFunc("POST /ready", func(_ http.ResponseWriter, r *http.Request) {
+		be(r.FormValue("is") != "false")
+	})
+	mux.HandleFunc("POST /hog", func(w http.ResponseWriter, r *http.Request) {
+		mib, err := strconv.Atoi(r.FormValue("mib"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for range mib {
+			page := make([]byte, 1<<20)
+			for i := 0; i < len(page); i += 4096 {
+				page[i] = 1 // memory that is not written to is not there
+			}
+			hoard = append(hoard, page)
+		}
+		fmt.Fprintf(w, "%d MiB are held\n", len(hoard))
+	})
+	mux.HandleFunc("POST /exit", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.FormValue("code")) // 0 if it says nothing
+		w.Header().Set("Content-Length", "0")
+		_ = http.NewResponseController(w).Flush() // who asked may be gone already
+		os.Exit(code)
+	})
+	mux.HandleFunc("GET /hook", func(http.ResponseWriter, *http.Request) { fmt.Println("GET /hook") })
+	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
+		wait, err := time.ParseDuration(r.FormValue("for"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		time.Sleep(wait)
+		fmt.Fprintln(w, "answered after", wait)
+	})
+	return mux
+}

@@ -1,0 +1,215 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/test/launch"
+)
+
+var _ = Describe("svclet without an API server", Ordered, ContinueOnFailure, func() {
+	var (
+		machine   *launch.Machine
+		agent     *launch.Process
+		manifests string
+		readOnly  string       // its port
+		asked     atomic.Int32 // how often the URL of manifests has been
+		answer    atomic.Value // what it answers: func(http.ResponseWriter, *http.Request)
+	)
+	start := func() {
+		GinkgoHelper()
+		program, err := launch.Svclet.Program()
+		Expect(err).NotTo(HaveOccurred())
+		agent, err = launch.Start(nil, program, "--config="+filepath.Join(machine.Dir, "svclet.yaml"), "--hostname-override=alone",
+			"--root-dir="+filepath.Join(machine.Dir, "agent"), "--cert-dir="+filepath.Join(machine.Dir, "certificates"))
+		Expect(err).NotTo(HaveOccurred())
+	}
+
+	// pod is how the agent shows a pod, nil if it does not.
+	pod := func(ctx context.Context, name string) func() (*corev1.Pod, error) {
+		return func() (*corev1.Pod, error) {
+			body, err := get(ctx, "http://127.0.0.1:"+readOnly+"/pods")
+			if err != nil {
+				return nil, err
+			}
+			var list corev1.PodList
+			if err := json.Unmarshal([]byte(body), &list); err != nil {
+				return nil, fmt.Errorf("%w: %s", err, body)
+			}
+			for i := range list.Items {
+				if list.Items[i].Name == name+"-alone" {
+					return &list.Items[i], nil
+				}
+			}
+			return nil, nil
+		}
+	}
+	await := func(ctx context.Context, name string, matcher gomegatypes.GomegaMatcher) *corev1.Pod {
+		GinkgoHelper()
+		var p *corev1.Pod
+		Eventually(func() (err error) { p, err = pod(ctx, name)(); return err }).Should(Succeed())
+		Eventually(func() (*corev1.Pod, error) { var err error; p, err = pod(ctx, name)(); return p, err }).Should(And(Not(BeNil()), matcher))
+		return p
+	}
+	write := func(file, content string) {
+		GinkgoHelper()
+		Expect(os.WriteFile(filepath.Join(manifests, file), []byte(content), 0o600)).To(Succeed())
+	}
+	// serves makes the URL answer from now on, and waits until it has been asked.
+	serves := func(f func(w http.ResponseWriter, r *http.Request)) {
+		GinkgoHelper()
+		answer.Store(f)
+		asked.Store(0)
+		Eventually(asked.Load).Should(BeNumerically(">=", 2))
+	}
+	text := func(content string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(content)) }
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		machine = newMachine(ctx)
+		manifests = filepath.Join(machine.Dir, "manifests")
+		Expect(os.Mkdir(manifests, 0o700)).To(Succeed())
+		readOnly = freePort()
+		answer.Store(text(webServer("remote", "")))
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
+		}))
+		DeferCleanup(web.Close)
+		Expect(os.WriteFile(filepath.Join(machine.Dir, "svclet.yaml"), []byte(`
+apiVersion: svclet.config.k8s.io/v1beta1
+kind: SvcletConfiguration
+containerRuntimeEndpoint: `+machine.Endpoint()+`
+cgroupRoot: `+machine.CgroupRoot()+`
+podLogsDir: `+filepath.Join(machine.Dir, "logs")+`
+staticPodPath: manifests
+staticPodURL: `+web.URL+`
+fileCheckFrequency: 1s
+httpCheckFrequency: 1s
+readOnlyPort: `+readOnly+`
+port: `+freePort()+`
+healthzPort: 0
+`), 0o600)).To(Succeed())
+		start()
+		DeferCleanup(func() {
+			_, err := agent.Stop(20 * time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		})
+	})
+	ReportAfterEach(func(report SpecReport) {
+		if report.Failed() && agent != nil {
+			AddReportEntry("svclet printed", lastLines(agent.Output()))
+		}
+	})
+
+	It("runs the pods of files and of a URL", func(ctx SpecContext) {
+		write("web.yaml", webServer("web", ""))
+		write("job.json", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job"}, "spec": {"restartPolicy": "Never",
+			"initContainers": [{"name": "first", "image": "`+busybox+`", "command": ["true"]}],
+			"containers": [{"name": "main", "image": "`+busybox+`", "command": ["sh", "-c", "exit 3"]}]}}`)
+		p := await(ctx, "web", beReady())
+		Expect(get(ctx, "http://"+p.Status.PodIP+":8080/")).To(Equal("web-alone\n"))
+		await(ctx, "job", And(inPhase(corev1.PodFailed), container("main", terminated("Error", 3)), container("first", terminated("Completed", 0))))
+		await(ctx, "remote", beReady())
+
+		By("starts again what ends")
+		_ = tryPost(ctx, "http://"+p.Status.PodIP+":8080/exit?code=1")
+		await(ctx, "web", And(beReady(), container("main", restarted(1))))
+
+		By("and runs them as they are when they change")
+		write("web.yaml", webServer("web", "hostname: changed"))
+		changed := await(ctx, "web", And(beReady(), HaveField("Spec.Hostname", "changed")))
+		Expect(get(ctx, "http://"+changed.Status.PodIP+":8080/")).To(Equal("changed\n"))
+		Expect(os.Remove(filepath.Join(manifests, "job.json"))).To(Succeed())
+		Eventually(pod(ctx, "job")).Should(BeNil())
+	})
+
+	It("leaves all pods as they are where files make no sense, and says which", func(ctx SpecContext) {
+		before := await(ctx, "web", beReady())
+		for file, content := range map[string]string{
+			"half.yaml":    webServer("half", "")[:80],
+			"service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n",
+			"version.yaml": strings.Replace(webServer("later", ""), "apiVersion: v1", "apiVersion: v7", 1),
+			"invalid.yaml": webServer("Invalid_Name", ""),
+			"nothing.yaml": "",
+			"binary.yaml":  string([]byte{0, 1, 2, 0xff, 0xfe}),
+			"large.yaml":   "# " + strings.Repeat("x", 20<<20),
+			".hidden.yaml": webServer("hidden", ""),
+		} {
+			write(file, content)
+		}
+		Expect(syscall.Mkfifo(filepath.Join(manifests, "fifo.yaml"), 0o600)).To(Succeed())
+		Expect(os.Symlink("/dev/zero", filepath.Join(manifests, "zero.yaml"))).To(Succeed())
+		Expect(os.Symlink("/nowhere", filepath.Join(manifests, "dangling.yaml"))).To(Succeed())
+		Expect(os.Mkdir(filepath.Join(manifests, "directory.yaml"), 0o700)).To(Succeed())
+		for _, file := range []string{"half", "service", "version", "invalid", "large", "fifo", "zero", "dangling"} {
+			Eventually(agent.Output).Should(ContainSubstring("/" + file + ".yaml"))
+		}
+		write("fine.yaml", webServer("fine", ""))
+		await(ctx, "fine", beReady())
+		Expect(pod(ctx, "hidden")()).To(BeNil())
+		after := await(ctx, "web", beReady())
+		Expect(containerID(after, "main")).To(Equal(containerID(before, "main")))
+	})
+
+	It("leaves all pods as they are where the URL makes no sense", func(ctx SpecContext) {
+		before := await(ctx, "remote", beReady())
+		ended := make(chan struct{})
+		defer close(ended)
+		for _, f := range []func(http.ResponseWriter, *http.Request){
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+			text("<html>Welcome!</html>"), text("{"),
+			text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n"),
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) },
+			func(w http.ResponseWriter, r *http.Request) { // without an end
+				for line := []byte("# " + strings.Repeat("x", 1<<16) + "\n"); r.Context().Err() == nil; {
+					if _, err := w.Write(line); err != nil {
+						return
+					}
+				}
+			},
+		} {
+			serves(f)
+		}
+		Expect(containerID(await(ctx, "remote", beReady()), "main")).To(Equal(containerID(before, "main")))
+		By("while it does not answer files are read all the same")
+		answer.Store(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			}
+		})
+		write("meanwhile.yaml", webServer("meanwhile", ""))
+		await(ctx, "meanwhile", beReady())
+	})
+
+	It("ends the pods of a URL that wants none any more", func(ctx SpecContext) {
+		serves(text(webServer("remote", "hostname: back")))
+		await(ctx, "remote", And(beReady(), HaveField("Spec.Hostname", "back")))
+		serves(text(""))
+		Eventually(pod(ctx, "remote")).Should(BeNil())
+	})
+
+	It("takes up its pods again when it is killed", func(ctx SpecContext) {
+		before := await(ctx, "fine", beReady())
+		agent.Kill()
+		start()
+		after := await(ctx, "fine", beReady())
+		Expect(containerID(after, "main")).To(Equal(containerID(before, "main")))
+	})
+})

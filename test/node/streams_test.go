@@ -1,0 +1,242 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var _ = Describe("kubectl", Ordered, ContinueOnFailure, func() {
+	var s space
+
+	BeforeAll(func(ctx SpecContext) {
+		s = newSpace(ctx)
+		s.apply(ctx, `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shell
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    stdin: true
+    command: [sh, -c, 'while read line; do echo "got $line"; done; exec sleep 1000']
+  - name: web
+    image: localhost/svc/server:1
+  - name: terminal
+    image: localhost/svc/busybox:1
+    stdin: true
+    tty: true
+    command: [sh]
+`)
+		s.await(ctx, "shell", beReady())
+	})
+
+	Describe("exec", func() {
+		It("runs a command, and keeps its streams apart", func(ctx SpecContext) {
+			out, errOut, err := s.kubectl().Run(ctx, "", "exec", "shell", "--container=main", "--", "sh", "-c", "echo out; echo err >&2")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(out).To(Equal("out\n"))
+			Expect(errOut).To(Equal("err\n"))
+		})
+
+		It("returns the command's exit code", func(ctx SpecContext) {
+			_, errOut, err := s.kubectl().Run(ctx, "", "exec", "shell", "--container=main", "--", "sh", "-c", "exit 7")
+			var exit *exec.ExitError
+			Expect(errors.As(err, &exit)).To(BeTrue(), "%v", err)
+			Expect(exit.ExitCode()).To(Equal(7))
+			Expect(errOut).To(Equal("command terminated with exit code 7\n"))
+		})
+
+		It("gives the command what it is fed, to the end", func(ctx SpecContext) {
+			const size = 8 << 20
+			out := s.feed(ctx, strings.Repeat("x", size), "exec", "-i", "shell", "--container=main", "--", "wc", "-c")
+			Expect(strings.TrimSpace(out)).To(Equal(fmt.Sprint(size)))
+		})
+
+		It("returns much output whole", func(ctx SpecContext) {
+			out := s.run(ctx, "exec", "shell", "--container=main", "--", "sh", "-c", "head -c 8388608 /dev/zero | tr '\\0' y")
+			Expect(out).To(HaveLen(8 << 20))
+		})
+
+		It("gives the command a terminal of the size of the user's", func(ctx SpecContext) {
+			cmd := s.command(ctx, "exec", "-it", "shell", "--container=main", "--", "sh", "-c", "tty; until stty size 2>/dev/null | grep '30 100'; do sleep 0.1; done; read answer; echo \"it is $answer\"; exit 5")
+			// The size follows the start of the command.
+			terminal := startInTerminal(cmd, 30, 100)
+			Eventually(terminal.output).Should(MatchRegexp(`/dev/pts/\d+\r\n30 100\r\n`))
+			terminal.write("fine\n")
+			Expect(cmd.Wait()).To(MatchError("exit status 5"))
+			Eventually(terminal.output).Should(ContainSubstring("it is fine\r\n"))
+		})
+
+		DescribeTable("says why it cannot", func(ctx SpecContext, want string, args ...string) {
+			out, err := s.try(ctx, append([]string{"exec"}, args...)...)
+			Expect(err).To(HaveOccurred())
+			Expect(out).To(ContainSubstring(want))
+		},
+			Entry("for a command that there is not", "nothing-there", "shell", "--container=main", "--", "nothing-there"),
+			Entry("for a container that the pod does not have", "container nobody is not valid for pod shell", "shell", "--container=nobody", "--", "true"),
+			Entry("for a pod that there is not", `pods "nobody" not found`, "nobody", "--", "true"),
+		)
+	})
+
+	Describe("attach", func() {
+		It("shows what a container writes, and gives it what it is fed", func(ctx SpecContext) {
+			cmd := s.command(ctx, "attach", "-i", "shell", "--container=main")
+			in, err := cmd.StdinPipe()
+			Expect(err).NotTo(HaveOccurred())
+			out, err := cmd.StdoutPipe()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(cmd.Start()).To(Succeed())
+			_, err = io.WriteString(in, "one\ntwo\n")
+			Expect(err).NotTo(HaveOccurred())
+			lines := bufio.NewScanner(out)
+			for _, want := range []string{"got one", "got two"} {
+				Expect(lines.Scan()).To(BeTrue())
+				Expect(lines.Text()).To(Equal(want))
+			}
+			Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
+			Expect(cmd.Wait()).To(HaveOccurred())
+			s.await(ctx, "shell", container("main", And(running(), HaveField("RestartCount", BeZero()))))
+		})
+
+		It("joins a container's terminal", func(ctx SpecContext) {
+			cmd := s.command(ctx, "attach", "-it", "shell", "--container=terminal")
+			terminal := startInTerminal(cmd, 40, 120)
+			terminal.write("echo $((20+3)); until stty size 2>/dev/null | grep '40 120'; do sleep 0.1; done\n")
+			Eventually(terminal.output).Should(MatchRegexp(`23\r\n(?s:.*)40 120\r\n`))
+			terminal.write("exit 0\n")
+			Expect(cmd.Wait()).To(Succeed())
+			s.await(ctx, "shell", container("terminal", restarted(1)))
+		})
+
+		It("runs a pod for as long as somebody looks", func(ctx SpecContext) {
+			out := s.feed(ctx, "hello\n", "run", "once", "--image="+busybox, "--image-pull-policy=Never", "--rm", "-i", "--restart=Never", "--quiet",
+				"--command", "--", "sh", "-c", "read line; echo \"$line to you\"")
+			Expect(out).To(ContainSubstring("hello to you\n"))
+			_, err := s.try(ctx, "get", "pod", "once")
+			Expect(err).To(HaveOccurred())
+		})
+	})
+
+	Describe("port-forward", func() {
+		It("reaches a pod's port, and says when nobody listens there", func(ctx SpecContext) {
+			cmd := s.command(ctx, "port-forward", "shell", ":8080", ":9")
+			out, err := cmd.StdoutPipe()
+			Expect(err).NotTo(HaveOccurred())
+			var errOut syncBuffer
+			cmd.Stderr = &errOut
+			Expect(cmd.Start()).To(Succeed())
+			DeferCleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			ports := map[string]string{}
+			for lines := bufio.NewScanner(out); len(ports) < 2 && lines.Scan(); {
+				from, to, found := strings.Cut(strings.TrimPrefix(lines.Text(), "Forwarding from 127.0.0.1:"), " -> ")
+				if found && !strings.Contains(from, "[") {
+					ports[to] = from
+				}
+			}
+			for range 3 {
+				Expect(get(ctx, "http://127.0.0.1:"+ports["8080"])).To(Equal("shell\n"))
+			}
+			_, err = get(ctx, "http://127.0.0.1:"+ports["9"])
+			Expect(err).To(HaveOccurred())
+			Eventually(errOut.String).Should(ContainSubstring("connection refused"))
+		})
+	})
+
+	Describe("cp", func() {
+		It("copies files and directories both ways", func(ctx SpecContext) {
+			from, to := newDir(), newDir()
+			Expect(os.MkdirAll(filepath.Join(from, "tree/deep"), 0o755)).To(Succeed())
+			content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+			Expect(os.WriteFile(filepath.Join(from, "tree/deep/file"), content, 0o600)).To(Succeed())
+			Expect(os.WriteFile(filepath.Join(from, "tree/empty"), nil, 0o600)).To(Succeed())
+			s.run(ctx, "cp", filepath.Join(from, "tree"), "shell:/tmp/tree", "--container=main")
+			Expect(s.run(ctx, "exec", "shell", "--container=main", "--", "find", "/tmp/tree", "-type", "f")).To(ContainSubstring("/tmp/tree/deep/file\n"))
+			s.run(ctx, "cp", "shell:/tmp/tree", filepath.Join(to, "tree"), "--container=main")
+			Expect(os.ReadFile(filepath.Join(to, "tree/deep/file"))).To(Equal(content))
+			Expect(filepath.Join(to, "tree/empty")).To(BeARegularFile())
+		})
+	})
+
+	Describe("debug", func() {
+		It("looks into a running container with one that is added", func(ctx SpecContext) {
+			s.run(ctx, "debug", "shell", "--image="+busybox, "--image-pull-policy=Never", "--target=web", "--container=looker", "--profile=general",
+				"--", "sh", "-c", "ps | grep /serve[r]; echo hostname $(hostname)")
+			p := s.await(ctx, "shell", container("looker", terminated("Completed", 0)))
+			Expect(p.Spec.EphemeralContainers).To(HaveLen(1))
+			Expect(s.run(ctx, "logs", "shell", "--container=looker")).To(And(ContainSubstring(" 1 root"), ContainSubstring("/server"), HaveSuffix("hostname shell\n")))
+			Expect(p).To(inPhase(corev1.PodRunning))
+			Expect(p).To(container("web", HaveField("RestartCount", BeZero())))
+		})
+
+		It("works at the terminal of the added container", func(ctx SpecContext) {
+			cmd := s.command(ctx, "debug", "-it", "shell", "--image="+busybox, "--image-pull-policy=Never", "--container=seer", "--profile=general", "--", "sh")
+			terminal := startInTerminal(cmd, 24, 80)
+			terminal.write("echo $((6*7))\n")
+			Eventually(terminal.output).Should(ContainSubstring("42\r\n"))
+			terminal.write("exit\n") // what it wrote before might be lost in its end
+			Expect(cmd.Wait()).To(Succeed())
+		})
+
+		It("copies a pod, with another command", func(ctx SpecContext) {
+			s.run(ctx, "debug", "shell", "--copy-to=shell-copy", "--container=main", "--profile=general", "--", "sh", "-c", "echo copied; exec sleep 1000")
+			s.await(ctx, "shell-copy", beReady())
+			Expect(s.run(ctx, "logs", "shell-copy", "--container=main")).To(Equal("copied\n"))
+		})
+
+		It("looks at the node", func(ctx SpecContext) {
+			var nodes corev1.NodeList
+			Expect(client.List(ctx, &nodes)).To(Succeed())
+			s.run(ctx, "debug", "node/"+nodes.Items[0].Name, "--image="+busybox, "--image-pull-policy=Never", "--profile=general", "--", "sh", "-c", "ls /host"+node.DataDir+"; cat /proc/1/comm")
+			var pods corev1.PodList
+			Eventually(func(g Gomega) {
+				g.Expect(client.List(ctx, &pods)).To(Succeed())
+				var names []string
+				for _, p := range pods.Items {
+					if p.Namespace == s.name && strings.HasPrefix(p.Name, "node-debugger-") {
+						names = append(names, p.Name)
+						g.Expect(p.Status.Phase).To(Equal(corev1.PodSucceeded))
+					}
+				}
+				g.Expect(names).To(HaveLen(1))
+				init, err := os.ReadFile("/proc/1/comm")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(s.run(ctx, "logs", names[0])).To(And(ContainSubstring("svc.lock\n"), HaveSuffix(string(init))))
+			}).Should(Succeed())
+		})
+	})
+})
+
+// get reads a URL.
+func get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, content)
+	}
+	return string(content), err
+}

@@ -1,0 +1,161 @@
+// Package node tests the node with real containers: svc up as root, on a
+// containerd of its own.
+//
+// A spec works in a namespace of its own (newNamespace), drives the cluster with
+// kubectl (run, apply) or with client, and waits by Eventually.
+package node
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"svc.dev/svc/test/launch"
+)
+
+// The images that specs may use. They are in the node's containerd, and
+// nowhere else: pods need imagePullPolicy Never or IfNotPresent.
+const (
+	busybox     = "localhost/svc/busybox:1"
+	serverImage = "localhost/svc/server:1" // test/node/server
+)
+
+// The suite's node, and clients of its cluster that may do everything.
+var (
+	svc     string // the program
+	dir     string // goes at the end
+	node    *launch.Node
+	images  []launch.Image
+	client  ctrlclient.WithWatch
+	kubectl launch.Kubectl
+
+	// clusterCIDR is all that the cluster gives to nodes, in one piece.
+	clusterCIDR string
+)
+
+func TestNode(t *testing.T) {
+	RegisterFailHandler(Fail)
+	ctrllog.SetLogger(GinkgoLogr)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "node")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	if why := launch.WhyNoNode(); why != "" {
+		Skip(why)
+	}
+	shell, err := launch.Busybox(busybox)
+	if err != nil {
+		Skip(err.Error())
+	}
+	svc, err = launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	dir, err = launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+	clusterCIDR, err = launch.FreeCIDR()
+	Expect(err).NotTo(HaveOccurred())
+	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR)
+	DeferCleanup(func() {
+		Expect(node.Remove()).To(Succeed())
+	})
+	Expect(err).NotTo(HaveOccurred())
+	connect()
+
+	web, err := launch.Program(serverImage, "svc.dev/svc/test/node/server")
+	Expect(err).NotTo(HaveOccurred())
+	images = []launch.Image{shell, web}
+	archives := []string{filepath.Join(dir, "busybox.tar"), filepath.Join(dir, "server.tar")}
+	for i, image := range images {
+		Expect(image.WriteFile(archives[i])).To(Succeed())
+	}
+	out := importImages(ctx, archives...)
+	Expect(out).To(ContainSubstring(busybox + "  sha256:"))
+	Expect(out).To(ContainSubstring(serverImage + "  sha256:"))
+})
+
+// connect makes the clients anew, after svc up has started.
+func connect() {
+	GinkgoHelper()
+	var err error
+	client, err = clientOf(node.Config)
+	Expect(err).NotTo(HaveOccurred())
+	kubectl = launch.Kubectl{Kubeconfig: node.Kubeconfig, Home: dir}
+}
+
+func clientOf(config *rest.Config) (ctrlclient.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return ctrlclient.NewWithWatch(config, ctrlclient.Options{Scheme: scheme})
+}
+
+// importImages runs svc image import, and returns what it prints.
+func importImages(ctx context.Context, files ...string) string {
+	GinkgoHelper()
+	args := append([]string{"image", "import", "--data-dir=" + node.DataDir}, files...)
+	out, err := exec.CommandContext(ctx, svc, args...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "svc image import: %s", out)
+	return string(out)
+}
+
+// newNamespace makes a namespace that is deleted after the spec.
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
+	Expect(client.Create(ctx, ns)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, ns))).To(Succeed())
+	})
+	return ns.Name
+}
+
+// run runs kubectl and returns what it prints.
+func run(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, errOut, err := kubectl.Run(ctx, "", args...)
+	Expect(err).NotTo(HaveOccurred(), "kubectl %v: %s", args, errOut)
+	return out
+}
+
+// apply applies manifests in a namespace.
+func apply(ctx context.Context, namespace, manifests string) {
+	GinkgoHelper()
+	_, errOut, err := kubectl.Run(ctx, manifests, "apply", "--namespace="+namespace, "--filename=-")
+	Expect(err).NotTo(HaveOccurred(), "kubectl apply: %s", errOut)
+}
+
+// logged shows with a failure what svc and containerd have logged.
+var _ = ReportAfterEach(func(report SpecReport) {
+	if !report.Failed() || node == nil || node.Server == nil {
+		return
+	}
+	AddReportEntry("svc up printed", lastLines(node.Output()))
+	if log, err := os.ReadFile(filepath.Join(node.ContainerdDir(), "containerd.log")); err == nil {
+		AddReportEntry("containerd logged", lastLines(string(log)))
+	}
+})
+
+func lastLines(text string) string {
+	const most = 40
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+}

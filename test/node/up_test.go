@@ -1,0 +1,128 @@
+package node
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/test/launch"
+)
+
+var _ = Describe("svc up", func() {
+	It("says which node there is", func() {
+		Expect(node.Output()).To(MatchRegexp(`\n  node +\d+ ms  \S+, containerd \d+\.\d+`))
+	})
+
+	It("goes on as a control plane without root, and says so in a line", func(ctx SpecContext) {
+		home := newDir()
+		// Others may not be able to reach the program where it is.
+		program := filepath.Join(home, "svc")
+		copied, err := exec.Command("cp", svc, program).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", copied)
+		Expect(os.Chown(home, nobody, nobody)).To(Succeed())
+		asNobody := []string{"--reuid=65534", "--regid=65534", "--clear-groups", program, "up", "--data-dir=" + filepath.Join(home, "data"), "--secure-port=" + freePort()}
+
+		p, err := launch.Start([]string{"HOME=" + home}, "setpriv", asNobody...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(p.Kill)
+		Eventually(p.Output).Should(MatchRegexp(`\n  node +\d+ ms  none: only root can run pods\n`))
+		Expect(p.Output()).To(ContainSubstring("Ctrl-C stops it."))
+		Expect(p.Stop(20 * time.Second)).To(BeZero())
+
+		By("but not if it is to be a node")
+		p, err = launch.Start([]string{"HOME=" + home}, "setpriv", append(asNobody, "--node=true")...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(p.Kill)
+		Expect(p.Wait(ctx)).To(Equal(1))
+		Expect(p.Output()).To(Equal("svc up: --node=true: only root can run pods\n"))
+	})
+
+	It("goes on as a control plane without a runtime, and says in a line how to get one", func(ctx SpecContext) {
+		programs, err := containerd.Find(containerd.DefaultSearch())
+		Expect(err).NotTo(HaveOccurred())
+		// Hidden in a mount namespace, in which it runs.
+		hide := "mount -t tmpfs none " + programs.PluginDir + ` && exec "$@"`
+		hidden := []string{"--mount", "sh", "-c", hide, "sh", svc, "up", "--data-dir=" + filepath.Join(newDir(), "data"), "--secure-port=" + freePort()}
+		const want = "the set of CNI plugins is missing: apt-get install containernetworking-plugins (on Debian and Ubuntu; other systems name the packages alike)\n"
+
+		p, err := launch.Start(nil, "unshare", hidden...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(p.Kill)
+		Eventually(p.Output).Should(MatchRegexp(`\n  node +\d+ ms  none: ` + strings.ReplaceAll(strings.ReplaceAll(want, "(", `\(`), ")", `\)`)))
+		Expect(p.Stop(20 * time.Second)).To(BeZero())
+
+		By("but not if it is to be a node")
+		p, err = launch.Start(nil, "unshare", append(hidden, "--node=true")...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(p.Kill)
+		Expect(p.Wait(ctx)).To(Equal(1))
+		Expect(p.Output()).To(Equal("svc up: --node=true: " + want))
+	})
+})
+
+var _ = Describe("svc node reset", func() {
+	It("leaves a node alone whose svc up runs", func() {
+		_, err := node.Reset()
+		Expect(err).To(MatchError(ContainSubstring("is in use by process")))
+	})
+
+	It("says that there is no such node", func() {
+		out, err := exec.Command(svc, "node", "reset", "--data-dir=/nowhere").CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(Equal("svc node reset: --data-dir: /nowhere does not exist: name the directory that svc up was run with\n"))
+	})
+})
+
+var _ = Describe("svc image import", func() {
+	DescribeTable("says in a line what is wrong", func(ctx SpecContext, make func() []string, want string) {
+		args := append([]string{"image", "import", "--data-dir=" + node.DataDir}, make()...)
+		out, err := exec.CommandContext(ctx, svc, args...).CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(HavePrefix("svc image import: "))
+		Expect(string(out)).To(ContainSubstring(want))
+		Expect(strings.Count(string(out), "\n")).To(Equal(1), string(out))
+	},
+		Entry("with no file", func() []string { return nil }, "name the files to import"),
+		Entry("with a file that is not there", func() []string { return []string{"/nowhere/image.tar"} }, "/nowhere/image.tar: no such file or directory"),
+		Entry("with a directory", func() []string { return []string{newDir()} }, "it is a directory: an archive was expected"),
+		Entry("with a file that is no archive", func() []string { return []string{svc} }, "it is not a tar archive"),
+		Entry("with an archive that is truncated", func() []string {
+			whole, err := os.ReadFile(filepath.Join(dir, "busybox.tar"))
+			Expect(err).NotTo(HaveOccurred())
+			file := filepath.Join(newDir(), "half.tar")
+			Expect(os.WriteFile(file, whole[:len(whole)/2], 0o600)).To(Succeed())
+			return []string{file}
+		}, "it ends too early"),
+		Entry("with a runtime that is not there", func() []string {
+			return []string{"--container-runtime-endpoint=/nowhere.sock", filepath.Join(dir, "busybox.tar")}
+		}, "no containerd answers at unix:///nowhere.sock"),
+	)
+
+	It("imports again what is there", func(ctx SpecContext) {
+		Expect(importImages(ctx, filepath.Join(dir, "busybox.tar"))).To(HavePrefix(busybox + "  sha256:"))
+	})
+})
+
+const nobody = 65534
+
+// newDir is a directory that goes after the spec.
+func newDir() string {
+	GinkgoHelper()
+	made, err := launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, made)
+	return made
+}
+
+func freePort() string {
+	GinkgoHelper()
+	port, err := launch.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	return port
+}
