@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,8 +13,15 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// looksAtOnce bounds the pods that are looked at side by side.
-const looksAtOnce = 8
+const (
+	// looksAtOnce bounds the pods that are looked at side by side.
+	looksAtOnce = 8
+	// lookPatience is how long other pods wait for a look: the runtime answers
+	// within milliseconds, unless a container hangs.
+	lookPatience = time.Second
+	// allPatience is how long [Client.Pods] waits for its looks.
+	allPatience = 5 * time.Second
+)
 
 // Pod is what the runtime holds of one pod. What Observed points to is shared
 // and must not be changed.
@@ -26,8 +34,9 @@ type Pod struct {
 	Err error
 }
 
-// Pods looks at all pods. Those that the runtime tells wrongly have an Err of
-// their own; the error is that of asking which pods there are.
+// Pods looks at all pods. Those that the runtime tells wrongly, or not within 5
+// seconds, have an Err of their own; the error is that of asking which pods there
+// are.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	listings, _, err := c.list(ctx, "")
 	if err != nil {
@@ -38,11 +47,13 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 		pods = append(pods, Pod{UID: uid, Namespace: listing.identity.Namespace, Name: listing.identity.Name})
 	}
 	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
+	looking, cancel := context.WithTimeout(ctx, allPatience)
+	defer cancel()
 	group := errgroup.Group{}
 	group.SetLimit(looksAtOnce)
 	for i := range pods {
 		group.Go(func() error {
-			seen, err := c.look(ctx, pods[i].UID, listings[pods[i].UID])
+			seen, err := c.look(looking, pods[i].UID, listings[pods[i].UID])
 			pods[i].Observed, pods[i].Err = seen.observed, err
 			return nil
 		})

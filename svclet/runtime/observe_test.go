@@ -279,3 +279,25 @@ func TestPodsGivesEachPodOnce(t *testing.T) {
 		t.Errorf("containers were listed %d times", got)
 	}
 }
+
+func TestAContainerThatHangsKeepsNoOtherPodFromBeingFound(t *testing.T) {
+	t.Parallel() // it takes the time that a look has
+	w := start(t, runtimetest.Options{}, runtime.Options{})
+	w.sandbox("a", 0)
+	hangs := w.run("a", "app", 0)
+	w.sandbox("b", 0)
+	w.run("b", "app", 0)
+	w.Rule("ContainerStatus", runtimetest.Rule{Hang: true, Match: func(request proto.Message) bool {
+		return request.(*runtimeapi.ContainerStatusRequest).ContainerId == hangs
+	}})
+	pods, err := w.client.Pods(t.Context())
+	if err != nil || len(pods) != 2 {
+		t.Fatalf("found %+v, %v", pods, err)
+	}
+	if pods[0].UID != "a" || !runtime.IsTimeout(pods[0].Err) {
+		t.Errorf("the pod that hangs is found as %+v", pods[0])
+	}
+	if pods[1].Err != nil || !in("app", pod.Running)(pods[1].Observed) {
+		t.Errorf("the other one is found as %+v", pods[1])
+	}
+}

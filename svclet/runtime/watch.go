@@ -24,6 +24,7 @@ func (c *Client) Watch(ctx context.Context, changed func(Pod)) error {
 		told:      map[types.UID]uint64{},
 		names:     map[types.UID]PodIdentity{},
 		strangers: map[string]bool{},
+		looking:   map[types.UID]time.Time{},
 		notices:   make(chan notice),
 		lists:     make(chan listed),
 		looks:     make(chan outcome),
@@ -85,8 +86,8 @@ type watcher struct {
 	strangersAt time.Time
 	// failing says that the last list has failed.
 	failing bool
-	// looking counts the looks that are under way.
-	looking int
+	// looking are the looks that are under way, and when they began.
+	looking map[types.UID]time.Time
 
 	notices chan notice
 	lists   chan listed
@@ -135,7 +136,13 @@ func (w *watcher) start(ctx context.Context, now time.Time) time.Time {
 	if len(w.strangers) > 0 && w.strangersAt.Before(wake) {
 		wake = w.strangersAt
 	}
-	for !w.away && w.looking < looksAtOnce {
+	for !w.away {
+		if full := w.full(now); !full.IsZero() {
+			if full.Before(wake) {
+				wake = full
+			}
+			break
+		}
 		uid, it, soonest := w.agenda.next(now)
 		if it == nil {
 			if !soonest.IsZero() && soonest.Before(wake) {
@@ -143,7 +150,7 @@ func (w *watcher) start(ctx context.Context, now time.Time) time.Time {
 			}
 			break
 		}
-		w.looking++
+		w.looking[uid] = now
 		given := it.listing
 		go func() {
 			seen, err := w.client.look(ctx, uid, given)
@@ -151,6 +158,28 @@ func (w *watcher) start(ctx context.Context, now time.Time) time.Time {
 		}()
 	}
 	return wake
+}
+
+// full says until when no look may begin beside those that are under way, zero
+// if one may now. One that takes long waits for a container that hangs, and
+// keeps no other pod waiting.
+func (w *watcher) full(now time.Time) time.Time {
+	var quick int
+	var soonest time.Time
+	for _, began := range w.looking {
+		until := began.Add(lookPatience)
+		if !until.After(now) {
+			continue
+		}
+		quick++
+		if soonest.IsZero() || until.Before(soonest) {
+			soonest = until
+		}
+	}
+	if quick < looksAtOnce {
+		return time.Time{}
+	}
+	return soonest
 }
 
 // period is the time from one list of all pods to the next.
@@ -163,13 +192,13 @@ func (w *watcher) period() time.Duration {
 
 // wait waits for what has been started.
 func (w *watcher) wait() {
-	for w.looking > 0 || w.listing {
+	for len(w.looking) > 0 || w.listing {
 		select {
 		case <-w.notices:
 		case <-w.lists:
 			w.listing = false
-		case <-w.looks:
-			w.looking--
+		case look := <-w.looks:
+			delete(w.looking, look.uid)
 		}
 	}
 }
@@ -232,7 +261,7 @@ func (w *watcher) listed(ctx context.Context, list listed, now time.Time) {
 }
 
 func (w *watcher) looked(ctx context.Context, look outcome, now time.Time) {
-	w.looking--
+	delete(w.looking, look.uid)
 	switch {
 	case look.err == nil:
 		w.tell(look)

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -335,6 +336,31 @@ func TestAPodThatIsToldWronglyIsLookedAtAgainAndOthersAreTold(t *testing.T) {
 		w.End(good, runtimetest.End{})
 		heard.until("b", in("app", pod.Exited))
 		w.Obey("ContainerStatus")
+		heard.until("a", in("app", pod.Exited))
+	})
+}
+
+func TestContainersThatHangKeepNoOtherPodWaiting(t *testing.T) {
+	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+		hang := map[string]bool{}
+		for i := range 10 {
+			uid := fmt.Sprintf("hangs-%d", i)
+			w.sandbox(uid, 0)
+			hang[w.run(uid, "app", 0)] = true
+			heard.until(uid, in("app", pod.Running))
+		}
+		w.sandbox("a", 0)
+		good := w.run("a", "app", 0)
+		heard.until("a", in("app", pod.Running))
+		asked := w.Calls("ContainerStatus")
+		w.Rule("ContainerStatus", runtimetest.Rule{Hang: true, Match: func(request proto.Message) bool {
+			return hang[request.(*runtimeapi.ContainerStatusRequest).ContainerId]
+		}})
+		for id := range hang {
+			w.End(id, runtimetest.End{})
+		}
+		eventually(t, "as many pods are looked at as may be at once", func() bool { return w.Calls("ContainerStatus") >= asked+8 })
+		w.End(good, runtimetest.End{})
 		heard.until("a", in("app", pod.Exited))
 	})
 }
