@@ -18,7 +18,7 @@ func (*process) forget() {}
 
 func (*process) stop(context.Context) error { return errLinux }
 
-func findProcess(string) (*process, error) { return nil, errLinux }
+func (Config) find() (*process, bool, error) { return nil, false, errLinux }
 
 func prepare(context.Context, Config) (settings, error) { return settings{}, errLinux }
 

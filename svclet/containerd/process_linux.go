@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -137,6 +138,66 @@ func findProcess(socket string) (*process, error) {
 	return watch(int(peer.Pid), nil)
 }
 
+// find returns the containerd of c that runs, or nil. heard says that it can be
+// reached: the file of its socket may have been removed, as by what cleans /run.
+func (c Config) find() (p *process, heard bool, err error) {
+	if p, err = findProcess(c.socket()); p != nil || err != nil {
+		return p, p != nil, err
+	}
+	p, err = c.findUnheard()
+	return p, false, err
+}
+
+// findUnheard returns the process that was started as c's containerd, or nil. As
+// long as it runs no other one can begin: it holds the lock on their database.
+func (c Config) findUnheard() (*process, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || !c.started(pid) {
+			continue
+		}
+		p, err := watch(pid, nil)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil || c.started(pid) { // and is not another one meanwhile
+			return p, err
+		}
+		p.forget()
+	}
+	return nil, nil
+}
+
+// started reports whether a process is one that start has started, by whatever
+// path to the same directory.
+func (c Config) started(pid int) bool {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	content, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil {
+		return false // it has ended
+	}
+	args := strings.Split(strings.TrimSuffix(string(content), "\x00"), "\x00")
+	if len(args) != 3 || filepath.Base(args[0]) != "containerd" || args[1] != configFlag || filepath.Base(args[2]) != filepath.Base(c.configFile()) {
+		return false
+	}
+	// Another user may call a process anything.
+	if owner, err := os.Stat(proc); err != nil || owner.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		return false
+	}
+	theirs, err := os.Stat(filepath.Join(proc, "root", filepath.Dir(args[2])))
+	if err != nil {
+		return false
+	}
+	own, err := os.Stat(c.Dir)
+	return err == nil && os.SameFile(own, theirs)
+}
+
+const configFlag = "--config"
+
 // start starts containerd in a session of its own, where no signal of a
 // terminal reaches it, and which the agent's end does not touch.
 func (s settings) start() (*process, error) {
@@ -145,7 +206,7 @@ func (s settings) start() (*process, error) {
 		return nil, fmt.Errorf("open containerd's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(s.Programs.Containerd, "--config", s.configFile())
+	cmd := exec.Command(s.Programs.Containerd, configFlag, s.configFile())
 	cmd.Dir = "/"
 	cmd.Env = environment(os.Environ(), s.Programs)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -1,7 +1,10 @@
 package containerd
 
 import (
+	"io"
+	"log"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -73,6 +76,66 @@ func TestWhoListensAtASocketIsFound(t *testing.T) {
 	listener.Close()
 	if p, err := findProcess(socket); p != nil || err != nil {
 		t.Errorf("at a socket of somebody who is gone: %v, %v", p, err)
+	}
+}
+
+// waits is set for a test process that stands for another program: it waits
+// until its standard input ends.
+const waits = "SVC_TEST_WAITS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(waits) != "" {
+		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	m.Run()
+}
+
+// standIn runs a process with the arguments of another program until the test
+// ends.
+func standIn(t *testing.T, args ...string) (pid int) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: program, Args: args, Env: append(os.Environ(), waits+"=1")}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait() // it may have been killed
+	})
+	return cmd.Process.Pid
+}
+
+func TestAContainerdIsFoundWithoutItsSocket(t *testing.T) {
+	config, link := Config{Dir: t.TempDir()}, filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(config.Dir, link); err != nil {
+		t.Fatal(err)
+	}
+	other := Config{Dir: t.TempDir()}
+	standIn(t, "/usr/bin/containerd", "--config", other.configFile())
+	standIn(t, "/usr/bin/containerd", "--config", config.configFile(), "config", "dump")
+	standIn(t, "/usr/bin/editor", "--config", config.configFile())
+	if p, _, err := config.find(); p != nil || err != nil {
+		t.Fatalf("where none runs: %+v, %v", p, err)
+	}
+	// Its predecessor may have named the directory otherwise.
+	pid := standIn(t, "/usr/bin/containerd", "--config", Config{Dir: link}.configFile())
+	p, heard, err := config.find()
+	if err != nil || p == nil || p.pid != pid || heard {
+		t.Fatalf("found %+v, heard: %t, %v; want the process %d", p, heard, err, pid)
+	}
+	if err := p.stop(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -47,7 +47,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 			return len(uids), err
 		}
 	}
-	running, err := findProcess(config.socket())
+	running, _, err := config.find()
 	errs := []error{err}
 	if running != nil {
 		errs = append(errs, running.stop(ctx))
@@ -86,12 +86,15 @@ func removeUnmounted(dir string) error {
 // endPods stops and removes all pods through CRI, and returns their UIDs; it
 // starts containerd for that, if need be.
 func endPods(ctx context.Context, config Config) (uids map[string]bool, err error) {
-	running, err := findProcess(config.socket())
+	running, heard, err := config.find()
 	if err != nil {
 		return nil, err
 	}
 	answers := false
-	if running != nil {
+	switch {
+	case running != nil && !heard:
+		running.forget() // Start sees to it
+	case running != nil:
 		asking, cancel := context.WithTimeout(ctx, adoptTimeout)
 		_, err := askCRI(asking, config.socket())
 		cancel()

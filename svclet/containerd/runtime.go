@@ -142,13 +142,16 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 // adopt takes over the containerd that runs already, if there is one, and it is
 // fit to be.
 func (r *Runtime) adopt(ctx context.Context, changed bool) error {
-	running, err := findProcess(r.settings.socket())
+	running, heard, err := r.settings.find()
 	if running == nil || err != nil {
 		return err
 	}
 	logger := klog.FromContext(ctx)
 	reason := "its configuration has changed"
-	if !changed {
+	switch {
+	case !heard:
+		reason = "nothing listens at " + r.settings.socket()
+	case !changed:
 		version, err := r.awaitReady(ctx, running, adoptTimeout)
 		switch {
 		case err == nil && version == r.Version:

@@ -117,6 +117,18 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		lives(ctx)
 	})
 
+	It("is not left running beside another one when the file of its socket is gone", func(ctx SpecContext) {
+		before := listener(runtime.Endpoint)
+		runtime.Close()
+		Expect(os.Remove(strings.TrimPrefix(runtime.Endpoint, "unix://"))).To(Succeed())
+		var err error
+		runtime, err = containerd.Start(ctx, config)
+		Expect(err).NotTo(HaveOccurred())
+		// Of the process that this suite has started itself, its remains are there.
+		Expect(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", before))).To(BeEmpty())
+		lives(ctx)
+	})
+
 	It("is replaced when it was started with another configuration", func(ctx SpecContext) {
 		before := listener(runtime.Endpoint)
 		runtime.Close()
