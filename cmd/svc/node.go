@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/svclet"
 	"svc.dev/svc/svclet/config"
@@ -85,6 +87,22 @@ func (o *nodeOptions) validate() []error {
 	return errs
 }
 
+// apart is an error if pods of the given ranges could get addresses of services.
+func apart(pods []string, network *options.Network) error {
+	services, err := network.ServiceCIDRs()
+	if err != nil {
+		return nil // it is reported by its own check
+	}
+	for _, cidr := range pods {
+		for _, service := range services {
+			if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Overlaps(service) {
+				return fmt.Errorf("--pod-cidr: the pods' range %s overlaps with %s of --service-cluster-ip-range: choose another one for either", cidr, service)
+			}
+		}
+	}
+	return nil
+}
+
 // nodeName is the node's, by the rule of kubelet: the machine's name in lower
 // case.
 func (o *nodeOptions) nodeName() (string, error) {
@@ -138,6 +156,12 @@ func (u *instance) decideNode() error {
 	var err error
 	if u.programs, err = u.node.programs(); err == nil {
 		u.nodeName, err = u.node.nodeName()
+	}
+	if err == nil && u.node.endpoint == "" {
+		var ranges []string
+		if ranges, err = u.node.containerd(u.dataDir, u.programs).Ranges(); err == nil {
+			err = apart(ranges, &u.opts.Network)
+		}
 	}
 	if err != nil && u.node.mode == nodeYes {
 		return fmt.Errorf("--node=true: %w", err)

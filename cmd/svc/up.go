@@ -18,6 +18,7 @@ import (
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/serving"
+	"svc.dev/svc/svclet/containerd"
 )
 
 func newUp() *cobra.Command {
@@ -133,7 +134,11 @@ func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.O
 			return nil, err
 		}
 	}
-	if err := joined(cmd, slices.Concat(opts.Validate(), loops.Validate(), node.validate())); err != nil {
+	errs := slices.Concat(opts.Validate(), loops.Validate(), node.validate())
+	if err := apart(node.containerd(dataDir, containerd.Programs{}).PodCIDRs, &opts.Network); err != nil {
+		errs = append(errs, err)
+	}
+	if err := joined(cmd, errs); err != nil {
 		return nil, err
 	}
 	if err := u.decideNode(); err != nil {

@@ -91,9 +91,16 @@ func TestANetworkKeepsItsRangesUntilItIsGivenOthers(t *testing.T) {
 		if step.given != "" {
 			config.PodCIDRs = strings.Split(step.given, ",")
 		}
+		will, err := config.Ranges()
+		if err != nil {
+			t.Fatal(err)
+		}
 		before, after, err := config.writeNetwork()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !slices.Equal(will, after) {
+			t.Errorf("%v were said to be next, and are not: %v", will, after)
 		}
 		if strings.Join(before, ",") != step.before || strings.Join(after, ",") != step.after {
 			t.Errorf("given %q: from %v to %v", step.given, before, after)

@@ -91,9 +91,29 @@ func (n network) cidrs() []string {
 }
 
 // writeNetwork writes the CNI configuration, if it changes, and returns the
-// ranges that were in it and that are in it now. These are, in this order: those
-// that the cluster has given, those of c, those that were in it, the default.
+// ranges that were in it and that are in it now.
 func (c Config) writeNetwork() (before, after []string, err error) {
+	if before, after, err = c.ranges(); err != nil {
+		return nil, nil, err
+	}
+	content, err := json.MarshalIndent(c.network(after), "", "  ")
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the CNI configuration: %w", err)
+	}
+	_, err = replaceFile(c.networkFile(), append(content, '\n'))
+	return before, after, err
+}
+
+// Ranges are those of which pods get their addresses when containerd is started.
+func (c Config) Ranges() ([]string, error) {
+	_, after, err := c.ranges()
+	return after, err
+}
+
+// ranges are those in the CNI configuration, and those that are to be. These
+// are, in this order: those that the cluster has given, those of c, those that
+// are in it, the default.
+func (c Config) ranges() (before, after []string, err error) {
 	old, err := c.readNetwork()
 	if err != nil {
 		return nil, nil, err
@@ -108,12 +128,7 @@ func (c Config) writeNetwork() (before, after []string, err error) {
 			after = cidrs
 		}
 	}
-	content, err := json.MarshalIndent(c.network(after), "", "  ")
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode the CNI configuration: %w", err)
-	}
-	_, err = replaceFile(c.networkFile(), append(content, '\n'))
-	return before, after, err
+	return before, after, nil
 }
 
 // assign keeps the ranges that the cluster has given.
