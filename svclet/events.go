@@ -3,6 +3,7 @@ package svclet
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +14,7 @@ import (
 
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/source"
 )
 
@@ -66,21 +68,11 @@ func (r *recorder) Node(kind, reason, message string) {
 
 // fieldPath is where a container is in its pod, as events name it.
 func fieldPath(p *corev1.Pod, container string) string {
-	list := "containers"
-	for i := range p.Spec.InitContainers {
-		if p.Spec.InitContainers[i].Name == container {
-			list = "initContainers"
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if p.Spec.EphemeralContainers[i].Name == container {
-			list = "ephemeralContainers"
-		}
-	}
-	if container == "" {
+	list, c := podspec.Find(&p.Spec, container)
+	if c == nil {
 		return ""
 	}
-	return "spec." + list + "{" + container + "}"
+	return fmt.Sprintf("spec.%s{%s}", list, container)
 }
 
 // sink implements record.EventSink, whose methods take no context.

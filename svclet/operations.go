@@ -7,14 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -25,6 +22,7 @@ import (
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/server/metrics"
@@ -90,12 +88,7 @@ func (s *stand) groups() []int64 {
 
 // failed is the result of an operation that failed.
 func failed(reason string, err error) pod.Result {
-	message := err.Error()
-	var grpc interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &grpc) {
-		message = grpc.GRPCStatus().Message()
-	}
-	return pod.Result{Reason: reason, Message: message}
+	return pod.Result{Reason: reason, Message: runtime.Message(err)}
 }
 
 // perform implements hands.
@@ -222,27 +215,23 @@ func (o *operations) handler(ctx context.Context, p *corev1.Pod) (string, error)
 	return "", nil
 }
 
-// recursiveReadOnly says whether a handler can make mounts read-only with all
-// that is below them.
-func recursiveReadOnly(handlers []corev1.NodeRuntimeHandler, name string) bool {
-	for _, h := range handlers {
-		if h.Name == name {
-			return h.Features != nil && ptr.Deref(h.Features.RecursiveReadOnlyMounts, false)
-		}
-	}
-	return false
+// kinds are the containers of a pod's lists, as metrics name them.
+var kinds = map[podspec.List]string{
+	podspec.InitContainers:      metrics.InitContainer,
+	podspec.Containers:          metrics.Container,
+	podspec.EphemeralContainers: metrics.EphemeralContainer,
 }
 
 // startContainer does all that is between a container's spec and its running
 // process, and runs its postStart hook.
 func (o *operations) startContainer(ctx context.Context, p *corev1.Pod, seen pod.Observed, op pod.Operation, pulling *atomic.Int64) pod.Result {
-	c, target := findContainer(p, op.Name)
+	list, c := podspec.Find(&p.Spec, op.Name)
 	if c == nil {
 		return failed("CreateContainerConfigError", fmt.Errorf("the pod has no container %q", op.Name))
 	}
-	started := starting{operations: o, pod: p, container: c, target: target, seen: seen, op: op, pulling: pulling}
+	started := starting{operations: o, pod: p, container: c, list: list, seen: seen, op: op, pulling: pulling}
 	id, result := started.run(ctx)
-	o.metrics.ContainerStarted(kindOf(p, op.Name), result.Reason)
+	o.metrics.ContainerStarted(kinds[list], result.Reason)
 	if result.Reason != "" {
 		return result
 	}
@@ -266,237 +255,13 @@ func (o *operations) startContainer(ctx context.Context, p *corev1.Pod, seen pod
 	return pod.Result{}
 }
 
-// starting is the start of one container.
-type starting struct {
-	*operations
-	pod       *corev1.Pod
-	container *corev1.Container
-	target    string // the container that an ephemeral one looks into
-	seen      pod.Observed
-	op        pod.Operation
-	pulling   *atomic.Int64 // to which the time of pulls is added
-}
-
-// run pulls the image, creates the container and starts it. The result's
-// reason is empty on success.
-func (s *starting) run(ctx context.Context) (id string, result pod.Result) {
-	if s.isEphemeral() {
-		// It came after the pod was set up, and may name objects of its own.
-		s.objects.Register(s.pod)
-	}
-	began, secrets := s.clock.Now(), s.pullSecrets(ctx)
-	volumes, reason, err := s.imageVolumes(ctx, secrets)
-	if err != nil {
-		return "", failed(reason, err)
-	}
-	ref, reason, err := s.images.Ensure(ctx, s.pod, s.container, secrets)
-	s.pulling.Add(int64(s.clock.Since(began)))
-	if err != nil {
-		return "", failed(reason, err)
-	}
-	sandbox, _, err := s.sandboxConfig(s.pod, s.sandbox().Attempt)
-	if err != nil {
-		s.failed(err)
-		return "", failed("CreateContainerConfigError", err)
-	}
-	config, err := s.config(ctx, ref, volumes)
-	if err != nil {
-		s.failed(err)
-		return "", failed("CreateContainerConfigError", err)
-	}
-	// The runtime makes the log's file, not its directory.
-	if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, s.container.Name), 0o755); err != nil {
-		s.failed(err)
-		return "", failed("CreateContainerConfigError", err)
-	}
-	id, err = s.runtime.CreateContainer(ctx, s.op.SandboxID, config, sandbox)
-	if err != nil {
-		s.failed(err)
-		return "", failed("CreateContainerError", err)
-	}
-	s.event(s.pod, s.container, corev1.EventTypeNormal, "Created", "Container created")
-	if err := s.runtime.StartContainer(ctx, id); err != nil {
-		s.failed(err)
-		return "", failed("RunContainerError", err)
-	}
-	s.event(s.pod, s.container, corev1.EventTypeNormal, "Started", "Container started")
-	if err := s.logs.Link(s.logOf(s.pod, s.container.Name, id, s.op.Attempt)); err != nil {
-		klog.FromContext(ctx).Error(err, "Collectors of logs will not find a container's", "pod", logged(s.pod), "container", s.container.Name)
-	}
-	return id, pod.Result{}
-}
-
-func (s *starting) isEphemeral() bool {
-	return kindOf(s.pod, s.container.Name) == metrics.EphemeralContainer
-}
-
-// imageVolumes has those of the container's volumes on the node that are
-// images, and names them as the runtime does.
-func (s *starting) imageVolumes(ctx context.Context, secrets []corev1.Secret) (images map[string]*runtimeapi.ImageSpec, reason string, err error) {
-	stand, err := s.stand(s.pod)
-	if err != nil {
-		return nil, "CreateContainerConfigError", err
-	}
-	images = map[string]*runtimeapi.ImageSpec{}
-	for i := range s.container.VolumeMounts {
-		name := s.container.VolumeMounts[i].Name
-		source := stand.volumes[name].Image
-		if source == nil || images[name] != nil {
-			continue
-		}
-		ref, reason, err := s.images.EnsureVolume(ctx, s.pod, source, secrets)
-		if err != nil {
-			return nil, reason, err
-		}
-		images[name] = &runtimeapi.ImageSpec{Image: ref, UserSpecifiedImage: source.Reference, Annotations: s.pod.Annotations}
-	}
-	return images, "", nil
-}
-
-// failed records the event of a start that failed.
-func (s *starting) failed(err error) {
-	s.event(s.pod, s.container, corev1.EventTypeWarning, "Failed", "Error: "+failed("", err).Message)
-}
-
-// sandbox is the one in which the container starts.
-func (s *starting) sandbox() pod.Sandbox {
-	for _, sandbox := range s.seen.Sandboxes {
-		if sandbox.ID == s.op.SandboxID {
-			return sandbox
-		}
-	}
-	return pod.Sandbox{ID: s.op.SandboxID}
-}
-
-// config writes the container's configuration, and the files that it names.
-// images are the volumes that are images.
-func (s *starting) config(ctx context.Context, ref string, images map[string]*runtimeapi.ImageSpec) (*runtimeapi.ContainerConfig, error) {
-	stand, err := s.stand(s.pod)
-	if err != nil {
-		return nil, err
-	}
-	options, podIPs := s.options(), s.podIPs(s.pod, s.seen)
-	in := container.Input{
-		Options: options, Objects: s.objects,
-		Pod: s.pod, Container: s.container, Attempt: s.op.Attempt, SpecHash: pod.SpecHash(s.container),
-		ImageRef: ref, PodIPs: podIPs, HostIPs: s.hostIPs(),
-		Volumes: volumes(stand.volumes, images), SupplementalGroups: stand.groups(),
-	}
-	handler, err := s.handler(ctx, s.pod)
-	if err != nil {
-		return nil, err
-	}
-	in.RecursiveReadOnly = recursiveReadOnly(s.handlers(), handler)
-	if in.ImageUser, err = s.imageUser(ctx, ref); err != nil {
-		return nil, err
-	}
-	if in.TargetID, err = s.targetID(); err != nil {
-		return nil, err
-	}
-	if in.HostsFile, err = s.hostsFile(options, podIPs); err != nil {
-		return nil, err
-	}
-	if in.TerminationLog, err = s.volumes.TerminationLog(s.pod.UID, s.container.Name); err != nil {
-		return nil, err
-	}
-	in.SubPath = func(mount corev1.VolumeMount, subPath string) (string, error) {
-		index := slices.IndexFunc(s.container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == mount.MountPath })
-		return s.volumes.SubPath(ctx, s.pod, s.container, index, stand.volumes[mount.Name], subPath)
-	}
-	return container.Config(ctx, in)
-}
-
-// volumes are the pod's volumes as configurations take them.
-func volumes(mounted map[string]volume.Mounted, images map[string]*runtimeapi.ImageSpec) map[string]container.Volume {
-	all := make(map[string]container.Volume, len(mounted))
-	for name, v := range mounted {
-		all[name] = container.Volume{HostPath: v.HostPath, ReadOnly: v.ReadOnly, SELinuxRelabel: v.Relabel, Image: images[name]}
-	}
-	return all
-}
-
-// imageUser is as whom the image runs.
-func (s *starting) imageUser(ctx context.Context, ref string) (container.ImageUser, error) {
-	found, err := s.runtime.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref})
-	if err != nil {
-		return container.ImageUser{}, err
-	}
-	if found == nil {
-		return container.ImageUser{}, fmt.Errorf("image %q not found", ref)
-	}
-	user := container.ImageUser{Name: found.Username}
-	if found.Uid != nil {
-		user.UID = &found.Uid.Value
-	}
-	return user, nil
-}
-
-// targetID is the container into which an ephemeral one looks.
-func (s *starting) targetID() (string, error) {
-	if s.target == "" {
-		return "", nil
-	}
-	for _, c := range s.seen.Containers {
-		if c.Name == s.target && c.State == pod.Running {
-			return c.ID, nil
-		}
-	}
-	return "", fmt.Errorf("unable to find target container %v", s.target)
-}
-
-// hostsFile writes the pod's hosts file, unless the container brings its own.
-func (s *starting) hostsFile(options container.Options, podIPs []string) (string, error) {
-	if slices.ContainsFunc(s.container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/hosts" }) {
-		return "", nil
-	}
-	var ofNode []byte
-	if s.pod.Spec.HostNetwork {
-		var err error
-		if ofNode, err = os.ReadFile("/etc/hosts"); err != nil {
-			return "", err
-		}
-	}
-	content, err := container.HostsFile(options, s.pod, podIPs, ofNode)
-	if err != nil {
-		return "", err
-	}
-	path := s.volumes.HostsFile(s.pod.UID)
-	return path, os.WriteFile(path, content, 0o644)
-}
-
-// pullSecrets are the pod's pull secrets that are there. Of the others the pod
-// is told once: an image may do without.
-func (s *starting) pullSecrets(ctx context.Context) []corev1.Secret {
-	var secrets []corev1.Secret
-	var missing []string
-	for _, ref := range s.pod.Spec.ImagePullSecrets {
-		if ref.Name == "" {
-			continue
-		}
-		secret, err := s.objects.Secret(ctx, s.pod.Namespace, ref.Name)
-		if err != nil {
-			if !apierrors.IsNotFound(err) {
-				klog.FromContext(ctx).V(2).Info("A pull secret cannot be read", "pod", logged(s.pod), "secret", ref.Name, "err", err)
-			}
-			missing = append(missing, ref.Name)
-			continue
-		}
-		secrets = append(secrets, *secret)
-	}
-	if stand, err := s.stand(s.pod); err == nil && len(missing) > 0 {
-		s.complain(s.pod, stand, "FailedToRetrieveImagePullSecret",
-			fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
-	}
-	return secrets
-}
-
 // minimumGrace is what a container has to stop even where it is to have
 // nothing: the runtime needs as much to tell it.
 const minimumGrace = 2 * time.Second
 
 // preStop runs the preStop hook of a container, within op.Grace.
 func (o *operations) preStop(ctx context.Context, p *corev1.Pod, seen pod.Observed, op pod.Operation) {
-	c, _ := findContainer(p, op.Name)
+	_, c := podspec.Find(&p.Spec, op.Name)
 	if c == nil {
 		c = recorded(seen, op.ID)
 	}
@@ -599,38 +364,4 @@ func (o *operations) podIP(p *corev1.Pod, seen pod.Observed) string {
 
 func (o *operations) event(p *corev1.Pod, c *corev1.Container, kind, reason, message string) {
 	o.events.Event(p, pod.Event{Type: kind, Reason: reason, Message: message, Container: c.Name})
-}
-
-// findContainer finds a container of a pod by its name, nil if there is none;
-// target is the container into which an ephemeral one looks.
-func findContainer(p *corev1.Pod, name string) (c *corev1.Container, target string) {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i], ""
-			}
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if e := &p.Spec.EphemeralContainers[i]; e.Name == name {
-			common := corev1.Container(e.EphemeralContainerCommon)
-			return &common, e.TargetContainerName
-		}
-	}
-	return nil, ""
-}
-
-// kindOf is which kind of container bears a name.
-func kindOf(p *corev1.Pod, name string) string {
-	for i := range p.Spec.InitContainers {
-		if p.Spec.InitContainers[i].Name == name {
-			return metrics.InitContainer
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if p.Spec.EphemeralContainers[i].Name == name {
-			return metrics.EphemeralContainer
-		}
-	}
-	return metrics.Container
 }

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // Options are what a node's admission depends on besides its object.
@@ -164,7 +166,7 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 	if sc := pod.Spec.SecurityContext; sc != nil && wants(sc.AppArmorProfile) {
 		return true
 	}
-	for container := range containers(pod) {
+	for _, container := range podspec.Lasting(&pod.Spec) {
 		if sc := container.SecurityContext; sc != nil && wants(sc.AppArmorProfile) {
 			return true
 		}

@@ -1,11 +1,11 @@
 package admit
 
 import (
-	"iter"
-
 	corev1 "k8s.io/api/core/v1"
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // Untolerated is a taint of the node for which the pod is not to run on it, nil
@@ -69,27 +69,10 @@ func hostPorts(pod *corev1.Pod) []hostPort {
 			ports = append(ports, port)
 		}
 	}
-	for i := range pod.Spec.InitContainers {
-		container := &pod.Spec.InitContainers[i]
-		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+	for list, container := range podspec.Lasting(&pod.Spec) {
+		if list == podspec.Containers || podspec.IsSidecar(list, container) {
 			collect(container)
 		}
 	}
-	for i := range pod.Spec.Containers {
-		collect(&pod.Spec.Containers[i])
-	}
 	return ports
-}
-
-// containers are a pod's init and regular ones.
-func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
-	return func(yield func(*corev1.Container) bool) {
-		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
-			}
-		}
-	}
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // Shortage is a resource that a node has too little of for a pod: of CPU in
@@ -90,7 +92,7 @@ func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Po
 		return !offered && Extended(name)
 	}
 	pod = pod.DeepCopy()
-	for container := range containers(pod) {
+	for _, container := range podspec.Lasting(&pod.Spec) {
 		for name := range container.Resources.Requests {
 			if unknown(name) {
 				delete(container.Resources.Requests, name)

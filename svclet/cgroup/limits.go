@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubectl/pkg/util/qos"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // Limits are what a cgroup is held to; nil leaves a value as it is.
@@ -88,11 +90,9 @@ func limited(pod *corev1.Pod, resource corev1.ResourceName) bool {
 			return true
 		}
 	}
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			if limit := containers[i].Resources.Limits[resource]; limit.IsZero() {
-				return false
-			}
+	for _, c := range podspec.Lasting(&pod.Spec) {
+		if limit := c.Resources.Limits[resource]; limit.IsZero() {
+			return false
 		}
 	}
 	return true

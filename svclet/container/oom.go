@@ -6,6 +6,7 @@ import (
 	"k8s.io/kubectl/pkg/util/qos"
 
 	"svc.dev/svc/svclet/admit"
+	"svc.dev/svc/svclet/podspec"
 )
 
 // The bounds of oom_score_adj, by classes of service: the kernel kills first
@@ -38,7 +39,7 @@ func oomScoreAdjust(pod *corev1.Pod, container *corev1.Container, capacity int64
 	score := func(request int64) int64 { return 1000 - 1000*request/capacity }
 	spare := sparePerContainer(pod)
 	adjust := score(container.Resources.Requests.Memory().Value() + spare)
-	if restartable(pod, container) && len(pod.Spec.Containers) > 0 {
+	if list, c := podspec.Find(&pod.Spec, container.Name); c != nil && podspec.IsSidecar(list, c) && len(pod.Spec.Containers) > 0 {
 		// A sidecar is not to be killed before the containers that it serves.
 		adjust = min(adjust, score(leastRequest(pod)+spare))
 	}
@@ -56,20 +57,6 @@ func sparePerContainer(pod *corev1.Pod) int64 {
 	requested := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 	spare := pod.Spec.Resources.Requests.Memory().Value() - requested.Memory().Value()
 	return spare / int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
-}
-
-// restartable says whether a container is a sidecar: an init container that
-// goes on.
-func restartable(pod *corev1.Pod, container *corev1.Container) bool {
-	if container.RestartPolicy == nil || *container.RestartPolicy != corev1.ContainerRestartPolicyAlways {
-		return false
-	}
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == container.Name {
-			return true
-		}
-	}
-	return false
 }
 
 // leastRequest is the smallest memory request of the pod's regular containers.

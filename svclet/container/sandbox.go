@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	netutils "k8s.io/utils/net"
 
+	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/runtime"
 )
 
@@ -165,21 +166,8 @@ func sandboxSecurity(in SandboxInput) (*runtimeapi.LinuxSandboxSecurityContext, 
 }
 
 func anyPrivileged(spec *corev1.PodSpec) bool {
-	privileged := func(sc *corev1.SecurityContext) bool {
-		return sc != nil && sc.Privileged != nil && *sc.Privileged
-	}
-	for i := range spec.InitContainers {
-		if privileged(spec.InitContainers[i].SecurityContext) {
-			return true
-		}
-	}
-	for i := range spec.Containers {
-		if privileged(spec.Containers[i].SecurityContext) {
-			return true
-		}
-	}
-	for i := range spec.EphemeralContainers {
-		if privileged(spec.EphemeralContainers[i].SecurityContext) {
+	for _, c := range podspec.All(spec) {
+		if sc := c.SecurityContext; sc != nil && sc.Privileged != nil && *sc.Privileged {
 			return true
 		}
 	}

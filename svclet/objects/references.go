@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // kind is one of the kinds that are followed object by object, named as
@@ -58,14 +60,8 @@ func references(pod *corev1.Pod) map[reference]bool {
 	for _, s := range pod.Spec.ImagePullSecrets {
 		add(secret, s.Name)
 	}
-	for i := range pod.Spec.InitContainers {
-		inVariables(pod.Spec.InitContainers[i].Env, pod.Spec.InitContainers[i].EnvFrom, add)
-	}
-	for i := range pod.Spec.Containers {
-		inVariables(pod.Spec.Containers[i].Env, pod.Spec.Containers[i].EnvFrom, add)
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		inVariables(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom, add)
+	for _, c := range podspec.All(&pod.Spec) {
+		inVariables(c.Env, c.EnvFrom, add)
 	}
 	for i := range pod.Spec.Volumes {
 		inVolume(&pod.Spec.Volumes[i].VolumeSource, add)

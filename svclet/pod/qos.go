@@ -1,6 +1,10 @@
 package pod
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/podspec"
+)
 
 // qosOf returns the pod's quality of service: Guaranteed if every container (or
 // the pod as a whole) has limits of CPU and memory that its requests equal,
@@ -13,11 +17,8 @@ func qosOf(pod *corev1.Pod) corev1.PodQOSClass {
 	if r := pod.Spec.Resources; r != nil && asks(r) {
 		all = append(all, r)
 	} else {
-		for i := range pod.Spec.InitContainers {
-			all = append(all, &pod.Spec.InitContainers[i].Resources)
-		}
-		for i := range pod.Spec.Containers {
-			all = append(all, &pod.Spec.Containers[i].Resources)
+		for _, c := range podspec.Lasting(&pod.Spec) {
+			all = append(all, &c.Resources)
 		}
 	}
 	any, guaranteed := false, true

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podspec"
 )
 
 // Executor runs a command in a container and waits for its end. A timeout of
@@ -190,7 +191,8 @@ func (m *Manager) Remove(uid types.UID) {
 // period.
 func (m *Manager) start(uid types.UID, of *podProbes, key probeKey, p pod.Probe) {
 	now := m.options.Clock.Now()
-	r := &running{uid: uid, pod: of, probe: p, container: containerOf(of.pod, p.Container), due: now}
+	_, container := podspec.Find(&of.pod.Spec, p.Container)
+	r := &running{uid: uid, pod: of, probe: p, container: container, due: now}
 	if r.container == nil || p.Spec == nil {
 		klog.ErrorS(nil, "Probe of a container that its pod does not have", "pod", klog.KObj(of.pod), "container", p.Container)
 		return
@@ -321,16 +323,4 @@ func (m *Manager) again(r *running) {
 		r.due = now
 	}
 	m.schedule(r)
-}
-
-// containerOf is the container of that name, nil if the pod has none.
-func containerOf(p *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podspec"
 )
 
 // containerLogs serves the log of a container.
@@ -41,7 +42,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("pod %q does not exist", podName), http.StatusNotFound)
 		return
 	}
-	if containerSpec(p, container) == nil {
+	if _, c := podspec.Find(&p.Spec, container); c == nil {
 		http.Error(w, fmt.Sprintf("container %q not found in pod %q", container, podName), http.StatusNotFound)
 		return
 	}

@@ -78,23 +78,6 @@ func runningContainer(observed pod.Observed, name string) (pod.Container, bool) 
 	return pod.Container{}, false
 }
 
-// containerSpec returns the container of that name, of whichever kind.
-func containerSpec(p *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if p.Spec.EphemeralContainers[i].Name == name {
-			return (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		}
-	}
-	return nil
-}
-
 // fullName is how kubelet names a pod in messages.
 func fullName(p *corev1.Pod) string {
 	return fmt.Sprintf("%s_%s", p.Name, p.Namespace)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/server/stream"
 )
 
@@ -65,7 +66,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		writeStreamError(w, err)
 		return
 	}
-	spec := containerSpec(p, r.PathValue("container"))
+	_, spec := podspec.Find(&p.Spec, r.PathValue("container"))
 	if container.ID == "" || spec == nil {
 		writeStreamError(w, fmt.Errorf("container %s not found in pod %s", r.PathValue("container"), fullName(p)))
 		return

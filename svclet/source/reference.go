@@ -2,6 +2,8 @@ package source
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // apiReference names what of the API the pod refers to, which static pods may
@@ -45,11 +47,9 @@ func anyEnv(spec *corev1.PodSpec, env func(*corev1.EnvVarSource) bool, from func
 		}
 		return false
 	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			if of(containers[i].Env, containers[i].EnvFrom) {
-				return true
-			}
+	for _, c := range podspec.Lasting(spec) {
+		if of(c.Env, c.EnvFrom) {
+			return true
 		}
 	}
 	return false

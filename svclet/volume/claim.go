@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 const (
@@ -86,11 +88,9 @@ func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.Pe
 // checkMode refuses what is to be a device: svclet hands on none.
 func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) error {
 	mounts, devices := false, false
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for _, c := range list {
-			mounts = mounts || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
-			devices = devices || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
-		}
+	for _, c := range podspec.Lasting(&pod.Spec) {
+		mounts = mounts || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+		devices = devices || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 	}
 	block := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	switch {

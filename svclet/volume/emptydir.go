@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // mountEmptyDir gives a volume of type emptyDir its directory.
@@ -128,11 +130,9 @@ func limitValue(q *resource.Quantity) int64 {
 func podMemoryLimit(pod *corev1.Pod) int64 {
 	bounded := pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Memory().IsZero()
 	if !bounded {
-		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				if list[i].Resources.Limits.Memory().IsZero() {
-					return 0
-				}
+		for _, c := range podspec.Lasting(&pod.Spec) {
+			if c.Resources.Limits.Memory().IsZero() {
+				return 0
 			}
 		}
 	}
@@ -182,10 +182,7 @@ func resourceRequests(pod *corev1.Pod) []corev1.ResourceList {
 	if pod.Spec.Resources != nil {
 		all = append(all, pod.Spec.Resources.Requests)
 	}
-	for _, c := range pod.Spec.InitContainers {
-		all = append(all, c.Resources.Requests)
-	}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range podspec.Lasting(&pod.Spec) {
 		all = append(all, c.Resources.Requests)
 	}
 	return all

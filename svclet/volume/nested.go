@@ -8,19 +8,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // makeNested makes the directories on which other volumes are mounted inside of
 // this one: no container can make them, for it is read-only.
 func makeNested(pod *corev1.Pod, volume, dir string) error {
 	var nested []string
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			nested = append(nested, nestedIn(list[i].VolumeMounts, volume)...)
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		nested = append(nested, nestedIn(pod.Spec.EphemeralContainers[i].VolumeMounts, volume)...)
+	for _, c := range podspec.All(&pod.Spec) {
+		nested = append(nested, nestedIn(c.VolumeMounts, volume)...)
 	}
 	if len(nested) == 0 {
 		return nil

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // fsGroup is the group to which a pod's volumes are to belong, if it has one.
@@ -25,31 +27,15 @@ func onlyUser(pod *corev1.Pod) *int64 {
 	if c := pod.Spec.SecurityContext; c != nil {
 		podUser = c.RunAsUser
 	}
-	same := func(c *corev1.SecurityContext) bool {
+	for _, c := range podspec.All(&pod.Spec) {
 		user := podUser
-		if c != nil && c.RunAsUser != nil {
-			user = c.RunAsUser
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			user = c.SecurityContext.RunAsUser
 		}
 		if user == nil || (only != nil && *only != *user) {
-			return false
+			return nil
 		}
 		only = user
-		return true
-	}
-	for i := range pod.Spec.InitContainers {
-		if !same(pod.Spec.InitContainers[i].SecurityContext) {
-			return nil
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if !same(pod.Spec.Containers[i].SecurityContext) {
-			return nil
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		if !same(pod.Spec.EphemeralContainers[i].SecurityContext) {
-			return nil
-		}
 	}
 	return only
 }

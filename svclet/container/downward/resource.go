@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/svclet/podspec"
 )
 
 // Resource is the value of a resourceFieldRef, in units of its divisor, rounded
@@ -40,12 +42,8 @@ func Resource(
 }
 
 func find(pod *corev1.Pod, name string) (*corev1.Container, error) {
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			if containers[i].Name == name {
-				return &containers[i], nil
-			}
-		}
+	if list, c := podspec.Find(&pod.Spec, name); c != nil && list != podspec.EphemeralContainers {
+		return c, nil
 	}
 	return nil, fmt.Errorf("container %s not found", name)
 }
