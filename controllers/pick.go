@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/suggest"
 )
 
 // Pick returns those of all that the values of --controllers choose: "*" is
@@ -45,40 +46,14 @@ func Pick(all []controller.Controller, values []string) ([]controller.Controller
 
 // unknown is the error of a name that is no controller's.
 func unknown(all []controller.Controller, name string) error {
-	best, distance := "", min(2, len(name)/3)+1 // more changes make another word
+	var known []string
 	for _, c := range all {
-		for _, known := range append([]string{c.Name}, c.Aliases...) {
-			if d := changes(strings.ToLower(name), known); d < distance {
-				best, distance = known, d
-			}
-		}
+		known = append(append(known, c.Name), c.Aliases...)
 	}
-	if best != "" {
-		return fmt.Errorf("--controllers: there is no controller %q: did you mean %q?", name, best)
+	if similar := suggest.Closest(name, known); similar != "" {
+		return fmt.Errorf("--controllers: there is no controller %q: did you mean %q?", name, similar)
 	}
 	return fmt.Errorf("--controllers: there is no controller %q: choose from *, %s", name, strings.Join(names(all), ", "))
-}
-
-// changes is how many letters must be added, removed or replaced to make b of
-// a: the Levenshtein distance.
-func changes(a, b string) int {
-	row := make([]int, len(b)+1) // the distances of a's beginning to those of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func names(all []controller.Controller) []string {

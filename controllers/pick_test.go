@@ -60,14 +60,3 @@ func TestNamesAreUnique(t *testing.T) {
 		}
 	}
 }
-
-func TestHowManyLettersDiffer(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"same", "same", 0}} {
-		if got := changes(test.a, test.b); got != test.want {
-			t.Errorf("%q, %q: %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}

@@ -2,7 +2,7 @@ package svclet
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
@@ -17,14 +17,21 @@ import (
 
 func TestAnAgentThatStopsComplainsOfNothing(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
-	var complaints atomic.Int32
-	logger := funcr.New(func(string, string) { complaints.Add(1) }, funcr.Options{})
+	var mu sync.Mutex
+	var complaints []string
+	logger := funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		complaints = append(complaints, line)
+	}, funcr.Options{})
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	agent := m.made(ctx)
 	cancel()
 	m.Expect(agent.adopt(ctx)).To(gomega.Succeed())
 	m.Expect(agent.Run(ctx)).To(gomega.Succeed())
-	m.Expect(complaints.Load()).To(gomega.BeZero())
+	mu.Lock()
+	defer mu.Unlock()
+	m.Expect(complaints).To(gomega.BeEmpty())
 }
 
 func TestNoEventIsRecordedOnceTheAgentStops(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"svc.dev/svc/suggest"
 )
 
 // commandLine is what a command line sets.
@@ -132,7 +134,7 @@ func unknownFlag(all []Setting, name string) string {
 			known = append(known, all[i].names()...)
 		}
 	}
-	if similar := closest(name, known); similar != "" {
+	if similar := suggest.Closest(name, known); similar != "" {
 		return fmt.Sprintf("unknown flag %s; did you mean --%s?", dashed, similar)
 	}
 	return fmt.Sprintf("unknown flag %s; svclet --help lists them", dashed)

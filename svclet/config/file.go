@@ -16,6 +16,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	jsonyaml "sigs.k8s.io/yaml"
+
+	"svc.dev/svc/suggest"
 )
 
 // maxFile bounds the size of a configuration file, in bytes.
@@ -340,7 +342,7 @@ func names(t reflect.Type) []string {
 
 // meant guesses which field an unknown one was to be.
 func (f *file) meant(name, path string, here []string) string {
-	if similar := closest(name, here); similar != "" {
+	if similar := suggest.Closest(name, here); similar != "" {
 		return fmt.Sprintf("; did you mean %q?", similar)
 	}
 	if s := ofFlag(f.all, name); s != nil && s.Field != "" {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/component-base/featuregate"
+
+	"svc.dev/svc/suggest"
 )
 
 // The gates that svclet acts on. All others are known, so that the components
@@ -95,7 +97,7 @@ func ownGate(name string) string {
 
 // unknownGate says that there is no such gate.
 func unknownGate(name string) string {
-	if similar := closest(name, gateNames()); similar != "" {
+	if similar := suggest.Closest(name, gateNames()); similar != "" {
 		return fmt.Sprintf("%s is no feature gate; did you mean %s?", name, similar)
 	}
 	return name + " is no feature gate; docs/reference/svclet.md lists them"

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/cpuset"
+
+	"svc.dev/svc/suggest"
 )
 
 // Rule is what the values of a setting must be like.
@@ -126,7 +128,7 @@ func cipherSuites() *Rule {
 		if slices.Contains(known, s) {
 			return ""
 		}
-		if similar := closest(s, known); similar != "" {
+		if similar := suggest.Closest(s, known); similar != "" {
 			return "is no cipher suite; did you mean " + similar + "?"
 		}
 		return "is no cipher suite; svclet --help lists them"

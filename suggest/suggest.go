@@ -1,15 +1,12 @@
-package config
+// Package suggest finds what was meant by a name that does not exist.
+package suggest
 
-import (
-	"iter"
-	"maps"
-	"slices"
-	"strings"
-)
+import "strings"
 
-// closest is the one of these names that was probably meant, if there is one:
-// it is the same but for case, dashes and at most two letters.
-func closest(name string, names []string) string {
+// Closest is the one of these names that was probably meant by another, the
+// first of several; "" if there is none. It is the same but for case, dashes
+// and two letters (in short names one or none) put in, taken out or changed.
+func Closest(name string, names []string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s))
 	}
@@ -22,9 +19,10 @@ func closest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be put in, taken out or changed.
+// distance is how many letters must be put in, taken out or changed to make b
+// of a: the Levenshtein distance.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	row := make([]int, len(b)+1) // the distances of a's beginning to those of b
 	for j := range row {
 		row[j] = j
 	}
@@ -41,15 +39,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// sorted goes through a map in the order of its keys.
-func sorted[V any](m map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			if !yield(key, m[key]) {
-				return
-			}
-		}
-	}
 }
