@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -10,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"gotest.tools/v3/golden"
+)
 
 func noVariables(string) string { return "" }
 
@@ -264,20 +263,8 @@ func TestBadFilesAreRefusedByLine(t *testing.T) {
 		t.Fatalf("there are no bad files: %v", err)
 	}
 	for _, input := range inputs {
-		golden := strings.TrimSuffix(input, ".yaml") + ".txt"
 		got := strings.Join(problems(t, "--config="+input), "\n") + "\n"
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("%s:\n%swant\n%s", input, got, want)
-		}
+		golden.Assert(t, got, "bad/"+strings.TrimSuffix(filepath.Base(input), ".yaml")+".txt")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net/netip"
 	"os"
@@ -14,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,8 +24,6 @@ import (
 	"k8s.io/utils/ptr"
 	sigsyaml "sigs.k8s.io/yaml"
 )
-
-var update = flag.Bool("update", false, "write the configurations in testdata anew")
 
 // TestConfigurations compares what becomes of testdata/*.pod.yaml with the
 // *.config.yaml beside them: the sandbox, and each container in its order. A
@@ -60,19 +57,7 @@ func TestConfigurations(t *testing.T) {
 				config, err := Config(t.Context(), testInput(pod, &pod.Spec.Containers[i], objects))
 				write("container "+pod.Spec.Containers[i].Name, config, err)
 			}
-			golden := strings.TrimSuffix(file, ".pod.yaml") + ".config.yaml"
-			if *update {
-				if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("%s (-want +got), to be written anew with -update:\n%s", golden, diff)
-			}
+			golden.Assert(t, out.String(), strings.TrimSuffix(filepath.Base(file), ".pod.yaml")+".config.yaml")
 		})
 	}
 }

@@ -2,33 +2,14 @@ package containerd
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
-	}
-}
 
 var node = Config{
 	Dir:          "/var/lib/svc/containerd",
@@ -43,7 +24,7 @@ func TestTheConfigurationIsOfTheVersionThatContainerdReads(t *testing.T) {
 		"2.0.toml": {Config: node, version: version{"2.0.0", 2, 0}, snapshotter: "native", mayLowerScores: true},
 		"2.4.toml": {Config: node, version: version{"2.4.2", 2, 4}, snapshotter: "overlayfs", mayLowerScores: true},
 	} {
-		golden(t, file, s.toml())
+		golden.Assert(t, s.toml(), file)
 	}
 }
 
@@ -63,7 +44,7 @@ func TestTheNetworkOfPodsIsABridge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, file, string(content)+"\n")
+		golden.Assert(t, string(content)+"\n", file)
 	}
 }
 

@@ -1,9 +1,7 @@
 package pod
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,12 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata should say")
 
 // TestScripts plays the scripts in testdata: a list of steps, each with what
 // the machine says after it. An operation succeeds when the script says so.
@@ -46,21 +43,9 @@ func TestScripts(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(content))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(content) {
-				t.Errorf("%s says otherwise; this is what happens (-rewrite writes it):\n%s", file, got)
-			}
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
 		})
 	}
 }

@@ -1,22 +1,19 @@
 package rollout
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	appsv1 "k8s.io/api/apps/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
-
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
 // TestScripts runs testdata. A script is a list of blocks: comments, commands,
 // ---- and what they print.
@@ -39,33 +36,29 @@ func TestScripts(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := newModel(t)
-			var blocks []string
-			for _, block := range strings.Split(strings.TrimSpace(string(data)), "\n\n") {
-				input, _, _ := strings.Cut(block, "\n----")
-				var out strings.Builder
-				for _, line := range strings.Split(input, "\n") {
-					if !strings.HasPrefix(line, "#") {
-						out.WriteString(m.run(line))
-					}
-				}
-				blocks = append(blocks, strings.TrimSpace(input+"\n----\n"+out.String()))
-			}
-			got := strings.Join(blocks, "\n\n") + "\n"
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(data) {
-				t.Errorf("%s prints something else; see what with -update and git diff\n%s", file, got)
-			}
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
 		})
 	}
+}
+
+// play returns the script with what it prints.
+func play(t *testing.T, script string) string {
+	t.Helper()
+	m := newModel(t)
+	var blocks []string
+	for _, block := range strings.Split(strings.TrimSpace(script), "\n\n") {
+		input, _, _ := strings.Cut(block, "\n----")
+		var out strings.Builder
+		for _, line := range strings.Split(input, "\n") {
+			if !strings.HasPrefix(line, "#") {
+				out.WriteString(m.run(line))
+			}
+		}
+		blocks = append(blocks, strings.TrimSpace(input+"\n----\n"+out.String()))
+	}
+	return strings.Join(blocks, "\n\n") + "\n"
 }
 
 // run does one command and returns what it prints.

@@ -1,21 +1,18 @@
 package graph
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata should say")
 
 // TestScripts plays the scripts in testdata. A script is a list of steps, each
 // with what the graph wants done after it; "-- nothing" is nothing.
@@ -37,21 +34,9 @@ func TestScripts(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(content))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(content) {
-				t.Errorf("%s says otherwise; this is what happens (-rewrite writes it):\n%s", file, got)
-			}
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
 		})
 	}
 }

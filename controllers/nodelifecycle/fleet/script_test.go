@@ -2,10 +2,8 @@ package fleet
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,12 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata should say")
 
 // TestScripts plays the scripts in testdata. Each line is a command; what
 // happens then follows it, indented, with its time. The commands:
@@ -42,19 +39,9 @@ func TestScripts(t *testing.T) {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(want) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
 		})
 	}
 }

@@ -1,19 +1,16 @@
 package decision
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-var update = flag.Bool("update", false, "rewrite the answers in testdata")
 
 // TestScripts runs the scripts of testdata. A script is a list of rules; each
 // begins with a line "== rule" and an empty cluster. Lines that begin with =>
@@ -24,31 +21,21 @@ func TestScripts(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runFile(t, file) })
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			golden.Assert(t, play(string(golden.Get(t, name))), name)
+		})
 	}
 }
 
-func runFile(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := strings.Split("\n"+string(text), "\n== ")
+// play returns the rules with the answers that their commands give.
+func play(script string) string {
+	rules := strings.Split("\n"+script, "\n== ")
 	for i, rule := range rules[1:] {
 		title, body, _ := strings.Cut(rule, "\n")
-		t.Run(title, func(t *testing.T) {
-			got := runRule(body)
-			if got != body && !*update {
-				t.Errorf("got\n%s\nwant\n%s", got, body)
-			}
-			rules[i+1] = title + "\n" + got
-		})
+		rules[i+1] = title + "\n" + runRule(body)
 	}
-	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(rules, "\n== ")[1:]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return strings.Join(rules, "\n== ")[1:]
 }
 
 // runRule returns the script with the answers that the commands give.

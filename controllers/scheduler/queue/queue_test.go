@@ -1,10 +1,8 @@
 package queue
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,12 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts print into them")
 
 // TestScripts runs the scripts of testdata. Each line is a command; what it
 // prints follows "->":
@@ -31,24 +28,14 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts print into the
 //	turn DURATION                             of the clock
 //	next                                      prints when to look again
 func TestScripts(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(script))
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(script) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, script)
-			}
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
+			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
 		})
 	}
 }
