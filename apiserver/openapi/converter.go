@@ -1,12 +1,16 @@
 package openapi
 
 import (
+	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/builder3"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 // TypeConverter makes the converter for the named models (the OpenAPI names of
@@ -17,7 +21,11 @@ func (d *Documents) TypeConverter(models ...string) managedfields.TypeConverter 
 		if err != nil {
 			return nil, err
 		}
-		return managedfields.NewTypeConverter(definitions, false)
+		made, err := managedfields.NewTypeConverter(definitions, false)
+		if err != nil {
+			return nil, err
+		}
+		return &trustingConverter{TypeConverter: made}, nil
 	}))
 }
 
@@ -39,4 +47,51 @@ func (c lazyConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, e
 		return nil, err
 	}
 	return made.TypedToObject(value)
+}
+
+// trustingConverter does not hold objects of Go types against the schema, which
+// was generated from these types: it takes half the time of finding out what a
+// write changed. What is left to find, an element of a list map without its
+// key, is found when objects are compared.
+type trustingConverter struct {
+	managedfields.TypeConverter
+	// types holds, by GroupVersionKind, a *typed.TypedValue of the type.
+	types sync.Map
+}
+
+// ObjectToTyped implements managedfields.TypeConverter.
+func (c *trustingConverter) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	if _, untyped := obj.(runtime.Unstructured); untyped || !slices.Contains(options, typed.AllowDuplicates) {
+		return c.TypeConverter.ObjectToTyped(obj, options...)
+	}
+	t, err := c.typeOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	v, err := value.NewValueReflect(obj)
+	if err != nil {
+		return nil, err
+	}
+	//nolint:staticcheck // Deprecated because validation has become cheap; it has not.
+	return typed.AsTypedUnvalidated(v, t.Schema(), t.TypeRef()), nil
+}
+
+// typeOf is an empty value of an object's type, which has its schema.
+func (c *trustingConverter) typeOf(obj runtime.Object) (*typed.TypedValue, error) {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	if known, ok := c.types.Load(gvk); ok {
+		return known.(*typed.TypedValue), nil
+	}
+	made, err := c.TypeConverter.ObjectToTyped(emptyOf(gvk))
+	if err != nil {
+		return nil, err
+	}
+	c.types.Store(gvk, made)
+	return made, nil
+}
+
+func emptyOf(gvk schema.GroupVersionKind) runtime.Object {
+	empty := &unstructured.Unstructured{}
+	empty.SetGroupVersionKind(gvk)
+	return empty
 }
