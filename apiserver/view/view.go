@@ -59,7 +59,7 @@ type Group struct {
 // Install adds the web services of the kinds to the container.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
 	storage := v.storage(kinds)
-	codecs := jsonencoding.New(serializer.NewCodecFactory(v.Scheme,
+	codecs := jsonencoding.New(v.Scheme, serializer.NewCodecFactory(v.Scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf()))
 	var groups []Group
 	for _, group := range v.groups(kinds) {
