@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/pod"
@@ -174,7 +175,8 @@ func (p *pods) add(wanted *corev1.Pod) {
 	delete(p.held, wanted.UID)
 	m := p.begin(wanted)
 	m.adopted, m.blind = held, had.Err != nil
-	refusal := p.admit(wanted, held)
+	refusal, before := p.admit(wanted, held)
+	m.before = before
 	p.metrics.PodSeen(len(wanted.Spec.Containers), p.clock.Since(m.began))
 	m.refused = refusal != nil
 	m.tell(func(machine *pod.Machine) {
@@ -214,28 +216,28 @@ func (p *pods) follows(wanted *corev1.Pod) bool {
 	return false
 }
 
-// admit decides whether the node takes a pod, nil if it does. What runs, or has
-// ended, or is about to go, is not asked.
-func (p *pods) admit(wanted *corev1.Pod, held bool) *admit.Refusal {
+// admit decides whether the node takes a pod: no refusal if it does, and before,
+// if it is not nil, is what to do before the pod begins. What runs, or has ended,
+// or is about to go, is not asked.
+func (p *pods) admit(wanted *corev1.Pod, held bool) (refusal *admit.Refusal, before func()) {
 	if held || wanted.DeletionTimestamp != nil || terminal(wanted.Status.Phase) {
-		return nil
+		return nil, nil
 	}
 	others := slices.DeleteFunc(p.active(), func(other *corev1.Pod) bool { return other.UID == wanted.UID })
-	refusal := admit.Admit(wanted, others, p.node(), p.admission)
+	refusal = admit.Admit(wanted, others, p.node(), p.admission)
 	if refusal == nil {
-		return nil
+		return nil, nil
 	}
 	if len(refusal.Shortages) > 0 {
 		victims, err := admit.Victims(wanted, others, refusal.Shortages)
 		if err == nil {
-			p.preempt(victims)
-			return nil
+			return nil, p.preempt(victims)
 		}
 		refusal = admit.NoVictims(err)
 	}
 	p.events.Event(wanted, pod.Event{Type: corev1.EventTypeWarning, Reason: refusal.Reason, Message: refusal.Message})
 	p.metrics.PodRejected(refusal.Reason)
-	return refusal
+	return refusal, nil
 }
 
 // active are the pods that use something of the node, or are about to.
@@ -256,14 +258,38 @@ func (p *pods) share() {
 	}
 }
 
-// preempt ends pods that make room for a critical one.
-func (p *pods) preempt(victims []*corev1.Pod) {
+// minVictimWait is how long a critical pod waits at least for one that makes room
+// for it, and does not end; else it waits for half as long again as that one's
+// grace period.
+const minVictimWait = 10 * time.Second
+
+// preempt ends pods that make room for a critical one, each within its own grace
+// period. It returns what waits until they have ended.
+func (p *pods) preempt(victims []*corev1.Pod) (wait func()) {
+	var ends []func()
 	for _, victim := range victims {
-		grace := int64(1)
-		p.workers[victim.UID].tell(func(m *pod.Machine) {
-			m.Kill(admit.PreemptedReason, admit.PreemptedMessage, &grace)
+		m := p.workers[victim.UID]
+		m.tell(func(m *pod.Machine) {
+			m.Kill(admit.PreemptedReason, admit.PreemptedMessage, admit.PreemptedConditionMessage, nil)
 		})
 		p.events.Event(victim, pod.Event{Type: corev1.EventTypeWarning, Reason: admit.PreemptedReason, Message: admit.PreemptedMessage})
+		grace := pod.Seconds(ptr.Deref(victim.Spec.TerminationGracePeriodSeconds, 0))
+		late := p.clock.After(max(grace+grace/2, minVictimWait))
+		ends = append(ends, func() {
+			select {
+			case <-m.finished:
+			case <-p.ctx.Done():
+			case <-late:
+				p.events.Event(victim, pod.Event{
+					Type: corev1.EventTypeWarning, Reason: "ExceededGracePeriod", Message: "Container runtime did not kill the pod within specified grace period.",
+				})
+			}
+		})
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
 	}
 }
 
@@ -379,6 +405,12 @@ func (p *pods) show(w *worker, wanted *corev1.Pod, seen pod.Observed, out pod.Ou
 		p.probes.Remove(wanted.UID)
 	} else {
 		p.probes.Sync(wanted.UID, wanted, p.podIP(wanted, seen), out.Probes)
+	}
+	if out.Ended && !w.shared {
+		w.shared = true
+		p.mu.Lock()
+		p.share()
+		p.mu.Unlock()
 	}
 	if !w.orphan {
 		p.statuses.Set(wanted, out.Status)

@@ -38,16 +38,22 @@ type worker struct {
 	// blind says that the runtime has not yet said what it has of the pod, and
 	// has to before the machine is asked anything.
 	blind bool
+	// before, if set, has to return before the machine is asked anything.
+	before func()
 	// began is when the agent first heard of the pod, pulling how long images
 	// have been pulled for it, in nanoseconds; counted says that its start has
 	// been measured.
 	began   time.Time
 	pulling atomic.Int64
 	counted bool
-	timer   clock.Timer
+	// shared says that what the pod has left was shared among the others.
+	shared bool
+	timer  clock.Timer
 	// status is the newest one, ended and released what its output said.
 	status          corev1.PodStatus
 	ended, released bool
+	// finished is closed when no container runs any more, and none will.
+	finished chan struct{}
 }
 
 // flight is an operation that runs.
@@ -72,7 +78,7 @@ type hands interface {
 func newWorker(ctx context.Context, group *sync.WaitGroup, h hands, c clock.WithDelayedExecution, p *corev1.Pod, o pod.Options) *worker {
 	return &worker{
 		hands: h, clock: c, ctx: ctx, group: group,
-		pod: p, machine: pod.New(p, o), flights: map[string]*flight{}, began: c.Now(),
+		pod: p, machine: pod.New(p, o), flights: map[string]*flight{}, began: c.Now(), finished: make(chan struct{}),
 	}
 }
 
@@ -147,6 +153,13 @@ func (w *worker) work() {
 		p := w.pod
 		w.mu.Unlock()
 
+		if w.before != nil {
+			w.before()
+			w.before = nil
+			if w.ctx.Err() != nil {
+				continue
+			}
+		}
 		if w.blind {
 			seen, known := w.lookUntilSeen()
 			if !known {
@@ -165,6 +178,9 @@ func (w *worker) work() {
 		}
 		w.wakeAt(now, out.Wake)
 		w.mu.Lock()
+		if out.Ended && !w.ended {
+			close(w.finished)
+		}
 		w.status, w.ended, w.released = out.Status, out.Ended, out.Released
 		w.mu.Unlock()
 		w.hands.show(w, p, w.seen(), out)

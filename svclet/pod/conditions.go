@@ -38,7 +38,7 @@ func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	if m.isDisrupted() {
 		set(corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
-			Reason: reasonTermination, Message: m.killed.message,
+			Reason: reasonTermination, Message: m.killed.disruption,
 		})
 	}
 	lost, _ := m.sandboxLost()

@@ -81,7 +81,9 @@ type Machine struct {
 // verdict is a decision from outside that the pod has failed.
 type verdict struct {
 	reason, message string
-	grace           *int64
+	// disruption is the message of the condition DisruptionTarget.
+	disruption string
+	grace      *int64
 }
 
 // New returns the machine of a pod that nothing is known about but its object.
@@ -119,11 +121,12 @@ func (m *Machine) Reject(reason, message string) {
 		!slices.ContainsFunc(m.containers, func(c container) bool { return c.next > 0 })
 }
 
-// Kill evicts the pod: it fails for that reason. Grace, in seconds, shortens
-// its termination grace period. Whoever decides so records the event.
-func (m *Machine) Kill(reason, message string, grace *int64) {
+// Kill evicts the pod: it fails for that reason; disruption is the message of its
+// condition DisruptionTarget. Grace, in seconds, shortens its termination grace
+// period, unless it is nil. Whoever decides so records the event.
+func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 	if m.killed == nil && !m.ended {
-		m.killed = &verdict{reason: reason, message: message, grace: grace}
+		m.killed = &verdict{reason: reason, message: message, disruption: disruption, grace: grace}
 		return
 	}
 	if m.killed != nil && grace != nil && (m.killed.grace == nil || *grace < *m.killed.grace) {

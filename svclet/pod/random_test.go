@@ -289,7 +289,7 @@ func (l *life) command() {
 		l.log("kill")
 		l.pod.DeletionTimestamp = &metav1.Time{Time: l.now} // the verdict does not survive an agent
 		l.update()
-		l.m.Kill("Evicted", "for want of memory", nil)
+		l.m.Kill("Evicted", "for want of memory", "memory is wanted", nil)
 	case 2:
 		l.log("reject")
 		l.pod.DeletionTimestamp = &metav1.Time{Time: l.now}

@@ -200,7 +200,8 @@ func (p *player) happen(verb string, words []string) {
 		if n, err := strconv.ParseInt(words[len(words)-1], 10, 64); err == nil {
 			grace, words = &n, words[:len(words)-1]
 		}
-		w.m.Kill(words[0], strings.Join(words[1:], " "), grace)
+		message := strings.Join(words[1:], " ")
+		w.m.Kill(words[0], message, "The node says: "+message, grace)
 	case "reject":
 		w.m.Reject(words[0], strings.Join(words[1:], " "))
 	default:
