@@ -1,6 +1,7 @@
 package svclet
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -112,4 +113,48 @@ func TestAPodThatHasEndedHasNoShareOfTheProcessors(t *testing.T) {
 	m.Expect(divided.active.Load()).To(gomega.BeEquivalentTo(1))
 	m.runtime.End(m.runtime.Container(m.pod("a").UID, "app"), runtimetest.End{})
 	m.Eventually(divided.active.Load).Should(gomega.BeZero())
+}
+
+func TestASandboxThatComesWhenItsPodHasGoneIsRemoved(t *testing.T) {
+	for name, o := range map[string]runtimetest.Options{"events": {Events: true}, "containerd's events": {Name: "containerd"}, "relist": {}} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t, o)
+			gate := make(chan struct{})
+			come := sync.OnceFunc(func() { close(gate) })
+			m.Cleanup(come)
+			m.runtime.Rule("RunPodSandbox", runtimetest.Rule{Gate: gate, Anyway: true, Times: 1})
+			m.start()
+			m.write("a", "")
+			m.Eventually(m.calls("RunPodSandbox")).Should(gomega.Equal(1))
+			m.erase("a")
+			m.Eventually(func() []*corev1.Pod { return served{m.agent.pods, m.agent.runtime}.List() }).Should(gomega.BeEmpty())
+			m.Expect(m.runtime.Pods()).To(gomega.BeEmpty())
+			come()
+			m.Eventually(m.calls("RemovePodSandbox")).Should(gomega.BeNumerically(">=", 1))
+			m.Eventually(m.runtime.Pods).Should(gomega.BeEmpty())
+			m.Eventually(func() int { return m.agent.pods.count().RunningPods }).Should(gomega.BeZero())
+		})
+	}
+}
+
+func TestNoPodIsTouchedBeforeTheRuntimeHasSaidWhatItHas(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	c.create("a")
+	c.Eventually(c.runs("a")).Should(gomega.BeTrue())
+	status, sandbox := c.api.Pod("default", "a").Status, c.runtime.Sandbox("uid-a")
+	c.stop()
+	release := c.held("ListPodSandbox")
+	lists := c.runtime.Calls("ListPodSandbox")
+	c.start()
+	// Its requests time out, and are made again.
+	c.Eventually(c.calls("ListPodSandbox")).Should(gomega.BeNumerically(">=", lists+2))
+	c.Expect(c.agent.node.Known()).To(gomega.BeFalse())
+	c.Expect(c.api.Pod("default", "a").Status).To(gomega.Equal(status))
+	release()
+	c.Eventually(c.agent.node.Known).Should(gomega.BeTrue())
+	c.create("b")
+	c.Eventually(c.runs("b")).Should(gomega.BeTrue())
+	c.Expect(c.api.Pod("default", "a").Status).To(gomega.Equal(status))
+	c.Expect(c.runtime.Sandbox("uid-a")).To(gomega.Equal(sandbox))
 }

@@ -23,6 +23,9 @@ type Rule struct {
 	Hang bool
 	// Gate, if set, lets a request wait until it is closed.
 	Gate <-chan struct{}
+	// Anyway carries a request out although its caller has given it up, as
+	// runtimes do that are in the middle of it.
+	Anyway bool
 	// Err is the answer; the request is then not carried out.
 	Err error
 	// Edit changes the answer: leaves something out, or makes it wrong.
@@ -89,6 +92,10 @@ func (r *Runtime) hold(ctx context.Context, rule Rule) error {
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	if rule.Gate != nil {
+		if rule.Anyway {
+			<-rule.Gate
+			return rule.Err
+		}
 		select {
 		case <-rule.Gate:
 		case <-ctx.Done():
