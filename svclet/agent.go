@@ -32,6 +32,7 @@ import (
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/server"
 	"svc.dev/svc/svclet/server/metrics"
+	"svc.dev/svc/svclet/server/stats"
 	"svc.dev/svc/svclet/source"
 	"svc.dev/svc/svclet/status"
 	"svc.dev/svc/svclet/volume"
@@ -69,6 +70,7 @@ type Agent struct {
 	node    *node.Node
 	server  *server.Server // nil with enableServer: false
 	pods    *pods
+	stats   *stats.Provider
 	objects objects
 	podCIDR string                  // what the runtime was told; of the goroutine of the node's status
 	parts   []func(context.Context) // what runs until the context ends
@@ -96,7 +98,7 @@ func New(ctx context.Context, c Config) (*Agent, error) {
 
 func (a *Agent) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		a.nameNode, a.connectAPI, a.connectRuntime, a.makePods, a.makeServer, a.makeNode,
+		a.nameNode, a.connectAPI, a.connectRuntime, a.makePods, a.makeStats, a.makeServer, a.makeNode,
 	} {
 		if err := step(ctx); err != nil {
 			return err

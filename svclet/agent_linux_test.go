@@ -41,7 +41,7 @@ func newMachine(t *testing.T, o runtimetest.Options) *machine {
 	t.Helper()
 	t.Parallel()
 	m := &machine{T: t, WithT: gomega.NewWithT(t), dir: t.TempDir()}
-	m.SetDefaultEventuallyTimeout(20 * time.Second)
+	m.SetDefaultEventuallyTimeout(time.Minute)
 	m.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	// The path of a socket is short.
 	sockets, err := os.MkdirTemp("", "svclet")

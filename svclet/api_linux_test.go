@@ -34,11 +34,11 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{machine: newMachine(t, runtimetest.Options{Events: true})}
-	c.SetDefaultEventuallyTimeout(60 * time.Second)
+	c.SetDefaultEventuallyTimeout(2 * time.Minute)
 	c.api = apifake.New(t)
 	c.adjust = func(_ *config.Flags, o *config.Configuration) {
 		o.StaticPodPath = ""
-		o.RuntimeRequestTimeout.Duration = 500 * time.Millisecond
+		o.RuntimeRequestTimeout.Duration = 3 * time.Second
 		o.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 10 * time.Millisecond}
 	}
 	c.prepare = func(a *Agent) { a.pods.objects = noObjects{} } // the server knows no services
@@ -66,8 +66,8 @@ func (c *cluster) fails(f func(apifake.Request) error) {
 }
 
 // create binds a pod to the node, which the API knows by this name.
-func (c *cluster) create(name string) {
-	c.api.Put(&corev1.Pod{
+func (c *cluster) create(name string, changes ...func(*corev1.Pod)) {
+	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now()},
 		Spec: corev1.PodSpec{
 			NodeName: "node", RestartPolicy: corev1.RestartPolicyAlways, DNSPolicy: corev1.DNSDefault,
@@ -75,7 +75,11 @@ func (c *cluster) create(name string) {
 			Containers: []corev1.Container{{Name: "app", Image: "app:1", ImagePullPolicy: corev1.PullIfNotPresent}},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
-	})
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	c.api.Put(p)
 }
 
 // doom has a pod deleted by its user.

@@ -18,20 +18,28 @@ import (
 	"svc.dev/svc/svclet/source"
 )
 
+// makeStats makes what measures the node and its pods.
+func (a *Agent) makeStats(context.Context) error {
+	a.stats = stats.New(stats.Options{
+		NodeName: a.name, RootDirectory: a.RootDir, PodLogsDirectory: a.Configuration.PodLogsDir,
+		SystemContainers: a.systemCgroups(),
+		Started:          a.clock.Now(), Clock: a.clock,
+	}, a.runtime.CRI(), a.runtime, a.volumeStats)
+	if ptr.Deref(a.Configuration.LocalStorageCapacityIsolation, true) {
+		a.parts = append(a.parts, a.limitStorage)
+	}
+	return nil
+}
+
 // observe adds to what the agent's server serves what is measured and counted.
 func (a *Agent) observe(parts *server.Parts) {
 	a.metrics.Count(a.pods.count)
 	a.metrics.Register(a.pods.probes.HookMetrics()...)
 	a.metrics.Register(a.pods.images.Metrics()...)
-	provider := stats.New(stats.Options{
-		NodeName: a.name, RootDirectory: a.RootDir, PodLogsDirectory: a.Configuration.PodLogsDir,
-		SystemContainers: a.systemCgroups(),
-		Started:          a.clock.Now(), Clock: a.clock,
-	}, a.runtime.CRI(), a.runtime, a.volumeStats)
-	parts.Stats, parts.Requests = provider, a.metrics
+	parts.Stats, parts.Requests = a.stats, a.metrics
 	parts.Metrics = a.metrics.Gatherer()
-	parts.Resource = registry(provider.Resource())
-	parts.Cadvisor = registry(provider.Cadvisor())
+	parts.Resource = registry(a.stats.Resource())
+	parts.Cadvisor = registry(a.stats.Cadvisor())
 	parts.Probes = registry(a.pods.probes.ProbeMetrics()...)
 }
 

@@ -64,7 +64,11 @@ type pods struct {
 type member struct {
 	*worker
 	removed, refused bool
+	evicted          bool // of the goroutine of limitStorage
 }
+
+// isActive says whether the pod uses something of the node, or is about to.
+func (m *member) isActive() bool { return !m.refused && !m.orphan && !m.hasEnded() }
 
 // run serves what the sources send, until ctx is done.
 func (p *pods) run(updates <-chan source.Update) {
@@ -244,7 +248,7 @@ func (p *pods) admit(wanted *corev1.Pod, held bool) (refusal *admit.Refusal, bef
 func (p *pods) active() []*corev1.Pod {
 	var active []*corev1.Pod
 	for _, m := range p.workers {
-		if !m.refused && !m.orphan && !m.hasEnded() {
+		if m.isActive() {
 			active = append(active, m.wanted())
 		}
 	}

@@ -59,7 +59,7 @@ func TestPodsAreAsTheirFilesSayWhateverHappens(t *testing.T) {
 	m.SetDefaultEventuallyTimeout(90 * time.Second)
 	m.adjust = func(_ *config.Flags, c *config.Configuration) {
 		c.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 10 * time.Millisecond}
-		c.RuntimeRequestTimeout.Duration = 500 * time.Millisecond
+		c.RuntimeRequestTimeout.Duration = 2 * time.Second
 	}
 	s := &soak{machine: m, chance: rand.New(rand.NewPCG(uint64(seed), 0)), written: map[string]string{}, restarts: map[string]int32{}}
 	t.Cleanup(func() {

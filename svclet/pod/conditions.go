@@ -51,8 +51,9 @@ func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	return all
 }
 
-// isDisrupted says whether the pod has ended because the node evicted it.
-func (m *Machine) isDisrupted() bool { return m.killed != nil && m.ended }
+// isDisrupted says whether the pod has ended for what the node needs, not for
+// what it did itself.
+func (m *Machine) isDisrupted() bool { return m.killed != nil && m.killed.disruption != "" && m.ended }
 
 // initialized says whether the init containers have done their work.
 func (m *Machine) initialized(s *corev1.PodStatus) corev1.PodCondition {

@@ -122,8 +122,9 @@ func (m *Machine) Reject(reason, message string) {
 }
 
 // Kill evicts the pod: it fails for that reason; disruption is the message of its
-// condition DisruptionTarget. Grace, in seconds, shortens its termination grace
-// period, unless it is nil. Whoever decides so records the event.
+// condition DisruptionTarget, empty where the pod itself is to blame and has
+// none. Grace, in seconds, shortens its termination grace period, unless it is
+// nil. Whoever decides so records the event.
 func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 	if m.killed == nil && !m.ended {
 		m.killed = &verdict{reason: reason, message: message, disruption: disruption, grace: grace}

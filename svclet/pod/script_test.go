@@ -32,6 +32,7 @@ import (
 //	started|live|ready NAME yes|no  what a probe found
 //	tick DURATION / wake        time passes, or until the machine wants to be asked
 //	delete [SECONDS], remove, kill REASON TEXT [SECONDS], reject REASON TEXT
+//	evict REASON TEXT [SECONDS] as kill, of a pod that is itself to blame
 //	restart                     of the agent
 //	orphan                      the same, and nobody knows the pod but the runtime
 //	probes, status, again       show the probes, the whole status; ask once more
@@ -195,13 +196,17 @@ func (p *player) happen(verb string, words []string) {
 	case "orphan":
 		w.orphan()
 		w.m.Remove()
-	case "kill":
+	case "kill", "evict":
 		var grace *int64
 		if n, err := strconv.ParseInt(words[len(words)-1], 10, 64); err == nil {
 			grace, words = &n, words[:len(words)-1]
 		}
 		message := strings.Join(words[1:], " ")
-		w.m.Kill(words[0], message, "The node says: "+message, grace)
+		disruption := ""
+		if verb == "kill" {
+			disruption = "The node says: " + message
+		}
+		w.m.Kill(words[0], message, disruption, grace)
 	case "reject":
 		w.m.Reject(words[0], strings.Join(words[1:], " "))
 	default:

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -44,6 +45,29 @@ spec:
 		Expect(filepath.Join(dir, "volumes/kubernetes.io~empty-dir/disk/log")).To(BeARegularFile())
 		s.run(ctx, "delete", "pod", "scratch")
 		Eventually(dir).ShouldNot(BeADirectory())
+	})
+
+	It("of the kind emptyDir end their pod when it writes more than it may", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		s.apply(ctx, `
+apiVersion: v1
+kind: Pod
+metadata: {name: greedy}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'head -c 200000 /dev/zero > /scratch/big; exec sleep 1000']
+    volumeMounts: [{name: scratch, mountPath: /scratch}]
+  volumes:
+  - {name: scratch, emptyDir: {sizeLimit: 100k}}
+`)
+		// It is looked for every ten seconds, and measured anew every minute.
+		Eventually(s.get).WithContext(ctx).WithArguments("greedy").WithTimeout(2 * time.Minute).Should(HaveField("Status", And(
+			HaveField("Phase", corev1.PodFailed), HaveField("Reason", "Evicted"),
+			HaveField("Message", ContainSubstring(`Usage of EmptyDir volume "scratch" exceeds the limit "100k".`)))))
+		Eventually(s.events(ctx, "greedy")).Should(ContainElement(HavePrefix("Evicted: Usage of EmptyDir volume")))
 	})
 
 	DescribeTable("of the kind hostPath are what they say they are", func(ctx SpecContext, kind, path, want string) {

@@ -27,6 +27,7 @@ type Metrics struct {
 	startedPodErrors                           *prometheus.CounterVec
 	startedContainers, startedContainersErrors *prometheus.CounterVec
 	admissionRejections                        *prometheus.CounterVec
+	evictions                                  *prometheus.CounterVec
 
 	requests        *prometheus.CounterVec
 	requestDuration *prometheus.HistogramVec
@@ -60,6 +61,7 @@ func New(nodeName string) *Metrics {
 		startedPodErrors:        counters("started_pods_errors_total", "Cumulative number of errors when starting pods"),
 		startedContainers:       counters("started_containers_total", "Cumulative number of containers started", "container_type"),
 		startedContainersErrors: counters("started_containers_errors_total", "Cumulative number of errors when starting containers", "container_type", "code"),
+		evictions:               counters("evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal"),
 		admissionRejections:     counters("admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", "reason"),
 
 		requests:        counters("http_requests_total", "Number of the http requests received since the server started", requestLabels...),
@@ -74,7 +76,7 @@ func New(nodeName string) *Metrics {
 	m.Register(
 		m.operations, m.operationErrors, m.operationDuration, m.sandboxDuration, m.sandboxErrors,
 		m.podStart, m.podStartSLI, m.podStartTotal, m.workerStart, m.statusSync, m.containersPerPod,
-		m.startedPods, m.startedPodErrors, m.startedContainers, m.startedContainersErrors, m.admissionRejections,
+		m.startedPods, m.startedPodErrors, m.startedContainers, m.startedContainersErrors, m.admissionRejections, m.evictions,
 		m.requests, m.requestDuration, m.inflight, node, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -139,6 +141,9 @@ func (m *Metrics) PodRunning(known, existed, pulling time.Duration) {
 	m.podStartTotal.Observe(existed.Seconds())
 	m.podStartSLI.Observe(max(existed-pulling, 0).Seconds())
 }
+
+// PodEvicted records a pod that is ended because of a signal.
+func (m *Metrics) PodEvicted(signal string) { m.evictions.WithLabelValues(signal).Inc() }
 
 // PodRejected records a pod that is not admitted to the node.
 func (m *Metrics) PodRejected(reason string) { m.admissionRejections.WithLabelValues(reason).Inc() }
