@@ -2,6 +2,7 @@ package svclet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,8 +27,7 @@ func StartContainerd(ctx context.Context, c containerd.Config) (*containerd.Runt
 		return nil, err
 	}
 	if err := load.ImportPause(ctx, started.Endpoint); err != nil {
-		started.Close()
-		return nil, err
+		return nil, errors.Join(err, started.Stop(context.WithoutCancel(ctx)))
 	}
 	return started, nil
 }

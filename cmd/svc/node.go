@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -158,8 +159,8 @@ func (u *instance) decideNode() error {
 		u.nodeName, err = u.node.nodeName()
 	}
 	if err == nil && u.node.endpoint == "" {
-		var ranges []string
-		if ranges, err = u.node.containerd(u.dataDir, u.programs).Ranges(); err == nil {
+		// What cannot be read is told when the node starts.
+		if ranges, readErr := u.node.containerd(u.dataDir, u.programs).Ranges(); readErr == nil {
 			err = apart(ranges, &u.opts.Network)
 		}
 	}
@@ -182,6 +183,10 @@ func (u *instance) startNode(ctx, serving context.Context) (string, error) {
 	version, err := u.runNode(ctx, noding)
 	if err == nil {
 		return u.nodeName + ", " + version, nil
+	}
+	if u.runtime != nil && ctx.Err() == nil {
+		// Nothing is told to run in it. Pods of before go on.
+		err, u.runtime = errors.Join(err, u.runtime.Stop(ctx)), nil
 	}
 	u.stopNode()
 	u.notNode = err
@@ -206,6 +211,9 @@ func (u *instance) runNode(ctx, noding context.Context) (string, error) {
 		u.runtime, endpoint, version = own, own.Endpoint, "containerd "+own.Version
 	}
 	agent, err := svclet.New(noding, u.agentConfig(endpoint))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return "", fmt.Errorf("%w: choose other ports with --node-port and --node-healthz-port", err)
+	}
 	if err != nil {
 		return "", err
 	}

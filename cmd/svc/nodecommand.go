@@ -56,8 +56,11 @@ data are kept: pods that are still in the cluster start again with the next
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if !exists(dir) {
 			return fmt.Errorf("--data-dir: %s does not exist: name the directory that svc up was run with", dir)
+		}
+		if !exists(containerdDir(dir)) && !exists(svcletDir(dir)) {
+			return fmt.Errorf("--data-dir: no node has run in %s: name the directory that svc up was run with", dir)
 		}
 		if os.Geteuid() != 0 {
 			return errors.New("only root can do this")
@@ -70,6 +73,11 @@ data are kept: pods that are still in the cluster start again with the next
 		return resetNode(cmd, dir)
 	}
 	return cmd
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func resetNode(cmd *cobra.Command, dir string) error {

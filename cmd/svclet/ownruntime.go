@@ -65,6 +65,9 @@ func runImage(args []string, out, errOut io.Writer) int {
 		dir, err := filepath.Abs(*rootDir)
 		return containerd.Config{Dir: containerdDir(dir)}.Endpoint(), err
 	}))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())
+	})
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

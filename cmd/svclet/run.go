@@ -82,6 +82,9 @@ func width(out io.Writer) int {
 // connection says how the API server is reached; nil for an agent by itself.
 func connection(s *config.Settings) (*rest.Config, error) {
 	if s.Svcconfig == "" {
+		if c := s.Configuration; c.StaticPodPath == "" && c.StaticPodURL == "" {
+			return nil, errors.New("there is no source of pods: give --svcconfig, --pod-manifest-path (staticPodPath) or --manifest-url (staticPodURL)")
+		}
 		return nil, nil
 	}
 	api, err := clientcmd.BuildConfigFromFlags("", s.Svcconfig)
@@ -165,9 +168,15 @@ func runAgent(ctx context.Context, s *config.Settings, c svclet.Config) error {
 		defer own.Close() // it and its pods go on
 	}
 	agent, err := svclet.New(ctx, c)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: choose other ports with --port, --read-only-port and --healthz-port", err)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil
+	case err != nil && own != nil:
+		// Nothing else is told to run, either; pods of before go on.
+		return errors.Join(err, own.Stop(ctx))
 	case err != nil:
 		return err
 	case s.Configuration.RunOnce:

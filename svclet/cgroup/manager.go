@@ -110,7 +110,7 @@ func (m *Manager) findRoot() error {
 		return nil
 	}
 	if !m.options.MakeRoot {
-		return fmt.Errorf("invalid configuration: cgroup-root %q doesn't exist: %w", m.options.Root, err)
+		return fmt.Errorf("--cgroup-root: there is no cgroup %q: make it, or leave the flag out: %w", m.options.Root, err)
 	}
 	var limits Limits
 	if limits.CPUs, err = m.tree.cpus(); err != nil {

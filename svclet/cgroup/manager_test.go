@@ -164,7 +164,7 @@ func TestStartMakesTheClasses(t *testing.T) {
 		"apply /kubepods.slice/kubepods-besteffort.slice shares=2")
 
 	m = newManager(Options{PerQOS: true, Driver: Cgroupfs, Root: "/gone"}, &recorded{driver: Cgroupfs, missing: "/gone"})
-	if err := m.Start(); err == nil || !strings.Contains(err.Error(), `cgroup-root "/gone" doesn't exist`) {
+	if err := m.Start(); err == nil || !strings.Contains(err.Error(), `--cgroup-root: there is no cgroup "/gone": make it`) {
 		t.Errorf("start under a root that is not there: %v", err)
 	}
 }

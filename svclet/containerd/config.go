@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
+	"unicode"
 )
 
 // Defaults of Config.
@@ -107,11 +109,14 @@ func (c Config) Validate() error {
 	if len(c.bridge()) > maxInterfaceName {
 		return fmt.Errorf("the bridge %q has too long a name: at most %d characters are possible", c.bridge(), maxInterfaceName)
 	}
+	if name := c.bridge(); name == "." || name == ".." || strings.ContainsAny(name, "/:%") || strings.ContainsFunc(name, unicode.IsSpace) {
+		return fmt.Errorf("the bridge %q has a name that no network interface can have: use letters, digits and '-'", name)
+	}
 	families := map[bool]string{}
 	for _, cidr := range c.PodCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			return fmt.Errorf("the pods' range %q is not a CIDR: %w", cidr, err)
+			return fmt.Errorf("the pods' range %q is not a CIDR, such as %s", cidr, DefaultPodCIDR)
 		}
 		if other, ok := families[prefix.Addr().Is4()]; ok {
 			return fmt.Errorf("the pods' ranges %s and %s are of the same IP family", other, cidr)

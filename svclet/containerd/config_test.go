@@ -133,7 +133,8 @@ func TestAMistakeInTheConfigurationIsNamed(t *testing.T) {
 	}{
 		{Config{Dir: "containerd"}, `the directory of containerd has to be an absolute path: "containerd"`},
 		{Config{Dir: "/", Bridge: "a-very-long-name"}, `the bridge "a-very-long-name" has too long a name: at most 15 characters are possible`},
-		{Config{Dir: "/", PodCIDRs: []string{"10.0.0.0"}}, `the pods' range "10.0.0.0" is not a CIDR`},
+		{Config{Dir: "/", Bridge: "a/b"}, `the bridge "a/b" has a name that no network interface can have: use letters, digits and '-'`},
+		{Config{Dir: "/", PodCIDRs: []string{"10.0.0.0"}}, `the pods' range "10.0.0.0" is not a CIDR, such as 10.88.0.0/24`},
 		{Config{Dir: "/", PodCIDRs: []string{"10.0.0.0/24", "10.0.1.0/24"}}, "the pods' ranges 10.0.0.0/24 and 10.0.1.0/24 are of the same IP family"},
 	} {
 		if err := tc.config.Validate(); err == nil || !strings.HasPrefix(err.Error(), tc.want) {

@@ -23,6 +23,9 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 	if s.version, err = askVersion(ctx, config.Programs.Containerd); err != nil {
 		return s, err
 	}
+	if isInterface(config.bridge()) && !isBridge(config.bridge()) {
+		return s, fmt.Errorf("the network interface %s is there and is no bridge: choose another name for pods'", config.bridge())
+	}
 	for _, dir := range []string{config.Dir, config.root(), config.cniDir(), config.addressesDir(), config.optDir(), config.runDir()} {
 		// Containers with other users pass through some of them.
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -40,6 +43,16 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 		s.snapshotter = "native"
 	}
 	return s, nil
+}
+
+// isInterface and isBridge tell whether there is a network interface of a name,
+// and a bridge.
+func isInterface(name string) bool { return isThere("/sys/class/net", name) }
+func isBridge(name string) bool    { return isThere("/sys/class/net", name, "bridge") }
+
+func isThere(path ...string) bool {
+	_, err := os.Stat(filepath.Join(path...))
+	return err == nil
 }
 
 // forgetOtherBoot removes what is in the run directory if the machine has been

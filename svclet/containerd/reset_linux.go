@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -366,7 +365,7 @@ func forgetNetworks(config Config) error {
 
 // removeBridge removes the network interface, if it is there and a bridge.
 func removeBridge(name string) error {
-	if _, err := net.InterfaceByName(name); err != nil {
+	if !isBridge(name) {
 		return nil
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

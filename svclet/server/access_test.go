@@ -228,15 +228,15 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	write(t, empty, nil)
 	for want, change := range map[string]func(*server.Options){
-		"one is given and the other is not":     func(o *server.Options) { o.TLSCertFile = "x" },
-		"load the serving certificate":          func(o *server.Options) { o.TLSCertFile, o.TLSPrivateKeyFile = "/nowhere", "/nowhere" },
-		"load the client authorities":           func(o *server.Options) { o.ClientCAFile = "/nowhere" },
-		"data does not contain any valid":       func(o *server.Options) { o.ClientCAFile = empty },
-		"tlsMinVersion":                         func(o *server.Options) { o.TLSMinVersion = "VersionSSL3" },
-		"tlsCipherSuites":                       func(o *server.Options) { o.TLSCipherSuites = []string{"ROT13"} },
-		"neither AlwaysAllow nor Webhook":       func(o *server.Options) { o.AuthorizationMode = "RBAC" },
-		"needs a connection to an API server":   func(o *server.Options) { o.AuthorizationMode = auth.Webhook },
-		"without a connection to an API server": func(o *server.Options) { o.TokenWebhook = true },
+		"one is given and the other is not":              func(o *server.Options) { o.TLSCertFile = "x" },
+		"load the serving certificate (--tls-cert-file":  func(o *server.Options) { o.TLSCertFile, o.TLSPrivateKeyFile = "/nowhere", "/nowhere" },
+		"load the client authorities (--client-ca-file)": func(o *server.Options) { o.ClientCAFile = "/nowhere" },
+		"data does not contain any valid":                func(o *server.Options) { o.ClientCAFile = empty },
+		"tlsMinVersion":                                  func(o *server.Options) { o.TLSMinVersion = "VersionSSL3" },
+		"tlsCipherSuites":                                func(o *server.Options) { o.TLSCipherSuites = []string{"ROT13"} },
+		"neither AlwaysAllow nor Webhook":                func(o *server.Options) { o.AuthorizationMode = "RBAC" },
+		"needs a connection to an API server":            func(o *server.Options) { o.AuthorizationMode = auth.Webhook },
+		"without a connection to an API server":          func(o *server.Options) { o.TokenWebhook = true },
 	} {
 		o := server.Defaults()
 		o.CertDirectory = sharedCertificates(t)

@@ -36,7 +36,7 @@ func newCertificates(o Options, c clock.PassiveClock) (*certificates, error) {
 		certFile, keyFile = filepath.Join(o.CertDirectory, "svclet.crt"), filepath.Join(o.CertDirectory, "svclet.key")
 		cs.selfSigned = func() error { return writeSelfSigned(o.NodeName, certFile, keyFile) }
 	}
-	cs.pair = &reloaded[*tls.Certificate]{what: "serving certificate", paths: []string{certFile, keyFile}, parse: parsePair}
+	cs.pair = &reloaded[*tls.Certificate]{what: "serving certificate (--tls-cert-file, --tls-private-key-file)", paths: []string{certFile, keyFile}, parse: parsePair}
 	if cs.selfSigned != nil {
 		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
 			if err := cs.selfSigned(); err != nil {
@@ -48,7 +48,7 @@ func newCertificates(o Options, c clock.PassiveClock) (*certificates, error) {
 		return nil, err
 	}
 	if o.ClientCAFile != "" {
-		cs.cas = &reloaded[*x509.CertPool]{what: "client authorities", paths: []string{o.ClientCAFile}, parse: parseAuthorities}
+		cs.cas = &reloaded[*x509.CertPool]{what: "client authorities (--client-ca-file)", paths: []string{o.ClientCAFile}, parse: parseAuthorities}
 		if _, err := cs.cas.get(); err != nil {
 			return nil, err
 		}
@@ -148,10 +148,10 @@ func writeSelfSigned(name, certFile, keyFile string) error {
 		return fmt.Errorf("make a self-signed certificate for %q: %w", name, err)
 	}
 	if err := keyutil.WriteKey(keyFile, keyPEM); err != nil {
-		return fmt.Errorf("write the key of the self-signed certificate: %w", err)
+		return fmt.Errorf("write the key of the self-signed certificate (--cert-dir): %w", err)
 	}
 	if err := cert.WriteCert(certFile, certPEM); err != nil {
-		return fmt.Errorf("write the self-signed certificate: %w", err)
+		return fmt.Errorf("write the self-signed certificate (--cert-dir): %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,7 @@ other tools write. They may be compressed with gzip. "-" reads standard input.
 
 It prints the name, the digest and the size of each image.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || slices.Contains(args, "") {
 				return errors.New("name the files to import")
 			}
 			if len(args) > 1 && opts.Name != "" {
