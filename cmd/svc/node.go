@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
@@ -26,6 +27,7 @@ import (
 	"svc.dev/svc/svclet"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/host"
 )
 
 // The values of --node.
@@ -199,6 +201,9 @@ func (u *instance) startNode(ctx, serving context.Context) (string, error) {
 // runNode returns the name and the version of the container runtime when the
 // agent has begun to run pods.
 func (u *instance) runNode(ctx, noding context.Context) (string, error) {
+	for _, problem := range prepareHost(ctx) {
+		klog.FromContext(ctx).Info("The machine does not give svc up all that it is to have", "problem", problem)
+	}
 	endpoint, version := u.node.endpoint, u.node.endpoint
 	if endpoint == "" {
 		own, err := svclet.StartContainerd(ctx, u.node.containerd(u.dataDir, u.programs))
@@ -226,6 +231,16 @@ func (u *instance) runNode(ctx, noding context.Context) (string, error) {
 	return version, nil
 }
 
+// prepareHost sets this process as that of an agent. One's own machine may go on
+// to swap and keeps its kernel's settings, unlike one that is nothing but a node:
+// that runs svclet.
+func prepareHost(ctx context.Context) []error {
+	defaults := config.Default()
+	return host.Prepare(ctx, host.Options{
+		ProtectKernelDefaults: true, OOMScoreAdj: *defaults.OOMScoreAdj, MaxOpenFiles: defaults.MaxOpenFiles,
+	})
+}
+
 // agentConfig is the agent's. It serves on all addresses of the machine, as the
 // API server comes to that of the node; who is nobody may do nothing there.
 func (u *instance) agentConfig(endpoint string) svclet.Config {
@@ -233,6 +248,7 @@ func (u *instance) agentConfig(endpoint string) svclet.Config {
 	flags.HostnameOverride = u.nodeName
 	flags.RootDir = svcletDir(u.dataDir)
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
+	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
 	c.ContainerRuntimeEndpoint = endpoint
 	c.CgroupRoot = cmp.Or(u.node.cgroupRoot, cgroupOf(u.dataDir))
 	c.PodLogsDir = logsDir(u.dataDir)

@@ -16,6 +16,7 @@ import (
 // Prepare sets the kernel as pods need it, and the process as the agent does. It
 // returns what could not be done: the agent runs without, as kubelet does.
 func Prepare(_ context.Context, o Options) []error {
+	unix.Umask(umask)
 	var problems []error
 	if !o.ProtectKernelDefaults {
 		problems = setTunables(o)
@@ -27,6 +28,12 @@ func Prepare(_ context.Context, o Options) []error {
 	}
 	return problems
 }
+
+// umask is the usual one, whatever root's is. What the agent and its own
+// containerd make for containers has to be there for all of their users, root
+// file systems, /etc/hosts and /etc/resolv.conf among it; what is private is made
+// so.
+const umask = 0o022
 
 func enterCgroup(o Options) error {
 	if o.Cgroup == "" {
