@@ -6,13 +6,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/transport"
 
 	"svc.dev/svc/apis/resource"
@@ -38,10 +41,50 @@ func New(o options.Agents) (resource.Agents, error) {
 	return agents, err
 }
 
+// over makes connections with agents. The server's environment may name a proxy
+// for the way out; there is none on the way to nodes.
 func over(secured transport.TLSConfig, timeout time.Duration) (http.RoundTripper, error) {
-	return transport.New(&transport.Config{TLS: secured, DialHolder: &transport.DialHolder{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return dialTLS(ctx, dialer(timeout), network, address)
-	}}})
+	made, err := transport.New(&transport.Config{
+		TLS:   secured,
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+		DialHolder: &transport.DialHolder{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialTLS(ctx, dialer(timeout), network, address)
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := unwrap(made)
+	if !ok || inner.TLSClientConfig == nil {
+		return nil, fmt.Errorf("connections with agents cannot be checked: the transport is a %T", made)
+	}
+	inner.TLSClientConfig.VerifyConnection = notAPIServer
+	return made, nil
+}
+
+func unwrap(t http.RoundTripper) (*http.Transport, bool) {
+	for {
+		wrapper, ok := t.(utilnet.RoundTripperWrapper)
+		if !ok {
+			inner, ok := t.(*http.Transport)
+			return inner, ok
+		}
+		t = wrapper.WrappedRoundTripper()
+	}
+}
+
+// apiServerName is in the certificate of every API server, for the pods of its
+// cluster.
+const apiServerName = "kubernetes.default.svc"
+
+// notAPIServer refuses API servers. A node says itself at which address its agent
+// is; if that is an API server's, whoever may use the proxy of this one node would
+// do there what this server itself may do with all of them.
+func notAPIServer(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) > 0 && state.PeerCertificates[0].VerifyHostname(apiServerName) == nil {
+		return fmt.Errorf("the node's address leads to an API server, not to an agent: its certificate is for %s", apiServerName)
+	}
+	return nil
 }
 
 // plain is for pods, services and other ports of nodes. Nobody vouches for the

@@ -46,6 +46,25 @@ func TestAProxyDoesNotLeadToAnAgentsNeighboursOnThisMachine(t *testing.T) {
 	}
 }
 
+func TestNoProxyStandsBeforeAgents(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+	a, err := New(options.New().Agents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://10.1.2.3:10250/pods", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, ok := unwrap(a.Unverified)
+	if !ok {
+		t.Fatalf("no transport is in %T", a.Unverified)
+	}
+	if proxy, err := inner.Proxy(req); proxy != nil || err != nil {
+		t.Errorf("a request goes by %v (%v)", proxy, err)
+	}
+}
+
 func TestOnlyTheFirstWordHasATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connect := func() (mine, theirs net.Conn) {

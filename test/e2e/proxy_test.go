@@ -144,6 +144,19 @@ var _ = Describe("the proxy", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
+	It("does not lead from a node that names the API server's own address to what the API server may do there", func(ctx SpecContext) {
+		own, err := netip.ParseAddrPort(strings.TrimPrefix(server.Config.Host, "https://"))
+		Expect(err).NotTo(HaveOccurred())
+		node := "/api/v1/nodes/" + makeNode(ctx, own) + "/proxy/"
+		for _, path := range []string{"api/v1/nodes", "version"} {
+			a := send(request{path: node + path})
+			Expect(a.status).To(Equal(http.StatusServiceUnavailable), a.body)
+			Expect(a.body).To(ContainSubstring("leads to an API server, not to an agent"))
+		}
+		resp, _ := upgrade(node + "api/v1/nodes?watch=true")
+		Expect(resp.StatusCode).To(Equal(http.StatusInternalServerError))
+	})
+
 	for _, b := range proxies {
 		Context("to "+b.what, func() {
 			var path string
