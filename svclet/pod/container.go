@@ -42,8 +42,9 @@ type container struct {
 	id                           string
 	startup, readiness, liveness finding
 
-	// outcome is that of an attempt to start it that Next has not seen yet.
+	// outcome is that of the attempt tried, which Next has not seen yet.
 	outcome *Result
+	tried   uint32
 	// reason and message say why it is not running: what its status says while
 	// it waits. They stay until it has been started.
 	reason, message string
@@ -138,7 +139,9 @@ func (c *container) observe(m *Machine) {
 			c.readiness = success
 		}
 	}
-	c.crash.infer(c, newest, previous, m.options.MaxBackOff)
+	if !m.known {
+		c.crash.infer(c, newest, previous, m.options.MaxBackOff)
+	}
 }
 
 // started takes in what has become of an attempt to start the container.
@@ -156,11 +159,19 @@ func (c *container) started(m *Machine) {
 	switch {
 	case isPullFailure(result.Reason):
 		c.retry = c.pull.fail(c, m.now)
-	case result.Reason == reasonPostStart:
-		// The container has run: its own back-off decides.
+	case result.Reason == reasonPostStart, m.hasEndedAt(c, c.tried):
+		// To the runtime the container has run: the back-off of those that end
+		// decides.
 	default:
 		c.retry = m.now.Add(startRetry)
 	}
+}
+
+// hasEndedAt says whether the newest attempt of a container is that one, and has
+// ended.
+func (m *Machine) hasEndedAt(c *container, attempt uint32) bool {
+	newest, _ := m.attempts(c)
+	return newest != nil && newest.Attempt == attempt && newest.State == Exited
 }
 
 // probed takes in what a probe has found.

@@ -148,10 +148,10 @@ func (m *Machine) Observe(observed Observed) {
 			}
 		}
 	}
-	m.known = true
 	for i := range m.containers {
 		m.containers[i].observe(m)
 	}
+	m.known = true
 }
 
 // Done tells what has become of an operation.
@@ -165,7 +165,7 @@ func (m *Machine) Done(operation Operation, result Result) {
 	failed := result.Reason != ""
 	if operation.Kind == StartContainer {
 		if c := m.container(operation.Name); c != nil {
-			c.outcome = &result
+			c.outcome, c.tried = &result, operation.Attempt
 		}
 		return
 	}

@@ -64,7 +64,7 @@ spec:
 		Eventually(func() (string, error) { return s.try(ctx, "describe", "pod", "unable") }).Should(MatchRegexp(message))
 	},
 		Entry("for want of its program", `{name: main, image: "localhost/svc/busybox:1", command: [nothing-there]}`,
-			"RunContainerError", `exec: "nothing-there": executable file not found in \$PATH`),
+			"CrashLoopBackOff", `exec: "nothing-there": executable file not found in \$PATH`),
 		Entry("for want of its image", `{name: main, image: "localhost/svc/nothing:1", imagePullPolicy: Never}`,
 			"ErrImageNeverPull", `Warning +ErrImageNeverPull .*Container image "localhost/svc/nothing:1" is not present with pull policy of Never`),
 		Entry("for want of a registry", `{name: main, image: "127.0.0.1:9/nothing:1"}`,
@@ -74,7 +74,7 @@ spec:
 		Entry("for want of a user of that name", `{name: main, image: "localhost/svc/busybox:1", securityContext: {runAsNonRoot: true}}`,
 			"CreateContainerConfigError", `container has runAsNonRoot and image will run as root`),
 		Entry("for want of a working directory", `{name: main, image: "localhost/svc/busybox:1", command: [sleep, "1000"], workingDir: /etc/passwd}`,
-			"RunContainerError", `not a directory`),
+			"CrashLoopBackOff", `not a directory`),
 	)
 })
 
