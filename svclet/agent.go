@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -368,9 +369,20 @@ func (a *Agent) runtimeStatus(ctx context.Context) (node.RuntimeStatus, error) {
 	}
 	a.tellPodCIDR(ctx)
 	return node.RuntimeStatus{
-		Name: version.RuntimeName, Version: version.RuntimeVersion,
+		Name: version.RuntimeName, Version: numbers(version.RuntimeVersion),
 		Conditions: s.Conditions, Handlers: s.Handlers, Features: s.Features,
 	}, nil
+}
+
+// numbers are those of a version. What distributions add to them is left out.
+func numbers(text string) string {
+	if v, err := utilversion.ParseSemantic(text); err == nil {
+		return v.String()
+	}
+	if v, err := utilversion.ParseGeneric(text); err == nil {
+		return v.String()
+	}
+	return text
 }
 
 // makeServer makes the agent's own server, whose port the node tells of.

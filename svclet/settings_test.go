@@ -60,3 +60,13 @@ func TestReservedCPUsTakeThePlaceOfTheOthers(t *testing.T) {
 		t.Errorf("reserved are %v", all)
 	}
 }
+
+func TestTheVersionOfARuntimeIsItsNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		"1.6.20~ds1": "1.6.20", "v2.1.0-rc.1": "2.1.0-rc.1", "1.7": "1.7", "unknown": "unknown", "": "",
+	} {
+		if got := numbers(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}

@@ -49,27 +49,27 @@ func (s *starting) run(ctx context.Context) (id string, result pod.Result) {
 	}
 	sandbox, _, err := s.sandboxConfig(s.pod, s.sandbox().Attempt)
 	if err != nil {
-		s.failed(err)
+		s.failed(ctx, err)
 		return "", failed("CreateContainerConfigError", err)
 	}
 	config, err := s.config(ctx, ref, volumes)
 	if err != nil {
-		s.failed(err)
+		s.failed(ctx, err)
 		return "", failed("CreateContainerConfigError", err)
 	}
 	// The runtime makes the log's file, not its directory.
 	if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, s.container.Name), 0o755); err != nil {
-		s.failed(err)
+		s.failed(ctx, err)
 		return "", failed("CreateContainerConfigError", err)
 	}
 	id, err = s.runtime.CreateContainer(ctx, s.op.SandboxID, config, sandbox)
 	if err != nil {
-		s.failed(err)
+		s.failed(ctx, err)
 		return "", failed("CreateContainerError", err)
 	}
 	s.event(s.pod, s.container, corev1.EventTypeNormal, "Created", "Container created")
 	if err := s.runtime.StartContainer(ctx, id); err != nil {
-		s.failed(err)
+		s.failed(ctx, err)
 		return "", failed("RunContainerError", err)
 	}
 	s.event(s.pod, s.container, corev1.EventTypeNormal, "Started", "Container started")
@@ -103,7 +103,10 @@ func (s *starting) imageVolumes(ctx context.Context, secrets []corev1.Secret) (i
 }
 
 // failed records the event of a start that failed.
-func (s *starting) failed(err error) {
+func (s *starting) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // nobody wants it any more
+	}
 	s.event(s.pod, s.container, corev1.EventTypeWarning, "Failed", "Error: "+failed("", err).Message)
 }
 

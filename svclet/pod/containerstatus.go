@@ -109,7 +109,7 @@ func stateOf(o *Container) corev1.ContainerState {
 	case Exited:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: o.ExitCode, Reason: o.Reason, Message: o.Message, ContainerID: containerID(o),
-			StartedAt: second(o.StartedAt), FinishedAt: second(o.FinishedAt),
+			StartedAt: sinceEpoch(o.StartedAt), FinishedAt: sinceEpoch(o.FinishedAt),
 		}}
 	default:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
@@ -212,6 +212,15 @@ func second(t time.Time) metav1.Time {
 		return metav1.Time{}
 	}
 	return metav1.NewTime(t).Rfc3339Copy()
+}
+
+// sinceEpoch is second for a container that has ended. Of one that never ran, the
+// runtime gives 1970 as its start, as 0, and so does kubelet.
+func sinceEpoch(t time.Time) metav1.Time {
+	if t.IsZero() {
+		t = time.Unix(0, 0)
+	}
+	return second(t)
 }
 
 func sortByName(all []corev1.ContainerStatus) {

@@ -2,7 +2,9 @@ package pod
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -237,5 +239,42 @@ func TestNoTimeIsTooLongForAPodToEnd(t *testing.T) {
 	}
 	if got := m.specGrace(); got < time.Hour {
 		t.Errorf("its container gets %v", got)
+	}
+}
+
+func TestARunningPodTellsOfWhatItsCgroupHolds(t *testing.T) {
+	quantity := resource.MustParse
+	requests := corev1.ResourceList{
+		corev1.ResourceCPU: quantity("1"), corev1.ResourceMemory: quantity("1Mi"), corev1.ResourceEphemeralStorage: quantity("1Gi"),
+	}
+	own := corev1.ResourceList{corev1.ResourceCPU: quantity("2"), "hugepages-2Mi": quantity("4Mi")}
+	for _, c := range []struct {
+		name  string
+		own   *corev1.ResourceRequirements
+		phase corev1.PodPhase
+		want  []corev1.ResourceName
+	}{
+		{name: "waiting", phase: "Pending", want: []corev1.ResourceName{"cpu", "ephemeral-storage", "memory"}},
+		{name: "running", phase: "Running", want: []corev1.ResourceName{"cpu", "memory"}},
+		{name: "running with its own", own: &corev1.ResourceRequirements{Requests: own}, phase: "Running", want: []corev1.ResourceName{"cpu", "hugepages-2Mi", "memory"}},
+		{name: "ended", phase: "Failed", want: []corev1.ResourceName{"cpu", "ephemeral-storage", "memory"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := New(&corev1.Pod{Spec: corev1.PodSpec{
+				Resources:  c.own,
+				Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: requests}}},
+			}}, Options{})
+			got := slices.Sorted(maps.Keys(m.resources(c.phase).Requests))
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAContainerThatNeverRanStartedIn1970(t *testing.T) {
+	state := stateOf(&Container{State: Exited, Reason: "StartError", FinishedAt: time.Unix(5, 0)}).Terminated
+	if state.StartedAt.Unix() != 0 || state.FinishedAt.Unix() != 5 {
+		t.Errorf("it ran from %s to %s", state.StartedAt, state.FinishedAt)
 	}
 }

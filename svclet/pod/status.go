@@ -2,8 +2,10 @@ package pod
 
 import (
 	"cmp"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
 
@@ -53,15 +55,35 @@ func (m *Machine) report() {
 	s.Conditions = m.conditions(s)
 	m.explain(s)
 	m.setAddresses(s)
-	requests := resource.PodRequests(m.pod, resource.PodResourcesOptions{})
-	s.AllocatedResources = requests
-	s.Resources = &corev1.ResourceRequirements{
-		Requests: requests, Limits: resource.PodLimits(m.pod, resource.PodResourcesOptions{}),
-	}
-	if r := m.pod.Spec.Resources; r != nil {
-		s.Resources.Claims = r.Claims
-	}
+	s.AllocatedResources = resource.PodRequests(m.pod, resource.PodResourcesOptions{})
+	s.Resources = m.resources(s.Phase)
 	m.status, m.final = *s, m.ended
+}
+
+// resources are those of the pod as a whole. While it runs they are what its
+// cgroup can hold, processors and memory, and what the pod itself asks for.
+func (m *Machine) resources(phase corev1.PodPhase) *corev1.ResourceRequirements {
+	r := &corev1.ResourceRequirements{
+		Requests: resource.PodRequests(m.pod, resource.PodResourcesOptions{}),
+		Limits:   resource.PodLimits(m.pod, resource.PodResourcesOptions{}),
+	}
+	var own corev1.ResourceRequirements
+	if m.pod.Spec.Resources != nil {
+		own = *m.pod.Spec.Resources
+		r.Claims = own.Claims
+	}
+	if phase != corev1.PodRunning {
+		return r
+	}
+	keep := func(all, own corev1.ResourceList) {
+		maps.DeleteFunc(all, func(name corev1.ResourceName, _ apiresource.Quantity) bool {
+			_, asked := own[name]
+			return !asked && name != corev1.ResourceCPU && name != corev1.ResourceMemory
+		})
+	}
+	keep(r.Requests, own.Requests)
+	keep(r.Limits, own.Limits)
+	return r
 }
 
 // decidePhase sets the phase that the pod has come to, which is never left once

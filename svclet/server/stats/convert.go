@@ -21,6 +21,9 @@ func (p *Provider) pod(sandbox *runtimeapi.PodSandbox, s *runtimeapi.PodSandboxS
 		return pod
 	}
 	pod.CPU, pod.Memory = p.criCPU(sandbox.Id, linux.Cpu), criMemory(linux.Memory)
+	if pod.Memory != nil && !isLimited(pod.Memory) {
+		pod.Memory.AvailableBytes = nil
+	}
 	if only {
 		return pod
 	}
@@ -95,6 +98,13 @@ func criMemory(m *runtimeapi.MemoryUsage) *statsapi.MemoryStats {
 	}
 }
 
+// isLimited says whether there is a limit of memory. Where there is none,
+// containerd says that nothing is available, or almost everything.
+func isLimited(m *statsapi.MemoryStats) bool {
+	available := ptr.Deref(m.AvailableBytes, 0)
+	return available > 0 && available < unlimited
+}
+
 // criSwap is nothing rather than unknown where the runtime does not tell.
 func (p *Provider) criSwap(s *runtimeapi.SwapUsage) *statsapi.SwapStats {
 	r := &statsapi.SwapStats{Time: p.now(), SwapUsageBytes: ptr.To[uint64](0), SwapAvailableBytes: ptr.To[uint64](0)}
@@ -130,6 +140,7 @@ func criInterface(i *runtimeapi.NetworkInterfaceUsage) statsapi.InterfaceStats {
 
 // sumOfContainers stands in for what a runtime does not tell about a sandbox.
 func sumOfContainers(pod *statsapi.PodStats) {
+	limited := true
 	for _, c := range pod.Containers {
 		if c.CPU != nil {
 			if pod.CPU == nil {
@@ -144,6 +155,7 @@ func sumOfContainers(pod *statsapi.PodStats) {
 				pod.Memory = &statsapi.MemoryStats{}
 			}
 			pod.Memory.Time = m.Time
+			limited = limited && isLimited(m)
 			add(&pod.Memory.AvailableBytes, m.AvailableBytes)
 			add(&pod.Memory.UsageBytes, m.UsageBytes)
 			add(&pod.Memory.WorkingSetBytes, m.WorkingSetBytes)
@@ -151,6 +163,9 @@ func sumOfContainers(pod *statsapi.PodStats) {
 			add(&pod.Memory.PageFaults, m.PageFaults)
 			add(&pod.Memory.MajorPageFaults, m.MajorPageFaults)
 		}
+	}
+	if pod.Memory != nil && !limited {
+		pod.Memory.AvailableBytes = nil
 	}
 }
 

@@ -29,7 +29,6 @@ var (
 	podCPU          = describe("pod_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds", podLabels)
 	podMemory       = describe("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes", podLabels)
 	podSwap         = describe("pod_swap_usage_bytes", "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems", podLabels)
-	scrapeError     = describe("scrape_error", "[ALPHA] (Deprecated since 1.29.0) 1 if there was an error while getting container metrics, 0 otherwise", nil)
 	resourceError   = describe("resource_scrape_error", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise", nil)
 )
 
@@ -46,7 +45,7 @@ type resource struct{ p *Provider }
 func (r resource) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		nodeCPU, nodeMemory, nodeSwap, containerStart, containerCPU, containerMemory, containerSwap, containerLimit,
-		podCPU, podMemory, podSwap, scrapeError, resourceError,
+		podCPU, podMemory, podSwap, resourceError,
 	} {
 		ch <- d
 	}
@@ -70,9 +69,7 @@ func (r resource) Collect(ch chan<- prometheus.Metric) {
 			collectPod(ch, pod)
 		}
 	}
-	for _, d := range []*prometheus.Desc{scrapeError, resourceError} {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, failed)
-	}
+	ch <- prometheus.MustNewConstMetric(resourceError, prometheus.GaugeValue, failed)
 }
 
 func collectNode(ch chan<- prometheus.Metric, n statsapi.NodeStats) {

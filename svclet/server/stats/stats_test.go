@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +81,7 @@ type fake struct {
 	clock       *clocktesting.FakeClock
 	noSandboxes bool
 	err         error
+	available   map[string]uint64
 	asked       int
 }
 
@@ -115,7 +117,7 @@ func (f *fake) containers() []*runtimeapi.ContainerStats {
 		return &runtimeapi.ContainerStats{
 			Attributes: &runtimeapi.ContainerAttributes{Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: name}},
 			Cpu:        &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: number(uint64(now) / 1000 * share)},
-			Memory:     &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(memory)},
+			Memory:     &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(memory), AvailableBytes: f.free(id)},
 		}
 	}
 	return []*runtimeapi.ContainerStats{each("a2", "a", 100, 1000), each("b1", "b", 200, 2000), each("a1", "a", 999, 999)}
@@ -135,7 +137,7 @@ func (f *fake) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsF
 		Attributes: &runtimeapi.PodSandboxAttributes{Id: "new"},
 		Linux: &runtimeapi.LinuxPodSandboxStats{
 			Cpu:     &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: number(uint64(now) / 2)},
-			Memory:  &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(5000)},
+			Memory:  &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(5000), AvailableBytes: f.free("new")},
 			Network: &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: number(1), TxBytes: number(2)}},
 			Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: number(3)}, Containers: f.containers(),
 		},
@@ -146,6 +148,14 @@ func (f *fake) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, er
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 		Timestamp: 1e9, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/nowhere"}, UsedBytes: number(77), InodesUsed: number(7),
 	}}}, nil
+}
+
+// free is what the runtime says is available; nil where nothing is said.
+func (f *fake) free(id string) *runtimeapi.UInt64Value {
+	if f.available == nil {
+		return nil
+	}
+	return number(f.available[id])
 }
 
 func number(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
@@ -264,6 +274,31 @@ func TestTheSummaryOfPods(t *testing.T) {
 			}
 			if (pod.Network == nil) != c.noSandboxes {
 				t.Errorf("its network is %+v", pod.Network)
+			}
+		})
+	}
+}
+
+func TestMemoryIsAvailableWhereItIsLimited(t *testing.T) {
+	const none = math.MaxInt64 - 1<<12
+	for name, tt := range map[string]struct {
+		sandbox, a, b uint64 // what the runtime says is available
+		noSandboxes   bool
+		want          *uint64
+	}{
+		"a pod":                     {sandbox: 7, want: ptr.To[uint64](7)},
+		"a pod without limit":       {sandbox: 0},
+		"a pod of cgroup v1":        {sandbox: none},
+		"all its containers":        {noSandboxes: true, a: 3, b: 4, want: ptr.To[uint64](7)},
+		"one of its containers":     {noSandboxes: true, a: 3},
+		"a container with too much": {noSandboxes: true, a: 3, b: none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0)), noSandboxes: tt.noSandboxes}
+			f.available = map[string]uint64{"new": tt.sandbox, "a2": tt.a, "b1": tt.b}
+			got := summary(t, f, provider(t, f, true), true).Pods[0].Memory.AvailableBytes
+			if !ptr.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", ptr.Deref(got, 0), ptr.Deref(tt.want, 0))
 			}
 		})
 	}
