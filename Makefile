@@ -56,6 +56,10 @@ test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl o
 test-node: build ## Run pods on this machine, as root on Linux; installs what that takes.
 	@SVC=$(BIN)/svc hack/test-node.sh $(ARGS)
 
+.PHONY: test-peers
+test-peers: build ## Compare svc with the real kubelet and kube-apiserver, which it builds, as root on Linux.
+	@SVC=$(BIN)/svc SVCLET=$(BIN)/svclet hack/test-peers.sh $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak

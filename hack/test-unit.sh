@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the unit tests: every package but the suites that need a built binary
-# (make test-e2e, make test-node, make test-soak). The race detector needs a C
+# (make test-e2e, make test-node, make test-peers, make test-soak). The race detector needs a C
 # compiler; without one the tests run without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,5 +12,5 @@ if command -v "${CC:-gcc}" >/dev/null; then
 else
 	echo "no C compiler: running without the race detector" >&2
 fi
-mapfile -t packages < <(go list ./... | grep -vE '^svc.dev/svc/test/(e2e|controllers|faults|node|soak)$')
+mapfile -t packages < <(go list ./... | grep -vE '^svc.dev/svc/test/(e2e|controllers|faults|node|peers|soak)$')
 go test "${race[@]}" -timeout 10m "${packages[@]}"

@@ -208,7 +208,7 @@ func (a *Agent) configuration(cluster Cluster) (map[string]any, error) {
 	if a.Kind == Kubelet {
 		// The disk of a machine of tests is as full as it is, and without the
 		// capability CAP_SYS_RESOURCE no process can protect itself.
-		config["evictionHard"] = map[string]string{"memory.available": "1Mi"}
+		config["evictionHard"] = map[string]string{"memory.available": "0%"} // none
 		config["imageGCHighThresholdPercent"] = 100
 		config["oomScoreAdj"] = 0
 	}

@@ -90,7 +90,7 @@ func runsPods(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster
 		Expect(err).NotTo(HaveOccurred(), "kubectl %v: %s", args, errOut)
 		return out
 	}
-	agent := startAgent(ctx, kind, cluster, client)
+	agent, _ := startAgent(ctx, kind, cluster, client)
 	Eventually(func() error { // made by a controller
 		_, _, err := kubectl.Run(ctx, "", "get", "namespace", "default")
 		return err

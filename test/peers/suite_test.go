@@ -76,7 +76,7 @@ func newMachine(ctx context.Context) *launch.Machine {
 }
 
 // startAgent starts an agent on a machine, and waits until its node is ready.
-func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster, client ctrlclient.Client) *launch.Agent {
+func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster, client ctrlclient.Client) (*launch.Agent, *launch.Machine) {
 	GinkgoHelper()
 	m := newMachine(ctx)
 	program, err := kind.Program()
@@ -103,7 +103,7 @@ func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Clust
 		g.Expect(node.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
 	}).Should(Succeed())
-	return a
+	return a, m
 }
 
 // newClient is a client that may do what config may.

@@ -1,0 +1,266 @@
+package peers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/test/peers/difference"
+)
+
+// The annotations of pods in pods/.
+const (
+	// settledAnnotation holds fields, "path=value path=value", that the pod has
+	// where it is compared. Without it, it is compared when it has ended, or, if
+	// it is to run always, is Ready.
+	settledAnnotation = "peers/settled"
+	// afterAnnotation names the pod that must have settled before this one is
+	// created.
+	afterAnnotation = "peers/after"
+	// thenAnnotation is what becomes of the pod when it is ready, or else, for
+	// "resync", when a container waits for its third restart: one of actions.
+	thenAnnotation = "peers/then"
+)
+
+// actions are what may become of a pod that is ready.
+var actions = map[string]func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error{
+	"debug": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: busybox, Command: []string{"sh", "-c", "exit 9"},
+		}}}
+		return client.SubResource("ephemeralcontainers").Update(ctx, pod)
+	},
+	"delete": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
+		return client.Delete(ctx, pod)
+	},
+	// Kubelet tells that a container waits when it next looks at the pod: after a
+	// change of its object, or a minute.
+	"resync": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
+		patch := `{"metadata": {"annotations": {"peers/looked": "again"}}}`
+		return client.Patch(ctx, pod, ctrlclient.RawPatch(types.MergePatchType, []byte(patch)))
+	},
+	"open-gate": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
+		patch := `{"status": {"conditions": [{"type": "peers.test/open", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`
+		return client.SubResource("status").Patch(ctx, pod, ctrlclient.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+	},
+}
+
+const (
+	// restTime is how long a pod's status must have stayed as it is to be taken
+	// for settled: more than kubelet takes to look at its containers again.
+	restTime = 4 * time.Second
+	// settleTimeout is that of all pods together. Three restarts take an agent
+	// more than half a minute, and two agents share the machine.
+	settleTimeout = 5 * time.Minute
+	// maxBusy bounds the pods of a side that have not settled. All at once would
+	// each take too long for their deadlines and probes.
+	maxBusy = 25
+)
+
+// course is that of the pods of one side until they have settled. Its fields
+// belong to the goroutine that holds mu.
+type course struct {
+	side *side
+	mu   sync.Mutex
+	// queue are pods that have not been created yet: those first that take the
+	// longest to settle.
+	queue  []*corev1.Pod
+	wanted map[string]bool
+	acted  map[string]bool
+	last   map[string]seen
+}
+
+// seen is a pod as it was from some time on.
+type seen struct {
+	pod   *corev1.Pod
+	since time.Time
+}
+
+// settle creates the pods of both sides, waits until all have settled, and
+// returns those that have not.
+func settle(ctx context.Context, sides ...*side) (unsettled []string) {
+	GinkgoHelper()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var courses []*course
+	for _, s := range sides {
+		c := &course{side: s, wanted: map[string]bool{}, acted: map[string]bool{}, last: map[string]seen{}}
+		c.watch(watching)
+		c.create(ctx)
+		courses = append(courses, c)
+	}
+	for end := time.Now().Add(settleTimeout); time.Now().Before(end); {
+		unsettled = nil
+		for _, c := range courses {
+			unsettled = append(unsettled, c.advance(ctx)...)
+		}
+		if len(unsettled) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return unsettled
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return unsettled
+}
+
+// watch follows the pods of the side.
+func (c *course) watch(ctx context.Context) {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(c.side.config)
+	Expect(err).NotTo(HaveOccurred())
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(c.side.namespace))
+	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.see,
+		UpdateFunc: func(_, pod any) { c.see(pod) },
+	})
+	Expect(err).NotTo(HaveOccurred())
+	factory.Start(ctx.Done())
+}
+
+// create creates what pods use, and has them created.
+func (c *course) create(ctx context.Context) {
+	GinkgoHelper()
+	pods, others := c.side.read()
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Compare(b.Annotations[thenAnnotation], a.Annotations[thenAnnotation]) // "resync" is the last word
+	})
+	for _, object := range others {
+		Expect(c.side.client.Create(ctx, object)).To(Succeed())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pod := range pods {
+		c.wanted[pod.Name] = true
+	}
+	c.queue = pods
+}
+
+// see takes in what a pod has become. What it was before may have lasted for
+// long enough.
+func (c *course) see(object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.judge(pod.Name)
+	c.last[pod.Name] = seen{pod: pod, since: time.Now()}
+}
+
+// judge says whether the pod has settled, now at the latest.
+func (c *course) judge(name string) bool {
+	if c.side.settled[name] != nil {
+		return true
+	}
+	last, known := c.last[name]
+	if !known || time.Since(last.since) < restTime || !hasSettled(last.pod) ||
+		last.pod.Annotations[thenAnnotation] != "" && !c.acted[name] {
+		return false
+	}
+	c.side.settled[name] = last.pod
+	return true
+}
+
+// advance does what is to be done with pods now, and returns those that have
+// not settled.
+func (c *course) advance(ctx context.Context) (unsettled []string) {
+	GinkgoHelper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.wanted {
+		if !c.judge(name) {
+			unsettled = append(unsettled, c.side.describe(name, c.last[name]))
+		}
+		last := c.last[name].pod
+		if last == nil || c.acted[name] {
+			continue
+		}
+		then := last.Annotations[thenAnnotation]
+		due := hasCondition(last, corev1.PodReady)
+		switch then {
+		case "open-gate":
+			due = hasCondition(last, corev1.ContainersReady)
+		case "resync":
+			due = slices.ContainsFunc(slices.Concat(last.Status.InitContainerStatuses, last.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+				return s.RestartCount == 3 && s.State.Running == nil
+			})
+		}
+		if then != "" && due {
+			// The agent may have changed it since.
+			c.acted[name] = actions[then](ctx, c.side.client, last.DeepCopy()) == nil
+		}
+	}
+	busy := len(unsettled) - len(c.queue)
+	c.queue = slices.DeleteFunc(c.queue, func(pod *corev1.Pod) bool {
+		after := pod.Annotations[afterAnnotation]
+		if busy >= maxBusy || after != "" && c.side.settled[after] == nil {
+			return false
+		}
+		busy++
+		Expect(c.side.client.Create(ctx, pod)).To(Succeed())
+		return true
+	})
+	slices.Sort(unsettled)
+	return unsettled
+}
+
+// describe tells of a pod that has not settled.
+func (s *side) describe(name string, last seen) string {
+	if last.pod == nil {
+		return s.namespace + "/" + name + " is not there"
+	}
+	status, err := json.Marshal(last.pod.Status)
+	if err != nil {
+		status = []byte(err.Error())
+	}
+	return fmt.Sprintf("%s/%s is since %s: %s", s.namespace, name, last.since.Format(time.TimeOnly), status)
+}
+
+// hasSettled says whether a pod is as its annotation says.
+func hasSettled(pod *corev1.Pod) bool {
+	settled := pod.Annotations[settledAnnotation]
+	if settled == "" {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && isReady(pod)
+	}
+	fields, err := difference.Of(map[string]any{"status": pod.Status}, func(_, text string) string { return text })
+	if err != nil {
+		return false
+	}
+	for want := range strings.FieldsSeq(settled) {
+		path, value, _ := strings.Cut(want, "=")
+		if fields[path] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func isReady(pod *corev1.Pod) bool { return hasCondition(pod, corev1.PodReady) }
+
+func hasCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
