@@ -1,0 +1,306 @@
+package coalescing
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gated is the far end of a connection: it takes one write for each token, and
+// all when the channel is closed.
+type gated struct {
+	net.Conn
+	tokens chan struct{}
+
+	mu     sync.Mutex
+	writes [][]byte
+	err    error
+	closed chan struct{}
+}
+
+func newGated() *gated { return &gated{tokens: make(chan struct{}), closed: make(chan struct{})} }
+
+func (g *gated) Write(p []byte) (int, error) {
+	select {
+	case <-g.tokens:
+	case <-g.closed:
+		return 0, net.ErrClosed
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return 0, g.err
+	}
+	g.writes = append(g.writes, bytes.Clone(p))
+	return len(p), nil
+}
+
+func (g *gated) Close() error {
+	select {
+	case <-g.closed:
+	default:
+		close(g.closed)
+	}
+	return nil
+}
+
+func (g *gated) SetWriteDeadline(time.Time) error { return nil }
+
+func (g *gated) taken() (writes int, all string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.writes), string(bytes.Join(g.writes, nil))
+}
+
+func write(t *testing.T, c net.Conn, p []byte) {
+	t.Helper()
+	if n, err := c.Write(p); n != len(p) || err != nil {
+		t.Errorf("%d of %d bytes, %v", n, len(p), err)
+	}
+}
+
+func TestWhatIsWrittenMeanwhileGoesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := newGated()
+		c := newConn(end)
+		write(t, c, []byte("a"))
+		synctest.Wait() // its system call lasts
+		for _, s := range []string{"b", "c", "d"} {
+			write(t, c, []byte(s))
+		}
+		close(end.tokens)
+		synctest.Wait()
+		if n, all := end.taken(); n != 2 || all != "abcd" {
+			t.Errorf("%q in %d system calls", all, n)
+		}
+	})
+}
+
+func TestAWriterWaitsForAReaderThatIsFarBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := newGated()
+		c := newConn(end)
+		write(t, c, []byte("a"))
+		synctest.Wait()
+		piece := make([]byte, 1<<10)
+		for range most / len(piece) {
+			write(t, c, piece)
+		}
+		written := make(chan struct{})
+		go func() {
+			write(t, c, piece)
+			close(written)
+		}()
+		synctest.Wait()
+		select {
+		case <-written:
+			t.Error("more than the most is kept")
+		default:
+		}
+		end.tokens <- struct{}{}
+		<-written
+		close(end.tokens)
+		synctest.Wait()
+		if _, all := end.taken(); len(all) != 1+most+len(piece) {
+			t.Errorf("%d bytes", len(all))
+		}
+	})
+}
+
+func TestALargeWriteIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := newGated()
+		c := newConn(end)
+		written := make(chan struct{})
+		go func() {
+			write(t, c, make([]byte, direct))
+			close(written)
+		}()
+		synctest.Wait()
+		write(t, c, []byte("after"))
+		select {
+		case <-written:
+			t.Error("it was kept")
+		default:
+		}
+		end.tokens <- struct{}{}
+		<-written
+		end.tokens <- struct{}{}
+		synctest.Wait()
+		if n, all := end.taken(); n != 2 || all[direct:] != "after" {
+			t.Errorf("%d system calls", n)
+		}
+	})
+}
+
+func TestAnErrorIsThatOfTheNextWriteAndEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := newGated()
+		end.err = errors.New("broken")
+		close(end.tokens)
+		c := newConn(end)
+		write(t, c, []byte("a"))
+		<-end.closed
+		for range 2 {
+			if _, err := c.Write([]byte("b")); !errors.Is(err, end.err) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClosingWaitsForWhatWasWritten(t *testing.T) {
+	for name, stop := range map[string]func(net.Conn) error{
+		"close":                                net.Conn.Close,
+		"a deadline that is over, as TLS sets": func(c net.Conn) error { return c.SetWriteDeadline(time.Now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				end := newGated()
+				c := newConn(end)
+				write(t, c, []byte("last words"))
+				go func() {
+					time.Sleep(drainTimeout / 2)
+					close(end.tokens)
+				}()
+				if err := stop(c); err != nil {
+					t.Error(err)
+				}
+				if _, all := end.taken(); all != "last words" {
+					t.Errorf("got %q", all)
+				}
+			})
+		})
+	}
+}
+
+func TestClosingDoesNotWaitLongForAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := newGated()
+		c := newConn(end)
+		write(t, c, []byte("a"))
+		began := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != drainTimeout {
+			t.Errorf("it waited %s", took)
+		}
+		synctest.Wait()
+		if _, err := c.Write([]byte("b")); err == nil {
+			t.Error("a closed connection is written to")
+		}
+	})
+}
+
+func TestEveryByteArrivesInOrder(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := Listener{listener}
+	defer func() { _ = ours.Close() }()
+	data := make([]byte, 8<<20)
+	rand.New(rand.NewSource(1)).Read(data)
+	go func() {
+		c, err := ours.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		sizes := rand.New(rand.NewSource(2))
+		for rest := data; len(rest) > 0; {
+			n := min(len(rest), 1+sizes.Intn([]int{10, 1 << 10, 1 << 14, 1 << 17}[sizes.Intn(4)]))
+			if _, err := c.Write(rest[:n]); err != nil {
+				t.Error(err)
+			}
+			rest = rest[n:]
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	got, err := io.ReadAll(client)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d of %d bytes, %v", len(got), len(data), err)
+	}
+}
+
+func TestAServerAnswersThroughIt(t *testing.T) {
+	body := bytes.Repeat([]byte("answer "), 1<<15)
+	for _, http2 := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if _, err := w.Write(body); err != nil {
+				t.Error(err)
+			}
+		}))
+		server.Listener = Listener{server.Listener}
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		var clients sync.WaitGroup
+		for range 20 {
+			clients.Go(func() {
+				resp, err := server.Client().Get(server.URL)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = resp.Body.Close() }()
+				if got, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(got, body) {
+					t.Errorf("%d of %d bytes, %v", len(got), len(body), err)
+				}
+			})
+		}
+		clients.Wait()
+		server.Close()
+	}
+}
+
+func TestTLSSaysGoodbye(t *testing.T) {
+	server := httptest.NewTLSServer(nil) // for its certificate
+	defer server.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := tls.NewListener(Listener{listener}, &tls.Config{Certificates: server.TLS.Certificates})
+	defer func() { _ = ours.Close() }()
+	go func() {
+		c, err := ours.Accept()
+		if err == nil {
+			_, err = c.Write([]byte("all"))
+		}
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	client, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	// Without the alert the end would be an unexpected one.
+	if got, err := io.ReadAll(client); err != nil || string(got) != "all" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
