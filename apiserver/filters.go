@@ -59,7 +59,16 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, b.discovered)
 	handler = genericfilters.WithPanicRecovery(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
-	return alias.Filter(handler, groupDomain)
+	return withRoomForFilters(alias.Filter(handler, groupDomain))
+}
+
+// withRoomForFilters grows the stack of the connection's goroutine for the
+// request, in which nothing but watches goes beyond the filters.
+func withRoomForFilters(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		footprint.GrowStackForFilters()
+		handler.ServeHTTP(w, req)
+	})
 }
 
 // withRoom grows the stack of the goroutine that the filter around it starts.

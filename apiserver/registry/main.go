@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/footprint"
 )
 
 type createOptions = metav1.CreateOptions
@@ -88,6 +89,7 @@ func (m *mainREST) Categories() []string { return m.kind.Categories }
 // Delete implements rest.GracefulDeleter. A kind that something beyond its
 // finalizers can hold terminates first and is deleted when nothing holds it.
 func (m *mainREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	footprint.GrowStack() // the library writes in a goroutine of its own
 	if m.kind.Terminate == nil {
 		return m.Store.Delete(ctx, name, validate, options)
 	}

@@ -117,7 +117,6 @@ func (s *strategy) invalid(obj runtime.Object, errs field.ErrorList) error {
 
 // Create implements rest.Creater.
 func (m *mainREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	footprint.GrowStack() // the library writes in a goroutine of its own
 	if m.kind.BeginCreate == nil {
 		return m.Store.Create(ctx, obj, validate, options)
 	}

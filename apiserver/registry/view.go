@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/footprint"
 )
 
 // viewREST is a subresource through which the object itself is updated.
@@ -54,6 +55,7 @@ func (v *viewREST) Destroy() {}
 func (v *viewREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
+	footprint.GrowStack() // the library writes in a goroutine of its own
 	return v.store.Update(ctx, name, info, create, update, false, options)
 }
 

@@ -27,6 +27,7 @@ import (
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/jsonencoding"
 	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/footprint"
 )
 
 // View says what to install and how requests are treated.
@@ -126,7 +127,7 @@ func (v View) install(container *restful.Container, gv schema.GroupVersion, all 
 		OptionsExternalVersion:      &schema.GroupVersion{Version: "v1"},
 		ParameterCodec:              runtime.NewParameterCodec(v.Scheme),
 		Serializer:                  codecs,
-		Creater:                     v.Scheme,
+		Creater:                     creater{v.Scheme},
 		Convertor:                   v.Scheme,
 		ConvertabilityChecker:       v.Scheme,
 		UnsafeConvertor:             runtime.UnsafeObjectConvertor(v.Scheme),
@@ -142,6 +143,16 @@ func (v View) install(container *restful.Container, gv schema.GroupVersion, all 
 	}
 	resources, _, err := version.InstallREST(container)
 	return resources, err
+}
+
+// creater makes objects. The library's handler of creations begins with it in a
+// goroutine of its own.
+type creater struct{ *runtime.Scheme }
+
+// New implements runtime.ObjectCreater.
+func (c creater) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	footprint.GrowStack()
+	return c.Scheme.New(kind)
 }
 
 // models are the OpenAPI names of the types in the version.
