@@ -14,6 +14,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"svc.dev/svc/apis/resource"
@@ -74,6 +75,7 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 		RESTOptions: options,
 		AttrFunc:    attributes(kind),
 		TriggerFunc: storage.IndexerFuncs{kind.WatchField: byField},
+		Indexers:    indexers(kind, byField),
 	}); err != nil {
 		return nil, err
 	}
@@ -133,7 +135,9 @@ func attributes(kind *resource.Kind) storage.AttrFunc {
 func predicate(kind *resource.Kind) func(labels.Selector, fields.Selector) storage.SelectionPredicate {
 	attrs := attributes(kind)
 	return func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-		return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs}
+		// Without its name here the index is not asked for: every event would go
+		// to every watcher.
+		return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs, IndexFields: []string{kind.WatchField}}
 	}
 }
 
@@ -147,6 +151,21 @@ func trigger(kind *resource.Kind) (storage.IndexerFunc, error) {
 		return nil, fmt.Errorf("WatchField %q is not one of its Fields", kind.WatchField)
 	}
 	return value, nil
+}
+
+// indexers are the indexes by which lists are read from the watch cache: that of
+// the WatchField. Names are keys and need none.
+func indexers(kind *resource.Kind, byField storage.IndexerFunc) *cache.Indexers {
+	if kind.WatchField == "metadata.name" {
+		return nil
+	}
+	return &cache.Indexers{storage.FieldIndex(kind.WatchField): func(obj any) ([]string, error) {
+		object, ok := obj.(runtime.Object)
+		if !ok {
+			return nil, fmt.Errorf("the watch cache holds a %T among %s", obj, kind.Name)
+		}
+		return []string{byField(object)}, nil
+	}}
 }
 
 // resets are the paths that an endpoint does not take from its clients, for
