@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ type Runtime interface {
 type Options struct {
 	Runtime Runtime
 	// Running are the containers that run now. It is called once in each
-	// interval, and ought not to ask the runtime.
+	// interval and after each failure, and ought not to ask the runtime.
 	Running func() []Container
 	// Dir is where the logs of pods are: /var/log/pods.
 	Dir string
@@ -105,13 +106,23 @@ func (m *Manager) round(ctx context.Context) {
 			continue
 		}
 		workers.Go(func() error {
-			if err := m.rotate(ctx, c.ID, c.Path); err != nil && ctx.Err() == nil {
+			if err := m.care(ctx, c); err != nil && ctx.Err() == nil {
 				klog.ErrorS(err, "Failed to rotate log for container", "path", c.Path, "container", c.Name, "pod", klog.KRef(c.PodNamespace, c.PodName))
 			}
 			return nil
 		})
 	}
 	_ = workers.Wait() // No worker fails: each has logged why it did not do its work.
+}
+
+// care rotates the log of a container. That the runtime opens none for a
+// container that has ended meanwhile is no error.
+func (m *Manager) care(ctx context.Context, c Container) error {
+	err := m.rotate(ctx, c.ID, c.Path)
+	if err != nil && !slices.ContainsFunc(m.options.Running(), func(other Container) bool { return other.ID == c.ID }) {
+		return nil
+	}
+	return err
 }
 
 // needsCare says whether a log is too large, or is not there although its

@@ -154,3 +154,25 @@ func TestASweepSaysWhatItCouldNotRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestALogThatCannotBeOpenedIsAnErrorOnlyWhileItsContainerRuns(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		h := newHouse(t, 5, nil)
+		h.runtime.err = errors.New("it has ended")
+		h.options.Running = func() []Container {
+			if len(h.runtime.opened) > 0 && !runs {
+				return nil // it has ended before its log was opened
+			}
+			return []Container{h.container}
+		}
+		if err := os.MkdirAll(h.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.care(t.Context(), h.container); (err != nil) != runs {
+			t.Errorf("runs %t: %v", runs, err)
+		}
+		if len(h.runtime.opened) != 1 {
+			t.Errorf("runs %t: the runtime was asked %d times", runs, len(h.runtime.opened))
+		}
+	}
+}
