@@ -3,6 +3,8 @@ package runtimetest
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -84,6 +86,9 @@ func (r *Runtime) StartContainer(_ context.Context, request *runtimeapi.StartCon
 	if c.status.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED {
 		return nil, status.Errorf(codes.Unknown, "container %q is in state %s", c.status.GetId(), c.status.GetState())
 	}
+	if err := c.openLog(); err != nil {
+		return nil, status.Error(codes.Unknown, err.Error())
+	}
 	now := r.options.Clock.Now().UnixNano()
 	c.running, c.behaviour = true, r.options.Behave(c.config)
 	r.change(c, func(status *runtimeapi.ContainerStatus) {
@@ -97,6 +102,19 @@ func (r *Runtime) StartContainer(_ context.Context, request *runtimeapi.StartCon
 		c.timer = r.options.Clock.AfterFunc(after, func() { go r.End(id, end) })
 	}
 	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+// openLog makes the file of the container's log, if it is to have one: a pod's
+// directory of logs must be there, as for any runtime.
+func (c *container) openLog() error {
+	if c.sandbox.config.GetLogDirectory() == "" || c.config.GetLogPath() == "" {
+		return nil
+	}
+	log, err := os.OpenFile(c.status.GetLogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("open the log of the container: %w", err)
+	}
+	return log.Close()
 }
 
 // End ends a container that runs. It does nothing about others.

@@ -40,12 +40,19 @@ func (r *Runtime) Attach(_ context.Context, request *runtimeapi.AttachRequest) (
 	return &runtimeapi.AttachResponse{Url: "http://127.0.0.1:0/attach/" + request.GetContainerId()}, nil
 }
 
-// ReopenContainerLog does nothing about a container that runs.
+// ReopenContainerLog makes the log of a container that runs, if it is not there.
 func (r *Runtime) ReopenContainerLog(
 	_ context.Context, request *runtimeapi.ReopenContainerLogRequest,
 ) (*runtimeapi.ReopenContainerLogResponse, error) {
 	if _, err := r.runningConfig(request.GetContainerId()); err != nil {
 		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[request.GetContainerId()]; c != nil {
+		if err := c.openLog(); err != nil {
+			return nil, status.Error(codes.Unknown, err.Error())
+		}
 	}
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
