@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -100,6 +101,8 @@ type Agent struct {
 	// Program and Args are the command that starts it.
 	Program string
 	Args    []string
+	// Attributes are those of its process; nil for those of this one.
+	Attributes *syscall.SysProcAttr
 	// Fields are further ones of its configuration file.
 	Fields map[string]any
 
@@ -129,7 +132,9 @@ func (a *Agent) file(name string) string { return filepath.Join(a.machine.Dir, n
 // Start starts the agent, for the first time or again. The caller ends it before
 // the machine.
 func (a *Agent) Start() (err error) {
-	a.Process, err = Start(nil, a.Program, a.Args...)
+	cmd := exec.Command(a.Program, a.Args...)
+	cmd.SysProcAttr = a.Attributes
+	a.Process, err = StartCommand(cmd)
 	return err
 }
 

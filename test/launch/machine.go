@@ -29,9 +29,14 @@ type Machine struct {
 	// Log is where containerd logs.
 	Log string
 
-	config  containerd.Config
-	runtime *containerd.Runtime
+	config   containerd.Config
+	runtime  *containerd.Runtime
+	endpoint string
 }
+
+// MachineAt is a machine whose container runtime, at a CRI endpoint, is the
+// caller's. Nothing is to be removed of it but the files in dir.
+func MachineAt(dir, endpoint string) *Machine { return &Machine{Dir: dir, endpoint: endpoint} }
 
 // NewMachine starts a containerd. The caller ends it with Remove, whether there
 // was an error or not.
@@ -57,12 +62,12 @@ func NewMachine(ctx context.Context) (*Machine, error) {
 	if m.runtime, err = svclet.StartContainerd(ctx, m.config); err != nil {
 		return m, err
 	}
-	m.Log = m.runtime.LogFile
+	m.Log, m.endpoint = m.runtime.LogFile, m.runtime.Endpoint
 	return m, nil
 }
 
-// Endpoint is that of its containerd.
-func (m *Machine) Endpoint() string { return m.runtime.Endpoint }
+// Endpoint is that of its container runtime.
+func (m *Machine) Endpoint() string { return m.endpoint }
 
 // CgroupRoot is the cgroup that pods are in.
 func (m *Machine) CgroupRoot() string { return "/" + m.Bridge }

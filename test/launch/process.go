@@ -24,8 +24,14 @@ type Process struct {
 
 // Start runs a program. The caller ends it with Kill, or with Stop.
 func Start(env []string, program string, args ...string) (*Process, error) {
-	p := &Process{cmd: exec.Command(program, args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	return StartCommand(cmd)
+}
+
+// StartCommand is Start of a command that is prepared but for its output.
+func StartCommand(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -85,12 +91,25 @@ func (p *Process) Kill() {
 
 // FreePort is a TCP port on the loopback interface that nothing listens on.
 func FreePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := FreePorts(1)
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+	return ports[0], nil
+}
+
+// FreePorts are n different ones.
+func FreePorts(n int) ([]string, error) {
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // not before all are found
+		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return ports, nil
 }
 
 // output collects what a process writes.
