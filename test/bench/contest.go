@@ -37,6 +37,13 @@ func contests() []contest {
 			{"namespace", measureNamespace},
 			{"collect", measureCollection},
 		}},
+		{"nodes", apiServers, []measure{
+			{"nodes", measureCrowd},
+		}},
+		{"cluster", wholeClusters, []measure{
+			{"fleet", measureFleet},
+			{"cluster", measureScheduledCrowd},
+		}},
 		{"agents", agents, []measure{
 			{"agent", measureAgent},
 			{"podstart", measurePodStarts},
@@ -100,6 +107,18 @@ func apiServers(o options) ([]system, error) {
 		return nil, errNothing
 	}
 	return systems, nil
+}
+
+// wholeClusters are svc with all controllers.
+func wholeClusters(o options) ([]system, error) {
+	if err := o.need("svc", "svclet"); err != nil {
+		return nil, err
+	}
+	s, err := newSVC(o.svc)
+	if err != nil {
+		return nil, err
+	}
+	return []system{&wholeSystem{s, o.svclet}}, nil
 }
 
 // controllerManagers are svc's controllers, and kube-controller-manager with

@@ -17,6 +17,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 // options are the flags.
@@ -96,6 +99,8 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 
 // run measures the systems in turn and writes the report.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	// What libraries have to say about watches that are begun anew is no figure.
+	klog.SetLogger(logr.Discard())
 	// The client shares the processors with the servers; memory it may have.
 	debug.SetGCPercent(400)
 	dir, err := filepath.Abs(o.dir)

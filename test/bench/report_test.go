@@ -26,6 +26,7 @@ func TestVerdicts(t *testing.T) {
 		{"a higher rate can still miss its goal", goalRate, []float64{17}, []float64{10}, missed},
 		{"a goal of its own is met whatever kube does", lower("create to Running, one by one", aboveRuntime, "ms"), []float64{50}, []float64{10}, met},
 		{"a goal of its own can be missed", lower("create to Running, one by one", aboveRuntime, "ms"), []float64{51}, []float64{500}, missed},
+		{"a goal of its own is met or missed without kube", lower("many nodes: all requests", "p99", "ms"), []float64{1001}, nil, missed},
 		{"what both stand on has no verdict", floor("the runtime alone", "p50", "ms"), []float64{2}, []float64{1}, ""},
 		{"one system alone has no verdict", some, []float64{1}, nil, ""},
 	} {
@@ -52,6 +53,7 @@ func TestEveryGoalIsARowOfTheBenchmark(t *testing.T) {
 	}
 	for _, name := range []string{
 		"create to Running, one by one", "start, first", "idle", "list pods, JSON",
+		crowdRows + ": all requests", crowdRows + ": event of a change", clusterRows + ": all requests", clusterRows + ": event of a change",
 		"managers idle", "pods scheduled", "deployments rolled out", "namespace of ConfigMaps deleted", "dependents collected",
 	} {
 		names[name] = true

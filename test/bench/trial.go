@@ -31,6 +31,11 @@ type sizes struct {
 	AgentPods    []int         // that do nothing while the agent is measured
 	AgentStarts  int           // pods that are started one by one
 	AgentBurst   int           // pods that are started at once
+	CrowdNodes   int           // whose machines send heartbeats
+	CrowdPods    int           // on them
+	Crowd        time.Duration // for which users send requests meanwhile
+	FleetAgents  int           // that run at once
+	FleetPods    int           // on their nodes
 	Profile      time.Duration // of the processor, at the start of each measure
 }
 
@@ -43,6 +48,8 @@ func fullSizes() sizes {
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
 		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Dependents: 50_000,
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
+		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
+		FleetAgents: 200, FleetPods: 2_000,
 		Profile: 10 * time.Second,
 	}
 }
@@ -57,6 +64,8 @@ func quickSizes() sizes {
 		MemoryPods: 2_000, MemorySettle: time.Second,
 		Nodes: 100, Scheduled: 500, Deployments: 10, Content: 1_000, Dependents: 2_000,
 		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
+		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
+		FleetAgents: 10, FleetPods: 100,
 		Profile: time.Second,
 	}
 }

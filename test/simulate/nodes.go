@@ -37,6 +37,8 @@ type Nodes struct {
 	mu    sync.Mutex
 	nodes map[string]bool // true is alive
 	ips   int
+	// leases are those that were last written.
+	leases map[string]*coordinationv1.Lease
 }
 
 // heartbeat is the time between two renewals of a node's lease.
@@ -59,8 +61,8 @@ func StartBeating(config *rest.Config, heartbeat time.Duration) (*Nodes, error) 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &Nodes{client: client, cancel: cancel, nodes: map[string]bool{}}
-	n.runPods(ctx)
+	n := &Nodes{client: client, cancel: cancel, nodes: map[string]bool{}, leases: map[string]*coordinationv1.Lease{}}
+	n.runPods(ctx, fields.OneTermNotEqualSelector("spec.nodeName", ""), workers)
 	n.running.Go(func() { n.heartbeats(ctx, heartbeat) })
 	return n, nil
 }
@@ -97,9 +99,7 @@ func (n *Nodes) Add(ctx context.Context, name string, change func(*corev1.Node))
 	if _, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.nodes[name] = true
+	n.set(name, true)
 	return n.renew(ctx, name)
 }
 
@@ -164,29 +164,42 @@ func (n *Nodes) heartbeats(ctx context.Context, heartbeat time.Duration) {
 	}
 }
 
+// renew renews the lease that was last written, or whatever there is.
 func (n *Nodes) renew(ctx context.Context, name string) error {
 	leases := n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	n.mu.Lock()
+	lease := n.leases[name]
+	n.mu.Unlock()
+	var err error
+	if lease == nil {
+		if lease, err = leases.Get(ctx, name, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
 	now := metav1.NowMicro()
-	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{
+		lease, err = leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To(int32(40)), RenewTime: &now},
 		}, metav1.CreateOptions{})
-		return err
+	} else {
+		lease = lease.DeepCopy()
+		lease.Spec.RenewTime = &now
+		lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return err
+		lease = nil // somebody else may have changed it
 	}
-	lease.Spec.RenewTime = &now
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leases[name] = lease
 	return err
 }
 
-// runPods does to pods what their nodes would.
-func (n *Nodes) runPods(ctx context.Context) {
+// runPods does to the selected pods what their nodes would.
+func (n *Nodes) runPods(ctx context.Context, selected fields.Selector, workers int) {
 	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+		o.FieldSelector = selected.String()
 	}))
 	informer := factory.Core().V1().Pods().Informer()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())

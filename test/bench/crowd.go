@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/test/simulate"
+)
+
+const (
+	// crowdNamespaces is how many namespaces share the pods.
+	crowdNamespaces = 20
+	// crowdClients is how many connections the users' requests share.
+	crowdClients = 8
+	// responsive is within what 99 of 100 requests and events are to come, in
+	// milliseconds.
+	responsive = 1_000
+)
+
+// measureCrowd is how the API answers its users while the machines of many nodes
+// do what kubelets do, and pods come and go.
+func measureCrowd(ctx context.Context, t *trial) error {
+	return t.crowd(ctx, crowdRows, func(i int) string { return fmt.Sprintf("crowd-%04d", i%t.sizes.CrowdNodes) })
+}
+
+// measureScheduledCrowd is the same with all controllers, of which the scheduler
+// finds the pods' nodes.
+func measureScheduledCrowd(ctx context.Context, t *trial) error {
+	return t.crowd(ctx, clusterRows, func(int) string { return "" })
+}
+
+// What begins the names of the rows of the two measures.
+const (
+	crowdRows   = "many nodes"
+	clusterRows = "cluster"
+)
+
+// aCrowd is nodes and pods with which a server is busy.
+type aCrowd struct {
+	*trial
+	clients  []*client // of the users
+	pods     kind
+	node     func(i int) string // on which the i-th pod is to be
+	machines []*simulate.Alone
+
+	mu       sync.Mutex
+	renewals []time.Duration
+}
+
+func (t *trial) crowd(ctx context.Context, rows string, node func(i int) string) error {
+	c := &aCrowd{trial: t, pods: podKind(), node: node}
+	admins, err := t.clients(ctx, 64)
+	if err != nil {
+		return err
+	}
+	defer closeAll(admins)
+	if c.clients, err = t.clients(ctx, crowdClients); err != nil {
+		return err
+	}
+	defer closeAll(c.clients)
+	if err := c.prepare(ctx, admins[0]); err != nil {
+		return err
+	}
+	began := time.Now()
+	err = c.startMachines(ctx)
+	if err == nil {
+		t.record(lower(rows, "nodes there", "s"), time.Since(began).Seconds())
+		err = c.fill(ctx, rows, admins)
+	}
+	if err == nil {
+		err = c.live(ctx, rows)
+	}
+	return errors.Join(err, c.stopMachines())
+}
+
+// prepare makes the namespaces, and lets nodes do what they do: kube-apiserver
+// runs without the authorizer of nodes.
+func (c *aCrowd) prepare(ctx context.Context, admin *client) error {
+	for i := range crowdNamespaces {
+		if err := c.namespace(ctx, admin, crowdNamespace(i)); err != nil {
+			return err
+		}
+	}
+	return admin.do(ctx, request{method: http.MethodPost, path: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body: []byte(`{
+		"metadata": {"name": "bench-nodes"},
+		"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
+		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"}
+	}`)})
+}
+
+func crowdNamespace(i int) string { return fmt.Sprintf("bench-crowd-%02d", i%crowdNamespaces) }
+
+// startMachines starts all machines, 16 at a time.
+func (c *aCrowd) startMachines(ctx context.Context) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	c.machines = make([]*simulate.Alone, c.sizes.CrowdNodes)
+	_, err = c.load(ctx, make([]*client, 16), len(c.machines), func(ctx context.Context, _ *client, i int) error {
+		var err error
+		c.machines[i], err = simulate.StartAlone(ctx, config, fmt.Sprintf("crowd-%04d", i), withImages, c.renewed)
+		return err
+	})
+	return err
+}
+
+// withImages gives a node as many images as kubelets tell of.
+func withImages(node *corev1.Node) {
+	for i := range 50 {
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
+			Names: []string{fmt.Sprintf("registry.example.com/team/app-%02d:v1.2.3", i)}, SizeBytes: 50 << 20,
+		})
+	}
+}
+
+func (c *aCrowd) renewed(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renewals = append(c.renewals, took)
+}
+
+// takeRenewals are the sorted latencies of the renewals since the last call.
+func (c *aCrowd) takeRenewals() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	renewals := c.renewals
+	c.renewals = nil
+	slices.Sort(renewals)
+	return renewals
+}
+
+func (c *aCrowd) stopMachines() error {
+	var group sync.WaitGroup
+	errs := make([]error, len(c.machines))
+	for i, m := range c.machines {
+		if m != nil {
+			group.Go(func() { errs[i] = m.Stop() })
+		}
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// fill creates the pods and waits until all run.
+func (c *aCrowd) fill(ctx context.Context, rows string, admins []*client) error {
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	began := time.Now()
+	if _, err := c.load(ctx, admins, c.sizes.CrowdPods, func(ctx context.Context, admin *client, i int) error {
+		return admin.do(ctx, c.create(i))
+	}); err != nil {
+		return err
+	}
+	for {
+		// On clusters of this size such a look costs something.
+		if err := wait(ctx, time.Second); err != nil {
+			return err
+		}
+		done, err := none(ctx, admins[0], "/api/v1/pods?fieldSelector=status.phase%21%3DRunning")
+		if err != nil {
+			return err
+		}
+		if done {
+			break
+		}
+	}
+	c.record(lower(rows, "pods run", "s"), time.Since(began).Seconds())
+	return c.recordMemory(rows)
+}
+
+// live has users send requests while everything goes on.
+func (c *aCrowd) live(ctx context.Context, rows string) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	watchers, err := dial(ctx, config, 1)
+	if err != nil {
+		return err
+	}
+	defer closeAll(watchers)
+	seen, err := watchRevisions(ctx, watchers[0], "/api/v1/pods")
+	if err != nil {
+		return err
+	}
+	defer seen.stop()
+	c.takeRenewals()
+	var times pacedTimes
+	work, err := c.work(func() error {
+		times, err = pace(ctx, c.sizes.Crowd, c.requests(seen))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	renewals := c.takeRenewals()
+	delivered, err := seen.wait(deliveryTimeout)
+	if err != nil {
+		return err
+	}
+	for _, r := range c.requests(seen) {
+		c.recordTimes(rows+": "+r.name, times[r.name])
+	}
+	c.recordTimes(rows+": all requests", times.all())
+	c.recordTimes(rows+": event of a change", delivered)
+	c.recordTimes(rows+": renew a lease", renewals)
+	c.record(lower(rows, "server processor", "s/min"), work.cpu.Seconds()/work.elapsed.Minutes())
+	return nil
+}
+
+// requests are what users do. The first half of the pods stays, the others are
+// replaced, one by one.
+func (c *aCrowd) requests(seen *revisions) []paced {
+	const configMap = "/api/v1/namespaces/bench-crowd-00/configmaps"
+	k, pods := configMapKind(), c.sizes.CrowdPods
+	user := func(i int) *client { return c.clients[i%len(c.clients)] }
+	stays := func() (namespace, name string) {
+		i := rand.IntN(pods / 2)
+		return crowdNamespace(i), crowdPod(i)
+	}
+	return []paced{
+		{"get", 20, func(ctx context.Context, i int) error { return user(i).do(ctx, c.pods.get(stays())) }},
+		{"list a namespace", 1, func(ctx context.Context, i int) error {
+			return user(i).do(ctx, request{method: http.MethodGet, path: c.pods.collection(crowdNamespace(i)) + fmt.Sprintf("?limit=%d", chunk)})
+		}},
+		{"create", 10, func(ctx context.Context, i int) error { return user(i).do(ctx, c.create(pods+i)) }},
+		{"delete", 10, func(ctx context.Context, i int) error {
+			return user(i).do(ctx, request{method: http.MethodDelete, path: c.pods.object(crowdNamespace(pods/2+i), crowdPod(pods/2+i))})
+		}},
+		{"patch", 10, func(ctx context.Context, i int) error {
+			namespace, name := stays()
+			return user(i).do(ctx, c.pods.patch(namespace, name, seen.sent()))
+		}},
+		{"update", 10, func(ctx context.Context, i int) error {
+			name := fmt.Sprintf("settings-%d", i%100)
+			if i < 100 {
+				return user(i).do(ctx, request{method: http.MethodPost, path: configMap, body: k.body("bench-crowd-00", name, int64(i))})
+			}
+			return user(i).do(ctx, k.update("bench-crowd-00", name, int64(i)))
+		}},
+	}
+}
+
+func crowdPod(i int) string { return fmt.Sprintf("pod-%06d", i) }
+
+// create is the request for the i-th pod.
+func (c *aCrowd) create(i int) request {
+	r := c.pods.create(crowdNamespace(i), crowdPod(i), 0)
+	if node := c.node(i); node != "" {
+		r.body = bytes.Replace(r.body, []byte(`"spec":{`), fmt.Appendf(nil, `"spec":{"nodeName":%q,`, node), 1)
+	}
+	return r
+}
