@@ -214,9 +214,21 @@ func (p *plugin) run(ctx context.Context, image string) (*credentialprovider.Cre
 	}
 	if err != nil {
 		p.metrics.errors.WithLabelValues(p.Name).Inc()
-		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %s", p.Name, image, err, strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %q", p.Name, image, err, lastWords(stderr.String()))
 	}
 	return decodeResponse(stdout.Bytes(), p.APIVersion)
+}
+
+// maxWords is how much of what a plugin says of its failure is told, in bytes.
+const maxWords = 1 << 10
+
+// lastWords is the end of it: what programs say last is why they fail.
+func lastWords(said string) string {
+	said = strings.TrimSpace(said)
+	if len(said) <= maxWords {
+		return said
+	}
+	return "..." + said[len(said)-maxWords:]
 }
 
 // limited keeps the first mebibyte that is written to it.

@@ -152,7 +152,9 @@ func TestThoseWhoAskAtOnceShareAnAnswerOrEachGetsOne(t *testing.T) {
 
 func TestAPluginThatFailsGivesNoLogins(t *testing.T) {
 	for _, c := range []struct{ name, answer, want string }{
-		{"exit code", "fail hunter", "error execing credential provider plugin login for image reg.io/a: exit status 1: fail hunter"},
+		{"exit code", "fail hunter", "error execing credential provider plugin login for image reg.io/a: exit status 1: \"fail hunter <nil>\""},
+		{"many lines", "fail\nhunter", `exit status 1: "fail\nhunter <nil>"`},
+		{"endless words", "fail" + strings.Repeat("!", 2*maxWords), `exit status 1: "...` + strings.Repeat("!", maxWords-len(" <nil>")) + ` <nil>"`},
 		{"no answer", "", "want \"credentialprovider.kubelet.k8s.io/v1\""},
 		{"no JSON", "hunter2{", "the answer is not a CredentialProviderResponse"},
 		{"unknown field", response("Image", `,"hunter2":1`), "the answer is not a CredentialProviderResponse"},
@@ -170,7 +172,7 @@ func TestAPluginThatFailsGivesNoLogins(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			failures := 0.0
-			if c.name == "exit code" {
+			if strings.HasPrefix(c.answer, "fail") {
 				failures = 2
 			}
 			if n := testutil.ToFloat64(plugins.metrics.errors.WithLabelValues("login")); n != failures {
