@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -61,6 +62,7 @@ type instance struct {
 	noding     sync.WaitGroup // what ends after stopNoding
 	noded      chan error     // yields why the node has ended; nil without one
 	report     report
+	muted      atomic.Bool // of the log
 }
 
 // run returns when ctx is done and all has stopped, or when some part fails.
@@ -79,6 +81,8 @@ func (u *instance) run(ctx context.Context) error {
 	if err = u.start(ctx, serving); err == nil {
 		u.report.print(u.out, u)
 		err = u.wait(ctx)
+	} else {
+		u.muted.Store(true)
 	}
 	if ctx.Err() != nil {
 		err = nil // whatever it was, the user wants it to end

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -34,11 +35,13 @@ func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io
 // trouble.
 type warnings struct {
 	out io.Writer
+	// muted drops all, once what has begun is given up: the error says why.
+	muted *atomic.Bool
 }
 
 // Write expects one whole line, as loggers write them.
 func (w warnings) Write(line []byte) (int, error) {
-	if bytes.HasPrefix(line, []byte("I")) || slices.ContainsFunc(usual, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
+	if w.muted.Load() || bytes.HasPrefix(line, []byte("I")) || slices.ContainsFunc(usual, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
 		return len(line), nil
 	}
 	return w.out.Write(line)

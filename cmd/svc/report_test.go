@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ Ctrl-C stops it. What was written is kept in /var/lib/svc.
 
 func TestOnlyTroubleIsLoggedUnlessAskedFor(t *testing.T) {
 	var out strings.Builder
-	w := warnings{&out}
+	w := warnings{out: &out, muted: new(atomic.Bool)}
 	for _, line := range []string{
 		"I1120 14:35:52.597871   19792 a.go:1] \"Started\"\n",
 		"W1120 14:35:52.626867   19792 b.go:2] Skipping API x/v1beta1 because it has no resources.\n",
@@ -53,6 +54,10 @@ func TestOnlyTroubleIsLoggedUnlessAskedFor(t *testing.T) {
 		if n, err := w.Write([]byte(line)); n != len(line) || err != nil {
 			t.Errorf("%q: wrote %d, %v", line, n, err)
 		}
+	}
+	w.muted.Store(true)
+	if n, err := w.Write([]byte("E1120 14:35:52.7   19792 d.go:4] \"Cut off\"\n")); n == 0 || err != nil {
+		t.Errorf("given up: wrote %d, %v", n, err)
 	}
 	want := "W1120 14:35:52.626867   19792 b.go:2] slow\nE1120 14:35:52.597871   19792 c.go:3] \"Failed\"\n"
 	if out.String() != want {

@@ -45,7 +45,7 @@ warnings and errors are logged, unless -v is given.`,
 			// Few want a log between themselves and the report; those who do ask.
 			var out io.Writer = cmd.ErrOrStderr()
 			if !cmd.Flags().Changed("v") {
-				out = warnings{out}
+				out = warnings{out, &u.muted}
 			}
 			if err := startLogs(cmd, logging, out); err != nil {
 				return err
