@@ -126,6 +126,8 @@ func TestTheMachineHearsOfAnOperationOnlyWithWhatTheRuntimeShowsAfterIt(t *testi
 		s.clock.Step(lastLookAgain)
 		return s.worker.seen().Sequence == 7
 	}).Should(gomega.BeTrue())
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.Expect(looks).To(gomega.BeNumerically(">=", 3))
 }
 
