@@ -3,6 +3,7 @@ package pod
 import (
 	"cmp"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +18,7 @@ func (m *Machine) report() {
 		s := *old
 		s.ObservedGeneration = m.pod.Generation
 		if !m.untried {
+			m.correct(&s)
 			s.Conditions = m.conditions(&s)
 		}
 		m.status = s
@@ -58,6 +60,25 @@ func (m *Machine) report() {
 	s.AllocatedResources = resource.PodRequests(m.pod, resource.PodResourcesOptions{})
 	s.Resources = m.resources(s.Phase)
 	m.status, m.final = *s, m.ended
+}
+
+// correct takes over what the runtime says only now about why a container has
+// ended: that the kernel killed it for want of memory.
+func (m *Machine) correct(s *corev1.PodStatus) {
+	for _, list := range []*[]corev1.ContainerStatus{&s.InitContainerStatuses, &s.ContainerStatuses, &s.EphemeralContainerStatuses} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			end := (*list)[i].State.Terminated
+			for j := range m.observed.Containers {
+				o := &m.observed.Containers[j]
+				if end != nil && containerID(o) == end.ContainerID && o.State == Exited && o.Reason != "" && o.Reason != end.Reason {
+					corrected := *end
+					corrected.Reason = o.Reason
+					(*list)[i].State.Terminated = &corrected
+				}
+			}
+		}
+	}
 }
 
 // resources are those of the pod as a whole. While it runs they are what its
