@@ -47,7 +47,7 @@ func Filter(handler http.Handler, s runtime.NegotiatedSerializer, kinds []*resou
 			handler.ServeHTTP(w, req)
 			return
 		}
-		data, err := io.ReadAll(io.LimitReader(req.Body, maxBytes+1))
+		data, err := read(req, maxBytes+1)
 		if err == nil && int64(len(data)) <= maxBytes && suspicious(data) {
 			err = judge(req.Header.Get("Content-Type"), data, t)
 		}
@@ -58,6 +58,17 @@ func Filter(handler http.Handler, s runtime.NegotiatedSerializer, kinds []*resou
 		req.Body = body{io.MultiReader(bytes.NewReader(data), req.Body), req.Body}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// trusted is how much memory the length that a client announces is worth.
+const trusted = 64 << 10
+
+// read reads the body of a request up to most bytes.
+func read(req *http.Request, most int64) ([]byte, error) {
+	var data bytes.Buffer
+	data.Grow(int(max(0, min(req.ContentLength, trusted))) + bytes.MinRead)
+	_, err := data.ReadFrom(io.LimitReader(req.Body, most))
+	return data.Bytes(), err
 }
 
 // body is a request's body of which a part was read already.
