@@ -166,7 +166,7 @@ func (s *side) read() (pods []*corev1.Pod, others []ctrlclient.Object) {
 
 // The names that the two cannot have in common, and what stands for them.
 var (
-	hexID     = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	hexID     = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{32})\b`) // of the runtime, and of static pods
 	timestamp = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 )
 
@@ -175,7 +175,7 @@ var (
 func (s *side) neutral(pod *corev1.Pod) func(path, text string) string {
 	names := []string{s.namespace, "NAMESPACE", s.PodLogs, "LOGS", s.machine.Dir, "DIR", s.machine.Bridge, "BRIDGE", s.hostPort, "HOSTPORT"}
 	if pod != nil {
-		names = append(names, string(pod.UID), "UID")
+		names = append(names, string(pod.UID), "UID", pod.Name, s.nameOf(pod))
 		for _, ip := range pod.Status.PodIPs {
 			names = append(names, ip.IP, "POD-IP")
 		}
@@ -199,7 +199,13 @@ func (s *side) neutral(pod *corev1.Pod) func(path, text string) string {
 // podFields are what the agent says of a pod.
 func (s *side) podFields(pod *corev1.Pod) difference.Fields {
 	GinkgoHelper()
-	fields, err := difference.Of(map[string]any{"status": pod.Status}, s.neutral(pod))
+	owners := slices.Clone(pod.OwnerReferences)
+	for i := range owners {
+		owners[i].Name, owners[i].UID = "NODE", "UID" // that of a mirror
+	}
+	fields, err := difference.Of(map[string]any{
+		"labels": pod.Labels, "annotations": pod.Annotations, "owners": owners, "status": pod.Status,
+	}, s.neutral(pod))
 	Expect(err).NotTo(HaveOccurred())
 	return fields
 }
@@ -216,7 +222,8 @@ func (s *side) events(ctx context.Context) map[string]difference.Fields {
 		rewrite := s.neutral(pod)
 		for i := range list.Items {
 			e := &list.Items[i]
-			if e.InvolvedObject.UID != pod.UID || e.Source.Component != string(s.Kind) {
+			ofPod := e.InvolvedObject.UID == pod.UID || string(e.InvolvedObject.UID) == pod.Annotations["kubernetes.io/config.hash"]
+			if !ofPod || e.Source.Component != string(s.Kind) {
 				continue
 			}
 			message := durations.ReplaceAllString(rewrite("", e.Message), "DURATION")

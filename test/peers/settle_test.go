@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/test/peers/difference"
 )
@@ -31,6 +34,9 @@ const (
 	// afterAnnotation names the pod that must have settled before this one is
 	// created.
 	afterAnnotation = "peers/after"
+	// staticAnnotation says that the agent has the pod from a file, and not from
+	// the API, which has its mirror.
+	staticAnnotation = "peers/static"
 	// thenAnnotation is what becomes of the pod when it is ready, or else, for
 	// "resync", when a container waits for its third restart: one of actions.
 	thenAnnotation = "peers/then"
@@ -161,8 +167,9 @@ func (c *course) see(object any) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.judge(pod.Name)
-	c.last[pod.Name] = seen{pod: pod, since: time.Now()}
+	name := c.side.nameOf(pod)
+	c.judge(name)
+	c.last[name] = seen{pod: pod, since: time.Now()}
 }
 
 // judge says whether the pod has settled, now at the latest.
@@ -215,11 +222,32 @@ func (c *course) advance(ctx context.Context) (unsettled []string) {
 			return false
 		}
 		busy++
-		Expect(c.side.client.Create(ctx, pod)).To(Succeed())
+		c.side.begin(ctx, pod)
 		return true
 	})
 	slices.Sort(unsettled)
 	return unsettled
+}
+
+// begin has the agent run a pod.
+func (s *side) begin(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	if pod.Annotations[staticAnnotation] == "" {
+		Expect(s.client.Create(ctx, pod)).To(Succeed())
+		return
+	}
+	pod.Spec.NodeName, pod.Spec.ServiceAccountName = "", "" // no matter of a manifest
+	content, err := yaml.Marshal(pod)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(s.Manifests, pod.Name+".yaml"), content, 0o600)).To(Succeed())
+}
+
+// nameOf is the name of a pod in pods/. A mirror has the node's name after it.
+func (s *side) nameOf(pod *corev1.Pod) string {
+	if pod.Annotations[staticAnnotation] == "" {
+		return pod.Name
+	}
+	return strings.TrimSuffix(pod.Name, "-"+s.Node)
 }
 
 // describe tells of a pod that has not settled.
