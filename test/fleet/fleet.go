@@ -103,9 +103,10 @@ func (f *Fleet) add(cluster launch.Cluster, program, name, port string) error {
 		return err
 	}
 	a.Port = port
-	// The nodes are on one machine, whose cgroups and swap are not theirs.
+	// The nodes are on one machine, whose cgroups, swap and inotify instances (of
+	// which a user has 128) are not theirs.
 	a.Fields = map[string]any{
-		"cgroupRoot": "", "cgroupsPerQOS": false, "enforceNodeAllocatable": []string{"none"}, "failSwapOn": false, "oomScoreAdj": 0,
+		"cgroupRoot": "", "cgroupsPerQOS": false, "staticPodPath": "", "enforceNodeAllocatable": []string{"none"}, "failSwapOn": false, "oomScoreAdj": 0,
 	}
 	if err := isolate(a.Agent, filepath.Join(a.dir, "links")); err != nil {
 		return err
