@@ -48,6 +48,9 @@ var reissues = []reissue{
 	{"the server has a new name or address", func(have *x509.Certificate, w want, _ time.Time) bool {
 		return lacksName(have, &w.template)
 	}},
+	{"an agent does not bear the name of API servers", func(have *x509.Certificate, w want, _ time.Time) bool {
+		return slices.Contains(have.DNSNames, apiServerName) && !slices.Contains(w.template.DNSNames, apiServerName)
+	}},
 }
 
 // lacksName tells whether have is not made out to all names of w. Names too

@@ -206,7 +206,7 @@ func (p *PKI) leaves(servingNames []string) []leaf {
 	if name := p.cfg.NodeName; name != "" {
 		leaves = append(leaves,
 			leaf{client("node", nodeUser(name), user.NodesGroup), p.cfg.NodeFile},
-			leaf{want: server("node-serving", nodeUser(name), append([]string{name}, servingNames...))},
+			leaf{want: server("node-serving", nodeUser(name), append([]string{name}, p.notAPIServers(servingNames)...))},
 		)
 	}
 	return leaves
@@ -266,12 +266,26 @@ func client(name, user string, groups ...string) want {
 		}}
 }
 
+const apiServerName = "kubernetes.default.svc"
+
+// apiServerNames are those by which pods know API servers, and nobody else has.
+func (p *PKI) apiServerNames() []string {
+	return []string{"kubernetes", "kubernetes.default", apiServerName, apiServerName + "." + p.cfg.ClusterDomain}
+}
+
+// notAPIServers are those of names that an agent may have: it must not pass for
+// an API server.
+func (p *PKI) notAPIServers(names []string) []string {
+	theirs := p.apiServerNames()
+	for _, ip := range p.cfg.ServiceIPs {
+		theirs = append(theirs, ip.String())
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(theirs, name) })
+}
+
 // servingNames are all names and addresses of the serving certificate, sorted.
 func (p *PKI) servingNames() ([]string, error) {
-	names := []string{
-		"localhost", "127.0.0.1", "::1",
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + p.cfg.ClusterDomain,
-	}
+	names := append([]string{"localhost", "127.0.0.1", "::1"}, p.apiServerNames()...)
 	for _, ip := range p.cfg.ServiceIPs {
 		names = append(names, ip.String())
 	}

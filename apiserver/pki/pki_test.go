@@ -144,6 +144,11 @@ func TestANodeIsItselfOnly(t *testing.T) {
 			t.Errorf("the node's serving certificate: %v", err)
 		}
 	}
+	for _, name := range []string{"kubernetes", "kubernetes.default.svc"} {
+		if err := serving.VerifyHostname(name); err == nil {
+			t.Errorf("the node's serving certificate passes for that of %s", name)
+		}
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", e.cfg.NodeFile)
 	if err != nil {
 		t.Fatal(err)
