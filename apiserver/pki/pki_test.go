@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -476,4 +477,37 @@ func (e *environment) all(t *testing.T) map[string]string {
 		files[name] = string(content)
 	}
 	return files
+}
+
+func TestAnAgentsCertificateThatPassesForAnAPIServersIsReplaced(t *testing.T) {
+	e := newEnvironment(t)
+	e.cfg.NodeName, e.cfg.NodeFile = "worker", e.path("../node.svcconfig")
+	e.open(t)
+	keyOf := func(name string) crypto.Signer {
+		key, err := keyutil.ParsePrivateKeyPEM([]byte(e.read(t, name+".key")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key.(crypto.Signer)
+	}
+	// As svc made it once: for the names of the machine and those of API servers.
+	wide := server("node-serving", nodeUser("worker"), []string{apiServerName})
+	own := e.certificate(t, "node-serving")
+	wide.template.DNSNames = append(wide.template.DNSNames, own.DNSNames...)
+	wide.template.IPAddresses = own.IPAddresses
+	made, err := issue(wide, keyOf("node-serving"), &pair{e.certificate(t, "ca"), keyOf("ca")}, e.cfg.Clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := cert.EncodeCertificates(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(e.path("node-serving.crt"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.open(t)
+	if err := e.certificate(t, "node-serving").VerifyHostname(apiServerName); err == nil {
+		t.Error("it is kept")
+	}
 }
