@@ -52,6 +52,12 @@ func newCluster(ctx context.Context, flags ...string) *cluster {
 	return c
 }
 
+func (c *cluster) killManager(ctx context.Context) {
+	GinkgoHelper()
+	c.manager.Kill()
+	endLease(ctx, c.client)
+}
+
 func (c *cluster) startManager(ctx context.Context) {
 	GinkgoHelper()
 	var err error

@@ -33,7 +33,7 @@ var _ = Describe("disruption", func() {
 		}
 		Eventually(budget(ctx, ns)).Should(Equal("3 of 3 healthy, needs 2, allows 1: True SufficientPods"))
 
-		_, errOut, err := kubectl.Run(ctx, "", "drain", ns, "--force", "--disable-eviction=false", "--timeout=2s", "--pod-selector=app="+ns)
+		_, errOut, err := kubectl.Run(ctx, "", "drain", ns, "--force", "--disable-eviction=false", "--timeout=10s", "--pod-selector=app="+ns)
 		Expect(err).To(HaveOccurred())
 		Expect(errOut).To(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget."))
 		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
@@ -44,7 +44,7 @@ var _ = Describe("disruption", func() {
 			Expect(client.Create(ctx, boundPod(ns, name, ns+"-2"))).To(Succeed())
 		}
 		Eventually(budget(ctx, ns)).Should(Equal("4 of 4 healthy, needs 2, allows 2: True SufficientPods"))
-		run(ctx, "drain", ns, "--force", "--timeout=30s", "--pod-selector=app="+ns)
+		run(ctx, "drain", ns, "--force", "--timeout=2m", "--pod-selector=app="+ns)
 		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
 	})
 
@@ -71,7 +71,7 @@ var _ = Describe("disruption", func() {
 		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--max-unavailable=25%")
 		Eventually(budget(ctx, ns)).Should(Equal("4 of 4 healthy, needs 3, allows 1: True SufficientPods"))
 
-		manager.Kill()
+		killManager(ctx)
 		run(ctx, "-n", ns, "scale", "deployment", "web", "--replicas=8")
 		startManager(ctx)
 		Eventually(budget(ctx, ns)).Should(Equal("8 of 8 healthy, needs 6, allows 2: True SufficientPods"))

@@ -164,7 +164,7 @@ var _ = Describe("garbagecollector", func() {
 			dependent.OwnerReferences = references(owner)
 			Expect(client.Update(ctx, dependent)).To(Succeed())
 		}
-		run(ctx, "-n", ns, "delete", "configmap", "one", "--cascade=foreground", "--timeout=20s")
+		run(ctx, "-n", ns, "delete", "configmap", "one", "--cascade=foreground", "--timeout=2m")
 		eventuallyGone(ctx, two)
 		eventuallyGone(ctx, three)
 	})
@@ -186,7 +186,7 @@ var _ = Describe("garbagecollector", func() {
 				Expect(err).NotTo(HaveOccurred())
 			}
 		}()
-		run(ctx, "-n", ns, "delete", "configmap", "root", "--cascade=foreground", "--timeout=20s")
+		run(ctx, "-n", ns, "delete", "configmap", "root", "--cascade=foreground", "--timeout=2m")
 		Eventually(done).Should(BeClosed())
 	})
 
@@ -202,7 +202,7 @@ var _ = Describe("garbagecollector", func() {
 		}
 		run(ctx, "delete", "namespace", going, "--wait=false")
 		Eventually(configMaps(ctx, ns)).Should(BeNumerically("<", 800))
-		manager.Kill()
+		killManager(ctx)
 		startManager(ctx)
 		Eventually(configMaps(ctx, ns)).Should(Equal(1))
 		eventuallyGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}})
@@ -291,7 +291,8 @@ type widgetKind struct {
 	resource string
 }
 
-// newWidgets makes a custom kind. It is served when this returns.
+// newWidgets makes a custom kind. It is served, and watched by the collector, when
+// this returns.
 func newWidgets(ctx SpecContext) widgetKind {
 	GinkgoHelper()
 	group := fmt.Sprintf("g%d.example.com", GinkgoRandomSeed()+int64(CurrentSpecReport().LineNumber()))
@@ -310,6 +311,11 @@ func newWidgets(ctx SpecContext) widgetKind {
 	Expect(client.Create(ctx, crd)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, crd))).To(Succeed()) })
 	run(ctx, "wait", "--for=condition=Established", "customresourcedefinition/"+w.resource)
+	// The owner of this one is gone.
+	ns := newNamespace(ctx)
+	owner := owned(ctx, ns, "owner")
+	Expect(client.Delete(ctx, owner)).To(Succeed())
+	eventuallyGone(ctx, w.owned(ctx, ns, "collected", owner))
 	return w
 }
 

@@ -18,7 +18,7 @@ var _ = Describe("namespace", func() {
 			Expect(client.Create(ctx, configMap(ns, fmt.Sprintf("a-%d", i)))).To(Succeed())
 		}
 		run(ctx, "-n", ns, "create", "deployment", "web", "--image=web")
-		run(ctx, "delete", "namespace", ns, "--timeout=30s")
+		run(ctx, "delete", "namespace", ns, "--timeout=2m")
 		var left corev1.ConfigMapList
 		Expect(client.List(ctx, &left, ctrlclient.InNamespace(ns))).To(Succeed())
 		Expect(left.Items).To(BeEmpty())
@@ -104,7 +104,7 @@ spec:
 		for _, ns := range names {
 			run(ctx, "delete", "namespace", ns, "--wait=false")
 		}
-		manager.Kill()
+		killManager(ctx)
 		for _, ns := range names {
 			_, _, _ = kubectl.Run(ctx, "", "annotate", "namespace", ns, "example.com/note=now") // it may be gone
 		}

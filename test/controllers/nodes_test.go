@@ -16,7 +16,7 @@ var _ = Describe("nodes", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		c = newCluster(ctx,
 			"--controllers=*,-scheduler", "--terminated-pod-gc-threshold=2",
-			"--node-monitor-grace-period=4s", "--node-startup-grace-period=4s", "--node-eviction-rate=5",
+			"--node-monitor-grace-period=10s", "--node-startup-grace-period=10s", "--node-eviction-rate=5",
 			"--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/22,fd00::/56", "--service-cluster-ip-range=10.244.1.0/24")
 	})
 	const lastEvent = "jsonpath={.items[-1:].message}"
@@ -97,7 +97,7 @@ var _ = Describe("nodes", Ordered, func() {
 				}
 			}()
 			Eventually(ready(ctx, "node", "n1")).Should(Equal(silent))
-			c.manager.Kill()
+			c.killManager(ctx)
 			c.run(ctx, "taint", "node", "n1", "mine=1:NoSchedule")
 			c.startManager(ctx)
 			Eventually(taints(ctx, "n1")).Should(And(
@@ -127,7 +127,7 @@ var _ = Describe("nodes", Ordered, func() {
 		It("gives every node ranges of its own, after a restart, too, and waits when there is none", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			Eventually(ranges(ctx, "n1")).Should(MatchRegexp(`^10.244.[023].0/24 \["10.244.[023].0/24","fd00:0:0:[0-9a-f:]*/64"\]$`))
-			c.manager.Kill()
+			c.killManager(ctx)
 			c.addNodes(ctx, nil, "n2", "n3", "n4")
 			c.startManager(ctx)
 			given := func() []string {
@@ -165,25 +165,25 @@ var _ = Describe("nodes", Ordered, func() {
 
 		It("waits as long as the pod tolerates, and no longer after a restart", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
-			c.addPod(ctx, "leaves", "n1", tolerates("drain", 4))
+			c.addPod(ctx, "leaves", "n1", tolerates("drain", 20))
 			c.run(ctx, "patch", "node", "n1", "--type=merge", fmt.Sprintf(
 				`--patch={"spec":{"taints":[{"key":"drain","effect":"NoExecute","timeAdded":%q}]}}`, "2020-01-01T00:00:00Z"))
 			// The pod is younger than the taint: its time begins with itself.
 			Consistently(c.printed(ctx, "get", "pod", "leaves", "-o", "jsonpath={.metadata.deletionTimestamp}"), "500ms").Should(BeEmpty())
-			c.manager.Kill()
+			c.killManager(ctx)
 			c.startManager(ctx)
 			Eventually(c.printed(ctx, "get", "pod", "leaves")).Should(ContainSubstring("not found"))
 		})
 
 		It("does not delete a pod when the taint goes in time", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
-			c.addPod(ctx, "stays", "n1", tolerates("drain", 2))
+			c.addPod(ctx, "stays", "n1", tolerates("drain", 10))
 			c.run(ctx, "taint", "node", "n1", "drain=now:NoExecute")
 			Consistently(c.printed(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}"), "500ms").Should(BeEmpty())
 			c.run(ctx, "taint", "node", "n1", "drain-")
 			Eventually(c.printed(ctx, "get", "events", "--field-selector=reason=TaintManagerEviction,involvedObject.name=stays", "-o", lastEvent)).
 				Should(Equal("Cancelling deletion of Pod default/stays"))
-			Consistently(c.printed(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}"), "2s").Should(BeEmpty())
+			Consistently(c.printed(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}"), "10s").Should(BeEmpty())
 		})
 	})
 

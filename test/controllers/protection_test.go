@@ -36,7 +36,7 @@ var _ = Describe("protection of volumes", func() {
 		}
 		Expect(client.Create(ctx, pod)).To(Succeed())
 		run(ctx, "-n", ns, "delete", "pvc", "data", "--wait=false")
-		manager.Kill()
+		killManager(ctx)
 		startManager(ctx)
 		Consistently(finalizers(ctx, claim)).Should(ConsistOf("kubernetes.io/pvc-protection"))
 		Expect(client.Delete(ctx, pod, ctrlclient.GracePeriodSeconds(0))).To(Succeed())

@@ -76,7 +76,7 @@ var _ = Describe("resourcequota", func() {
 		Eventually(used(ctx, ns, "bounded")).Should(Equal("pods=1"))
 		Eventually(used(ctx, ns, "idle")).Should(Equal("pods=1"))
 
-		manager.Kill()
+		killManager(ctx)
 		for i := range 5 {
 			Expect(client.Create(ctx, boundPod(ns, fmt.Sprint("p", i), ns))).To(Succeed())
 		}

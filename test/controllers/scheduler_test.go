@@ -294,7 +294,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(node))
 		p.addPod(ctx, "second", func(p *corev1.Pod) { request(p, "3") })
 		Eventually(scheduled(ctx, p.name, "second")).Should(ContainSubstring("Insufficient cpu"))
-		manager.Kill()
+		killManager(ctx)
 		run(ctx, "-n", p.name, "delete", "pod", "first")
 		startManager(ctx)
 		Eventually(nodeOf(ctx, p.name, "second")).Should(Equal(node))

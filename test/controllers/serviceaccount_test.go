@@ -22,7 +22,7 @@ var _ = Describe("serviceaccount", func() {
 		Eventually(account).ShouldNot(Or(BeEmpty(), Equal(first)))
 
 		By("making those that were deleted while no manager ran")
-		manager.Kill()
+		killManager(ctx)
 		run(ctx, "-n", ns, "delete", "serviceaccount", "default")
 		startManager(ctx)
 		Eventually(account).ShouldNot(BeEmpty())

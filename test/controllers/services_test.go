@@ -82,7 +82,7 @@ var _ = Describe("endpointslice", func() {
 		Expect(client.Update(ctx, &slice)).To(Succeed())
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("a ready 80"))
 
-		manager.Kill()
+		killManager(ctx)
 		run(ctx, "-n", ns, "delete", "pod", "a")
 		Expect(client.Create(ctx, boundPod(ns, "b", ns))).To(Succeed())
 		Expect(client.Delete(ctx, &slice)).To(Succeed())
@@ -132,7 +132,7 @@ var _ = Describe("endpoint", func() {
 		Eventually(subsets).Should(Equal("b, not a"))
 
 		By("deleting what has lost its service while no manager ran")
-		manager.Kill()
+		killManager(ctx)
 		run(ctx, "-n", ns, "delete", "service", "web")
 		startManager(ctx)
 		eventuallyGone(ctx, &e)
@@ -170,7 +170,7 @@ var _ = Describe("endpointslicemirroring", func() {
 		slice.Endpoints = nil
 		Expect(client.Update(ctx, &slice)).To(Succeed())
 		Eventually(mirrors).Should(Equal("IPv4 192.0.2.1 me, IPv6 2001:db8::1 me"))
-		manager.Kill()
+		killManager(ctx)
 		own.Subsets[0].Addresses = []corev1.EndpointAddress{{IP: "192.0.2.2"}}
 		Expect(client.Update(ctx, own)).To(Succeed())
 		startManager(ctx)

@@ -7,11 +7,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,15 +35,17 @@ var (
 	nodes   *simulate.Nodes
 )
 
-// managerFlags shorten what specs would have to wait for.
+// managerFlags shorten what specs would have to wait for. A lease lasts, as a
+// slow machine must not make a manager lose it; most specs need not wait for its
+// end: see killManager.
 var managerFlags = []string{
-	"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
+	"--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s", "--leader-elect-retry-period=200ms",
 	"--namespace-deletion-grace=1s",
 }
 
 func TestControllers(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	RunSpecs(t, "controllers")
@@ -54,7 +58,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		code, err := server.Stop(20 * time.Second)
+		code, err := server.Stop(time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", server.Output())
 	})
@@ -69,7 +73,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(nodes.Stop)
 	startManager(ctx)
 	DeferCleanup(func() {
-		code, err := manager.Stop(20 * time.Second)
+		code, err := manager.Stop(time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", manager.Output())
 	})
@@ -84,6 +88,23 @@ func startManager(ctx context.Context) {
 	managerLogged = 0
 }
 
+// killManager kills the manager and ends its lease, for which the next one would
+// wait: as nobody is there who could act on it, nothing depends on that.
+func killManager(ctx context.Context) {
+	GinkgoHelper()
+	manager.Kill()
+	endLease(ctx, client)
+}
+
+func endLease(ctx context.Context, client ctrlclient.Client) {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-controller-manager"}}
+	Expect(client.Delete(ctx, lease)).To(Succeed())
+}
+
+// reportedLines is how many lines of the manager's log a failed spec shows.
+const reportedLines = 200
+
 // managerLogged is how much of the manager's log earlier reports have shown.
 var managerLogged int
 
@@ -93,7 +114,8 @@ var _ = ReportAfterEach(func(report SpecReport) {
 	}
 	log := manager.Output()
 	if report.Failed() && len(log) > managerLogged {
-		AddReportEntry("the manager's log during this spec", log[managerLogged:])
+		lines := strings.SplitAfter(log[managerLogged:], "\n")
+		AddReportEntry("the end of the manager's log during this spec", strings.Join(lines[max(0, len(lines)-reportedLines):], ""))
 	}
 	managerLogged = len(log)
 })
