@@ -89,6 +89,9 @@ func New(ctx context.Context, c Config) (*Agent, error) {
 		if a.server != nil {
 			a.server.Close()
 		}
+		if a.pods != nil {
+			a.pods.events.stop()
+		}
 		if a.runtime != nil {
 			err = errors.Join(err, a.runtime.Close())
 		}
@@ -425,6 +428,7 @@ func (a *Agent) makeServer(ctx context.Context) error {
 // after it.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.runtime.Close()
+	defer a.pods.events.stop()
 	defer a.group.Wait()
 	defer a.stop()
 	stopped := context.AfterFunc(ctx, a.stop)

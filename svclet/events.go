@@ -18,11 +18,13 @@ import (
 	"svc.dev/svc/svclet/source"
 )
 
-// recorder records events about pods and about the node.
+// recorder records events about pods and about the node, until ctx is done.
 type recorder struct {
-	ctx  context.Context
-	any  record.EventRecorder
 	node string
+	// any takes the events of others, which are about anything.
+	any record.EventRecorder
+	// stop ends the recorder. There must be no more events then.
+	stop context.CancelFunc
 }
 
 // newRecorder makes one that writes events to the API until ctx is done or,
@@ -31,25 +33,50 @@ type recorder struct {
 func newRecorder(ctx context.Context, core rest.Interface, scheme *apiruntime.Scheme, node string, qps, burst int32) *recorder {
 	defaults := config.Default()
 	qps, burst = cmp.Or(qps, *defaults.EventRecordQPS), cmp.Or(burst, defaults.EventBurst)
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx),
+	// What takes events outlives ctx: it complains of each that comes too late.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	broadcaster := record.NewBroadcaster(record.WithContext(life),
 		record.WithCorrelatorOptions(record.CorrelatorOptions{QPS: float32(qps), BurstSize: int(burst)}))
 	broadcaster.StartStructuredLogging(3)
 	if core != nil {
 		broadcaster.StartRecordingToSink(sink{ctx, core})
 	}
-	context.AfterFunc(ctx, broadcaster.Shutdown)
-	return &recorder{ctx, broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component, Host: node}), node}
+	library := broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component, Host: node}).WithLogger(klog.FromContext(ctx))
+	return &recorder{node: node, any: until{ctx, library}, stop: stop}
+}
+
+// until is a recorder that takes nothing more once ctx is done: what an agent
+// that stops gives up is no event.
+type until struct {
+	ctx context.Context
+	to  record.EventRecorder
+}
+
+// Event implements record.EventRecorder.
+func (u until) Event(about apiruntime.Object, kind, reason, message string) {
+	if u.ctx.Err() == nil {
+		u.to.Event(about, kind, reason, message)
+	}
+}
+
+// Eventf implements record.EventRecorder.
+func (u until) Eventf(about apiruntime.Object, kind, reason, format string, args ...any) {
+	u.Event(about, kind, reason, fmt.Sprintf(format, args...))
+}
+
+// AnnotatedEventf implements record.EventRecorder.
+func (u until) AnnotatedEventf(about apiruntime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	if u.ctx.Err() == nil {
+		u.to.AnnotatedEventf(about, annotations, kind, reason, format, args...)
+	}
 }
 
 // component is what events and clients of the agent name.
 const component = "svclet"
 
-// Event records an event about a pod or one of its containers, unless the agent
-// stops. It implements the recorders of the folders.
+// Event records an event about a pod or one of its containers. It implements the
+// recorders of the folders.
 func (r *recorder) Event(p *corev1.Pod, e pod.Event) {
-	if r.ctx.Err() != nil {
-		return
-	}
 	about := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		ResourceVersion: p.ResourceVersion, FieldPath: fieldPath(p, e.Container),
@@ -95,7 +122,11 @@ func (s sink) Patch(old *corev1.Event, data []byte) (*corev1.Event, error) {
 
 func (s sink) do(request *rest.Request) (*corev1.Event, error) {
 	written := &corev1.Event{}
-	return written, request.Do(s.ctx).Into(written)
+	err := request.Do(s.ctx).Into(written)
+	if s.ctx.Err() != nil {
+		return written, nil // nobody is left to try again
+	}
+	return written, err
 }
 
 // logged is the pod as log lines name it.

@@ -38,9 +38,11 @@ func TestNoEventIsRecordedOnceTheAgentStops(t *testing.T) {
 	m := gomega.NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	recorded := record.NewFakeRecorder(2)
-	events := &recorder{ctx: ctx, any: recorded}
+	events := &recorder{any: until{ctx, recorded}}
 	events.Event(&corev1.Pod{}, pod.Event{Type: corev1.EventTypeNormal, Reason: "Killing", Message: "one"})
 	cancel()
 	events.Event(&corev1.Pod{}, pod.Event{Type: corev1.EventTypeNormal, Reason: "Killing", Message: "two"})
+	events.any.Event(&corev1.Node{}, corev1.EventTypeNormal, "NodeReady", "three")
+	events.any.AnnotatedEventf(&corev1.Node{}, nil, corev1.EventTypeNormal, "NodeReady", "four")
 	m.Expect(recorded.Events).To(gomega.HaveLen(1))
 }

@@ -318,9 +318,10 @@ func (f *files) complain(ctx context.Context) {
 	}
 }
 
-// say logs what is wrong with a path, once until that changes.
+// say logs what is wrong with a path, once until that changes, and not to an
+// agent that stops.
 func (f *files) say(ctx context.Context, path string, err error) {
-	if f.said[path] == err.Error() {
+	if f.said[path] == err.Error() || ctx.Err() != nil {
 		return
 	}
 	f.said[path] = err.Error()

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 )
 
@@ -22,24 +24,47 @@ const replicas = 100
 // Deploy asks for n pods more, in deployments, each with a ConfigMap, and with the
 // token that every pod has in a cluster.
 func (f *Fleet) Deploy(ctx context.Context, n int) error {
-	_, err := f.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := persist(ctx, func() error {
+		_, err := f.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		return err
+	}); err != nil {
 		return err
 	}
-	_, err = f.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"level": "info"},
-	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := persist(ctx, func() error {
+		_, err := f.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"level": "info"},
+		}, metav1.CreateOptions{})
+		return err
+	}); err != nil {
 		return err
 	}
 	for ; n > 0; n -= replicas {
 		f.deployments++
 		d := deployment(fmt.Sprintf("web-%d", f.deployments), min(n, replicas))
-		if _, err := f.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		if err := persist(ctx, func() error {
+			_, err := f.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{})
+			return err
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// persist makes a request until the server says whether it has been done: a
+// machine on which hundreds of agents start has no time for it, now and then.
+// What is there already has been made.
+func persist(ctx context.Context, request func() error) error {
+	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
+		switch err := request(); {
+		case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err):
+			return false, nil
+		case apierrors.IsAlreadyExists(err):
+			return true, nil
+		default:
+			return true, err
+		}
+	})
 }
 
 func deployment(name string, pods int) *appsv1.Deployment {
@@ -69,9 +94,11 @@ func deployment(name string, pods int) *appsv1.Deployment {
 
 // Undeploy deletes the deployments, and their pods with them.
 func (f *Fleet) Undeploy(ctx context.Context) error {
-	return f.client.AppsV1().Deployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
-	}, metav1.ListOptions{})
+	return persist(ctx, func() error {
+		return f.client.AppsV1().Deployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{
+			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		}, metav1.ListOptions{})
+	})
 }
 
 // Pods is how many of the fleet's pods the API has.
