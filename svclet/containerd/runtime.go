@@ -75,6 +75,7 @@ func Start(ctx context.Context, config Config) (*Runtime, error) {
 	}
 	if r.process == nil {
 		if r.process, err = r.launch(ctx); err != nil {
+			r.abandon(ctx)
 			return nil, err
 		}
 	}
@@ -170,23 +171,32 @@ func (r *Runtime) adopt(ctx context.Context, changed bool) error {
 	return running.stop(ctx)
 }
 
-// launch starts containerd and waits until it is ready.
+// launch starts containerd and waits until it is ready. The process is nil if
+// there is none.
 func (r *Runtime) launch(ctx context.Context) (*process, error) {
 	started, err := r.settings.start()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := r.awaitReady(ctx, started, readyTimeout); err != nil {
-		// Else nobody would know of it.
-		if stopErr := started.stop(context.WithoutCancel(ctx)); stopErr != nil {
-			klog.FromContext(ctx).Error(stopErr, "Stopping containerd", "pid", started.pid)
-		}
-		return nil, fmt.Errorf("containerd does not come up: %w%s", err, lastWords(r.LogFile))
+		return started, fmt.Errorf("containerd does not come up: %w%s", err, lastWords(r.LogFile))
 	}
 	return started, nil
 }
 
-// keep starts containerd again whenever it ends, until ctx is done.
+// abandon stops a containerd that has not become ready, of which nobody else
+// would know.
+func (r *Runtime) abandon(ctx context.Context) {
+	if r.process == nil {
+		return
+	}
+	if err := r.process.stop(context.WithoutCancel(ctx)); err != nil {
+		klog.FromContext(ctx).Error(err, "Stopping containerd", "pid", r.process.pid)
+	}
+}
+
+// keep starts containerd again whenever it ends, until ctx is done. One that is
+// about to become ready then stays.
 func (r *Runtime) keep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	delay := minBackOff
@@ -202,18 +212,27 @@ func (r *Runtime) keep(ctx context.Context) {
 		}
 		r.process.forget()
 		logger.Error(nil, "containerd has ended by itself; starting it again", "pid", r.process.pid, "after", delay, "log", r.LogFile)
-		for next := (*process)(nil); next == nil; delay = min(2*delay, maxBackOff) {
+		for ready := false; !ready; delay = min(2*delay, maxBackOff) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(delay):
 			}
-			var err error
-			if next, err = r.launch(ctx); err != nil {
-				logger.Error(err, "containerd could not be started again", "retryAfter", min(2*delay, maxBackOff))
-				continue
+			next, err := r.launch(ctx)
+			if next != nil {
+				r.process = next
 			}
-			r.process = next
+			switch {
+			case err == nil:
+				ready = true
+			case ctx.Err() != nil:
+				return
+			default:
+				logger.Error(err, "containerd could not be started again", "retryAfter", min(2*delay, maxBackOff))
+				if next != nil {
+					r.abandon(ctx)
+				}
+			}
 		}
 	}
 }
