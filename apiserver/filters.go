@@ -13,6 +13,7 @@ import (
 
 	"svc.dev/svc/apiserver/agents"
 	"svc.dev/svc/apiserver/alias"
+	"svc.dev/svc/apiserver/disconnect"
 	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/quantity"
 	"svc.dev/svc/apiserver/release"
@@ -59,6 +60,7 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, b.discovered)
 	handler = genericfilters.WithPanicRecovery(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
+	handler = disconnect.Filter(handler)
 	return withRoomForFilters(alias.Filter(handler, groupDomain))
 }
 

@@ -8,11 +8,14 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"svc.dev/svc/apiserver/disconnect"
 )
 
 const logFlags = "logs"
@@ -25,6 +28,7 @@ func addLogFlags(sets *cliflag.NamedFlagSets, logging *logsapi.LoggingConfigurat
 func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io.Writer) error {
 	logs.InitLogs()
 	ctrllog.SetLogger(klog.Background())
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{disconnect.ErrorHandler(utilruntime.ErrorHandlers...)}
 	if err := logsapi.ValidateAndApplyWithOptions(logging, &logsapi.LoggingOptions{ErrorStream: out, InfoStream: out}, nil); err != nil {
 		return usageError{fmt.Errorf("flags of the logs: %w", err), cmd}
 	}
