@@ -33,11 +33,11 @@ func New(scheme *runtime.Scheme, factory serializer.CodecFactory) Codecs {
 		if info.MediaType != runtime.ContentTypeJSON {
 			continue
 		}
-		infos[i].Serializer = newFast(newQuick(info.Serializer, scheme, false))
+		infos[i].Serializer = fast{newQuick(info.Serializer, scheme, false)}
 		infos[i].StrictSerializer = newQuick(info.StrictSerializer, scheme, true)
 		if info.StreamSerializer != nil {
 			stream := *info.StreamSerializer
-			stream.Serializer = newFast(stream.Serializer)
+			stream.Serializer = fast{stream.Serializer}
 			infos[i].StreamSerializer = &stream
 		}
 	}
@@ -48,15 +48,12 @@ func New(scheme *runtime.Scheme, factory serializer.CodecFactory) Codecs {
 func (c Codecs) SupportedMediaTypes() []runtime.SerializerInfo { return c.infos }
 
 // fast encodes objects with metadata, and lists of them, by itself.
-type fast struct {
-	runtime.Serializer
-	identifier runtime.Identifier
-}
+type fast struct{ runtime.Serializer }
 
-func newFast(s runtime.Serializer) fast { return fast{s, "fast " + s.Identifier()} }
-
-// Identifier implements runtime.Encoder.
-func (s fast) Identifier() runtime.Identifier { return s.identifier }
+// Identifier implements runtime.Encoder. All of this type write the same. It is
+// short, as it is part of the names under which a watch's events are found that
+// another watch has encoded already: each watch compares one with each event.
+func (s fast) Identifier() runtime.Identifier { return "fast" }
 
 // Encode implements runtime.Encoder.
 func (s fast) Encode(obj runtime.Object, w io.Writer) error {
