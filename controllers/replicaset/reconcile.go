@@ -51,6 +51,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("selector of %s %s: %w", r.gvk.Kind, req, err))
 	}
+	followsUp := r.written.Any(req.NamespacedName)
 	active, terminating, err := r.claim(ctx, obj, s)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -58,6 +59,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var failure error
 	if rs.DeletionTimestamp == nil {
 		failure = r.scale(ctx, obj, active)
+	}
+	if failure == nil && !followsUp && r.written.Any(req.NamespacedName) {
+		// A status would be outdated already. The next look counts the pods as
+		// they are then, and reports whatever it does itself.
+		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	now := r.now()
 	status := nextStatus(rs, active, failure, now)

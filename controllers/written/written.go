@@ -36,6 +36,13 @@ func (o *Objects) Add(request types.NamespacedName, obj client.Object) {
 	o.keys[request].Insert(client.ObjectKeyFromObject(obj))
 }
 
+// Any tells whether anything was noted for the request that was not awaited yet.
+func (o *Objects) Any(request types.NamespacedName) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.keys[request]) > 0
+}
+
 // Await waits until the cache of c knows of all that was noted for the request.
 // into is an object of the kind, which is of no use afterwards.
 func (o *Objects) Await(ctx context.Context, c client.Reader, request types.NamespacedName, into client.Object) error {

@@ -51,6 +51,9 @@ func TestEachRequestWaitsOnceForItsOwn(t *testing.T) {
 		r := &reader{err: tt.err}
 		err := objects.Await(t.Context(), r, request(tt.owner), &corev1.Pod{})
 		slices.Sort(r.read)
+		if left := objects.Any(request(tt.owner)); left != (err != nil) {
+			t.Errorf("%s: anything left is %v", tt.rule, left)
+		}
 		if !errors.Is(err, tt.want) || !slices.Equal(r.read, tt.read) {
 			t.Errorf("%s: read %v, %v", tt.rule, r.read, err)
 		}

@@ -1,0 +1,151 @@
+package replicaset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/pods"
+)
+
+// Each look at a replica set of two pods does something to the pods first, and
+// then tells what the status says, and whether another look follows by itself.
+func TestWhenTheStatusIsWritten(t *testing.T) {
+	for _, tt := range []struct {
+		rule  string
+		looks []look
+	}{
+		{"once for pods that are made, when they can be counted", []look{
+			{then: "0 of generation 0, looks again"},
+			{then: "2 of generation 1"},
+		}},
+		{"once for pods that go, too", []look{
+			{then: "0 of generation 0, looks again"},
+			{then: "2 of generation 1"},
+			{scale: 1, then: "2 of generation 1, looks again"},
+			{then: "1 of generation 2"},
+		}},
+		{"at the second look at the latest, though pods are made in each", []look{
+			{then: "0 of generation 0, looks again"},
+			{lose: true, then: "0 of generation 1"},
+			{lose: true, then: "0 of generation 1"},
+		}},
+		{"at once when pods cannot be made", []look{
+			{refuse: true, then: "0 of generation 1, fails"},
+		}},
+		{"at once when there is nothing to do", []look{
+			{scale: -2, then: "0 of generation 2"},
+		}},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			rs := webSet()
+			w := newWorld(t, rs)
+			for i, l := range tt.looks {
+				if got := w.look(t, rs, l); got != l.then {
+					t.Fatalf("look %d: %s, want %s", i+1, got, l.then)
+				}
+			}
+		})
+	}
+}
+
+// look is what happens before a look, and what follows from it.
+type look struct {
+	scale  int32 // to so many pods, if not 0; -2 is to none
+	lose   bool  // all pods
+	refuse bool  // new pods
+	then   string
+}
+
+type world struct {
+	reconciler
+	refused error
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{}
+	byController := index.ByController(&corev1.Pod{})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1.ReplicaSet{}).
+		WithIndex(byController.Object, byController.Name, byController.Values).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				if w.refused != nil {
+					return w.refused
+				}
+				return c.Create(ctx, obj, opts...)
+			},
+		}).Build()
+	w.reconciler = reconciler{
+		kind: replicaSets(), gvk: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), client: c, live: c, now: func() time.Time { return noon },
+		pods: pods.Control{Client: c, Recorder: record.NewFakeRecorder(100)},
+	}
+	return w
+}
+
+func webSet() *appsv1.ReplicaSet {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "web", Generation: 1},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+	}
+}
+
+func (w *world) look(t *testing.T, rs *appsv1.ReplicaSet, l look) string {
+	t.Helper()
+	ctx := t.Context()
+	if l.lose {
+		if err := w.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(rs.Namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.scale != 0 {
+		if err := w.client.Get(ctx, client.ObjectKeyFromObject(rs), rs); err != nil {
+			t.Fatal(err)
+		}
+		rs.Generation++
+		rs.Spec.Replicas = ptr.To(max(l.scale, 0))
+		if err := w.client.Update(ctx, rs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.refused = nil
+	if l.refuse {
+		w.refused = errors.New("refused")
+	}
+	result, err := w.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rs)})
+	var now appsv1.ReplicaSet
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(rs), &now); err != nil {
+		t.Fatal(err)
+	}
+	then := fmt.Sprintf("%d of generation %d", now.Status.Replicas, now.Status.ObservedGeneration)
+	if result.RequeueAfter > 0 {
+		then += ", looks again"
+	}
+	if err != nil {
+		then += ", fails"
+	}
+	return then
+}
