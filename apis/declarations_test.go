@@ -12,6 +12,27 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
+// TestFinalizersNeedADomainButWhereKubernetesLetsThemGoWithout: objects that
+// Kubernetes accepts are accepted.
+func TestFinalizersNeedADomainButWhereKubernetesLetsThemGoWithout(t *testing.T) {
+	var without []string
+	for _, k := range Kinds() {
+		if k.Stored() && k.AnyFinalizer {
+			without = append(without, k.Resource().String())
+		}
+	}
+	slices.Sort(without)
+	want := []string{
+		"events", "leases.coordination.k8s.io", "mutatingadmissionpolicies.admissionregistration.k8s.io",
+		"mutatingadmissionpolicybindings.admissionregistration.k8s.io", "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+		"poddisruptionbudgets.policy", "runtimeclasses.node.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
+		"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+	}
+	if !slices.Equal(without, want) {
+		t.Errorf("any finalizer may go to %q, want %q", without, want)
+	}
+}
+
 // soundness are the rules that every declaration keeps, beyond its types.
 var soundness = []struct {
 	rule  string

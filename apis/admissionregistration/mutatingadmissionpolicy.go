@@ -8,7 +8,7 @@ import (
 )
 
 var mutatingAdmissionPolicies = resource.Type[*admissionv1.MutatingAdmissionPolicy]{
-	Name: "mutatingadmissionpolicies", Categories: categories(),
+	Name: "mutatingadmissionpolicies", Categories: categories(), AnyFinalizer: true,
 	Default: func(p *admissionv1.MutatingAdmissionPolicy) {
 		resource.Fill(&p.Spec.FailurePolicy, admissionv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)

@@ -8,7 +8,7 @@ import (
 )
 
 var mutatingAdmissionPolicyBindings = resource.Type[*admissionv1.MutatingAdmissionPolicyBinding]{
-	Name: "mutatingadmissionpolicybindings", Categories: categories(),
+	Name: "mutatingadmissionpolicybindings", Categories: categories(), AnyFinalizer: true,
 	Default: func(b *admissionv1.MutatingAdmissionPolicyBinding) { defaultMatch(b.Spec.MatchResources) },
 	Validate: func(b *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 		path := field.NewPath("spec")

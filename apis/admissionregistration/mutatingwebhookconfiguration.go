@@ -8,7 +8,7 @@ import (
 )
 
 var mutatingWebhookConfigurations = resource.Type[*admissionv1.MutatingWebhookConfiguration]{
-	Name: "mutatingwebhookconfigurations", Categories: categories(),
+	Name: "mutatingwebhookconfigurations", Categories: categories(), AnyFinalizer: true,
 	Default: func(c *admissionv1.MutatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			defaultWebhook(mutatingWebhook(&c.Webhooks[i]))

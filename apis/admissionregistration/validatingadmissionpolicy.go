@@ -22,7 +22,7 @@ const (
 )
 
 var validatingAdmissionPolicies = resource.Type[*admissionv1.ValidatingAdmissionPolicy]{
-	Name: "validatingadmissionpolicies", Categories: categories(),
+	Name: "validatingadmissionpolicies", Categories: categories(), AnyFinalizer: true,
 	Default: func(p *admissionv1.ValidatingAdmissionPolicy) {
 		resource.Fill(&p.Spec.FailurePolicy, admissionv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)

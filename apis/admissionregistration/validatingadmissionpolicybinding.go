@@ -10,7 +10,7 @@ import (
 )
 
 var validatingAdmissionPolicyBindings = resource.Type[*admissionv1.ValidatingAdmissionPolicyBinding]{
-	Name: "validatingadmissionpolicybindings", Categories: categories(),
+	Name: "validatingadmissionpolicybindings", Categories: categories(), AnyFinalizer: true,
 	Default: func(b *admissionv1.ValidatingAdmissionPolicyBinding) { defaultMatch(b.Spec.MatchResources) },
 	Validate: func(b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 		path := field.NewPath("spec")

@@ -8,7 +8,7 @@ import (
 )
 
 var validatingWebhookConfigurations = resource.Type[*admissionv1.ValidatingWebhookConfiguration]{
-	Name: "validatingwebhookconfigurations", Categories: categories(),
+	Name: "validatingwebhookconfigurations", Categories: categories(), AnyFinalizer: true,
 	Default: func(c *admissionv1.ValidatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			defaultWebhook(validatingWebhook(&c.Webhooks[i]))

@@ -11,7 +11,7 @@ import (
 )
 
 var leases = resource.Type[*coordinationv1.Lease]{
-	Name: "leases", Namespaced: true,
+	Name: "leases", Namespaced: true, AnyFinalizer: true,
 	Validate:       validateLease,
 	CreateOnUpdate: true,
 	RequireVersion: true,

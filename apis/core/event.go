@@ -19,7 +19,7 @@ import (
 const eventTTL = time.Hour
 
 var events = resource.Type[*corev1.Event]{
-	Name: "events", ShortNames: []string{"ev"}, Namespaced: true,
+	Name: "events", ShortNames: []string{"ev"}, Namespaced: true, AnyFinalizer: true,
 	Versions:       []resource.Version{eventsV1},
 	NameRule:       path.ValidatePathSegmentName,
 	Validate:       func(e *corev1.Event) field.ErrorList { return validateEvent(e, "reportingComponent") },

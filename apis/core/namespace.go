@@ -3,11 +3,9 @@ package core
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -89,15 +87,8 @@ func validateFinalize(ns *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
-// unqualifiedFinalizers are the finalizers that need no domain.
-var unqualifiedFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
-
 func validateFinalizerName(name string, path *field.Path) field.ErrorList {
-	errs := apivalidation.ValidateFinalizerName(name, path)
-	if !strings.Contains(name, "/") && !slices.Contains(unqualifiedFinalizers, name) {
-		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
-	}
-	return errs
+	return append(apivalidation.ValidateFinalizerName(name, path), resource.FinalizerName(path, name)...)
 }
 
 func validateNamespaceStatus(ns, _ *corev1.Namespace) field.ErrorList {

@@ -15,7 +15,7 @@ import (
 )
 
 var runtimeClasses = resource.Type[*nodev1.RuntimeClass]{
-	Name:     "runtimeclasses",
+	Name: "runtimeclasses", AnyFinalizer: true,
 	Validate: validateRuntimeClass,
 	ValidateUpdate: func(c, old *nodev1.RuntimeClass) field.ErrorList {
 		return apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))

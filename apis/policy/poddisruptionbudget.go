@@ -13,7 +13,7 @@ import (
 )
 
 var podDisruptionBudgets = resource.Type[*policyv1.PodDisruptionBudget]{
-	Name: "poddisruptionbudgets", ShortNames: []string{"pdb"}, Namespaced: true,
+	Name: "poddisruptionbudgets", ShortNames: []string{"pdb"}, Namespaced: true, AnyFinalizer: true,
 	Validate:       validatePodDisruptionBudget,
 	Generation:     true,
 	Status:         true,

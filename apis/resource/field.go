@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -49,6 +52,18 @@ func Invalid(path *field.Path, value any, messages []string) field.ErrorList {
 // a URL, for example roles.
 func PathSegmentName(name string, _ bool) []string {
 	return content.IsPathSegmentName(name)
+}
+
+// unqualifiedFinalizers are the finalizers that need no domain.
+var unqualifiedFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+
+// FinalizerName requires a finalizer that is one of Kubernetes' own or names
+// the domain of who removes it.
+func FinalizerName(path *field.Path, name string) field.ErrorList {
+	if strings.Contains(name, "/") || slices.Contains(unqualifiedFinalizers, name) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")}
 }
 
 // IP requires an IP address as Kubernetes writes one in fields older than its

@@ -33,6 +33,7 @@ type Kind struct {
 	Versions   []Version
 
 	NameRule       func(name string, prefix bool) []string
+	AnyFinalizer   bool
 	Default        func(obj runtime.Object)
 	PrepareCreate  func(ctx context.Context, obj runtime.Object)
 	PrepareUpdate  func(ctx context.Context, obj, old runtime.Object)
@@ -139,6 +140,7 @@ func (t Type[T]) Kind() *Kind {
 	if k.NameRule = t.NameRule; t.NameRule == nil {
 		k.NameRule = apivalidation.NameIsDNSSubdomain
 	}
+	k.AnyFinalizer = t.AnyFinalizer
 	k.Default = one(t.Default)
 	k.PrepareCreate = func(ctx context.Context, obj runtime.Object) {
 		if t.PrepareCreate != nil {

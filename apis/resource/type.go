@@ -39,6 +39,9 @@ type Type[T Object] struct {
 	// NameRule says what a name may be; prefix is true when a generateName is
 	// checked. The default is a DNS subdomain.
 	NameRule func(name string, prefix bool) []string
+	// AnyFinalizer lets finalizers go without a domain. Those of other kinds
+	// are checked by FinalizerName.
+	AnyFinalizer bool
 	// Default fills unset fields of an object that a client sent or that was
 	// read from storage. It is idempotent and independent of other objects.
 	Default func(obj T)
@@ -100,7 +103,8 @@ type Type[T Object] struct {
 	GracePeriod func(obj T, requested *int64) int64
 	// Terminate changes an object as its deletion is requested (a phase, say);
 	// Held reports whether something beyond metadata.finalizers still holds a
-	// terminating object. Both or neither are set.
+	// terminating object. Both or neither are set; if they are, objects are
+	// deleted one by one, and the verb deletecollection is not there.
 	Terminate func(obj T)
 	Held      func(obj T) bool
 	// ReturnDeleted answers a deletion with the object, as graceful deletions

@@ -158,18 +158,24 @@ func TestDependentsAreOrphanedByDefaultWhereTheDeclarationSaysSo(t *testing.T) {
 	}
 }
 
+// TestWhatTerminatesIsDeletedOneByOne: one request cannot end all namespaces.
+func TestWhatTerminatesIsDeletedOneByOne(t *testing.T) {
+	s := startSpace(t, "", "")
+	s.Do(http.MethodDelete, spaces, nil).Want(http.StatusMethodNotAllowed)
+	s.Do(http.MethodGet, aSpace, nil).Want(http.StatusOK)
+}
+
 func TestDeleteCollectionDeletesWhatIsSelectedAndAnswersWithAllOfIt(t *testing.T) {
-	s := registrytest.Start(t, space())
-	for name, held := range map[string]string{"a": "", "b": "x/y", "c": "", "d": ""} {
-		body := strings.Replace(newSpace(name, held, ""), "metadata: {", "metadata: {labels: {fate: "+map[bool]string{true: "stays", false: "goes"}[name == "d"]+"}, ", 1)
-		s.Do(http.MethodPost, spaces, body).Want(http.StatusCreated)
+	s := registrytest.Start(t, set())
+	for name, labels := range map[string]string{"a": "{fate: goes}", "b": "{fate: goes}, finalizers: [x/y]", "c": "{fate: goes}", "d": "{fate: stays}"} {
+		s.Do(http.MethodPost, sets, fmt.Sprintf("{metadata: {name: %s, labels: %s}}", name, labels)).Want(http.StatusCreated)
 	}
-	got := s.Do(http.MethodDelete, spaces+"?labelSelector=fate%3Dgoes", nil).Want(http.StatusOK)
+	got := s.Do(http.MethodDelete, sets+"?labelSelector=fate%3Dgoes", nil).Want(http.StatusOK)
 	if items, ok := got.Field("items").([]any); !ok || len(items) != 3 {
 		t.Errorf("answered with %s", got.Body)
 	}
 	var left []string
-	list, err := s.Do(http.MethodGet, spaces, nil).Object().ToList()
+	list, err := s.Do(http.MethodGet, sets, nil).Object().ToList()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,19 +98,31 @@ func (m *mainREST) Delete(ctx context.Context, name string, validate rest.Valida
 	return m.terminate(ctx, name, validate, options)
 }
 
-// DeleteCollection implements rest.CollectionDeleter.
-func (m *mainREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *internalListOptions) (runtime.Object, error) {
-	if m.kind.Terminate == nil {
-		return m.Store.DeleteCollection(ctx, validate, options, list)
+// served is what a view installs of the type. What terminates is deleted one by
+// one: the collection has no deletion of its own.
+func (m *mainREST) served() rest.Storage {
+	if m.kind.Terminate != nil {
+		return struct{ oneByOne }{m}
 	}
-	found, err := m.List(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	return found, meta.EachListItem(found, func(item runtime.Object) error {
-		_, _, err := m.Delete(ctx, metaOf(item).GetName(), validate, options.DeepCopy())
-		return ignoreNotFound(err)
-	})
+	return m
+}
+
+// oneByOne is all that mainREST serves but rest.CollectionDeleter.
+type oneByOne interface {
+	rest.Scoper
+	rest.SingularNameProvider
+	rest.ShortNamesProvider
+	rest.CategoriesProvider
+	rest.Getter
+	rest.Lister
+	rest.CreaterUpdater
+	rest.GracefulDeleter
+	rest.MayReturnFullObjectDeleter
+	rest.CorruptObjectDeleterProvider
+	rest.Watcher
+	rest.ResetFieldsStrategy
+	rest.StorageVersionProvider
+	rest.StorageWithReadiness
 }
 
 // attributes are what selectors can select by.

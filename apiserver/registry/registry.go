@@ -71,7 +71,7 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 	if err != nil {
 		return nil, err
 	}
-	storage := map[string]rest.Storage{kind.Name: main}
+	storage := map[string]rest.Storage{kind.Name: main.served()}
 	if kind.Status {
 		storage[kind.Name+"/status"] = newView(main, resource.KindView{
 			Name:     "status",

@@ -52,7 +52,8 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 
 // Validate implements rest.RESTCreateStrategy.
 func (s *strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, metadataPath)
+	errs = append(errs, s.judgeFinalizers(obj)...)
 	return append(errs, s.judge(ctx, obj, nil)...)
 }
 
@@ -79,8 +80,25 @@ func (s *strategy) count(obj, old runtime.Object) {
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s *strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
-	return append(errs, s.judge(ctx, obj, old)...)
+	return append(s.judgeMeta(obj, old), s.judge(ctx, obj, old)...)
+}
+
+var metadataPath = field.NewPath("metadata")
+
+// judgeMeta validates the metadata of an update.
+func (s *strategy) judgeMeta(obj, old runtime.Object) field.ErrorList {
+	return append(apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), metadataPath), s.judgeFinalizers(obj)...)
+}
+
+func (s *strategy) judgeFinalizers(obj runtime.Object) field.ErrorList {
+	if s.kind.AnyFinalizer {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, name := range metaOf(obj).GetFinalizers() {
+		errs = append(errs, resource.FinalizerName(metadataPath.Child("finalizers").Index(i), name)...)
+	}
+	return errs
 }
 
 // judge validates all of an object but its metadata, by the rules of the
@@ -150,8 +168,7 @@ func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
-	return append(errs, s.view.Validate(obj, old)...)
+	return append(s.judgeMeta(obj, old), s.view.Validate(obj, old)...)
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
@@ -173,7 +190,7 @@ func (s serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s serverStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), field.NewPath("metadata"))
+	return s.judgeMeta(obj, old)
 }
 
 // metaOf is an object's metadata. Kinds have metadata by their declaration's
