@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"net/url"
 
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"sigs.k8s.io/yaml"
 )
 
 // Filter changes requests on their way to the handlers. It needs the request
@@ -80,35 +80,55 @@ func (b *namedBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *namedBody) Close() error { return b.source.Close() }
 
+// named is the body with the name added to what it says. All else stays as it
+// was written, so that the handler finds what is wrong with it, such as a field
+// that is given twice.
 func (b *namedBody) named(body []byte) []byte {
 	info, ok := request.RequestInfoFrom(b.req.Context())
 	if !ok || !info.IsResourceRequest || info.Name == "" {
 		return body
 	}
-	var given struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-	}
-	if err := yaml.Unmarshal(body, &given); err != nil || given.Metadata.Name != "" {
+	// What clients send as JSON has a name, and is read as YAML much slower.
+	var given struct{ Metadata struct{ Name string } }
+	if err := json.Unmarshal(body, &given); err == nil && given.Metadata.Name != "" {
 		return body
 	}
-	var object map[string]any
-	if err := yaml.Unmarshal(body, &object); err != nil || object == nil {
+	var document yaml.Node
+	if err := yaml.Unmarshal(body, &document); err != nil || len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 		return body
 	}
-	metadata, ok := object["metadata"].(map[string]any)
-	if !ok {
-		if object["metadata"] != nil {
-			return body
-		}
-		metadata = map[string]any{}
-		object["metadata"] = metadata
+	metadata := member(document.Content[0], "metadata")
+	if isNull(metadata) {
+		*metadata = yaml.Node{Kind: yaml.MappingNode}
 	}
-	metadata["name"] = info.Name
-	named, err := json.Marshal(object)
+	if metadata.Kind != yaml.MappingNode {
+		return body
+	}
+	name := member(metadata, "name")
+	if !isNull(name) && (name.Kind != yaml.ScalarNode || name.Value != "") {
+		return body
+	}
+	name.SetString(info.Name)
+	named, err := yaml.Marshal(&document)
 	if err != nil {
 		return body
 	}
 	return named
 }
+
+// member is the value of a mapping's key, the last one as decoders have it. It
+// is added, as null, where there is none.
+func member(mapping *yaml.Node, key string) *yaml.Node {
+	for i := len(mapping.Content) - 2; i >= 0; i -= 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	value := &yaml.Node{Kind: yaml.ScalarNode, Tag: nullTag}
+	mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+	return value
+}
+
+const nullTag = "!!null"
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == nullTag }

@@ -46,8 +46,13 @@ func TestDryRunWithoutValueIsNone(t *testing.T) {
 func TestApplyIsNamedByItsPath(t *testing.T) {
 	const apply = "application/apply-patch+yaml"
 	for name, test := range map[string]struct{ method, contentType, body, want string }{
-		"a minimal body gets the name":        {http.MethodPatch, apply, "apiVersion: v1\nkind: ConfigMap\n", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`},
-		"other metadata stays":                {http.MethodPatch, apply, `{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"labels":{"a":"b"},"name":"c"}}`},
+		"a minimal body gets the name":        {http.MethodPatch, apply, "apiVersion: v1\nkind: ConfigMap\n", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n    name: c\n"},
+		"a JSON body, too":                    {http.MethodPatch, apply, `{"kind": "ConfigMap", "metadata": null}`, `{"kind": "ConfigMap", "metadata": {name: c}}` + "\n"},
+		"an empty name is none":               {http.MethodPatch, apply, `{"metadata": {"name": ""}}`, `{"metadata": {"name": "c"}}` + "\n"},
+		"what is given twice stays twice":     {http.MethodPatch, apply, "data: {a: b}\ndata: {a: c, a: d}\n", "data: {a: b}\ndata: {a: c, a: d}\nmetadata:\n    name: c\n"},
+		"values stay as they are written":     {http.MethodPatch, apply, "a: yes\nb: 9007199254740993\nc: 1e3\nd: 0x1F\ne: \"no\"\n", "a: yes\nb: 9007199254740993\nc: 1e3\nd: 0x1F\ne: \"no\"\nmetadata:\n    name: c\n"},
+		"other metadata stays":                {http.MethodPatch, apply, `{"metadata":{"labels":{"a":"b"}}}`, `{"metadata": {"labels": {"a": "b"}, name: c}}` + "\n"},
+		"a name of a wrong type, too":         {http.MethodPatch, apply, `{"metadata":{"name":{}}}`, `{"metadata":{"name":{}}}`},
 		"a given name stays, right or wrong":  {http.MethodPatch, apply, `{"metadata":{"name":"d"}}`, `{"metadata":{"name":"d"}}`},
 		"what is no object is the handler's":  {http.MethodPatch, apply, `[1]`, `[1]`},
 		"metadata of a wrong type, too":       {http.MethodPatch, apply, `{"metadata":1}`, `{"metadata":1}`},

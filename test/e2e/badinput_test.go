@@ -122,6 +122,21 @@ var _ = Describe("bad input", Ordered, ContinueOnFailure, func() {
 		Entry(nil, applyType, `{"apiVersion":"v1","kind":"ConfigMap","colour":"red"}`),
 	)
 
+	DescribeTable("duplicate fields of a patch are refused by Strict and warned of by default", func(contentType, body string) {
+		path := here(kept, k) + "?dryRun=All&fieldManager=e2e"
+		got := send(request{method: http.MethodPatch, path: path + "&fieldValidation=Strict", contentType: contentType, body: body})
+		Expect(got.status).To(BeElementOf(400, 422), got.body)
+		Expect(got.asStatus().Message).To(MatchRegexp(`"(data.)?sky"`))
+		got = send(request{method: http.MethodPatch, path: path, contentType: contentType, body: body})
+		Expect(got.status).To(Equal(200), got.body)
+		Expect(got.header.Values("Warning")).To(ContainElement(ContainSubstring("sky")))
+	},
+		Entry(nil, mergePatch, `{"data":{"sky":"red","sky":"green"}}`),
+		Entry(nil, strategicType, `{"data":{"sky":"red","sky":"green"}}`),
+		Entry(nil, applyType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kept"},"data":{"land":"red","sky":"green","sky":"blue"}}`),
+		Entry(nil, applyType, "apiVersion: v1\nkind: ConfigMap\ndata: {sky: red, sky: blue}\n"),
+	)
+
 	It("a stale version is a conflict", func() {
 		stale := strings.Replace(before, `"resourceVersion":"`, `"resourceVersion":"1`, 1)
 		stale = strings.Replace(stale, "blue", "red", 1)
