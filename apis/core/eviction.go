@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,11 @@ var budgetResource = policyv1.Resource("poddisruptionbudgets")
 var eviction = resource.Action{
 	Name:  "eviction",
 	Input: func() runtime.Object { return &policyv1.Eviction{} },
-	Run:   evict,
+	// Kubernetes has gone on taking the version before, which older clients send.
+	InputVersions: []resource.InputVersion{resource.ConvertInput(func(in *policyv1beta1.Eviction, out *policyv1.Eviction) {
+		*out = policyv1.Eviction(*in)
+	})},
+	Run: evict,
 }
 
 // evictionVerdict is how a pod may be evicted.

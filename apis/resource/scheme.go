@@ -31,6 +31,13 @@ func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 			return fmt.Errorf("subresource %s: %w", c.Name, err)
 		}
 	}
+	for _, a := range k.Actions {
+		for _, v := range a.InputVersions {
+			if err := v.register(s); err != nil {
+				return fmt.Errorf("subresource %s: %w", a.Name, err)
+			}
+		}
+	}
 	if err := s.AddFieldLabelConversionFunc(k.Hub, k.fieldLabelFunc(nil)); err != nil {
 		return err
 	}

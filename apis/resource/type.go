@@ -179,6 +179,9 @@ type Action struct {
 	Name string
 	// Input makes an empty body.
 	Input func() runtime.Object
+	// InputVersions are the other versions in which a body may come, each made
+	// by ConvertInput.
+	InputVersions []InputVersion
 	// Run carries it out on the named object.
 	Run func(ctx context.Context, env *Env, req ActionRequest) (runtime.Object, error)
 }

@@ -96,6 +96,30 @@ func (v Version) WithFieldLabels(labels map[string]string) Version {
 	return v
 }
 
+// InputVersion is a version of an action's input other than its own.
+type InputVersion struct {
+	GVK schema.GroupVersionKind
+
+	register func(s *runtime.Scheme) error
+}
+
+// ConvertInput declares that an action whose input is *Input also takes *Other.
+// The function fills its second argument, which is empty, from the first; they
+// may share memory.
+func ConvertInput[Input, Other any, PInput object[Input], POther object[Other]](convert func(in *Other, out *Input)) InputVersion {
+	gvk := mustGVK(POther(new(Other)))
+	return InputVersion{
+		GVK: gvk,
+		register: func(s *runtime.Scheme) error {
+			s.AddKnownTypeWithName(gvk, POther(new(Other)))
+			return addConversion(s, new(Other), new(Input), func(in, out any) error {
+				convert(in.(*Other), out.(*Input))
+				return nil
+			})
+		},
+	}
+}
+
 // object is a pointer to T that is an API object.
 type object[T any] interface {
 	*T

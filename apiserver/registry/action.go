@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ type actionREST struct {
 var (
 	_ rest.NamedCreater                   = &actionREST{}
 	_ rest.GroupVersionKindProvider       = &actionREST{}
+	_ rest.GroupVersionAcceptor           = &actionREST{}
 	_ rest.SubresourceObjectMetaPreserver = &actionREST{}
 )
 
@@ -44,6 +46,12 @@ func (a *actionREST) Destroy() {}
 
 // GroupVersionKind implements rest.GroupVersionKindProvider.
 func (a *actionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind { return a.gvk }
+
+// AcceptsGroupVersion implements rest.GroupVersionAcceptor.
+func (a *actionREST) AcceptsGroupVersion(gv schema.GroupVersion) bool {
+	return gv == a.gvk.GroupVersion() ||
+		slices.ContainsFunc(a.action.InputVersions, func(v resource.InputVersion) bool { return v.GVK.GroupVersion() == gv })
+}
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
 // rest.SubresourceObjectMetaPreserver: the UID and resourceVersion of a posted

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -49,6 +50,9 @@ func startActions(t *testing.T) (*registrytest.Stack, *calls) {
 	d.Actions = []resource.Action{{
 		Name:  "bind",
 		Input: func() runtime.Object { return &corev1.Binding{} },
+		InputVersions: []resource.InputVersion{resource.ConvertInput(func(in *policyv1beta1.Eviction, out *corev1.Binding) {
+			out.ObjectMeta, out.Target.Name = in.ObjectMeta, "elsewhere"
+		})},
 		Run: func(_ context.Context, _ *resource.Env, req resource.ActionRequest) (runtime.Object, error) {
 			return ran.add(req.Namespace, req.Name, req.Input, req.DryRun)
 		},
@@ -81,6 +85,25 @@ func TestActionsRunOnTheObjectOfTheURL(t *testing.T) {
 				t.Errorf("answered %d after %s, want %d after %s: %s", answer.Code, got, test.code, test.want, answer.Body)
 			}
 		})
+	}
+}
+
+func TestAnActionTakesTheVersionsThatItDeclares(t *testing.T) {
+	s, ran := startActions(t)
+	for _, test := range []struct {
+		version, kind string
+		code          int
+		want          string
+	}{
+		{"v1", "Binding", http.StatusCreated, "[default/a (default/a u) to , dry run false]"},
+		{"policy/v1beta1", "Eviction", http.StatusCreated, "[default/a (default/a u) to elsewhere, dry run false]"},
+		{"policy/v1beta1", "Binding", http.StatusBadRequest, "[]"},
+		{"apps/v1", "Deployment", http.StatusBadRequest, "[]"},
+	} {
+		answer := s.Do(http.MethodPost, aSet+"/bind", fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {uid: u}}`, test.version, test.kind))
+		if got := ran.take(); answer.Code != test.code || got != test.want {
+			t.Errorf("%s %s: answered %d after %s, want %d after %s: %s", test.version, test.kind, answer.Code, got, test.code, test.want, answer.Body)
+		}
 	}
 }
 

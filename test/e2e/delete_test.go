@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -84,6 +85,7 @@ var _ = Describe("kubectl delete", func() {
 		path := fmt.Sprintf("/api/v1/namespaces/%s/pods/a/eviction", k.Namespace)
 		Expect(k.fails(eviction, "create", "--raw", path, "-f", "-")).To(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget"))
 		k.run("patch", "pdb", "a", "--subresource=status", "--type=merge", "-p", `{"status":{"disruptionsAllowed":1}}`)
+		k.pipe(strings.Replace(eviction, "policy/v1", "policy/v1beta1", 1), "create", "--raw", path+"?dryRun=All", "-f", "-")
 		k.pipe(eviction, "create", "--raw", path, "-f", "-")
 		Expect(k.run("get", "pod", "--ignore-not-found", "a")).To(BeEmpty())
 		Expect(k.field("{.status.disruptionsAllowed}", "pdb/a")).To(Equal("0"))
