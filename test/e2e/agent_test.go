@@ -137,9 +137,9 @@ var _ = Describe("what a node agent and the API server tell each other", func() 
 		Eventually(func(g Gomega) { first = get(g) }).Should(Succeed())
 		Expect(client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(get(g).UID).NotTo(Equal(first.UID)) }).Should(Succeed())
-		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(*lease.Spec.HolderIdentity).To(Equal(name))
+		Eventually(func() (*coordinationv1.Lease, error) {
+			return client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+		}).Should(HaveField("Spec.HolderIdentity", HaveValue(Equal(name))))
 	})
 
 	It("writes a pod's statuses in order and deletes it when it has ended", func(ctx SpecContext) {

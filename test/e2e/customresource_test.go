@@ -22,7 +22,7 @@ var _ = Describe("custom resources", Ordered, func() {
 		k = newSandbox(ctx)
 		Expect(k.run("apply", "-f", "testdata/crd.yaml")).To(Equal("customresourcedefinition.apiextensions.k8s.io/gadgets.e2e.example.com created\n"))
 		DeferCleanup(func() { k.run("delete", "-f", "testdata/crd.yaml") })
-		k.run("wait", "crd/gadgets.e2e.example.com", "--for=condition=Established", "--timeout=20s")
+		k.run("wait", "crd/gadgets.e2e.example.com", "--for=condition=Established", "--timeout=3m")
 		Eventually(func() string { return k.run("api-resources", "--api-group=e2e.example.com", "-o", "name") }).Should(Equal("gadgets.e2e.example.com\n"))
 	})
 
@@ -43,7 +43,7 @@ var _ = Describe("custom resources", Ordered, func() {
 	It("show the columns that the definition names", func() {
 		table := k.run("get", "gdg")
 		Expect(header(table)).To(Equal("NAME SIZE COLOUR AGE"))
-		Expect(lines(table)[1]).To(MatchRegexp(`^lamp +3 +red +\d+s$`))
+		Expect(lines(table)[1]).To(MatchRegexp(`^lamp +3 +red +[0-9ms]+$`))
 		Expect(header(k.run("get", "gdg", "-o", "wide"))).To(Equal("NAME SIZE COLOUR AGE MODE"))
 	})
 

@@ -95,7 +95,7 @@ var _ = Describe("kubectl delete", func() {
 		k.pipe("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [example.com/a]}\n", "create", "-f", "-")
 		Expect(k.fails("", "delete", "cm", "held", "--timeout=1s")).To(ContainSubstring("timed out waiting for the condition"))
 		k.run("delete", "cm", "held", "--wait=false")
-		watch := k.start("wait", "cm/held", "--for=delete", "--timeout=30s")
+		watch := k.start("wait", "cm/held", "--for=delete", "--timeout=3m")
 		k.run("patch", "cm", "held", "--type=merge", "-p", `{"metadata":{"finalizers":[]}}`)
 		Eventually(watch).Should(gexec.Exit(0))
 	})

@@ -18,7 +18,7 @@ var _ = Describe("kubectl get", func() {
 		It("prints a table, and a wider one", func() {
 			narrow := k.run("get", "deploy", "web")
 			Expect(header(narrow)).To(Equal("NAME READY UP-TO-DATE AVAILABLE AGE"))
-			Expect(lines(narrow)[1]).To(MatchRegexp(`^web +0/2 +0 +0 +\d+s$`))
+			Expect(lines(narrow)[1]).To(MatchRegexp(`^web +0/2 +0 +0 +[0-9ms]+$`))
 			wide := k.run("get", "deploy", "web", "-o", "wide")
 			Expect(header(wide)).To(Equal("NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR"))
 			Expect(lines(wide)[1]).To(MatchRegexp(`web +nginx:1.25 +app=web$`))
@@ -137,7 +137,7 @@ var _ = Describe("kubectl get", func() {
 
 	It("reads subresources", func() {
 		k.pipe(webDeployment, "apply", "-f", "-")
-		Expect(k.run("get", "deploy", "web", "--subresource=scale")).To(MatchRegexp(`NAME +DESIRED +AVAILABLE +AGE\nweb +2 +0 +\d+s\n`))
+		Expect(k.run("get", "deploy", "web", "--subresource=scale")).To(MatchRegexp(`NAME +DESIRED +AVAILABLE +AGE\nweb +2 +0 +[0-9ms]+\n`))
 		Expect(k.run("get", "deploy", "web", "--subresource=status", "-o", "name")).To(Equal("deployment.apps/web\n"))
 	})
 })
@@ -145,7 +145,7 @@ var _ = Describe("kubectl get", func() {
 // rawTable asks for a list as a table.
 func rawTable(path string) string {
 	GinkgoHelper()
-	answer := send(request{method: "GET", path: "/" + path, accept: "application/json;as=Table;g=meta.k8s.io;v=v1", timeout: commandTimeout})
+	answer := send(request{method: "GET", path: "/" + path, accept: "application/json;as=Table;g=meta.k8s.io;v=v1"})
 	Expect(answer.status).To(Equal(200), answer.body)
 	return answer.body
 }

@@ -5,13 +5,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/test/launch"
 )
 
 // request is an HTTP request, sent as it is.
@@ -24,8 +25,6 @@ type request struct {
 	// instead, if set.
 	anonymous bool
 	token     string
-	// timeout is half a minute if unset.
-	timeout time.Duration
 }
 
 // answer is what came back.
@@ -55,10 +54,7 @@ func send(r request) answer {
 	client, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())
 
-	if r.timeout == 0 {
-		r.timeout = 30 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), launch.Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.method, config.Host+r.path, strings.NewReader(r.body))
 	Expect(err).NotTo(HaveOccurred())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os/exec"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,7 +15,7 @@ import (
 )
 
 // commandTimeout bounds a kubectl command that is to end by itself.
-const commandTimeout = time.Minute
+const commandTimeout = launch.Patience
 
 // sandbox is kubectl in a namespace of the spec's own.
 type sandbox struct {

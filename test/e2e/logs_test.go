@@ -41,9 +41,17 @@ var _ = Describe("logs", func() {
 		more := make(chan string, 1)
 		more <- "one"
 		agent.HandleFunc("GET /containerLogs/{namespace}/slow/c", func(w http.ResponseWriter, r *http.Request) {
-			for line := range more {
-				fmt.Fprintln(w, line)
-				w.(http.Flusher).Flush()
+			for {
+				select {
+				case line, open := <-more:
+					if !open {
+						return
+					}
+					fmt.Fprintln(w, line)
+					w.(http.Flusher).Flush()
+				case <-r.Context().Done(): // the spec has failed
+					return
+				}
 			}
 		})
 		agent.pod(ctx, k.Namespace, "slow", "c")

@@ -19,16 +19,16 @@ var _ = Describe("kubectl wait", func() {
 	})
 
 	It("returns when a condition is true", func() {
-		wait := k.start("wait", "deploy/web", "--for=condition=Available", "--timeout=30s")
+		wait := k.start("wait", "deploy/web", "--for=condition=Available", "--timeout=3m")
 		Consistently(wait, "300ms").ShouldNot(gexec.Exit())
 		k.run("patch", "deploy", "web", "--subresource=status", "-p", `{"status":{"conditions":[{"type":"Available","status":"True","reason":"Enough"}]}}`)
 		Eventually(wait).Should(gexec.Exit(0))
 	})
 
 	It("returns when a field has a value, an object is made, or is gone", func() {
-		replicas := k.start("wait", "deploy/web", "--for=jsonpath={.spec.replicas}=4", "--timeout=30s")
-		created := k.start("wait", "cm/late", "--for=create", "--timeout=30s")
-		gone := k.start("wait", "deploy/web", "--for=delete", "--timeout=30s")
+		replicas := k.start("wait", "deploy/web", "--for=jsonpath={.spec.replicas}=4", "--timeout=3m")
+		created := k.start("wait", "cm/late", "--for=create", "--timeout=3m")
+		gone := k.start("wait", "deploy/web", "--for=delete", "--timeout=3m")
 		k.run("scale", "deploy/web", "--replicas=4")
 		Eventually(replicas).Should(gexec.Exit(0))
 		k.run("create", "cm", "late")

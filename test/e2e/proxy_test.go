@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/test/launch"
 )
 
 // heard is a request as a server behind a proxy hears it.
@@ -73,7 +75,7 @@ func upgrade(path string) (*http.Response, io.ReadWriter) {
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(server.Config.Host, "https://"), config)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { conn.Close() })
-	Expect(conn.SetDeadline(time.Now().Add(20 * time.Second))).To(Succeed())
+	Expect(conn.SetDeadline(time.Now().Add(launch.Patience))).To(Succeed())
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: svc\r\nConnection: Upgrade\r\nUpgrade: loud\r\n\r\n", path)
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)

@@ -84,7 +84,7 @@ spec:
 	It("follows a deployment's status until it is done", func() {
 		k.pipe(webDeployment, "apply", "-f", "-")
 		Expect(k.run("rollout", "status", "deploy/web", "--watch=false")).To(ContainSubstring("Waiting for deployment spec update to be observed"))
-		status := k.start("rollout", "status", "deploy/web", "--timeout=30s")
+		status := k.start("rollout", "status", "deploy/web", "--timeout=3m")
 		k.run("patch", "deploy", "web", "--subresource=status", "-p", `{"status":{"observedGeneration":1,"replicas":2,"updatedReplicas":1}}`)
 		Eventually(status).Should(gbytes.Say("1 out of 2 new replicas have been updated"))
 		k.run("patch", "deploy", "web", "--subresource=status", "-p", `{"status":{"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`)

@@ -21,6 +21,8 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
+
+	"svc.dev/svc/test/launch"
 )
 
 // echo is what runs in the containers of a fake agent: it says who was called
@@ -64,7 +66,7 @@ func (echo) PortForward(_ context.Context, pod, _ string, port int32, stream io.
 
 // serveEcho lets echo run in all containers of the agent.
 func (a *fakeAgent) serveEcho() {
-	const idle, creation = time.Minute, 10 * time.Second
+	const idle, creation = launch.Patience, launch.Patience
 	streams := func(serve func(w http.ResponseWriter, r *http.Request, o *remotecommand.Options)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			o, err := remotecommand.NewOptions(r)
@@ -259,7 +261,7 @@ var _ = Describe("a pod's ports", func() {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		Expect(err).NotTo(HaveOccurred())
 		defer conn.Close()
-		Expect(conn.SetDeadline(time.Now().Add(20 * time.Second))).To(Succeed())
+		Expect(conn.SetDeadline(time.Now().Add(launch.Patience))).To(Succeed())
 		_, err = io.WriteString(conn, word)
 		Expect(err).NotTo(HaveOccurred())
 		answer, _ := io.ReadAll(conn) // a port that fails is cut off

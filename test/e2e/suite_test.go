@@ -28,7 +28,7 @@ var (
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	RunSpecs(t, "svc")
 }
@@ -44,7 +44,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=", "--token-auth-file="+tokens, "--svclet-timeout=2s")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		code, err := server.Stop(20 * time.Second)
+		code, err := server.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", server.Output())
 	})

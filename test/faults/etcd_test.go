@@ -22,8 +22,6 @@ import (
 const (
 	etcdDirVariable  = "FAULTS_ETCD_DIR"
 	etcdPortVariable = "FAULTS_ETCD_PORT"
-
-	stopTimeout = 10 * time.Second
 )
 
 // etcd is an etcd in a process of its own, which can be stopped and killed.
@@ -106,7 +104,7 @@ func TestEtcdAway(t *testing.T) {
 			e := newEtcd(t)
 			server := up(t, filepath.Join(tempDir(t), "data"), "--etcd-servers="+e.URL())
 			config := rest.CopyConfig(server.Config)
-			config.Timeout = 20 * time.Second
+			config.Timeout = time.Minute // a watch, too, ends then
 			client := clientOf(t, config)
 			maps := client.CoreV1().ConfigMaps("default")
 			_, err := maps.Create(t.Context(), configMap("before", "1"), metav1.CreateOptions{})

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		runEtcd(dir, os.Getenv(etcdPortVariable))
 		return
 	}
-	SetDefaultEventuallyTimeout(40 * time.Second)
+	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	os.Exit(m.Run())
 }
@@ -59,7 +59,7 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 
 // get reads a path; status is 0 if there was no answer.
 func get(config *rest.Config, path string) (status int, body string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	status, body, err := launch.Get(ctx, config, path)
 	if err != nil {
@@ -87,7 +87,7 @@ func run(t *testing.T, args ...string) (code int, output string) {
 	process, err := launch.Start(nil, binary, args...)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(process.Kill)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), launch.Patience)
 	defer cancel()
 	code, err = process.Wait(ctx)
 	g.Expect(err).NotTo(HaveOccurred(), process.Output())
@@ -127,16 +127,17 @@ func TestADirectoryThatCannotBeUsedIsNamed(t *testing.T) {
 func TestATermSignalEndsTheServerInTime(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(tempDir(t), "data")
-	server := up(t, dir)
+	// What holds the server up does so for as long as a request may take.
+	server := up(t, dir, "--request-timeout=10m")
 	client := clientOf(t, server.Config)
-	// A watch is open: it must not hold the server up.
+	// A watch is open: it must not.
 	watch, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer watch.Stop()
 	_, err = client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("before", "1"), metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	code, err := server.Stop(10 * time.Second)
+	code, err := server.Stop(launch.Patience)
 	g.Expect(err).NotTo(HaveOccurred(), server.Output())
 	g.Expect(code).To(BeZero(), server.Output())
 

@@ -5,9 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
+
+	"svc.dev/svc/test/launch"
 )
 
 // TestFilesAreTheirOwnersAndStay looks at what the first start leaves, and at
@@ -35,7 +36,7 @@ func TestFilesAreTheirOwnersAndStay(t *testing.T) {
 
 	authority := first.Config.CAData
 	g.Expect(authority).NotTo(BeEmpty())
-	_, err = first.Stop(10 * time.Second)
+	_, err = first.Stop(launch.Patience)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(up(t, dir).Config.CAData).To(Equal(authority), "the keys stay")
 }

@@ -12,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"svc.dev/svc/test/launch"
 )
 
 // journal is what the server has acknowledged: the last value of each object,
@@ -76,7 +78,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 	last := up(t, dir)
 	verify(t, clientOf(t, last.Config), j)
-	code, err := last.Stop(stopTimeout)
+	code, err := last.Stop(launch.Patience)
 	g.Expect(err).NotTo(HaveOccurred(), last.Output())
 	g.Expect(code).To(BeZero(), last.Output())
 }

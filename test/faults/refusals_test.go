@@ -232,11 +232,14 @@ func TestWhoMaySeeWhatAManagerServes(t *testing.T) {
 			g.Eventually(func() int { return status(users[user], path) }).Should(Equal(code), "%s for %s", path, user)
 		}
 	}
-	_, metrics := get(users["administrator"], "/metrics")
+	var metrics string
 	for _, want := range []string{
 		`leader_election_master_status{name="kube-controller-manager"} 1`, "controller_runtime_reconcile_total{", "workqueue_depth{", "rest_client_requests_total{", "process_resident_memory_bytes",
 	} {
-		g.Expect(metrics).To(ContainSubstring(want))
+		g.Eventually(func() string {
+			_, metrics = get(users["administrator"], "/metrics")
+			return metrics
+		}).Should(ContainSubstring(want))
 	}
 	g.Expect(strings.Count(metrics, "# TYPE go_goroutines ")).To(Equal(1))
 }

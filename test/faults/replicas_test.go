@@ -35,7 +35,7 @@ func apiserver(t *testing.T, e *etcd, flags ...string) *rest.Config {
 		"--cert-dir=" + filepath.Join(dir, "certs"), "--token-auth-file=" + tokens}, flags...)...)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
-		code, err := process.Stop(stopTimeout)
+		code, err := process.Stop(launch.Patience)
 		g.Expect(err).NotTo(HaveOccurred(), process.Output())
 		g.Expect(code).To(BeZero(), process.Output())
 	})

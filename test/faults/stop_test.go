@@ -18,7 +18,7 @@ import (
 // delay, during which it serves and is not ready.
 func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
 	g := NewWithT(t)
-	server := up(t, filepath.Join(tempDir(t), "data"), "--shutdown-delay-duration=1m")
+	server := up(t, filepath.Join(tempDir(t), "data"), "--shutdown-delay-duration=1h")
 	g.Expect(server.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Eventually(func() int { return status(server.Config, "/readyz") }).Should(Equal(http.StatusInternalServerError), server.Output)
 	g.Expect(status(server.Config, "/livez")).To(Equal(http.StatusOK))
@@ -28,7 +28,7 @@ func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
 	g.Eventually(func() <-chan struct{} {
 		_ = server.Signal(syscall.SIGTERM) // an error says that it has ended
 		return server.Exited()
-	}, "3s").Should(BeClosed())
+	}).Should(BeClosed())
 	code, err := server.Wait(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(code).NotTo(BeZero(), server.Output())
@@ -57,7 +57,7 @@ func TestADamagedDatabaseIsNamedOrMended(t *testing.T) {
 				_, err := maps.Create(t.Context(), configMap(fmt.Sprint("c", i), "1"), metav1.CreateOptions{})
 				g.Expect(err).NotTo(HaveOccurred())
 			}
-			_, err := server.Stop(stopTimeout)
+			_, err := server.Stop(launch.Patience)
 			g.Expect(err).NotTo(HaveOccurred())
 			found, err := filepath.Glob(filepath.Join(dir, "*", "member", "snap", "db"))
 			g.Expect(err).NotTo(HaveOccurred())

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
@@ -32,9 +31,6 @@ import (
 
 // image is that of the pods, which every runtime has.
 const image = "localhost/svc/fleet:1"
-
-// stopGrace is how long agents have to end when they are asked to.
-const stopGrace = 30 * time.Second
 
 // Fleet is a number of nodes, and a view of the cluster that they are in.
 type Fleet struct {
@@ -146,7 +142,7 @@ func (f *Fleet) Stop() error {
 		if a.Agent == nil || a.Process == nil {
 			return nil
 		}
-		code, err := a.Stop(stopGrace)
+		code, err := a.Stop(launch.Patience)
 		if err == nil && code != 0 {
 			err = fmt.Errorf("it ended with exit code %d\n%s", code, a.Output())
 		}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -241,7 +240,7 @@ func (a *Agent) Get(ctx context.Context, cluster Cluster, path string) (status i
 		return 0, nil, err
 	}
 	tlsConfig.Certificates = []tls.Certificate{pair}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
+	client := &http.Client{Timeout: Patience, Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+a.Port+path, nil)
 	if err != nil {
 		return 0, nil, err

@@ -107,7 +107,7 @@ func (k *Kube) startServer(dir, etcdURL, port string) error {
 
 // awaitReady waits until /readyz answers 200.
 func (k *Kube) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {

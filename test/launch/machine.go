@@ -103,7 +103,7 @@ func (m *Machine) Remove() error {
 	if m.config.Dir == "" {
 		return os.RemoveAll(m.Dir)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	_, err := containerd.Reset(ctx, m.config, containerd.Leavings{Dir: m.agentDir(), LogsDir: filepath.Join(m.Dir, "logs"), Cgroup: m.Bridge})
 	errs := []error{err, left(m.Dir, m.config.Dir, m.Bridge)}
@@ -117,7 +117,7 @@ func (m *Machine) Remove() error {
 // has ended.
 func awaitNoCgroup(name string) error {
 	var err error
-	for range 50 {
+	for end := time.Now().Add(Patience); time.Now().Before(end); {
 		if err = RemoveCgroup(name); err == nil {
 			return nil
 		}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"time"
 
 	"svc.dev/svc/svclet/containerd"
 )
@@ -80,19 +79,12 @@ func (n *Node) Endpoint() string {
 	return containerd.Config{Dir: n.ContainerdDir()}.Endpoint()
 }
 
-// stopGrace is how long svc up has to end, and resetTimeout how long its pods
-// have.
-const (
-	stopGrace    = 20 * time.Second
-	resetTimeout = 2 * time.Minute
-)
-
 // Remove ends svc up, its pods and its containerd, and reports what is left of
 // them. It may be called again.
 func (n *Node) Remove() error {
 	var errs []error
 	if n.Server != nil {
-		_, err := n.Stop(stopGrace)
+		_, err := n.Stop(Patience)
 		errs = append(errs, err)
 	}
 	if _, err := os.Stat(n.dataDir); err == nil {
@@ -109,7 +101,7 @@ func (n *Node) Reset() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, svc, "node", "reset", "--data-dir="+n.dataDir).CombinedOutput()
 	if err != nil {

@@ -52,7 +52,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		port = freePort()
 		serve(ctx)
 		DeferCleanup(func() {
-			_, err := server.Stop(20 * time.Second)
+			_, err := server.Stop(launch.Patience)
 			Expect(err).NotTo(HaveOccurred())
 		})
 		var err error
@@ -66,7 +66,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		Expect(agent.Configure(cluster)).To(Succeed())
 		Expect(agent.Start()).To(Succeed())
 		DeferCleanup(func() {
-			_, err := agent.Stop(20 * time.Second)
+			_, err := agent.Stop(launch.Patience)
 			Expect(err).NotTo(HaveOccurred())
 		})
 		Eventually(func() (*corev1.Node, error) {
@@ -142,7 +142,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 
 	It("ends when it is asked to, and its pods go on", func(ctx SpecContext) {
 		before := s.await(ctx, "keeps", beReady())
-		Expect(agent.Stop(20 * time.Second)).To(BeZero())
+		Expect(agent.Stop(launch.Patience)).To(BeZero())
 		Expect(get(ctx, "http://"+before.Status.PodIP+":8080/")).To(Equal("keeps\n"))
 		Expect(agent.Start()).To(Succeed())
 		Eventually(func() (string, error) {

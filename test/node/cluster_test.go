@@ -11,6 +11,7 @@ import (
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/launch"
 )
@@ -86,6 +87,18 @@ func (s space) await(ctx context.Context, pod string, matcher gomegatypes.Gomega
 		return p, err
 	}).WithContext(ctx).Should(matcher)
 	return p
+}
+
+// see waits until a pod has been as it should be, in each of some ways, one after
+// the other. Other than await it misses no state, however short.
+func (s space) see(ctx context.Context, pod string, ways ...gomegatypes.GomegaMatcher) {
+	GinkgoHelper()
+	w, err := client.Watch(ctx, &corev1.PodList{}, ctrlclient.InNamespace(s.name), ctrlclient.MatchingFields{"metadata.name": pod})
+	Expect(err).NotTo(HaveOccurred())
+	defer w.Stop()
+	for _, way := range ways {
+		Eventually(w.ResultChan()).WithContext(ctx).Should(Receive(HaveField("Object", way)))
+	}
 }
 
 // events are those about an object, as "Reason: message".

@@ -32,9 +32,9 @@ spec:
       - name: server
         image: localhost/svc/server:1
         ports: [{name: http, containerPort: 8080}]
-        startupProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1}
-        readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1}
-        livenessProbe: {httpGet: {path: /, port: http}, periodSeconds: 1}
+        startupProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 60}
+        readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1, timeoutSeconds: 60}
+        livenessProbe: {httpGet: {path: /, port: http}, periodSeconds: 1, timeoutSeconds: 60}
       - name: shell
         image: localhost/svc/busybox:1
         command: [sleep, "1000"]
@@ -52,7 +52,7 @@ spec:
       - {name: settings, configMap: {name: settings}}
       - {name: keys, secret: {secretName: keys, defaultMode: 0400}}
 `)
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=30s")
+		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
 		read := func(line string) func() (string, error) {
 			return func() (string, error) {
 				out, _, err := s.kubectl().Run(ctx, "", "exec", "deploy/web", "--container=shell", "--", "sh", "-c", line)
@@ -70,7 +70,7 @@ spec:
 		Expect(podIDs(ctx, s)).To(Equal(began))
 
 		s.run(ctx, "rollout", "restart", "deployment/web")
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=30s")
+		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
 		Eventually(read("cat /fixed; echo ,$COLOR,$TOKEN")).Should(Equal("blue,blue,def\n"))
 	})
 
@@ -107,8 +107,9 @@ spec:
 		s.run(ctx, "create", "configmap", "late", "--from-literal=key=here")
 		s.await(ctx, "waits", beReady())
 		s.await(ctx, "misconfigured", beReady())
-		Expect(s.run(ctx, "logs", "waits")).To(Equal("here\n"))
-		Expect(s.run(ctx, "logs", "misconfigured")).To(Equal("here\n"))
+		for _, pod := range []string{"waits", "misconfigured"} {
+			Eventually(func() (string, error) { return s.try(ctx, "logs", pod) }).Should(Equal("here\n"))
+		}
 	})
 
 	It("tells containers of their pod, by environment and files, and keeps the files up to date", func(ctx SpecContext) {
@@ -234,19 +235,19 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec:
-      terminationGracePeriodSeconds: 5
+      terminationGracePeriodSeconds: 60
       containers:
       - name: server
         image: localhost/svc/server:1
-        args: [--delay=500ms]
+        args: [--delay=5s] # in which clients learn that it ends
         ports: [{name: http, containerPort: 8080}]
-        readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1, timeoutSeconds: 60}
 `)
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=30s")
+		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
 		old := podIDs(ctx, s)
 		clients := newCallers(ctx, s, "web")
 		s.run(ctx, "set", "env", "deployment/web", "GENERATION=2")
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=60s")
+		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
 		var deployment appsv1.Deployment
 		Expect(client.Get(ctx, types.NamespacedName{Namespace: s.name, Name: "web"}, &deployment)).To(Succeed())
 		Expect(deployment.Status.UpdatedReplicas).To(BeEquivalentTo(3))

@@ -3,6 +3,7 @@ package node
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -37,15 +38,15 @@ spec:
   containers:
   - {name: main, image: "localhost/svc/busybox:1", command: [sh, -c, 'echo gone; exit 2']}
 `)
-		p := s.await(ctx, "crasher", container("main", And(waiting("CrashLoopBackOff"), restarted(1), terminatedBefore("Error", 2))))
-		c, err := containerOf(p, "main")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(c.State.Waiting.Message).To(Equal("back-off 10s restarting failed container=main pod=crasher_" + s.name + "(" + string(p.UID) + ")"))
-		Expect(p).To(And(inPhase(corev1.PodRunning), beUnready()))
-		Expect(s.run(ctx, "get", "pod", "crasher")).To(MatchRegexp(`0/1 +CrashLoopBackOff +1 \(\d+s ago\)`))
-		Expect(s.run(ctx, "logs", "crasher")).To(Equal("gone\n"))
-		s.await(ctx, "crasher", container("main", And(waiting("CrashLoopBackOff"), restarted(2), HaveField("State.Waiting.Message", HavePrefix("back-off 20s ")))))
-		Expect(s.events(ctx, "crasher")()).To(ContainElement(HavePrefix("BackOff: Back-off restarting failed container main in pod crasher_")))
+		putOff := func(restarts int32, pause string) gomegatypes.GomegaMatcher {
+			return And(inPhase(corev1.PodRunning), beUnready(), container("main", And(
+				waiting("CrashLoopBackOff"), HaveField("RestartCount", restarts), terminatedBefore("Error", 2),
+				HaveField("State.Waiting.Message", HavePrefix("back-off "+pause+" restarting failed container=main pod=crasher_"+s.name+"(")))))
+		}
+		s.see(ctx, "crasher", putOff(1, "10s"), putOff(2, "20s"))
+		Eventually(func() (string, error) { return s.try(ctx, "get", "pod", "crasher") }).Should(MatchRegexp(`0/1 +CrashLoopBackOff +\d+ \(\S+ ago\)`))
+		Eventually(func() (string, error) { return s.try(ctx, "logs", "crasher") }).Should(Equal("gone\n"))
+		Eventually(s.events(ctx, "crasher")).Should(ContainElement(HavePrefix("BackOff: Back-off restarting failed container main in pod crasher_")))
 	})
 
 	DescribeTable("that cannot start says why", func(ctx SpecContext, manifest, reason, message string) {
@@ -90,7 +91,7 @@ spec:
 `+spec)
 		p := s.await(ctx, "refused", And(inPhase(corev1.PodFailed), HaveField("Status.Reason", reason)))
 		Expect(p.Status.Message).To(MatchRegexp("^Pod was rejected: " + message + "$"))
-		Expect(s.run(ctx, "describe", "pod", "refused")).To(And(
+		Eventually(func() (string, error) { return s.try(ctx, "describe", "pod", "refused") }).Should(And(
 			MatchRegexp(`Status: +Failed\nReason: +`+reason+`\n`), MatchRegexp(`Warning +`+reason+` .*svclet +`+message)))
 		Expect(s.run(ctx, "get", "pod", "refused")).To(ContainSubstring(reason))
 	},

@@ -30,7 +30,7 @@ spec:
       - {name: main, image: "localhost/svc/busybox:1", command: [sh, -c, 'cat /work/log; echo three'], volumeMounts: [{name: work, mountPath: /work}]}
       volumes: [{name: work, emptyDir: {}}]
 `)
-		s.run(ctx, "wait", "job/build", "--for=condition=Complete", "--timeout=30s")
+		s.run(ctx, "wait", "job/build", "--for=condition=Complete", "--timeout=3m")
 		pods := strings.Fields(s.run(ctx, "get", "pods", "--selector=job-name=build", "--output=jsonpath={.items[*].metadata.name}"))
 		Expect(pods).To(HaveLen(2))
 		for _, pod := range pods {
@@ -69,12 +69,12 @@ kind: Pod
 metadata: {name: flanked}
 spec:
   restartPolicy: Never
-  terminationGracePeriodSeconds: 5
+  terminationGracePeriodSeconds: 60
   initContainers:
   - name: sidecar
     image: localhost/svc/server:1
     restartPolicy: Always
-    startupProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+    startupProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 60}
   containers:
   - {name: main, image: "localhost/svc/server:1", args: ["--listen=:8081"]}
 `)
@@ -96,11 +96,11 @@ apiVersion: v1
 kind: Pod
 metadata: {name: hooked}
 spec:
-  terminationGracePeriodSeconds: 10
+  terminationGracePeriodSeconds: 60
   containers:
   - name: main
     image: localhost/svc/busybox:1
-    command: [sh, -c, 'trap "echo told to end; exit 0" TERM; while :; do sleep 0.05; done']
+    command: [sh, -c, 'trap "echo told to end; exit 0" TERM; echo here; while :; do sleep 0.05; done']
     lifecycle:
       postStart: {exec: {command: [sh, -c, 'echo begun > /proc/1/fd/1']}}
       preStop: {exec: {command: [sh, -c, 'echo about to end > /proc/1/fd/1']}}
@@ -116,12 +116,12 @@ spec:
 		followWeb := s.command(ctx, "logs", "hooked", "--follow", "--container=web")
 		followWeb.Stdout = &webLog
 		Expect(followWeb.Start()).To(Succeed())
-		Eventually(mainLog.String).Should(Equal("begun\n"))
+		Eventually(mainLog.String).Should(Or(Equal("begun\nhere\n"), Equal("here\nbegun\n"))) // both at once
 		Eventually(webLog.String).ShouldNot(BeEmpty())
 		s.run(ctx, "delete", "pod", "hooked")
 		Expect(follow.Wait()).To(Succeed())
 		Expect(followWeb.Wait()).To(Succeed())
-		Expect(mainLog.String()).To(Equal("begun\nabout to end\ntold to end\n"))
+		Expect(mainLog.String()).To(HaveSuffix("\nabout to end\ntold to end\n"))
 		Expect(webLog.String()).To(ContainSubstring("GET /hook\nsignal: terminated\n"))
 	})
 
@@ -179,11 +179,12 @@ apiVersion: v1
 kind: Pod
 metadata: {name: limited}
 spec:
-  activeDeadlineSeconds: 2
   terminationGracePeriodSeconds: 1
   containers:
   - {name: main, image: "localhost/svc/busybox:1", command: [sleep, "1000"]}
 `)
+		s.await(ctx, "limited", beReady())
+		s.run(ctx, "patch", "pod", "limited", "--type=merge", `--patch={"spec":{"activeDeadlineSeconds":1}}`)
 		p := s.await(ctx, "limited", And(inPhase(corev1.PodFailed), HaveField("Status.Reason", "DeadlineExceeded")))
 		Expect(p.Status.Message).To(Equal("Pod was active on the node longer than the specified deadline"))
 		Expect(p).To(container("main", terminated("Error", 137)))

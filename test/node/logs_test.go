@@ -53,7 +53,7 @@ spec:
 
 	It("shows that of an init container, of one without a newline at its end, and of all", func(ctx SpecContext) {
 		Expect(s.run(ctx, "logs", "writer", "--container=prepare")).To(Equal("prepared"))
-		Expect(s.run(ctx, "logs", "writer", "--container=other")).To(Equal("here\n"))
+		Eventually(func() (string, error) { return s.try(ctx, "logs", "writer", "--container=other") }).Should(Equal("here\n"))
 		out := s.run(ctx, "logs", "writer", "--all-containers", "--prefix")
 		Expect(out).To(ContainSubstring("[pod/writer/prepare] prepared"))
 		Expect(out).To(ContainSubstring("[pod/writer/main] line 2\n"))

@@ -24,7 +24,7 @@ spec:
     image: localhost/svc/server:1
     args: [--unready, "--grpc=:9000"]
     ports: [{name: http, containerPort: 8080}]
-    readinessProbe: {periodSeconds: 1, failureThreshold: 1, `+probe+`}
+    readinessProbe: {periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1, `+probe+`}
 `)
 		p := s.await(ctx, "web", And(beUnready(), container("main", And(running(), HaveField("Started", HaveValue(BeTrue())))),
 			HaveField("Status.PodIP", Not(BeEmpty()))))
@@ -60,15 +60,15 @@ spec:
     livenessProbe: {periodSeconds: 1, failureThreshold: 2, terminationGracePeriodSeconds: 1, `+probe+`}
 `)
 		s.await(ctx, "sick", container("main", And(running(), restarted(1), terminatedBefore("Error", 137))))
-		Expect(s.events(ctx, "sick")()).To(ContainElements(
+		Eventually(s.events(ctx, "sick")).Should(ContainElements(
 			MatchRegexp("Unhealthy: Liveness probe failed: "+message),
 			"Killing: Container main failed liveness probe, will be restarted"))
 		s.run(ctx, "delete", "pod", "sick", "--grace-period=0", "--force")
 	},
-		Entry("by a command", "exec: {command: [sh, -c, 'echo I am ill; exit 1']}", "I am ill"),
+		Entry("by a command", "timeoutSeconds: 60, exec: {command: [sh, -c, 'echo I am ill; exit 1']}", "I am ill"),
 		Entry("by a command that takes too long", "timeoutSeconds: 1, exec: {command: [sleep, '100']}", "command timed out"),
-		Entry("by a port", "tcpSocket: {port: 9}", `dial tcp .*:9: connect: connection refused`),
-		Entry("by HTTP", "httpGet: {port: 9}", `Get "http://.*:9/": dial tcp .*:9: connect: connection refused`),
+		Entry("by a port", "timeoutSeconds: 60, tcpSocket: {port: 9}", `dial tcp .*:9: connect: connection refused`),
+		Entry("by HTTP", "timeoutSeconds: 60, httpGet: {port: 9}", `Get "http://.*:9/": dial tcp .*:9: connect: connection refused`),
 	)
 
 	It("wait for the startup probe", func(ctx SpecContext) {
@@ -83,9 +83,9 @@ spec:
   - name: main
     image: localhost/svc/busybox:1
     command: [sleep, "1000"]
-    startupProbe: {periodSeconds: 1, failureThreshold: 1000, exec: {command: [test, -e, /started]}}
-    livenessProbe: {periodSeconds: 1, failureThreshold: 1, exec: {command: [test, -e, /started]}}
-    readinessProbe: {periodSeconds: 1, exec: {command: ["true"]}}
+    startupProbe: {periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1000, exec: {command: [test, -e, /started]}}
+    livenessProbe: {periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1, exec: {command: [test, -e, /started]}}
+    readinessProbe: {periodSeconds: 1, timeoutSeconds: 60, exec: {command: ["true"]}}
 `)
 		s.await(ctx, "slow", container("main", And(running(), HaveField("Started", HaveValue(BeFalse())))))
 		Eventually(s.events(ctx, "slow")).Should(ContainElement(HavePrefix("Unhealthy: Startup probe failed: ")))
@@ -114,7 +114,7 @@ spec:
     startupProbe: {periodSeconds: 1, failureThreshold: 1, tcpSocket: {port: 80}}
 `)
 		s.await(ctx, "stuck", And(inPhase(corev1.PodFailed), container("main", terminated("Error", 137))))
-		Expect(s.events(ctx, "stuck")()).To(ContainElement("Killing: Container main failed startup probe"))
+		Eventually(s.events(ctx, "stuck")).Should(ContainElement("Killing: Container main failed startup probe"))
 	})
 })
 

@@ -39,6 +39,7 @@ spec:
     command: [sh, -c, 'echo first; echo second >&2; exec sleep 100000']
   - name: server
     image: localhost/svc/server:1
+    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
   - name: reader
     image: localhost/svc/busybox:1
     stdin: true
@@ -48,7 +49,7 @@ spec:
 			var pod corev1.Pod
 			g.Expect(client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "web"}, &pod)).To(Succeed())
 			g.Expect(pod.Status.ContainerStatuses).To(HaveLen(3))
-			g.Expect(pod.Status.ContainerStatuses).To(HaveEach(HaveField("State.Running", Not(BeNil()))))
+			g.Expect(pod.Status.ContainerStatuses).To(HaveEach(HaveField("Ready", BeTrue())))
 		}).Should(Succeed())
 	})
 
@@ -63,10 +64,12 @@ spec:
 			Expect(err).NotTo(HaveOccurred(), errOut)
 			return strings.Split(strings.TrimSpace(out), "\n")
 		}
-		Expect(top("node")).To(ConsistOf(MatchRegexp(`^\S+ +\d+m +\d+% +[1-9]\d*Mi +\d+% *$`)))
-		// What a container does is known when it has been looked at twice.
+		// What anything does is known when it has been looked at twice.
 		Eventually(func(g Gomega) {
-			out, errOut, err := in(ctx, "", "top", "pod", "web", "--containers", "--no-headers")
+			out, errOut, err := in(ctx, "", "top", "node", "--no-headers")
+			g.Expect(err).NotTo(HaveOccurred(), errOut)
+			g.Expect(out).To(MatchRegexp(`^\S+ +\d+m +\d+% +[1-9]\d*Mi +\d+% *\n$`))
+			out, errOut, err = in(ctx, "", "top", "pod", "web", "--containers", "--no-headers")
 			g.Expect(err).NotTo(HaveOccurred(), errOut)
 			g.Expect(strings.Split(strings.TrimSpace(out), "\n")).To(ConsistOf(
 				MatchRegexp(`^web +main +\d+m +\d+Mi *$`), MatchRegexp(`^web +server +\d+m +[1-9]\d*Mi *$`), MatchRegexp(`^web +reader +\d+m +\d+Mi *$`),

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -107,7 +106,7 @@ healthzPort: 0
 `), 0o600)).To(Succeed())
 		start()
 		DeferCleanup(func() {
-			_, err := agent.Stop(20 * time.Second)
+			_, err := agent.Stop(launch.Patience)
 			Expect(err).NotTo(HaveOccurred())
 		})
 	})

@@ -38,6 +38,7 @@ spec:
     command: [sh, -c, 'while read line; do echo "got $line"; done; exec sleep 1000']
   - name: web
     image: localhost/svc/server:1
+    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
   - name: terminal
     image: localhost/svc/busybox:1
     stdin: true
@@ -126,7 +127,7 @@ spec:
 		})
 
 		It("runs a pod for as long as somebody looks", func(ctx SpecContext) {
-			out := s.feed(ctx, "hello\n", "run", "once", "--image="+busybox, "--image-pull-policy=Never", "--rm", "-i", "--restart=Never", "--quiet",
+			out := s.feed(ctx, "hello\n", "run", "once", "--image="+busybox, "--image-pull-policy=Never", "--rm", "-i", "--restart=Never", "--quiet", "--pod-running-timeout=3m",
 				"--command", "--", "sh", "-c", "read line; echo \"$line to you\"")
 			Expect(out).To(ContainSubstring("hello to you\n"))
 			_, err := s.try(ctx, "get", "pod", "once")
@@ -197,7 +198,7 @@ spec:
 		It("copies a pod, with another command", func(ctx SpecContext) {
 			s.run(ctx, "debug", "shell", "--copy-to=shell-copy", "--container=main", "--profile=general", "--", "sh", "-c", "echo copied; exec sleep 1000")
 			s.await(ctx, "shell-copy", beReady())
-			Expect(s.run(ctx, "logs", "shell-copy", "--container=main")).To(Equal("copied\n"))
+			Eventually(func() (string, error) { return s.try(ctx, "logs", "shell-copy", "--container=main") }).Should(Equal("copied\n"))
 		})
 
 		It("looks at the node", func(ctx SpecContext) {

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,8 +31,8 @@ var _ = Describe("svc up", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(p.Kill)
 		Eventually(p.Output).Should(MatchRegexp(`\n  node +\d+ ms  none: only root can run pods\n`))
-		Expect(p.Output()).To(ContainSubstring("Ctrl-C stops it."))
-		Expect(p.Stop(20 * time.Second)).To(BeZero())
+		Eventually(p.Output).Should(ContainSubstring("Ctrl-C stops it."))
+		Expect(p.Stop(launch.Patience)).To(BeZero())
 
 		By("but not if it is to be a node")
 		p, err = launch.Start([]string{"HOME=" + home}, "setpriv", append(asNobody, "--node=true")...)
@@ -55,7 +54,7 @@ var _ = Describe("svc up", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(p.Kill)
 		Eventually(p.Output).Should(MatchRegexp(`\n  node +\d+ ms  none: ` + strings.ReplaceAll(strings.ReplaceAll(want, "(", `\(`), ")", `\)`)))
-		Expect(p.Stop(20 * time.Second)).To(BeZero())
+		Expect(p.Stop(launch.Patience)).To(BeZero())
 
 		By("but not if it is to be a node")
 		p, err = launch.Start(nil, "unshare", append(hidden, "--node=true")...)

@@ -64,7 +64,7 @@ spec:
   - {name: scratch, emptyDir: {sizeLimit: 100k}}
 `)
 		// It is looked for every ten seconds, and measured anew every minute.
-		Eventually(s.get).WithContext(ctx).WithArguments("greedy").WithTimeout(2 * time.Minute).Should(HaveField("Status", And(
+		Eventually(s.get).WithContext(ctx).WithArguments("greedy").WithTimeout(5 * time.Minute).Should(HaveField("Status", And(
 			HaveField("Phase", corev1.PodFailed), HaveField("Reason", "Evicted"),
 			HaveField("Message", ContainSubstring(`Usage of EmptyDir volume "scratch" exceeds the limit "100k".`)))))
 		Eventually(s.events(ctx, "greedy")).Should(ContainElement(HavePrefix("Evicted: Usage of EmptyDir volume")))

@@ -107,7 +107,7 @@ func runsPods(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster
 	run(`{"data": {"greeting": "good evening"}}`, "patch", "configmap", "config", "--patch-file=/dev/stdin")
 	Eventually(func() string { return run("", "exec", "web", "--", "cat", "/config/greeting") }).
 		WithTimeout(configTimeout).Should(Equal("good evening"))
-	run("", "delete", "pod", "web", "--timeout=1m")
+	run("", "delete", "pod", "web", "--timeout=3m")
 	Expect(agent.PodLogs).To(BeADirectory())
 	Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(agent.PodLogs) }).Should(BeEmpty())
 }

@@ -39,7 +39,7 @@ var (
 
 func TestPeers(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	RunSpecs(t, "peers")
 }
@@ -126,7 +126,7 @@ func upSVC(ctx context.Context) *launch.Server {
 	server, err := launch.Up(ctx, data, "--svclet-preferred-address-types=InternalIP")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		_, err := server.Stop(20 * time.Second)
+		_, err := server.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
 	})
 	return server
@@ -151,4 +151,4 @@ func onNode(manifests, node string) string { return strings.ReplaceAll(manifests
 
 // configTimeout is how long kubelet may take until a container sees that a
 // ConfigMap has changed: it looks at each pod about once a minute.
-const configTimeout = 2 * time.Minute
+const configTimeout = 5 * time.Minute
