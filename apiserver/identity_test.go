@@ -14,10 +14,11 @@ import (
 	"go.uber.org/goleak"
 
 	"svc.dev/svc/apiserver/pki"
+	"svc.dev/svc/test/leaks"
 )
 
 func TestWhoAConnectionIsFrom(t *testing.T) {
-	leaks := goleak.IgnoreCurrent()
+	before := goleak.IgnoreCurrent()
 	o, member := newOptions(t)
 	dir := t.TempDir()
 	keys, err := pki.Open(pki.Config{
@@ -91,5 +92,5 @@ func TestWhoAConnectionIsFrom(t *testing.T) {
 	}
 	r.stop(t)
 	member.Stop()
-	goleak.VerifyNone(t, append(librariesLeak(), leaks)...)
+	leaks.None(t, append(librariesLeak(), before)...)
 }

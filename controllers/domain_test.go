@@ -54,7 +54,7 @@ func TestControllersWorkInAnotherGroupDomain(t *testing.T) {
 		"POST /apis/core.svc.dev/v1/namespaces/kube-system/events",
 		"POST /apis/core.svc.dev/v1/namespaces/red/serviceaccounts",
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return slices.Equal(s.requests("POST"), want), nil
 	}); err != nil {
 		t.Fatalf("%v: got %q, want %q", err, s.requests("POST"), want)

@@ -41,7 +41,7 @@ func newMachine(t *testing.T, o runtimetest.Options) *machine {
 	t.Helper()
 	t.Parallel()
 	m := &machine{T: t, WithT: gomega.NewWithT(t), dir: t.TempDir()}
-	m.SetDefaultEventuallyTimeout(time.Minute)
+	m.SetDefaultEventuallyTimeout(3 * time.Minute)
 	m.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	// The path of a socket is short.
 	sockets, err := os.MkdirTemp("", "svclet")
@@ -254,7 +254,7 @@ func TestAPodWhoseImageCannotBeHadSaysWhyAndIsTriedAgain(t *testing.T) {
 		return ""
 	}).Should(gomega.And(gomega.HavePrefix("ErrImagePull: "), gomega.ContainSubstring("the registry is closed")))
 	m.runtime.FailPulls("other:1", nil)
-	m.Eventually(m.isReady("a"), time.Minute).Should(gomega.BeTrue())
+	m.Eventually(m.isReady("a")).Should(gomega.BeTrue())
 }
 
 func TestAnAgentThatCannotBeMadeLeavesItsPortFree(t *testing.T) {

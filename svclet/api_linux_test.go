@@ -34,7 +34,6 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{machine: newMachine(t, runtimetest.Options{Events: true})}
-	c.SetDefaultEventuallyTimeout(2 * time.Minute)
 	c.api = apifake.New(t)
 	c.adjust = func(_ *config.Flags, o *config.Configuration) {
 		o.StaticPodPath = ""

@@ -13,7 +13,7 @@ import (
 
 func TestTheNodeIsWaitedForOnlyBeforeTheFirstPods(t *testing.T) {
 	m := gomega.NewWithT(t)
-	m.SetDefaultEventuallyTimeout(10 * time.Second)
+	m.SetDefaultEventuallyTimeout(time.Minute)
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	p := &pods{ctx: t.Context(), clock: clock, nodeKnown: func() bool { return false }}
 	waited := make(chan struct{})
@@ -55,6 +55,7 @@ func (s slow) UpdateClasses([]*corev1.Pod) error {
 
 func TestPodsThatDoNotComeToAnEndWithAnUpdateAreNotInGoodHealth(t *testing.T) {
 	m := gomega.NewWithT(t)
+	m.SetDefaultEventuallyTimeout(time.Minute)
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	hung := slow{gate: make(chan struct{})}
 	p := &pods{ctx: t.Context(), clock: clock, operations: &operations{cgroups: hung}}

@@ -56,7 +56,6 @@ func TestPodsAreAsTheirFilesSayWhateverHappens(t *testing.T) {
 		}
 		return runtimetest.Behaviour{}
 	}})
-	m.SetDefaultEventuallyTimeout(90 * time.Second)
 	m.adjust = func(_ *config.Flags, c *config.Configuration) {
 		c.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 10 * time.Millisecond}
 		c.RuntimeRequestTimeout.Duration = 2 * time.Second

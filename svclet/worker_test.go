@@ -15,6 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/test/leaks"
 )
 
 // stage is what a worker works on in a test.
@@ -36,7 +37,7 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	none := goleak.IgnoreCurrent()
 	s := &stage{WithT: gomega.NewWithT(t), clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))}
-	s.SetDefaultEventuallyTimeout(10 * time.Second)
+	s.SetDefaultEventuallyTimeout(time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
 	s.worker = newWorker(ctx, &s.group, s, s.clock, p, pod.Options{})
@@ -44,7 +45,7 @@ func newStage(t *testing.T) *stage {
 		cancel()
 		s.worker.stop()
 		s.group.Wait()
-		goleak.VerifyNone(t, none)
+		leaks.None(t, none)
 	})
 	return s
 }
@@ -165,7 +166,7 @@ func TestAWorkerAtRestHasNoGoroutine(t *testing.T) {
 	s.worker.observe(pod.Observed{})
 	s.Eventually(s.done).Should(gomega.HaveLen(1))
 	s.group.Wait()
-	goleak.VerifyNone(t, none)
+	leaks.None(t, none)
 }
 
 func TestAWorkerThatIsOverShowsNothingMore(t *testing.T) {

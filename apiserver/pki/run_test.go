@@ -12,6 +12,7 @@ import (
 
 func TestARunningServerRenewsBeforeTheEnd(t *testing.T) {
 	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
 	e := newEnvironment(t)
 	p := e.open(t)
 	before := e.all(t)
@@ -34,6 +35,7 @@ func TestARunningServerRenewsBeforeTheEnd(t *testing.T) {
 
 func TestARunningServerTriesAgainWhatItCouldNotRenew(t *testing.T) {
 	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
 	e := newEnvironment(t)
 	p := e.open(t)
 	before := e.all(t)

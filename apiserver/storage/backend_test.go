@@ -251,7 +251,7 @@ func TestStoppingWhileReadersFillTheCacheEndsThem(t *testing.T) {
 		_, err := list(ctx, s, everything)
 		ended <- err
 	}()
-	NewWithT(t).Eventually(lazyOf(s).opened.Load).ShouldNot(BeNil())
+	NewWithT(t).Eventually(lazyOf(s).opened.Load, time.Minute).ShouldNot(BeNil())
 	stop()
 	cancel()
 	if err := <-ended; err == nil {
@@ -271,7 +271,7 @@ func TestCheckNamesWhatIsWrongAndPassesWhenItIsMended(t *testing.T) {
 		t.Errorf("etcd is away: %v", err)
 	}
 	startEtcd(t, etcd.Config{Dir: dir})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for err := b.Check(ctx); err != nil; err = b.Check(ctx) {
 		if ctx.Err() != nil {

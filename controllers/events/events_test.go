@@ -29,7 +29,7 @@ func TestSimilarEventsAreCounted(t *testing.T) {
 	recorder.Event(pod, corev1.EventTypeNormal, "Scheduled", "a node")
 
 	want := "FailedScheduling no node 3 Pod p test-controller; Scheduled a node 1 Pod p test-controller; "
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for got := ""; got != want; {
 		var list corev1.EventList
 		if err := c.List(t.Context(), &list, client.InNamespace("default")); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +21,10 @@ import (
 
 	"svc.dev/svc/svclet/image/credentials"
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // registry is a runtime whose pulls a test decides.
 type registry struct {

@@ -17,12 +17,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // writer is a runtime that begins a log anew as "new".
 type writer struct {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,9 +17,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"svc.dev/svc/svclet/apifake"
+	"svc.dev/svc/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // rig is a node before an API server.
 type rig struct {
@@ -70,7 +70,7 @@ func (r *rig) set(s RuntimeStatus) {
 
 func (r *rig) await(what string, is func() bool) {
 	r.t.Helper()
-	err := wait.PollUntilContextTimeout(r.t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return is(), nil })
+	err := wait.PollUntilContextTimeout(r.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return is(), nil })
 	if err != nil {
 		r.t.Fatalf("%s: not so; requests: %v", what, r.server.Requests())
 	}

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // execFunc is an executor that is one function.
 type execFunc func(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)

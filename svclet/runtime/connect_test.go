@@ -57,17 +57,18 @@ func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
 		name     string
 		endpoint func(*testing.T) string
 		want     string
+		timeout  time.Duration
 	}{
-		{"no endpoint", func(*testing.T) string { return "" }, "no container runtime endpoint"},
-		{"no unix socket", func(*testing.T) string { return "tcp://127.0.0.1:1" }, "want unix:///"},
-		{"no such socket", func(t *testing.T) string { return "unix://" + socket(t) }, "there is no such socket"},
+		{"no endpoint", func(*testing.T) string { return "" }, "no container runtime endpoint", 0},
+		{"no unix socket", func(*testing.T) string { return "tcp://127.0.0.1:1" }, "want unix:///", 0},
+		{"no such socket", func(t *testing.T) string { return "unix://" + socket(t) }, "there is no such socket", 0},
 		{"no socket", func(t *testing.T) string {
 			path := socket(t)
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return "unix://" + path
-		}, "it is not a socket"},
+		}, "it is not a socket", 0},
 		{"nobody listens", func(t *testing.T) string {
 			path := socket(t)
 			listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -79,11 +80,11 @@ func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			return "unix://" + path
-		}, "is the runtime running?"},
-		{"no CRI", func(t *testing.T) string { return serve(t, func(*grpc.Server) {}) }, "enable its CRI plugin"},
+		}, "is the runtime running?", 0},
+		{"no CRI", func(t *testing.T) string { return serve(t, func(*grpc.Server) {}) }, "enable its CRI plugin", 0},
 		{"too old", func(t *testing.T) string {
 			return serve(t, func(server *grpc.Server) { server.RegisterService(&alpha, struct{}{}) })
-		}, "is too old"},
+		}, "is too old", 0},
 		{"no answer", func(t *testing.T) string {
 			r, err := runtimetest.Start(runtimetest.Options{Socket: socket(t)})
 			if err != nil {
@@ -92,7 +93,7 @@ func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
 			t.Cleanup(r.Close)
 			r.Rule("Version", runtimetest.Rule{Hang: true})
 			return r.Endpoint()
-		}, "has not answered within 100ms"},
+		}, "has not answered within 100ms", 100 * time.Millisecond},
 		{"no image service", func(t *testing.T) string {
 			r, err := runtimetest.Start(runtimetest.Options{Socket: socket(t)})
 			if err != nil {
@@ -101,11 +102,11 @@ func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
 			t.Cleanup(r.Close)
 			r.Rule("ImageFsInfo", runtimetest.Rule{Err: status.Error(codes.Internal, "broken disk")})
 			return r.Endpoint()
-		}, "broken disk"},
+		}, "broken disk", 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := runtime.Connect(t.Context(), runtime.Options{RuntimeEndpoint: test.endpoint(t), RequestTimeout: 100 * time.Millisecond})
+			_, err := runtime.Connect(t.Context(), runtime.Options{RuntimeEndpoint: test.endpoint(t), RequestTimeout: test.timeout})
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("Connect: %v; want one line with %q", err, test.want)
 			}

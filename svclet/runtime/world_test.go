@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,14 +17,19 @@ import (
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/runtime/runtimetest"
+	"svc.dev/svc/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const image = "localhost/app:1"
 
-// never is longer than any test: what is due then does not happen.
-const never = time.Hour
+const (
+	// never is longer than any test: what is due then does not happen.
+	never = time.Hour
+	// patience is how long a test waits for what is to happen.
+	patience = time.Minute
+)
 
 // world is a runtime that runs nothing, and a client of it.
 type world struct {
@@ -58,11 +62,21 @@ func start(t *testing.T, served runtimetest.Options, options runtime.Options) *w
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
+	return connect(t, r, options)
+}
+
+// connect gives a runtime a client, of which there may be several.
+func connect(t *testing.T, r *runtimetest.Runtime, options runtime.Options) *world {
+	t.Helper()
 	options.RuntimeEndpoint = r.Endpoint()
-	client, err := runtime.Connect(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var client *runtime.Client
+	eventually(t, "the runtime answers in the time that it is given", func() (connected bool) {
+		var err error
+		if client, err = runtime.Connect(t.Context(), options); err != nil && options.RequestTimeout == 0 {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
 			t.Error(err)
@@ -183,7 +197,7 @@ func (h *told) tell(p runtime.Pod) {
 // until waits until what has last been told of a pod is as it should be.
 func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 	h.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for {
 		h.mu.Lock()
 		p, ok := h.pods[types.UID(uid)]
@@ -202,7 +216,7 @@ func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 // eventually waits for a condition that nobody announces.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !is() {

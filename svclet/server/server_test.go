@@ -20,10 +20,11 @@ import (
 
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/server"
+	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(
+	leaks.Main(
 		m,
 		// Ends a second after a connection that was closed at the other end, or
 		// never if a stream was opened meanwhile.

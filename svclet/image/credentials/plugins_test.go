@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/test/leaks"
 )
 
 // TestMain is also the plugin of these tests, when its environment says so.
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 	if answer, ok := os.LookupEnv("PLUGIN_ANSWER"); ok {
 		os.Exit(answerAsPlugin(answer))
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // answerAsPlugin notes the image that it is asked for in the file that is its

@@ -42,7 +42,7 @@ func start(t *testing.T) *exec.Cmd {
 			_ = cmd.Wait()
 		})
 		// It handles signals when it waits for them.
-		gomega.NewWithT(t).Eventually(func() string { return syscallOf(cmd) }).Should(gomega.HavePrefix(waitCall()))
+		gomega.NewWithT(t).Eventually(func() string { return syscallOf(cmd) }).WithTimeout(time.Minute).Should(gomega.HavePrefix(waitCall()))
 		return cmd
 	}
 	t.Skip("there is no program for " + runtime.GOARCH)
@@ -77,7 +77,7 @@ func TestItWaitsOnAfterItWasStoppedAndContinued(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g.Eventually(func() string { return syscallOf(cmd) }).Should(gomega.HavePrefix(waitCall()))
+	g.Eventually(func() string { return syscallOf(cmd) }).WithTimeout(time.Minute).Should(gomega.HavePrefix(waitCall()))
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +110,9 @@ func TestItTakesAwayTheRemainsOfOrphans(t *testing.T) {
 	if err := orphans.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g.Eventually(children).WithTimeout(10 * time.Second).Should(gomega.HaveLen(3))
+	g.Eventually(children).WithTimeout(time.Minute).Should(gomega.HaveLen(3))
 	hold.Close()
-	g.Eventually(children).WithTimeout(10 * time.Second).Should(gomega.BeEmpty())
+	g.Eventually(children).WithTimeout(time.Minute).Should(gomega.BeEmpty())
 	if err := orphans.Wait(); err != nil {
 		t.Error(err)
 	}

@@ -18,10 +18,11 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"svc.dev/svc/svclet/server/stream"
+	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(
+	leaks.Main(
 		m,
 		// Ends a second after a connection that was closed at the other end, or
 		// never if a stream was opened meanwhile.
