@@ -195,6 +195,11 @@ func (s *server) issue(w http.ResponseWriter, r *http.Request) {
 func (s *server) put(at string, object client.Object) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.keep(at, object)
+}
+
+// keep is put. The caller holds mutex.
+func (s *server) keep(at string, object client.Object) {
 	_, there := s.held[at]
 	s.held[at] = object
 	s.tell(at, object, map[bool]string{false: "ADDED", true: "MODIFIED"}[there])
@@ -232,6 +237,11 @@ func (s *server) tell(at string, object client.Object, kind string) {
 func (s *server) breakWatches() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.hangUp()
+}
+
+// hangUp is breakWatches. The caller holds mutex.
+func (s *server) hangUp() {
 	for w := range s.watchers {
 		close(w.broken)
 		delete(s.watchers, w)

@@ -179,9 +179,9 @@ func TestExpiredWatchesListAgain(t *testing.T) {
 	eventually(t, "a watch", func() bool { return s.watching() == 2 })
 	s.mutex.Lock()
 	s.oldest = s.version + 1
+	s.hangUp()
+	s.keep("namespaces/n/configmaps/c", configOf("2")) // a list gives what one can watch from
 	s.mutex.Unlock()
-	s.breakWatches()
-	s.put("namespaces/n/configmaps/c", configOf("2"))
 	changed.wait(t)
 	if n := s.asked("list namespaces/n/configmaps/c"); n != 2 {
 		t.Errorf("listed %d times", n)

@@ -33,7 +33,7 @@ import (
 func run(t *testing.T, m *Manager, port int, spec corev1.ProbeHandler, change func(*corev1.Probe)) outcome {
 	t.Helper()
 	p := podOf(port, "c")
-	probe := &corev1.Probe{ProbeHandler: spec, TimeoutSeconds: 1}
+	probe := &corev1.Probe{ProbeHandler: spec, TimeoutSeconds: 60}
 	if change != nil {
 		change(probe)
 	}
@@ -108,7 +108,11 @@ func TestTheAnswerToAnHTTPProbeDecides(t *testing.T) {
 		{"/slow", failure, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"},
 	} {
 		t.Run(c.path, func(t *testing.T) {
-			got := run(t, m, portOfServer(t, server), corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: c.path, Port: intstr.FromString("web")}}, nil)
+			got := run(t, m, portOfServer(t, server), corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: c.path, Port: intstr.FromString("web")}}, func(probe *corev1.Probe) {
+				if c.path == "/slow" {
+					probe.TimeoutSeconds = 1
+				}
+			})
 			expect(t, got, c.verdict, c.output)
 		})
 	}
@@ -235,19 +239,21 @@ func TestAGRPCProbeAsksTheHealthService(t *testing.T) {
 		name    string
 		port    int32
 		service *string
+		seconds int32
 		verdict verdict
 		output  string
 	}{
-		{"serving", port, nil, success, "service healthy"},
-		{"a service", port, ptr.To(""), success, "service healthy"},
-		{"not serving", port, ptr.To("down"), failure, `service unhealthy (responded with "NOT_SERVING")`},
-		{"unknown service", port, ptr.To("none"), failure, "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"},
-		{"slow", port, ptr.To("slow"), failure, "timeout: health rpc did not complete within 1s"},
-		{"no health service", barePort, nil, failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): unknown service grpc.health.v1.Health"},
-		{"nobody", 1, nil, failure, `timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded`},
+		{"serving", port, nil, 60, success, "service healthy"},
+		{"a service", port, ptr.To(""), 60, success, "service healthy"},
+		{"not serving", port, ptr.To("down"), 60, failure, `service unhealthy (responded with "NOT_SERVING")`},
+		{"unknown service", port, ptr.To("none"), 60, failure, "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"},
+		{"slow", port, ptr.To("slow"), 5, failure, "timeout: health rpc did not complete within 5s"}, // in which the connection is made
+		{"no health service", barePort, nil, 60, failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): unknown service grpc.health.v1.Health"},
+		{"nobody", 1, nil, 1, failure, `timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			expect(t, run(t, m, 1, corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: c.port, Service: c.service}}, nil), c.verdict, c.output)
+			got := run(t, m, 1, corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: c.port, Service: c.service}}, func(probe *corev1.Probe) { probe.TimeoutSeconds = c.seconds })
+			expect(t, got, c.verdict, c.output)
 		})
 	}
 	if got := agent.Load().(string); !strings.HasPrefix(got, "kube-probe/1.36 ") {
