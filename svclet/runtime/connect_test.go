@@ -115,7 +115,8 @@ func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
 }
 
 func TestRequestsAreBounded(t *testing.T) {
-	w := start(t, runtimetest.Options{}, runtime.Options{RequestTimeout: 50 * time.Millisecond})
+	t.Parallel() // it takes the time that a request has
+	w := start(t, runtimetest.Options{}, runtime.Options{RequestTimeout: 3 * time.Second})
 	w.Rule("StopPodSandbox", runtimetest.Rule{Hang: true})
 	if err := w.client.StopSandbox(t.Context(), "x"); !runtime.IsTimeout(err) {
 		t.Errorf("StopSandbox: %v", err)

@@ -366,10 +366,10 @@ func TestContainersThatHangKeepNoOtherPodWaiting(t *testing.T) {
 }
 
 func TestARuntimeThatHangsIsSurvived(t *testing.T) {
-	w := start(t, runtimetest.Options{}, runtime.Options{})
+	t.Parallel() // it takes the time that a request has
+	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond, RequestTimeout: 3 * time.Second})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
-	w = connect(t, w.Runtime, runtime.Options{PollPeriod: 5 * time.Millisecond, RequestTimeout: 100 * time.Millisecond})
 	heard := w.watch()
 	heard.until("a", in("app", pod.Running))
 	w.Rule("ListPodSandbox", runtimetest.Rule{Hang: true})

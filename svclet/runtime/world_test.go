@@ -62,21 +62,11 @@ func start(t *testing.T, served runtimetest.Options, options runtime.Options) *w
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	return connect(t, r, options)
-}
-
-// connect gives a runtime a client, of which there may be several.
-func connect(t *testing.T, r *runtimetest.Runtime, options runtime.Options) *world {
-	t.Helper()
 	options.RuntimeEndpoint = r.Endpoint()
-	var client *runtime.Client
-	eventually(t, "the runtime answers in the time that it is given", func() (connected bool) {
-		var err error
-		if client, err = runtime.Connect(t.Context(), options); err != nil && options.RequestTimeout == 0 {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
+	client, err := runtime.Connect(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
 			t.Error(err)
