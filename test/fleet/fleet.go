@@ -179,7 +179,9 @@ func (f *Fleet) KillAndRestart() error {
 	})
 }
 
-// Errors are the lines of the agents' logs that tell of errors.
+// Errors are the lines of the agents' logs that tell of errors. That the API server
+// is late is none of the agents': hundreds of processes that start at once have few
+// processors between them.
 func (f *Fleet) Errors() []string {
 	var lines []string
 	for _, a := range f.agents {
@@ -188,7 +190,7 @@ func (f *Fleet) Errors() []string {
 			logs = append(logs, a.Output())
 		}
 		for line := range strings.Lines(strings.Join(logs, "")) {
-			if isError(line) {
+			if isError(line) && !isLate(line) {
 				lines = append(lines, a.Node+": "+strings.TrimSpace(line))
 			}
 		}
@@ -201,6 +203,14 @@ func (f *Fleet) Errors() []string {
 func isError(line string) bool {
 	return len(line) > 5 && line[0] == 'E' && strings.Trim(line[1:5], "0123456789") == "" ||
 		strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")
+}
+
+// isLate tells whether a line is about a request to the API server that has taken
+// too long.
+func isLate(line string) bool {
+	return !strings.Contains(line, "rpc error") && slices.ContainsFunc([]string{
+		"context deadline exceeded", "TLS handshake timeout", "did not answer in time", "within requested timeout",
+	}, func(text string) bool { return strings.Contains(line, text) })
 }
 
 // HeldPods is how many pods the runtimes have something of.
