@@ -147,7 +147,11 @@ func (s *Settings) checkLogging() Problems {
 		if detail == "" {
 			detail = err.ErrorBody()
 		}
-		problems.add("%s: %s%s", name, strings.ToLower(detail[:1]), detail[1:])
+		detail = strings.ToLower(detail[:1]) + detail[1:]
+		if gate, of := strings.CutSuffix(strings.TrimPrefix(detail, "feature "), " is disabled"); of {
+			detail += "; --feature-gates=" + gate + "=true enables it"
+		}
+		problems.add("%s: %s", name, detail)
 	}
 	return problems
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -22,7 +23,11 @@ func readFiles(config, directory, named string) *merged {
 	m := &merged{values: map[string]any{}, origins: map[string]string{}}
 	var paths []string
 	if config != "" {
-		paths = append(paths, config)
+		if _, err := os.Stat(config); err != nil {
+			m.problems.add("--config: %s: %v", config, unwrapPath(err))
+		} else {
+			paths = append(paths, config)
+		}
 	}
 	if directory != "" {
 		dropIns, err := dropIns(directory)

@@ -214,10 +214,13 @@ func cpus() *Rule {
 }
 
 func quantity() *Rule {
-	return text("a quantity of bytes, as 10Mi", func(s string) bool {
-		_, err := resource.ParseQuantity(s)
-		return err == nil
-	})
+	const takes = "a quantity of bytes, as 10Mi"
+	return &Rule{takes, func(value any) string {
+		if _, err := resource.ParseQuantity(value.(string)); err != nil {
+			return "must be " + takes
+		}
+		return ""
+	}}
 }
 
 // reservations are what --svc-reserved and --system-reserved take.

@@ -62,7 +62,7 @@ func processSettings() []Setting {
 		{Field: "failCgroupV1", Usage: "Refuse to start on a host with cgroup v1. Kubelet's default is true."},
 		{Flag: "protect-kernel-defaults", Field: "protectKernelDefaults", Deprecated: true, Usage: "Refuse to start when a kernel setting is not as svclet needs it, instead of setting it."},
 		{Flag: "oom-score-adj", Field: "oomScoreAdj", Deprecated: true, Rule: from(-1000, 1000), Usage: "How readily the kernel kills svclet when memory runs out; -1000 is never."},
-		{Flag: "max-open-files", Field: "maxOpenFiles", Deprecated: true, Rule: atLeast(0), Usage: "Files that svclet may have open."},
+		{Flag: "max-open-files", Field: "maxOpenFiles", Deprecated: true, Rule: atLeast(1), Usage: "Files that svclet may have open."},
 		{Flag: "svclet-cgroups", Also: []string{"kubelet-cgroups"}, Field: "kubeletCgroups", Deprecated: true, Rule: absolute("an absolute name, as /svclet"), Usage: "Cgroup that svclet puts itself into."},
 		{Flag: "runtime-cgroups", Rule: absolute("an absolute name, as /containerd"), Usage: "The container runtime's own cgroup: the statistics tell what it uses."},
 		{Flag: "lock-file", Usage: "File that is locked while svclet runs; it waits for the lock (alpha)."},

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -76,17 +77,18 @@ func parseScalar(text string, target reflect.Value) error {
 		}
 		return err
 	case reflect.Int32, reflect.Int64:
-		n, err := strconv.ParseInt(text, 0, target.Type().Bits())
+		bits := target.Type().Bits()
+		n, err := strconv.ParseInt(text, 0, bits)
 		if err == nil {
 			target.SetInt(n)
 		}
-		return notNumber(err)
+		return notNumber(err, int64(math.MinInt64)>>(64-bits), math.MaxInt64>>(64-bits))
 	case reflect.Uint32:
 		n, err := strconv.ParseUint(text, 0, 31)
 		if err == nil {
 			target.SetUint(n)
 		}
-		return notNumber(err)
+		return notNumber(err, 0, math.MaxInt32)
 	case reflect.String:
 		target.SetString(text)
 		return nil
@@ -94,10 +96,11 @@ func parseScalar(text string, target reflect.Value) error {
 	return fmt.Errorf("cannot be given as a flag: its type is %s", target.Type())
 }
 
-func notNumber(err error) error {
+// notNumber says what is wrong with the text of a number from low to high.
+func notNumber(err error, low, high int64) error {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return errors.New("is out of range")
+		return fmt.Errorf("is out of range: no number from %d to %d", low, high)
 	case err != nil:
 		return errors.New("is not a whole number")
 	}

@@ -23,6 +23,9 @@ const (
 	maxFiles    = 4096    // in an archive
 )
 
+// howToWrite says how one gets an archive that can be imported.
+const howToWrite = "write it anew with docker save, or as an OCI image layout"
+
 // dockerManifest is the file that lists the images of a docker archive.
 const dockerManifest = "manifest.json"
 
@@ -55,15 +58,15 @@ func read(r io.Reader, write writeBlob) (*contents, error) {
 		header, err := files.Next()
 		switch {
 		case errors.Is(err, io.EOF) && n == 0:
-			return nil, errors.New("it is empty: an archive of images was expected")
+			return nil, errors.New("it is empty: an archive of images was expected; " + howToWrite)
 		case errors.Is(err, io.EOF):
 			return c, nil
 		case err != nil && n == 0:
-			return nil, fmt.Errorf("it is not a tar archive (%w)", err)
+			return nil, fmt.Errorf("it is not a tar archive (%w); %s", err, howToWrite)
 		case err != nil:
 			return nil, damaged("", err)
 		case n == maxFiles:
-			return nil, fmt.Errorf("it has more than %d files: it is not an archive of images", maxFiles)
+			return nil, fmt.Errorf("it has more than %d files: it is not an archive of images; %s", maxFiles, howToWrite)
 		}
 		if err := c.add(header, files, write); err != nil {
 			return nil, err
@@ -91,7 +94,7 @@ func (c *contents) add(header *tar.Header, content io.Reader, write writeBlob) e
 			return damaged(name, err)
 		}
 		if len(document) > maxDocument {
-			return fmt.Errorf("%s is larger than %d bytes", name, maxDocument)
+			return fmt.Errorf("%s is larger than %d bytes, which that of no image is; %s", name, maxDocument, howToWrite)
 		}
 		c.documents[name] = document
 		return nil
@@ -100,7 +103,7 @@ func (c *contents) add(header *tar.Header, content io.Reader, write writeBlob) e
 	if rest, ok := strings.CutPrefix(name, ocispec.ImageBlobsDir+"/"); ok {
 		want = digest.Digest(strings.Replace(rest, "/", ":", 1))
 		if err := want.Validate(); err != nil {
-			return fmt.Errorf("%s is not named after a digest: %w", name, err)
+			return fmt.Errorf("%s is not named after a digest: %w; %s", name, err, howToWrite)
 		}
 	}
 	source := bufio.NewReader(content)
@@ -120,7 +123,7 @@ func (c *contents) add(header *tar.Header, content io.Reader, write writeBlob) e
 // damaged explains an error of reading an archive, in the file name of it.
 func damaged(name string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("it ends too early: it was not written or copied to its end (%w)", err)
+		err = fmt.Errorf("it ends too early: write or copy it again, to its end (%w)", err)
 	}
 	if name == "" {
 		return err
@@ -141,7 +144,7 @@ func (c *contents) find(name string) (blob, error) {
 		}
 		name = target
 	}
-	return blob{}, fmt.Errorf("%s is missing in it", name)
+	return blob{}, fmt.Errorf("%s is missing in it; %s", name, howToWrite)
 }
 
 // compressions are those that archives and layers come in.
@@ -176,7 +179,7 @@ func decompress(r io.Reader) (io.Reader, error) {
 	case "gzip":
 		plain, err := gzip.NewReader(source)
 		if err != nil {
-			return nil, fmt.Errorf("it is damaged: %w", err)
+			return nil, fmt.Errorf("it is damaged: write or copy it again (%w)", err)
 		}
 		return plain, nil
 	default:
@@ -187,7 +190,7 @@ func decompress(r io.Reader) (io.Reader, error) {
 // decode reads a document of an archive.
 func decode(name string, document []byte, into any) error {
 	if err := json.Unmarshal(document, into); err != nil {
-		return fmt.Errorf("%s is not as it should be: %w", name, err)
+		return fmt.Errorf("%s is not as it should be: %w; %s", name, err, howToWrite)
 	}
 	return nil
 }

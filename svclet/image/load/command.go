@@ -39,10 +39,10 @@ other tools write. They may be compressed with gzip. "-" reads standard input.
 It prints the name, the digest and the size of each image.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || slices.Contains(args, "") {
-				return errors.New("name the files to import")
+				return errors.New("name the files to import, or - for standard input")
 			}
 			if len(args) > 1 && opts.Name != "" {
-				return errors.New("--name is for a single file")
+				return errors.New("--name is for a single file: import the others by themselves")
 			}
 			return nil
 		},
@@ -83,7 +83,7 @@ func importFile(cmd *cobra.Command, opts Options, name string) error {
 			return pathless(err)
 		}
 		if stat.IsDir() {
-			return errors.New("it is a directory: an archive was expected")
+			return errors.New("it is a directory: an archive was expected; tar -C DIR -cf FILE . makes one of an OCI image layout")
 		}
 		file, size = f, stat.Size()
 	}

@@ -24,7 +24,7 @@ func (c *contents) images(writeManifest func(document []byte) (ocispec.Descripto
 	case docker:
 		return c.dockerImages(list, writeManifest)
 	}
-	return nil, fmt.Errorf("it is not an archive of images: it has neither %s and %s (OCI image layout) nor %s (docker save)",
+	return nil, fmt.Errorf("it is not an archive of images: it has neither %s and %s (OCI image layout) nor %s (docker save); pack one of these at the top of it",
 		ocispec.ImageLayoutFile, ocispec.ImageIndexFile, dockerManifest)
 }
 
@@ -144,7 +144,7 @@ func (c candidates) resolve(store content, want ocispec.Platform) (Imported, err
 		}
 	}
 	slices.Sort(by.platforms)
-	return Imported{}, fmt.Errorf("%s: %w: for %s, and this machine is %s", c.name, errPlatform, strings.Join(slices.Compact(by.platforms), ", "), platformName(want))
+	return Imported{}, fmt.Errorf("%s: %w: for %s, and this machine is %s; pull it for that one before it is saved", c.name, errPlatform, strings.Join(slices.Compact(by.platforms), ", "), platformName(want))
 }
 
 // passed is what a search for the manifest of a platform has passed by.
@@ -159,9 +159,9 @@ func (i *Imported) descend(store content, at ocispec.Descriptor, want ocispec.Pl
 	by.descriptors++
 	switch {
 	case depth == maxDepth:
-		return fmt.Errorf("its indexes are more than %d deep", maxDepth)
+		return fmt.Errorf("its indexes are more than %d deep; %s", maxDepth, howToWrite)
 	case by.descriptors > maxFiles:
-		return fmt.Errorf("its indexes list more than %d manifests", maxFiles)
+		return fmt.Errorf("its indexes list more than %d manifests; %s", maxFiles, howToWrite)
 	}
 	if p := at.Platform; p != nil && !same(*p, want) {
 		by.platforms = append(by.platforms, platformName(*p))
@@ -194,7 +194,7 @@ func (i *Imported) descend(store content, at ocispec.Descriptor, want ocispec.Pl
 		return store.refer(at.Digest, map[string]digest.Digest{fmt.Sprintf("m.%d", n): child.Digest})
 	}
 	if len(either.Manifests) == 0 {
-		return fmt.Errorf("%s is neither a manifest nor an index", at.Digest)
+		return fmt.Errorf("%s is neither a manifest nor an index; %s", at.Digest, howToWrite)
 	}
 	return errPlatform
 }
@@ -214,7 +214,7 @@ func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers
 		return errPlatform
 	}
 	if len(image.RootFS.DiffIDs) != len(layers) {
-		return fmt.Errorf("it has %d layers, and its configuration speaks of %d", len(layers), len(image.RootFS.DiffIDs))
+		return fmt.Errorf("it has %d layers, and its configuration speaks of %d; %s", len(layers), len(image.RootFS.DiffIDs), howToWrite)
 	}
 	size := int64(len(document))
 	refs := map[string]digest.Digest{"config": config.Digest}
@@ -224,7 +224,7 @@ func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers
 			return err
 		}
 		if has != layer.Size {
-			return fmt.Errorf("the layer %s has %d bytes, and the manifest speaks of %d", layer.Digest, has, layer.Size)
+			return fmt.Errorf("the layer %s has %d bytes, and the manifest speaks of %d; %s", layer.Digest, has, layer.Size, howToWrite)
 		}
 		size += has
 		refs[fmt.Sprintf("l.%d", n)] = layer.Digest

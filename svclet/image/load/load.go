@@ -111,11 +111,11 @@ type candidates struct {
 // named gives each image a full name, which is name, if that is set.
 func named(images []candidates, name string) ([]candidates, error) {
 	if len(images) == 0 {
-		return nil, errors.New("it holds no image")
+		return nil, errors.New("it holds no image; " + howToWrite)
 	}
 	if name != "" {
 		if distinct := distinctTargets(images); distinct > 1 {
-			return nil, fmt.Errorf("it holds %d images, which cannot all be named %s", distinct, name)
+			return nil, fmt.Errorf("it holds %d images, which cannot all be named %s: leave --name out", distinct, name)
 		}
 		images = []candidates{{name, images[0].targets}}
 	}
@@ -123,12 +123,12 @@ func named(images []candidates, name string) ([]candidates, error) {
 		full, err := reference.ParseDockerRef(images[i].name)
 		switch {
 		case images[i].name == "":
-			return nil, errors.New("an image in it has no name: say which it is to have")
+			return nil, errors.New("an image in it has no name: say which it is to have with --name")
 		case err != nil:
-			return nil, fmt.Errorf("%q is not a name of an image: %w", images[i].name, err)
+			return nil, fmt.Errorf("%q is not a name of an image, as example.org/app:1: %w", images[i].name, err)
 		}
 		if _, tagged := full.(reference.Tagged); !tagged {
-			return nil, fmt.Errorf("%q is not a name of an image: it has to end in a tag", images[i].name)
+			return nil, fmt.Errorf("%q is not a name of an image: it has to end in a tag, as example.org/app:1", images[i].name)
 		}
 		images[i].name = full.String()
 	}

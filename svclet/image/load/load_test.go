@@ -207,10 +207,10 @@ func TestWhatIsWrongWithAnArchiveIsOneLine(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		{"nothing", nil, "it is empty: an archive of images was expected"},
+		{"nothing", nil, "it is empty: an archive of images was expected; write it anew with docker save, or as an OCI image layout"},
 		{"text", []byte(strings.Repeat("once upon a time ", 100)), "it is not a tar archive"},
 		{"a short text", []byte("hello"), "it is not a tar archive"},
-		{"one that is truncated", whole[:520], "it ends too early"},
+		{"one that is truncated", whole[:520], "it ends too early: write or copy it again"},
 		{"one that is compressed and truncated", zipped(t, whole)[:200], "it ends too early"},
 		{"gzip that is none", []byte("\x1f\x8b\x08\x00nonsense"), "it"},
 		{"a compression that is not known", []byte("\x28\xb5\x2f\xfd...."), "it is compressed with zstd: decompress it first"},

@@ -176,7 +176,7 @@ func (w upload) copy(r io.Reader, buffer []byte) (digest.Digest, error) {
 	}
 	got := w.sum.Digest()
 	if w.want != "" && got != w.want {
-		return "", fmt.Errorf("it is damaged: its digest is %s", got)
+		return "", fmt.Errorf("it is damaged: its digest is %s; write or copy it again", got)
 	}
 	if there {
 		return got, nil
@@ -208,7 +208,7 @@ func (s *store) document(of ocispec.Descriptor) ([]byte, error) {
 		return nil, err
 	}
 	if size > maxDocument {
-		return nil, fmt.Errorf("%s is larger than %d bytes", of.Digest, maxDocument)
+		return nil, fmt.Errorf("%s is larger than %d bytes, which no manifest is; %s", of.Digest, maxDocument, howToWrite)
 	}
 	stream, err := s.content.Read(s.ctx, &contentapi.ReadContentRequest{Digest: of.Digest.String()})
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *store) size(of digest.Digest) (int64, error) {
 	}
 	response, err := s.content.Info(s.ctx, &contentapi.InfoRequest{Digest: of.String()})
 	if status.Code(err) == codes.NotFound {
-		return 0, fmt.Errorf("%s is missing in it", of)
+		return 0, fmt.Errorf("%s is missing in it; %s", of, howToWrite)
 	}
 	if err != nil {
 		return 0, plain(err)
