@@ -38,7 +38,8 @@ manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists a
 ##@ Check
 
 .PHONY: test
-test: test-unit test-fuzz test-e2e test-fleet test-node test-soak ## Run every test; this is what CI runs.
+test: ## Run every test, as CI does, and say at the end what has failed.
+	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-fleet test-node test-soak
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
@@ -50,11 +51,11 @@ test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
 
 .PHONY: test-e2e
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
-	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 30m ./test/e2e ./test/controllers ./test/faults $(ARGS)
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 45m ./test/e2e ./test/controllers ./test/faults $(ARGS)
 
 .PHONY: test-fleet
 test-fleet: build ## Run many node agents at once, with runtimes that run nothing (FLEET=20).
-	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet $(GO) test -count=1 -timeout 20m -v ./test/fleet
+	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet $(GO) test -count=1 -timeout 45m -v ./test/fleet
 
 .PHONY: test-node
 test-node: build ## Run pods on this machine, as root on Linux; installs what that takes.

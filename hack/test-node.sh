@@ -7,4 +7,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 hack/node-setup.sh busybox=busybox-static
 # Ginkgo ends in time to clean up.
-exec go test -count=1 -timeout 28m ./test/node -ginkgo.timeout=25m "$@"
+exec go test -count=1 -timeout 45m ./test/node -ginkgo.timeout=43m "$@"

@@ -14,4 +14,4 @@ else
 	echo "no C compiler: running without the race detector" >&2
 fi
 mapfile -t packages < <(go list ./... | grep -vE '^svc.dev/svc/test/(e2e|controllers|faults|fleet|node|peers|soak)$')
-go test "${race[@]}" -timeout 10m "${packages[@]}"
+go test "${race[@]}" -timeout 30m "${packages[@]}"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Runs a command that runs tests and, if it fails, says again at the end which of
+# them have failed and why: of a long output, a reader may have the end only. All
+# of it is in bin/report.log.
+# usage: hack/report.sh COMMAND [ARGUMENT...]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p bin
+"$@" 2>&1 | tee bin/report.log
+code=${PIPESTATUS[0]}
+((code)) || exit 0
+
+printf '\n=== What has failed (all of it: bin/report.log)\n'
+sed $'s/\x1b\\[[0-9;]*m//g' bin/report.log | awk '
+	# show prints lines first to last of what is kept, but not too many.
+	function show(first, last,    i) {
+		for (i = first; i <= last && i < first + 60; i++) print substr(kept[i], 1, 400)
+		if (i <= last) print "  ..."
+	}
+	# A spec is between two lines of dashes. Its name comes first; the last time
+	# that it says that it failed, it says why.
+	/^-----*$/ {
+		if (n > 3 && kept[1] ~ /\[(FAILED|PANICKED|TIMEDOUT|INTERRUPTED)\]/) {
+			for (why = n; why > 4 && kept[why] !~ /^ *\[(FAILED|PANICKED|TIMEDOUT|INTERRUPTED)\] /; why--);
+			show(1, 3); show(why, n); found++
+		}
+		n = 0; next
+	}
+	{ kept[++n] = $0 }
+	# A test tells what it has to say in indented lines: with -v before its
+	# verdict, else after it.
+	/^--- FAIL: / {
+		for (first = n; first > 1 && kept[first - 1] ~ /^ /; first--);
+		show(first, n); n = 0; lines = 60; found++; next
+	}
+	/^(panic: |fatal error: |WARNING: DATA RACE)/ { print; lines = 60; within = 1; found++; next }
+	# What does not compile, and the packages that have failed.
+	/^# |^[^ ]+\.go:[0-9]+:[0-9]+: / || /^FAIL\t/ || /^make.*\*\*\* / { print; lines = within = 0; found++; next }
+	/^===|^ok|^FAIL/ { lines = within = 0 }
+	lines > 0 && (within || /^ /) { print substr($0, 1, 400); lines--; n = 0 }
+	lines > 0 && !within && !/^ / { lines = 0 }
+	END { if (!found) exit 1 }
+' || tail -n 40 bin/report.log
+exit "$code"
