@@ -3,6 +3,7 @@ package svclet
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -58,7 +59,9 @@ func connect(config *rest.Config, c clock.PassiveClock) (*api, error) {
 	config.QPS = -1
 	config.ContentType = wireType(config.ContentType)
 	config.AcceptContentTypes = apiruntime.ContentTypeProtobuf + "," + apiruntime.ContentTypeJSON
-	http, err := rest.HTTPClientFor(config)
+	from := config.TLSClientConfig
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &unauthorized{next, from, c} })
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func connect(config *rest.Config, c clock.PassiveClock) (*api, error) {
 		group.RateLimiter = limit
 		group.GroupVersion, group.APIPath = &gv, path
 		group.NegotiatedSerializer = codecs.WithoutConversion()
-		return rest.RESTClientForConfigAndClient(group, http)
+		return rest.RESTClientForConfigAndClient(group, httpClient)
 	}
 	a := &api{clock: c, classes: map[string]runtimeClass{}}
 	if a.core, err = of(corev1.SchemeGroupVersion, "/api", config.RateLimiter); err != nil {
@@ -80,7 +83,7 @@ func connect(config *rest.Config, c clock.PassiveClock) (*api, error) {
 	if a.coordination, err = of(coordinationv1.SchemeGroupVersion, "/apis", nil); err != nil {
 		return nil, err
 	}
-	a.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme, HTTPClient: http, Mapper: mapper()})
+	a.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: mapper()})
 	return a, err
 }
 
