@@ -128,12 +128,17 @@ func (a *Agent) connectAPI(context.Context) error {
 	return err
 }
 
+// minSync is the shortest --sync-frequency that is heeded: the period of looking
+// for changes in a runtime that tells of none.
+const minSync = time.Second
+
 func (a *Agent) connectRuntime(ctx context.Context) error {
 	var err error
 	a.runtime, err = runtime.Connect(ctx, runtime.Options{
 		RuntimeEndpoint: a.Configuration.ContainerRuntimeEndpoint,
 		ImageEndpoint:   a.Configuration.ImageServiceEndpoint,
 		RequestTimeout:  a.Configuration.RuntimeRequestTimeout.Duration,
+		CheckPeriod:     max(a.Configuration.SyncFrequency.Duration, minSync),
 		Record:          a.metrics.RuntimeOperation,
 	})
 	return err

@@ -10,7 +10,7 @@ func podSettings() []Setting {
 		{Flag: "pods-per-core", Field: "podsPerCore", Deprecated: true, Rule: atLeast(0), Usage: "Pods for each core at most, never more than --max-pods. 0 sets no such bound."},
 		{Flag: "pod-max-pids", Field: "podPidsLimit", Deprecated: true, Usage: "Processes of a pod at most. -1 leaves it at what the node has for pods."},
 		{Flag: "sync-frequency", Field: "syncFrequency", Deprecated: true, Rule: positive(),
-			Usage: "Longest time between two looks at what pods ought to be. svclet acts on events; it only counts as unhealthy when twice this time (5 minutes at least) has passed without any."},
+			Usage: "Longest time between two looks at what pods do, besides those that events cause; 1s at least. svclet counts as unhealthy when what sources want is not all done after twice this time (5 minutes at least)."},
 		{Flag: "allowed-unsafe-sysctls", Field: "allowedUnsafeSysctls", Deprecated: true, Usage: "Unsafe sysctls that pods may set, or patterns that end in *."},
 		{Flag: "seccomp-default", Field: "seccompDefault", Usage: "Have containers that name no seccomp profile use RuntimeDefault."},
 		{Flag: "volume-stats-agg-period", Field: "volumeStatsAggPeriod", Deprecated: true,
