@@ -26,7 +26,8 @@ import (
 
 // New declares the controller.
 func New() controller.Controller {
-	o := &options{concurrent: 5}
+	// As many as of replica sets; see there.
+	o := &options{concurrent: 10}
 	return controller.Controller{
 		Name:    "deployment",
 		Aliases: []string{"deployment-controller"},
