@@ -14,7 +14,6 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/apifake"
@@ -215,24 +214,6 @@ func TestAContainerThatEndsIsStartedAgain(t *testing.T) {
 			m.Expect(last.ExitCode).To(gomega.BeNumerically("==", 3))
 		})
 	}
-}
-
-func TestAnEndOfWhichNoEventTellsIsFoundWithinTheSyncFrequency(t *testing.T) {
-	m := newMachine(t, runtimetest.Options{Events: true})
-	m.adjust = func(_ *config.Flags, c *config.Configuration) { c.SyncFrequency.Duration = time.Millisecond }
-	m.start()
-	m.write("a", "")
-	m.Eventually(m.isReady("a")).Should(gomega.BeTrue())
-	first := m.runtime.Container(m.pod("a").UID, "app")
-	m.runtime.Change(first, func(s *runtimeapi.ContainerStatus) {
-		s.State, s.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, 1
-	})
-	m.Eventually(func() int32 {
-		if all := m.pod("a").Status.ContainerStatuses; len(all) == 1 {
-			return all[0].RestartCount
-		}
-		return 0
-	}).Should(gomega.BeNumerically("==", 1))
 }
 
 func TestPodsOutliveARuntimeThatIsAway(t *testing.T) {

@@ -2,12 +2,14 @@ package svclet
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/server/metrics"
 )
 
 func TestARateLimitHoldsForAllButHeartbeatsAndEvents(t *testing.T) {
@@ -36,6 +38,19 @@ func TestProtobufGoesByTheNameThatEveryServerKnows(t *testing.T) {
 	} {
 		if got := wireType(named); got != want {
 			t.Errorf("%q goes as %q, want %q", named, got, want)
+		}
+	}
+}
+
+func TestTheRuntimeIsLookedAtOnceInEachSyncFrequency(t *testing.T) {
+	for frequency, want := range map[time.Duration]time.Duration{
+		config.Default().SyncFrequency.Duration: time.Minute, 10 * time.Second: 10 * time.Second, time.Millisecond: time.Second,
+	} {
+		c := config.Default()
+		c.SyncFrequency.Duration = frequency
+		a := &Agent{Config: Config{Configuration: c}, metrics: metrics.New("node")}
+		if got := a.runtimeOptions().CheckPeriod; got != want {
+			t.Errorf("with %s it is looked at each %s, want %s", frequency, got, want)
 		}
 	}
 }

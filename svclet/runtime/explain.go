@@ -72,7 +72,7 @@ func explain(ctx context.Context, service, endpoint string, timeout time.Duratio
 	case errors.Is(statErr, fs.ErrPermission):
 		return fmt.Errorf("%s at %s: permission denied: run as a user who may use the runtime, such as root", service, endpoint)
 	case statErr == nil && info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s at %s: it is not a socket", service, endpoint)
+		return fmt.Errorf("%s at %s: it is not a socket: name the one of the runtime", service, endpoint)
 	}
 	switch code := rootCode(err); code {
 	case codes.Unimplemented:
@@ -81,7 +81,7 @@ func explain(ctx context.Context, service, endpoint string, timeout time.Duratio
 		}
 		return fmt.Errorf("%s at %s does not speak CRI v1: enable its CRI plugin (containerd: take \"cri\" off disabled_plugins)", service, endpoint)
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("%s at %s has not answered within %s", service, endpoint, timeout)
+		return fmt.Errorf("%s at %s has not answered within %s: restart it, or give it longer with runtimeRequestTimeout (--runtime-request-timeout)", service, endpoint, timeout)
 	case codes.Unavailable:
 		return fmt.Errorf("%s at %s cannot be reached: is the runtime running? (%s)", service, endpoint, Message(err))
 	default:

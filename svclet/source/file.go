@@ -150,7 +150,7 @@ func (f *files) scan(ctx context.Context, regular bool) {
 	case info.Mode().IsRegular():
 		paths, single = []string{f.path}, true
 	default:
-		f.say(ctx, f.path, errors.New("it is neither a directory nor a file"))
+		f.say(ctx, f.path, errors.New("it is neither a directory nor a file: name one of these with staticPodPath (--pod-manifest-path)"))
 		return
 	}
 	for path := range f.known {
@@ -201,16 +201,16 @@ func (f *files) look(ctx context.Context, path string) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if link, err := os.Readlink(path); err == nil {
-			f.say(ctx, path, fmt.Errorf("it is a link to %s, which does not exist", link))
+			f.say(ctx, path, fmt.Errorf("it is a link to %s, which does not exist: remove it, or put the manifest there", link))
 		}
 		delete(f.known, path)
 		return
 	case err == nil && info.IsDir():
-		f.say(ctx, path, errors.New("it is a directory, and directories in the manifest path are not read"))
+		f.say(ctx, path, errors.New("it is a directory, and directories in the manifest path are not read: move its manifests up"))
 		delete(f.known, path)
 		return
 	case err == nil && !info.Mode().IsRegular():
-		f.say(ctx, path, errors.New("it is not a file"))
+		f.say(ctx, path, errors.New("it is not a file: remove it"))
 		delete(f.known, path)
 		return
 	case err == nil && known != nil && !known.read.IsZero() && known.changed.Equal(info.ModTime()) && known.size == info.Size() &&

@@ -34,7 +34,7 @@ type manifest struct {
 func parse(data []byte) (manifest, error) {
 	var m manifest
 	if len(bytes.TrimSpace(data)) == 0 {
-		return m, errors.New("it is empty")
+		return m, errors.New("it is empty: want a Pod")
 	}
 	first, more := documents(data)
 	raw, err := sigsyaml.YAMLToJSONStrict(first)
@@ -56,7 +56,7 @@ func parse(data []byte) (manifest, error) {
 		Kind       string `json:"kind"`
 	}{}
 	if json.Unmarshal(raw, &kind) != nil { // its error would tell of Go
-		return m, errors.New("it is no object with apiVersion and kind")
+		return m, errors.New("it is no object with apiVersion and kind: want apiVersion: v1, kind: Pod")
 	}
 	switch {
 	case kind.Kind == "" || kind.APIVersion == "":
@@ -126,7 +126,7 @@ func readAll(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxManifest {
-		return nil, fmt.Errorf("it is longer than %d MiB", maxManifest>>20)
+		return nil, fmt.Errorf("it is longer than %d MiB, which no pods are: want apiVersion v1, kind Pod", maxManifest>>20)
 	}
 	return data, nil
 }

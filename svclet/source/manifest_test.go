@@ -91,7 +91,7 @@ func TestManifestsThatAreWrong(t *testing.T) {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}], " + spec + "}\n"
 	}
 	for name, c := range map[string]struct{ manifest, says string }{
-		"empty":             {" \n\t", "it is empty"},
+		"empty":             {" \n\t", "it is empty: want a Pod"},
 		"half of YAML":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, la", "neither YAML nor JSON"},
 		"half of JSON":      {`{"apiVersion": "v1", "kind": "Po`, "neither YAML nor JSON"},
 		"binary":            {"\x00\x01\x02", "neither YAML nor JSON"},

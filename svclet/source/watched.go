@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -45,6 +46,9 @@ func (f *files) watch(ctx context.Context, w *watched) {
 		if err = watcher.Add(dir); err != nil {
 			watcher.Close()
 		}
+	}
+	if errors.Is(err, syscall.EMFILE) {
+		err = fmt.Errorf("%w: raise fs.inotify.max_user_instances with sysctl, or --max-open-files", err)
 	}
 	if err != nil {
 		f.say(ctx, f.path, fmt.Errorf("it cannot be watched, it is read every %v: %w", f.s.o.FileCheckFrequency, err))
