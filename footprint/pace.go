@@ -61,11 +61,11 @@ func watchCollections(ctx context.Context, collected chan<- struct{}) {
 		return
 	}
 	runtime.AddCleanup(new([64]byte), func(struct{}) {
+		watchCollections(ctx, collected) // before anybody is told, who may collect again
 		select {
 		case collected <- struct{}{}:
 		default:
 		}
-		watchCollections(ctx, collected)
 	}, struct{}{})
 }
 
