@@ -130,9 +130,9 @@ var _ = Describe("an agent", func() {
 		for _, path := range []string{k.pathOf("web/log"), "/api/v1/nodes/" + node + "/proxy/healthz"} {
 			a := send(request{method: http.MethodGet, path: path})
 			Expect(a.status).To(BeNumerically(">=", 500), path)
-			Expect(a.body).To(ContainSubstring(where.String()+" took the connection and has said nothing within 2s"), path)
+			Expect(a.body).To(ContainSubstring(where.String()+" took the connection and has said nothing within 5s"), path)
 		}
-		Expect(k.fails("", "exec", "web", "--", "true")).To(ContainSubstring(" took the connection and has said nothing within 2s"))
+		Expect(k.fails("", "exec", "web", "--", "true")).To(ContainSubstring(" took the connection and has said nothing within 5s"))
 	})
 
 	It("that is not there is named", func(ctx SpecContext) {

@@ -55,7 +55,9 @@ func agent(t *testing.T, o stream.Options) (address string, served chan struct{}
 	containerd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	t.Cleanup(containerd.Close)
 	config := streaming.DefaultConfig
-	config.StreamCreationTimeout = 100 * time.Millisecond // else it outlives the test
+	// It waits for as long even for a client that has gone, which is as long as the
+	// tests last; and for streams that come later, for ever.
+	config.StreamCreationTimeout = 10 * time.Second
 	var err error
 	if config.BaseURL, err = url.Parse(containerd.URL + "/"); err != nil {
 		t.Fatal(err)
