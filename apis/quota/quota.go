@@ -22,16 +22,18 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
 
-// List lists the objects of a core resource in a namespace. Admission, which
-// measures single objects only, has none.
-type List func(resource, namespace string) ([]runtime.Object, error)
+// Lists list the objects of a kind in a namespace. Who measures single objects
+// only has none.
+type Lists struct {
+	Pods, Services, PersistentVolumeClaims generic.ListFuncByNamespace
+}
 
 // Evaluators measure pods, services and persistent volume claims.
-func Evaluators(list List, now func() time.Time) []library.Evaluator {
+func Evaluators(lists Lists, now func() time.Time) []library.Evaluator {
 	return []library.Evaluator{
-		pods(now).with(list),
-		services().with(list),
-		claims().with(list),
+		pods(now).with(lists.Pods),
+		services().with(lists.Services),
+		claims().with(lists.PersistentVolumeClaims),
 	}
 }
 
@@ -79,12 +81,10 @@ type evaluator struct {
 
 var _ library.Evaluator = &evaluator{}
 
-func (e *evaluator) with(list List) *evaluator {
-	e.list = func(namespace string) ([]runtime.Object, error) {
-		if list == nil {
-			return nil, errors.New("nothing lists objects here")
-		}
-		return list(e.resource, namespace)
+func (e *evaluator) with(list generic.ListFuncByNamespace) *evaluator {
+	e.list = list
+	if list == nil {
+		e.list = func(string) ([]runtime.Object, error) { return nil, errors.New("nothing lists objects here") }
 	}
 	return e
 }

@@ -184,13 +184,14 @@ func TestCounted(t *testing.T) {
 // TestEvaluators calculates a quota as the library does.
 func TestEvaluators(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: resources("cpu=1 example.com/gpu=1", "")}}}}
-	objects := map[string][]runtime.Object{
-		"pods":                   {pod, pod, &corev1.Pod{}},
-		"services":               {&corev1.Service{}},
-		"persistentvolumeclaims": {&corev1.PersistentVolumeClaim{}},
+	listed := func(objects ...runtime.Object) generic.ListFuncByNamespace {
+		return func(string) ([]runtime.Object, error) { return objects, nil }
 	}
-	listed := func(resource, _ string) ([]runtime.Object, error) { return objects[resource], nil }
-	registry := generic.NewRegistry(Evaluators(listed, func() time.Time { return now }))
+	registry := generic.NewRegistry(Evaluators(Lists{
+		Pods:                   listed(pod, pod, &corev1.Pod{}),
+		Services:               listed(&corev1.Service{}),
+		PersistentVolumeClaims: listed(&corev1.PersistentVolumeClaim{}),
+	}, func() time.Time { return now }))
 	hard := list("pods=9 requests.cpu=9 requests.example.com/gpu=9 limits.cpu=9 services=9 persistentvolumeclaims=9 secrets=9 example.com/other=9")
 	for _, test := range []struct {
 		rule   string

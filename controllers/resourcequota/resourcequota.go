@@ -92,7 +92,7 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	if err := env.Manager.Add(manager.RunnableFunc(r.counters.wait)); err != nil {
 		return err
 	}
-	m := measured{reader: env.Manager.GetCache(), evaluators: quota.Evaluators(nil, env.Clock.Now)}
+	m := measured{reader: env.Manager.GetCache(), evaluators: quota.Evaluators(quota.Lists{}, env.Clock.Now)}
 	return controller.Run(env, "resourcequota", o.concurrent, r,
 		controller.For(&corev1.ResourceQuota{}, predicate.Funcs{UpdateFunc: respecified}),
 		m.watch(&corev1.Pod{}, "pods"),
@@ -134,7 +134,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	again := schedule{after: r.resync}
-	registry := generic.NewRegistry(quota.Evaluators(r.list(ctx, &again), r.now))
+	registry := generic.NewRegistry(quota.Evaluators(r.lists(ctx, &again), r.now))
 	counted, unserved, err := r.served(ctx, q)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -179,12 +179,11 @@ func (r *reconciler) write(ctx context.Context, q *corev1.ResourceQuota, status 
 	return nil
 }
 
-// list lists what the evaluators measure, and notes when a pod that is being
+// lists list what the evaluators measure, and note when a pod that is being
 // deleted ceases to count.
-func (r *reconciler) list(ctx context.Context, again *schedule) quota.List {
-	return func(resource, namespace string) ([]runtime.Object, error) {
-		switch resource {
-		case "pods":
+func (r *reconciler) lists(ctx context.Context, again *schedule) quota.Lists {
+	return quota.Lists{
+		Pods: func(namespace string) ([]runtime.Object, error) {
 			pods := &corev1.PodList{}
 			err := r.client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 			now := r.now()
@@ -194,16 +193,17 @@ func (r *reconciler) list(ctx context.Context, again *schedule) quota.List {
 				}
 			}
 			return objects[*corev1.Pod](pods.Items), err
-		case "services":
+		},
+		Services: func(namespace string) ([]runtime.Object, error) {
 			services := &corev1.ServiceList{}
 			err := r.client.List(ctx, services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 			return objects[*corev1.Service](services.Items), err
-		case "persistentvolumeclaims":
+		},
+		PersistentVolumeClaims: func(namespace string) ([]runtime.Object, error) {
 			claims := &corev1.PersistentVolumeClaimList{}
 			err := r.client.List(ctx, claims, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 			return objects[*corev1.PersistentVolumeClaim](claims.Items), err
-		}
-		return nil, fmt.Errorf("nothing lists %s", resource)
+		},
 	}
 }
 

@@ -97,7 +97,7 @@ func TestListNotesWhenPodsEnd(t *testing.T) {
 		now:    func() time.Time { return now },
 	}
 	again := schedule{after: time.Hour}
-	pods, err := r.list(t.Context(), &again)("pods", "default")
+	pods, err := r.lists(t.Context(), &again).Pods("default")
 	if err != nil || len(pods) != 4 {
 		t.Fatalf("%d pods, %v", len(pods), err)
 	}
