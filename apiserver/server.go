@@ -168,6 +168,7 @@ func (b *builder) makeStorage() error {
 	}
 	ports := b.options.Network.ServiceNodePortRange
 	b.claims = claims.New(b.backend.Client().KV, b.backend.Prefix(), clock.RealClock{})
+	b.env.Etcd = b.backend.Check
 	b.env.Claims = b.claims.Pool
 	b.env.ServiceCIDRs = cidrs
 	b.env.NodePorts = resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)}

@@ -8,6 +8,7 @@ import "svc.dev/svc/apis/resource"
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		bindings,
+		componentStatuses,
 		configMaps,
 		endpoints,
 		events,

@@ -44,6 +44,7 @@ var _ = Describe("discovery", func() {
 		Expect(rows(k.run("api-resources", "--no-headers"))).To(ContainElement(row))
 	},
 		Entry(nil, "bindings v1 true Binding"),
+		Entry(nil, "componentstatuses cs v1 false ComponentStatus"),
 		Entry(nil, "configmaps cm v1 true ConfigMap"),
 		Entry(nil, "endpoints ep v1 true Endpoints"),
 		Entry(nil, "events ev v1 true Event"),
@@ -136,6 +137,20 @@ var _ = Describe("discovery", func() {
 			}
 			Expect(names).To(ContainElements(parameters), path)
 		}
+	})
+
+	It("tells how etcd is", func() {
+		Expect(rows(k.run("get", "componentstatuses", "--no-headers"))).To(ConsistOf("etcd-0 Healthy ok"))
+	})
+
+	It("deletes no collection of namespaces", func() {
+		for _, resource := range parse(k.run("get", "--raw", "/api/v1"))["resources"].([]any) {
+			if r := resource.(map[string]any); r["name"] == "namespaces" {
+				Expect(r["verbs"]).To(ConsistOf("create", "delete", "get", "list", "patch", "update", "watch"))
+				return
+			}
+		}
+		Fail("no namespaces")
 	})
 
 	It("puts the everyday kinds into the category all", func() {

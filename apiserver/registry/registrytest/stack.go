@@ -75,6 +75,7 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 		}
 	})
 	s.Env = &resource.Env{
+		Etcd:         s.Backend.Check,
 		Claims:       claims.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")},
 		NodePorts:    resource.PortRange{From: 30000, To: 30009},
