@@ -25,8 +25,8 @@ import (
 
 // api is the way to the API server. All clients share one connection, and know
 // kinds by their Go types. Those of core and client have a rate limit if one is
-// asked for; that of beats and coordination, with which the node tells that it
-// is there and events are recorded, have none.
+// asked for; those of beats and coordination, with which the node tells that
+// it is there, have none. Events have one of their own.
 type api struct {
 	core, beats, coordination rest.Interface
 	client                    client.WithWatch

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/config"
@@ -28,18 +29,19 @@ type recorder struct {
 }
 
 // newRecorder makes one that writes events to the API until ctx is done or,
-// without an API, only to the log. qps and burst bound what is written
-// (--event-qps, --event-burst); 0 stands for their defaults.
+// without an API, only to the log. qps and burst bound what is written of all
+// objects together (--event-qps, --event-burst); 0 stands for their defaults. Of
+// one object that keeps failing the library writes less: 25 events, and then one
+// in 5 minutes.
 func newRecorder(ctx context.Context, core rest.Interface, scheme *apiruntime.Scheme, node string, qps, burst int32) *recorder {
 	defaults := config.Default()
 	qps, burst = cmp.Or(qps, *defaults.EventRecordQPS), cmp.Or(burst, defaults.EventBurst)
 	// What takes events outlives ctx: it complains of each that comes too late.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	broadcaster := record.NewBroadcaster(record.WithContext(life),
-		record.WithCorrelatorOptions(record.CorrelatorOptions{QPS: float32(qps), BurstSize: int(burst)}))
+	broadcaster := record.NewBroadcaster(record.WithContext(life))
 	broadcaster.StartStructuredLogging(3)
 	if core != nil {
-		broadcaster.StartRecordingToSink(sink{ctx, core})
+		broadcaster.StartRecordingToSink(sink{ctx, core, flowcontrol.NewTokenBucketRateLimiter(float32(qps), int(burst))})
 	}
 	library := broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component, Host: node}).WithLogger(klog.FromContext(ctx))
 	return &recorder{node: node, any: until{ctx, library}, stop: stop}
@@ -104,8 +106,9 @@ func fieldPath(p *corev1.Pod, container string) string {
 
 // sink implements record.EventSink, whose methods take no context.
 type sink struct {
-	ctx  context.Context
-	core rest.Interface
+	ctx   context.Context
+	core  rest.Interface
+	limit flowcontrol.RateLimiter
 }
 
 func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
@@ -122,7 +125,7 @@ func (s sink) Patch(old *corev1.Event, data []byte) (*corev1.Event, error) {
 
 func (s sink) do(request *rest.Request) (*corev1.Event, error) {
 	written := &corev1.Event{}
-	err := request.Do(s.ctx).Into(written)
+	err := request.Throttle(s.limit).Do(s.ctx).Into(written)
 	if s.ctx.Err() != nil {
 		return written, nil // nobody is left to try again
 	}

@@ -65,8 +65,8 @@ func apiSettings() []Setting {
 		{Flag: "svc-api-content-type", Also: []string{"kube-api-content-type"}, Field: "contentType", Deprecated: true,
 			Rule:  oneOf("application/vnd.svc.protobuf", "application/vnd.kubernetes.protobuf", "application/json"),
 			Usage: "Content type of requests to the API server. The first two are two names of one format, and are sent under the second, which every API server knows."},
-		{Flag: "event-qps", Field: "eventRecordQPS", Deprecated: true, Rule: atLeast(0), Usage: "Events about one object in a second. 0 stands for 50."},
-		{Flag: "event-burst", Field: "eventBurst", Deprecated: true, Rule: atLeast(0), Usage: "Events about one object at once. 0 stands for 100."},
+		{Flag: "event-qps", Field: "eventRecordQPS", Deprecated: true, Rule: atLeast(0), Usage: "Events that are written in a second. 0 stands for 50."},
+		{Flag: "event-burst", Field: "eventBurst", Deprecated: true, Rule: atLeast(0), Usage: "Events that are written at once. 0 stands for 100."},
 		{Field: "configMapAndSecretChangeDetectionStrategy", Rule: oneOf("Watch"), Usage: "How changes of config maps and secrets are learnt. svclet always watches those that its pods name."},
 	}
 }
