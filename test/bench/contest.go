@@ -35,6 +35,7 @@ func contests() []contest {
 			{"schedule", measureScheduling},
 			{"rollout", measureRollout},
 			{"namespace", measureNamespace},
+			{"namespaces", measureNamespaces},
 			{"collect", measureCollection},
 		}},
 		{"nodes", apiServers, []measure{

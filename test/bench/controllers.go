@@ -295,14 +295,20 @@ func disown(ctx context.Context, c *client, name string) error {
 
 // none tells whether a list, whose path has a query, is empty.
 func none(ctx context.Context, c *client, path string) (bool, error) {
-	body, err := c.open(ctx, request{method: http.MethodGet, path: path + "&limit=1"})
+	n, err := countItems(ctx, c, path+"&limit=1")
+	return n == 0, err
+}
+
+// countItems is how many objects a list has.
+func countItems(ctx context.Context, c *client, path string) (int, error) {
+	body, err := c.open(ctx, request{method: http.MethodGet, path: path})
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer body.Close()
 	var list struct{ Items []json.RawMessage }
 	err = json.NewDecoder(body).Decode(&list)
-	return len(list.Items) == 0, err
+	return len(list.Items), err
 }
 
 // work measures what is done until f returns.

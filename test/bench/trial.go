@@ -27,6 +27,7 @@ type sizes struct {
 	Scheduled    int           // pods
 	Deployments  int           // of ten pods, that are rolled out
 	Content      int           // objects of a namespace that is deleted
+	Namespaces   int           // that are deleted at once
 	Dependents   int           // of an owner that is deleted
 	AgentPods    []int         // that do nothing while the agent is measured
 	AgentStarts  int           // pods that are started one by one
@@ -46,7 +47,7 @@ func fullSizes() sizes {
 		ListPods:   10_000, Lists: 11,
 		Watchers: []int{100, 1_000}, Events: 100, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
-		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Dependents: 50_000,
+		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000,
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
 		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
 		FleetAgents: 200, FleetPods: 2_000,
@@ -62,7 +63,7 @@ func quickSizes() sizes {
 		ListPods:   1_000, Lists: 3,
 		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
 		MemoryPods: 2_000, MemorySettle: time.Second,
-		Nodes: 100, Scheduled: 500, Deployments: 10, Content: 1_000, Dependents: 2_000,
+		Nodes: 100, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000,
 		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
 		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
 		FleetAgents: 10, FleetPods: 100,
