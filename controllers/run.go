@@ -97,9 +97,6 @@ func (m *Manager) HealthChecks() []healthz.HealthChecker {
 	return []healthz.HealthChecker{m.elector}
 }
 
-// Names are those of the controllers that are picked.
-func (m *Manager) Names() []string { return names(m.picked) }
-
 // Run runs the controllers until ctx is done, and then stops them in order. A
 // manager that loses the lease, or whose API server goes back in time, stops
 // its controllers and starts anew with empty caches. It waits for an API server

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -33,20 +32,6 @@ const (
 	// end nevertheless.
 	stopTimeout = 2 * time.Second
 )
-
-// Run runs the steps at the same time until the context ends, and returns when
-// all have stopped.
-func Run(ctx context.Context, clock clock.Clock, steps ...Step) {
-	var running sync.WaitGroup
-	for _, step := range steps {
-		running.Go(func() {
-			if step.First(ctx, clock) == nil {
-				step.Keep(ctx, clock)
-			}
-		})
-	}
-	running.Wait()
-}
 
 // First calls Ensure until it succeeds. It returns an error only if the context
 // ends before.

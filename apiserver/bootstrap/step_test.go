@@ -69,7 +69,11 @@ func TestRunRepairsRetriesWakesAndStops(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			Run(ctx, clock.RealClock{}, step)
+			if err := step.First(ctx, clock.RealClock{}); err != nil {
+				t.Error(err)
+				return
+			}
+			step.Keep(ctx, clock.RealClock{})
 		}()
 		time.Sleep(90 * time.Second)
 		wake <- struct{}{}

@@ -3,7 +3,6 @@ package registry
 import (
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
@@ -26,10 +25,3 @@ func fieldPath(dotted string) fieldpath.Path {
 }
 
 func isDryRun(options []string) bool { return len(options) > 0 }
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}

@@ -337,15 +337,3 @@ func FuzzSysctls(f *testing.F) {
 		}
 	})
 }
-
-func TestPodsPerCoreNeverExceedMaxPods(t *testing.T) {
-	for _, test := range []struct {
-		perCore int32
-		cores   int
-		want    int64
-	}{{0, 4, 110}, {10, 4, 40}, {100, 4, 110}} {
-		if got := Pods(110, test.perCore, test.cores); got != test.want {
-			t.Errorf("%d per core on %d cores: %d, want %d", test.perCore, test.cores, got, test.want)
-		}
-	}
-}

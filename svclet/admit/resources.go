@@ -112,11 +112,3 @@ func Extended(name corev1.ResourceName) bool {
 	}
 	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+text)) == 0
 }
-
-// Pods is how many pods a node takes: --max-pods, or fewer by --pods-per-core.
-func Pods(maxPods, podsPerCore int32, cores int) int64 {
-	if podsPerCore <= 0 {
-		return int64(maxPods)
-	}
-	return min(int64(podsPerCore)*int64(cores), int64(maxPods))
-}
