@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"svc.dev/svc/apiserver/pki"
-	"svc.dev/svc/test/leaks"
+	"svc.dev/svc/footprint/leaks"
 )
 
 func TestWhoAConnectionIsFrom(t *testing.T) {

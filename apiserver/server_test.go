@@ -19,7 +19,7 @@ import (
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/options"
-	"svc.dev/svc/test/leaks"
+	"svc.dev/svc/footprint/leaks"
 )
 
 const adminToken = "secret"

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/test/leaks"
 )
 
 // stage is what a worker works on in a test.

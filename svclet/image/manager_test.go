@@ -19,9 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/image/credentials"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

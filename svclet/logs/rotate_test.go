@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"svc.dev/svc/test/leaks"
+	"svc.dev/svc/footprint/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

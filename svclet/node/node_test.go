@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/apifake"
-	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -17,7 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/test/leaks"
+	"svc.dev/svc/footprint/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

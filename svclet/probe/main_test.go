@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

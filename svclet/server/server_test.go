@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/server"
-	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/apifake"
-	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

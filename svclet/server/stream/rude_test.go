@@ -17,8 +17,8 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
+	"svc.dev/svc/footprint/leaks"
 	"svc.dev/svc/svclet/server/stream"
-	"svc.dev/svc/test/leaks"
 )
 
 func TestMain(m *testing.M) {
