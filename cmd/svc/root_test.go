@@ -64,7 +64,7 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			`svc up: --node-bridge, --pod-cidr: the bridge "a/b" has a name that no network interface can have: use letters, digits and '-'; see 'svc up --help'`},
 		{"an image whose file has no name", []string{"image", "import", ""}, "svc image import: name the files to import, or - for standard input"},
 		{"no image", []string{"image", "import"}, "svc image import: name the files to import, or - for standard input"},
-		{"one name for two files", []string{"image", "import", "--name=a/b:1", "a.tar", "b.tar"}, "svc image import: --name is for a single file"},
+		{"one name for two files", []string{"image", "import", "--name=a/b:1", "a.tar", "b.tar"}, "svc image import: --name is for a single file: import the others by themselves"},
 		{"a shell that is none", []string{"completion", "basic"}, "svc completion: name one shell: bash, fish, powershell, zsh; see 'svc completion --help'"},
 		{"an unknown output format", []string{"version", "--output=table"}, `svc version: --output: "table" is not json; leave the flag out for text; see 'svc version --help'`},
 	} {
