@@ -135,8 +135,9 @@ func (u user) publishConnectionFile(file string) (withdraw func(), err error) {
 // findConnectionFile returns the connection file of the svc up that was started
 // last, if that still runs, or of the one on the default data directory. When
 // neither runs it returns the file of one that did: to be told that it does not
-// answer is better than to talk to something else.
-func (u user) findConnectionFile() (string, bool) {
+// answer is better than to talk to something else. For the same reason it then
+// names the file that is to be, and says that it is not there.
+func (u user) findConnectionFile() (file string, there bool) {
 	var files []string
 	if file, err := os.Readlink(u.currentLink()); err == nil {
 		files = append(files, file)
@@ -152,5 +153,8 @@ func (u user) findConnectionFile() (string, bool) {
 			return files[i], true
 		}
 	}
-	return "", false
+	if len(files) == 0 {
+		return "", false
+	}
+	return files[len(files)-1], false
 }

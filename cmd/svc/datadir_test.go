@@ -66,9 +66,10 @@ func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 		given                         string
 		own, other                    bool // there is a file of svc up on the default directory, on another one
 		ownRuns, otherRuns, published bool
-		want                          string // own or other; empty is what kubectl finds by itself
+		want                          string // own, other or absent; empty is what the user gave
 	}{
-		{name: "nothing when svc up has never run"},
+		{name: "what is not there when svc up has never run, and no other cluster", want: "absent"},
+		{name: "nor when it ran on another directory and was stopped", other: true, want: "absent"},
 		{name: "what runs on the default directory", own: true, ownRuns: true, want: "own"},
 		{name: "what runs on another directory", other: true, otherRuns: true, published: true, want: "other"},
 		{name: "the last started of two", own: true, ownRuns: true, other: true, otherRuns: true, published: true, want: "other"},
@@ -87,6 +88,9 @@ func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 				"KUBECONFIG":      tc.given,
 			})
 			want := tc.want
+			if want == "absent" {
+				want = filepath.Join(root, "share", "svc", "admin.svcconfig")
+			}
 			if tc.own {
 				if file := place(t, filepath.Join(root, "share", "svc"), tc.ownRuns); want == "own" {
 					want = file
@@ -105,8 +109,9 @@ func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 					withdraw()
 				}
 			}
-			if got, _ := kubeconfigFor(u, tc.args); got != want {
-				t.Errorf("got %q, want %q", got, want)
+			got, there := kubeconfigFor(u, tc.args)
+			if got != want || there != (want != "" && tc.want != "absent") {
+				t.Errorf("got %q (there: %v), want %q", got, there, want)
 			}
 		})
 	}

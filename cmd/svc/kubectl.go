@@ -37,7 +37,18 @@ the "svc up" of this user.`,
 // runKubectl is kubectl: it ends the process with kubectl's exit code when that
 // is not 0.
 func runKubectl(args []string) {
-	pointAtUp(args)
+	if file, there := pointAtUp(args); file != "" && !there {
+		cmdutil.BehaviorOnFatal(func(message string, code int) {
+			message = strings.TrimSuffix(message, "\n")
+			if strings.Contains(message, "connection to the server") {
+				message += fmt.Sprintf("\nsvc kubectl: %s is not there: start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG", file)
+			}
+			if message != "" {
+				fmt.Fprintln(os.Stderr, message)
+			}
+			os.Exit(code)
+		})
+	}
 	// Not those of svc: kubectl's own commands end, or clean up, by a signal.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	arguments := append([]string{"kubectl"}, args...)
@@ -62,13 +73,16 @@ func kubectlCommand(arguments []string) *cobra.Command {
 // when the user gave no other kubeconfig. A ~/.kube/config is not given: what
 // `svc kubectl delete` deletes must not depend on whether svc up has ever run
 // beside some other cluster.
-func pointAtUp(args []string) {
-	if file, ok := kubeconfigFor(currentUser(), args); ok {
+//
+// It tells which file that takes, if any, and whether it is there.
+func pointAtUp(args []string) (file string, there bool) {
+	if file, there = kubeconfigFor(currentUser(), args); file != "" {
 		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, file)
 	}
+	return file, there
 }
 
-func kubeconfigFor(u user, args []string) (string, bool) {
+func kubeconfigFor(u user, args []string) (file string, there bool) {
 	if u.env(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
 		return "", false
 	}
