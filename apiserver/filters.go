@@ -26,6 +26,7 @@ import (
 // do nothing unless they are configured: every one costs each request a call,
 // a closure and a part of a goroutine's stack.
 func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http.Handler {
+	handler = withHealthLine(handler)
 	handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
 	handler = quantity.Filter(handler, c.Serializer, b.kinds, c.MaxRequestBodyBytes)
 	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)

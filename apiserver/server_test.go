@@ -182,7 +182,7 @@ func checkHealth(t *testing.T, r *running) {
 	t.Helper()
 	for path, extra := range map[string][]string{"/readyz": {"shutdown", "etcd"}, "/livez": nil, "/healthz": {"etcd"}} {
 		code, body := r.get(t, path+"?verbose", true)
-		if code != http.StatusOK || !strings.HasSuffix(strings.TrimSpace(body), "check passed") {
+		if code != http.StatusOK || !strings.HasSuffix(body, "\nhealthz check passed\n") {
 			t.Errorf("%s answers %d %s", path, code, body)
 		}
 		for _, name := range append([]string{
