@@ -90,7 +90,7 @@ var _ = Describe("replicaset", func() {
 		Eventually(func() string { return in(ctx, "describe", "replicaset", "web") }).Should(SatisfyAll(
 			MatchRegexp(`Replicas: +0 current / 5 desired`),
 			MatchRegexp(`ReplicaFailure +True +FailedCreate`),
-			MatchRegexp(`Warning +FailedCreate +.* +replicaset-controller +Error creating: Pod "web-\w{5}" is invalid: metadata.finalizers`),
+			MatchRegexp(`Warning +FailedCreate +.* +replicaset-controller +Error creating: Pod "web-\w{5}" is invalid: \[metadata.finalizers: `),
 		))
 		in(ctx, "patch", "replicaset", "web", "--type=merge", `--patch={"spec":{"template":{"metadata":{"finalizers":null}}}}`)
 		Eventually(statusOf(ctx, ns)).Should(HavePrefix("5 replicas, 5 labeled, 5 ready, 5 available"))
