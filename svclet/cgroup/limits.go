@@ -13,6 +13,10 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
+// PIDs is the resource of process numbers, in reservations and in the node's
+// inner capacity; the API does not show it.
+const PIDs corev1.ResourceName = "pid"
+
 // Limits are what a cgroup is held to; nil leaves a value as it is.
 type Limits struct {
 	// Shares are cgroup v1's; v2's weight follows from them.

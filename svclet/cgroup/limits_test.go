@@ -114,30 +114,3 @@ func TestPodLimits(t *testing.T) {
 		})
 	}
 }
-
-func TestAllocatableIsWhatReservationsLeave(t *testing.T) {
-	capacity := list("cpu", "4", "memory", "8Gi", "pods", "110", "ephemeral-storage", "100Gi", "hugepages-2Mi", "1Gi")
-	got := Allocatable(capacity,
-		list("cpu", "500m", "memory", "512Mi"), list("cpu", "1", "pid", "100"), list("memory", "512Mi", "ephemeral-storage", "200Gi"))
-	want := list("cpu", "2500m", "memory", "6Gi", "pods", "110", "ephemeral-storage", "0", "hugepages-2Mi", "1Gi")
-	for name := range want {
-		if quantity, wanted := got[name], want[name]; quantity.Cmp(wanted) != 0 {
-			t.Errorf("%s: %s, want %s", name, &quantity, &wanted)
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
-func TestReservationsAreNotMoreThanThereIs(t *testing.T) {
-	capacity := list("cpu", "2", "memory", "1Gi")
-	if err := CheckReservations(capacity, list("cpu", "1"), list("cpu", "1"), list("memory", "100Mi")); err != nil {
-		t.Error(err)
-	}
-	err := CheckReservations(capacity, list("cpu", "1500m"), list("cpu", "1"), nil)
-	want := `invalid Node Allocatable configuration. Resource "cpu" has a reservation of 2500m but capacity of 2. Expected capacity >= reservation.`
-	if err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
-}

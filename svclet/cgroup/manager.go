@@ -340,3 +340,21 @@ func (m *Manager) pod(pod *corev1.Pod) (name, error) {
 	}
 	return m.class(qos.GetPodQOS(pod)).child(element), nil
 }
+
+// less takes lists from a capacity, resource by resource, as far as there is any.
+func less(capacity corev1.ResourceList, lists ...corev1.ResourceList) corev1.ResourceList {
+	left := corev1.ResourceList{}
+	for name, amount := range capacity {
+		amount = amount.DeepCopy()
+		for _, list := range lists {
+			if taken, set := list[name]; set {
+				amount.Sub(taken)
+			}
+		}
+		if amount.Sign() < 0 {
+			amount.Set(0)
+		}
+		left[name] = amount
+	}
+	return left
+}

@@ -153,6 +153,9 @@ func New(o Options) (*Node, error) {
 	n.first = initial(&n.o)
 	// Pods are admitted by these from the first moment on.
 	n.first.Status.Capacity = capacity(&n.o, nil)
+	if err := checkReserved(n.first.Status.Capacity, n.o.Reserved); err != nil {
+		return nil, err
+	}
 	n.first.Status.Allocatable = allocatable(n.first.Status.Capacity, n.o.Reserved)
 	n.local = n.first
 	return n, nil

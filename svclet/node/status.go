@@ -3,7 +3,9 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -132,6 +134,18 @@ func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
 		}
 	}
 	return all
+}
+
+// checkReserved refuses to keep more from pods than there is, as kubelet does.
+func checkReserved(capacity, reserved corev1.ResourceList) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(reserved)) {
+		kept := reserved[name]
+		if has, known := capacity[name]; known && kept.Cmp(has) > 0 {
+			problems = append(problems, fmt.Errorf("--svc-reserved, --system-reserved and --reserved-cpus keep %s of %s from pods, and the node has %s: reserve less", &kept, name, &has))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // handlers are the runtime's, in the order of their names.

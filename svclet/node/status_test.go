@@ -237,3 +237,16 @@ func normal(s string) string {
 }
 
 func capacityOne() resource.Quantity { return resource.MustParse("1") }
+
+func TestNoMoreIsKeptFromPodsThanThereIs(t *testing.T) {
+	machine := Machine{CPUs: 2, Memory: 1 << 30, Storage: 1 << 30}
+	for want, reserved := range map[string]corev1.ResourceList{
+		"": {corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"), "pid": resource.MustParse("100")},
+		"--svc-reserved, --system-reserved and --reserved-cpus keep 2500m of cpu from pods, and the node has 2: reserve less": {corev1.ResourceCPU: resource.MustParse("2500m")},
+	} {
+		_, err := New(Options{Name: "n", Machine: machine, Reserved: reserved})
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%v: %v, want %q", reserved, err, want)
+		}
+	}
+}
