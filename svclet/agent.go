@@ -73,6 +73,7 @@ type Agent struct {
 	stats   *stats.Provider
 	objects objects
 	podCIDR string                  // what the runtime was told; of the goroutine of the node's status
+	before  []func(context.Context) // what is done before any pod is looked at
 	parts   []func(context.Context) // what runs until the context ends
 	group   sync.WaitGroup
 	stop    context.CancelFunc
@@ -152,7 +153,7 @@ func (a *Agent) makePods(ctx context.Context) error {
 	if err := a.makeVolumes(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{a.makeCgroups, a.makeLogs, a.makeContainers, a.makeAdmission, a.makeSources} {
+	for _, step := range []func() error{a.makeCgroups, a.makeSystemCgroup, a.makeLogs, a.makeContainers, a.makeAdmission, a.makeSources} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -400,6 +401,9 @@ func (a *Agent) Run(ctx context.Context) error {
 				failed <- fmt.Errorf("the agent's server: %w", err)
 			}
 		})
+	}
+	for _, step := range a.before {
+		step(ctx)
 	}
 	if err := a.adopt(ctx); err != nil {
 		return err

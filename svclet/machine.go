@@ -146,6 +146,20 @@ func (a *Agent) makeCgroups() error {
 	return nil
 }
 
+// makeSystemCgroup makes what keeps the processes of the system in a cgroup, if
+// one is named.
+func (a *Agent) makeSystemCgroup() error {
+	if a.Configuration.SystemCgroups == "" {
+		return nil
+	}
+	system, err := cgroup.NewSystem(a.Configuration.SystemCgroups)
+	if err != nil {
+		return err
+	}
+	a.before, a.parts = append(a.before, system.Move), append(a.parts, system.Run)
+	return nil
+}
+
 // enforceAgain is the time between two attempts to bound what pods use
 // together: the kernel refuses while they use more.
 const enforceAgain = time.Minute

@@ -58,6 +58,9 @@ func (a *Agent) systemCgroups() map[string]string {
 	if cgroup := a.Configuration.KubeletCgroups; cgroup != "" {
 		all["kubelet"] = cgroup
 	}
+	if cgroup := a.Configuration.SystemCgroups; cgroup != "" {
+		all["misc"] = cgroup
+	}
 	return all
 }
 

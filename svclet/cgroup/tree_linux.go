@@ -40,7 +40,9 @@ func used() []string {
 	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb"}
 }
 
-func newTree(driver Driver) (tree, error) {
+func newTree(driver Driver) (tree, error) { return newHost(driver) }
+
+func newHost(driver Driver) (*host, error) {
 	h := &host{driver: driver, v2: cgroups.IsCgroup2UnifiedMode(), sizes: map[int64]string{}}
 	for _, size := range cgroups.HugePageSizes() {
 		// "2MB" is 2 MiB.

@@ -7,6 +7,8 @@ import (
 	"runtime"
 )
 
-func newTree(Driver) (tree, error) {
-	return nil, errors.New("cgroups are Linux's; this is " + runtime.GOOS)
-}
+func newTree(Driver) (tree, error) { return nil, notHere() }
+
+func newProcesses(_, _ name) (processes, error) { return nil, notHere() }
+
+func notHere() error { return errors.New("cgroups are Linux's; this is " + runtime.GOOS) }

@@ -33,7 +33,7 @@ func (s *Settings) contradictions() Problems {
 	for _, contradiction := range []func() string{
 		s.webhooksNeedAPIServer, s.certificateNeedsKey, s.pluginsNeedBoth, s.contentionNeedsLock,
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
-		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups,
+		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
 		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.podCIDRStandalone, s.connectionFileExists,
 	} {
 		if problem := contradiction(); problem != "" {
@@ -293,6 +293,15 @@ func (s *Settings) compressibleExcludesAll() string {
 func (s *Settings) reservedCPUsExcludeCgroups() string {
 	if c := s.Configuration; c.ReservedSystemCPUs != "" && (c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "") {
 		return s.at("reservedSystemCPUs") + " excludes systemReservedCgroup (--system-reserved-cgroup) and kubeReservedCgroup (--svc-reserved-cgroup)"
+	}
+	return ""
+}
+
+// systemCgroupsNeedRoot is kubelet's rule: who moves the system's processes says
+// where those of pods are.
+func (s *Settings) systemCgroupsNeedRoot() string {
+	if c := s.Configuration; c.SystemCgroups != "" && c.CgroupRoot == "" {
+		return s.at("systemCgroups") + " needs cgroupRoot (--cgroup-root): set it, too; / is the root of all"
 	}
 	return ""
 }

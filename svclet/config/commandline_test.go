@@ -54,6 +54,9 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--enforce-node-allocatable=none,pods", "--enforce-node-allocatable (enforceNodeAllocatable) has none: must have nothing else"},
 		{"--enforce-node-allocatable=pod", `--enforce-node-allocatable (enforceNodeAllocatable): "pod" must be one of none, pods, system-reserved, kube-reserved, system-reserved-compressible or kube-reserved-compressible`},
 		{"--cgroups-per-qos=false", "--enforce-node-allocatable (enforceNodeAllocatable) has pods: needs cgroupsPerQOS (--cgroups-per-qos); set it to true, or enforce none"},
+		{"--system-cgroups=/system", "--system-cgroups (systemCgroups) needs cgroupRoot (--cgroup-root): set it, too; / is the root of all"},
+		{"--system-cgroups=system --cgroup-root=/", `--system-cgroups (systemCgroups) is "system": must be an absolute name other than /, as /system`},
+		{"--system-cgroups=/a/.. --cgroup-root=/", `--system-cgroups (systemCgroups) is "/a/..": must be an absolute name other than /, as /system`},
 		{"--exit-on-lock-contention", "--exit-on-lock-contention needs a lock: give --lock-file, too"},
 		{"--image-credential-provider-config=x", "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"},
 		{"--cpu-cfs-quota-period=50ms", "--cpu-cfs-quota-period (cpuCFSQuotaPeriod) is 50ms: must be 100ms unless the feature gate CustomCPUCFSQuotaPeriod is on"},
@@ -98,6 +101,7 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 	for args, want := range map[string]string{
 		"--max-pods=5":                        "--max-pods is deprecated; set maxPods in the file of --config",
+		"--system-cgroups=/s --cgroup-root=/": "--cgroup-root is deprecated; set cgroupRoot in the file of --config|--system-cgroups is deprecated; set systemCgroups in the file of --config",
 		"--kube-reserved=cpu=1":               "--svc-reserved is deprecated; set kubeReserved in the file of --config",
 		"--max-pods=5 --max-pods=6":           "--max-pods is deprecated; set maxPods in the file of --config",
 		"--cloud-config=x":                    "--cloud-config is deprecated and has no effect: there are no cloud providers in svclet",

@@ -137,6 +137,11 @@ func cipherSuites() *Rule {
 
 func absolute(takes string) *Rule { return text(takes, filepath.IsAbs) }
 
+// belowRoot takes absolute paths other than /.
+func belowRoot(takes string) *Rule {
+	return text(takes, func(s string) bool { return filepath.IsAbs(s) && filepath.Clean(s) != "/" })
+}
+
 // cleanDirectory is the rule of podLogsDir, whose name goes into metrics.
 func cleanDirectory() *Rule {
 	const takes = "an absolute path of ASCII letters without .. and double slashes"

@@ -75,7 +75,6 @@ func laterSettings() []Setting {
 		{Flag: "qos-reserved", Field: "qosReserved", Later: qos},
 		{Field: "memoryThrottlingFactor", Later: qos, Harmless: []string{"0.9"}},
 		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
-		{Flag: "system-cgroups", Field: "systemCgroups", Later: "svclet does not move the processes of the system into a cgroup yet"},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
 			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
 		{Field: "shutdownGracePeriod", Later: stop},

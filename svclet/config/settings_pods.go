@@ -64,6 +64,9 @@ func processSettings() []Setting {
 		{Flag: "oom-score-adj", Field: "oomScoreAdj", Deprecated: true, Rule: from(-1000, 1000), Usage: "How readily the kernel kills svclet when memory runs out; -1000 is never."},
 		{Flag: "max-open-files", Field: "maxOpenFiles", Deprecated: true, Rule: atLeast(1), Usage: "Files that svclet may have open."},
 		{Flag: "svclet-cgroups", Also: []string{"kubelet-cgroups"}, Field: "kubeletCgroups", Deprecated: true, Rule: absolute("an absolute name, as /svclet"), Usage: "Cgroup that svclet puts itself into."},
+		{Flag: "system-cgroups", Field: "systemCgroups", Deprecated: true, Rule: belowRoot("an absolute name other than /, as /system"),
+			Usage: "Cgroup that the processes of the system are put into: all that are in no cgroup but the root, except for threads of the kernel and process 1. Looked for each minute. " +
+				"It is made where it is not there. Needs --cgroup-root. To take it back, the machine has to start again."},
 		{Flag: "runtime-cgroups", Rule: absolute("an absolute name, as /containerd"), Usage: "The container runtime's own cgroup: the statistics tell what it uses."},
 		{Flag: "lock-file", Usage: "File that is locked while svclet runs; it waits for the lock (alpha)."},
 		{Flag: "exit-on-lock-contention", Usage: "Exit when somebody else opens the lock file. Needs --lock-file."},
