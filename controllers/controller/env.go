@@ -65,9 +65,6 @@ type Watch[Request comparable] struct {
 	Source source.TypedSource[Request]
 }
 
-// Queue is where a reconciler's requests wait.
-type Queue[Request comparable] = workqueue.TypedRateLimitingInterface[Request]
-
 // From is a watch that hands the reconciler's queue to start before the first
 // request is reconciled, for requests that no event makes.
 func From[Request comparable](start func(Queue[Request])) Watch[Request] {
@@ -96,6 +93,7 @@ func Run[Request comparable](e *Env, name string, workers int, r reconcile.Typed
 		Reconciler:              patient[Request]{r},
 		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](firstRetry, lastRetry),
+		NewQueue:                newQueue[Request],
 	}
 	options.DefaultFromConfig(e.Manager.GetControllerOptions())
 	options.Logger = e.Manager.GetLogger()

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
@@ -20,7 +21,7 @@ const queueName = "garbagecollector"
 
 func newQueue() workqueue.TypedRateLimitingInterface[graph.Subject] {
 	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[graph.Subject]{
-		Name: queueName, Queue: &turns{waiting: map[string][]graph.Subject{}},
+		Name: queueName, Queue: &turns{waiting: map[string][]graph.Subject{}}, Clock: controller.QueueClock,
 	})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[graph.Subject]{Name: queueName, Queue: waiting})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
