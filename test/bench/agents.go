@@ -202,59 +202,6 @@ func (a *agentTrial) removeAll(ctx context.Context) error {
 	return err
 }
 
-// measurePodStarts is how long pods take to run, and to go, beside what the
-// runtime itself takes for the same.
-func measurePodStarts(ctx context.Context, t *trial) error {
-	alone, err := measureRuntime(ctx, t)
-	if err != nil {
-		return fmt.Errorf("the runtime alone: %w", err)
-	}
-	return withAgent(ctx, t, func(a *agentTrial) error {
-		create := func(name string) (time.Duration, error) { return a.create(ctx, name) }
-		remove := func(name string) (time.Duration, error) { return a.remove(ctx, name) }
-		if _, err := create("warm-up"); err != nil {
-			return err
-		}
-		if _, err := remove("warm-up"); err != nil {
-			return err
-		}
-		before, err := cpuTime(t.instance.groups())
-		if err != nil {
-			return err
-		}
-		for _, f := range []struct {
-			how   string
-			n     int
-			all   func(int, func(string) (time.Duration, error)) ([]time.Duration, error)
-			alone []time.Duration
-		}{
-			{"one by one", t.sizes.AgentStarts, oneByOne, alone.oneByOne},
-			{fmt.Sprintf("%d at once", t.sizes.AgentBurst), t.sizes.AgentBurst, atOnce, alone.atOnce},
-		} {
-			created, err := f.all(f.n, create)
-			if err != nil {
-				return err
-			}
-			removed, err := f.all(f.n, remove)
-			if err != nil {
-				return err
-			}
-			t.recordTimes("create to Running, "+f.how, created)
-			t.record(lower("create to Running, "+f.how, aboveRuntime, "ms"), percentile(created, 50)-percentile(f.alone, 50))
-			t.recordTimes("delete to gone, "+f.how, removed)
-		}
-		after, err := cpuTime(t.instance.groups())
-		if err != nil {
-			return err
-		}
-		t.record(lower("a pod's life", "agent's processor", "ms"), milliseconds(after-before)/float64(t.sizes.AgentStarts+t.sizes.AgentBurst))
-		return nil
-	})
-}
-
-// aboveRuntime is the figure of what the agent adds to the runtime's own time.
-const aboveRuntime = "p50 above the runtime"
-
 // measurePodRestarts is how long it takes from the kill of a container until the
 // API shows the next one running.
 func measurePodRestarts(ctx context.Context, t *trial) error {

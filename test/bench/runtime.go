@@ -11,102 +11,170 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/svclet/cgroup"
+	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/image/pause"
 	"svc.dev/svc/test/launch"
 )
 
-// runtimeTimes are what the runtime alone takes to start pods, sorted: sandbox,
-// create and start. It is the floor under every agent.
-type runtimeTimes struct{ oneByOne, atOnce []time.Duration }
-
-// measureRuntime starts the agents' pods straight through CRI, in a containerd
-// of its own: an agent would end what it does not know.
-func measureRuntime(ctx context.Context, t *trial) (times runtimeTimes, err error) {
-	machine, err := launch.NewMachine(ctx)
-	defer func() { err = errors.Join(err, machine.Remove()) }()
-	if err != nil {
-		return times, err
-	}
-	cri, closeCRI, err := dialCRI(machine.Endpoint())
-	if err != nil {
-		return times, err
-	}
-	defer closeCRI()
-	var pods sync.Map // sandboxes
-	start := func(name string) (time.Duration, error) {
-		began := time.Now()
-		sandbox, err := startPod(ctx, cri, machine, name)
-		took := time.Since(began)
-		pods.Store(name, sandbox)
-		return took, err
-	}
-	end := func(name string) (time.Duration, error) {
-		began := time.Now()
-		sandbox, _ := pods.LoadAndDelete(name)
-		err := endPod(ctx, cri, sandbox.(string))
-		return time.Since(began), err
-	}
-	warm, err := start("warm-up")
-	if err != nil {
-		return times, fmt.Errorf("after %s: %w", warm, err)
-	}
-	if _, err := end("warm-up"); err != nil {
-		return times, err
-	}
-	if times.oneByOne, err = oneByOne(t.sizes.AgentStarts, start); err != nil {
-		return times, err
-	}
-	gone, err := oneByOne(t.sizes.AgentStarts, end)
-	if err != nil {
-		return times, err
-	}
-	if times.atOnce, err = atOnce(t.sizes.AgentBurst, start); err != nil {
-		return times, err
-	}
-	for _, f := range []struct {
-		name  string
-		times []time.Duration
-	}{
-		{"the runtime alone, one by one", times.oneByOne},
-		{fmt.Sprintf("the runtime alone, %d at once", t.sizes.AgentBurst), times.atOnce},
-		{"the runtime alone, end", gone},
-	} {
-		t.record(floor(f.name, "p50", "ms"), percentile(f.times, 50))
-		t.record(floor(f.name, "p99", "ms"), percentile(f.times, 99))
-	}
-	_, err = atOnce(t.sizes.AgentBurst, end)
-	return times, err
+// runtimeAlone makes the agents' pods straight through CRI, with the calls and
+// the configuration of agents, in a containerd of its own: an agent would end
+// what it does not know. It is the floor under every agent.
+type runtimeAlone struct {
+	cri      runtimeapi.RuntimeServiceClient
+	closeCRI func()
+	machine  *launch.Machine
+	pods     *podWatch
+	cgroups  *cgroup.Manager
+	options  container.Options
+	running  sync.Map // of runningPod, by the pod's name
 }
 
-// startPod returns the sandbox of a pod with one container.
-func startPod(ctx context.Context, cri runtimeapi.RuntimeServiceClient, machine *launch.Machine, name string) (string, error) {
-	logs := filepath.Join(machine.Dir, "logs", name)
-	if err := os.MkdirAll(logs, 0o700); err != nil {
-		return "", err
+type runningPod struct {
+	uid     types.UID
+	sandbox string
+}
+
+// newRuntimeAlone finds out what the configuration of the agent's pods depends
+// on. The caller closes what it makes, also after an error.
+func newRuntimeAlone(ctx context.Context, a *agentTrial) (*runtimeAlone, error) {
+	r := &runtimeAlone{pods: a.pods, closeCRI: func() {}}
+	var err error
+	if r.machine, err = launch.NewMachine(ctx); err != nil {
+		return r, err
 	}
-	config := &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: agentNamespace, Uid: name},
-		Hostname:     name,
-		LogDirectory: logs,
-		Linux:        &runtimeapi.LinuxPodSandboxConfig{CgroupParent: machine.CgroupRoot() + "/pod" + name},
+	if r.cri, r.closeCRI, err = dialCRI(r.machine.Endpoint()); err != nil {
+		return r, err
 	}
-	sandbox, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	var node corev1.Node
+	if err := a.pods.Get(ctx, ctrlclient.ObjectKey{Name: benchNode}, &node); err != nil {
+		return r, err
+	}
+	host, err := container.ReadHost("/")
 	if err != nil {
-		return "", err
+		return r, err
 	}
-	created, err := cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: sandbox.PodSandboxId, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: pause.Name},
-			LogPath: "0.log", Linux: &runtimeapi.LinuxContainerConfig{},
-		},
-	})
+	r.options = container.Options{
+		PodLogs: filepath.Join(r.machine.Dir, "logs"), ClusterDNS: []string{launch.ClusterDNS}, ClusterDomain: launch.ClusterDomain,
+		ResolvConf: "/etc/resolv.conf", CPUCFSQuota: true, Allocatable: node.Status.Allocatable, Host: host,
+	}
+	if r.cgroups, err = cgroup.New(cgroup.Options{Root: r.machine.CgroupRoot(), PerQOS: true, Capacity: node.Status.Capacity}); err != nil {
+		return r, err
+	}
+	return r, r.cgroups.Start()
+}
+
+// close ends the containerd and what runs in it.
+func (r *runtimeAlone) close() error {
+	r.closeCRI()
+	return r.machine.Remove()
+}
+
+// create returns how long the calls take together that run a pod of one
+// container. What agents do besides, they make the pod's cgroup, volume and
+// files, is done before and between the calls, and does not count.
+func (r *runtimeAlone) create(ctx context.Context, name string) (took time.Duration, err error) {
+	pod := agentPod(name)
+	// The API fills in what agents see.
+	if err := r.pods.Create(ctx, pod, ctrlclient.DryRunAll); err != nil {
+		return 0, err
+	}
+	config, err := r.sandboxConfig(pod)
 	if err != nil {
-		return sandbox.PodSandboxId, err
+		return 0, err
 	}
-	_, err = cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
-	return sandbox.PodSandboxId, err
+	began := time.Now()
+	sandbox, err := r.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	took = time.Since(began)
+	if err != nil {
+		return 0, err
+	}
+	r.running.Store(name, runningPod{pod.UID, sandbox.PodSandboxId})
+	request, err := r.containerRequest(ctx, pod, sandbox.PodSandboxId, config)
+	if err != nil {
+		return 0, err
+	}
+	began = time.Now()
+	created, err := r.cri.CreateContainer(ctx, request)
+	if err != nil {
+		return 0, err
+	}
+	_, err = r.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
+	return took + time.Since(began), err
+}
+
+// sandboxConfig is that of a pod whose cgroup and directory of logs it makes.
+func (r *runtimeAlone) sandboxConfig(pod *corev1.Pod) (*runtimeapi.PodSandboxConfig, error) {
+	if err := r.cgroups.Create(pod); err != nil {
+		return nil, err
+	}
+	parent, err := r.cgroups.Parent(pod)
+	if err != nil {
+		return nil, err
+	}
+	config, err := container.Sandbox(container.SandboxInput{Options: r.options, Pod: pod, CgroupParent: parent})
+	if err != nil {
+		return nil, err
+	}
+	return config, os.MkdirAll(filepath.Join(config.LogDirectory, pod.Spec.Containers[0].Name), 0o700)
+}
+
+// containerRequest asks for the pod's container, whose volumes and files it
+// makes. Agents differ from it in the variables of services, and in what the
+// volumes hold.
+func (r *runtimeAlone) containerRequest(
+	ctx context.Context, pod *corev1.Pod, sandbox string, config *runtimeapi.PodSandboxConfig,
+) (*runtimeapi.CreateContainerRequest, error) {
+	status, err := r.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(r.machine.Dir, "pods", string(pod.UID))
+	in := container.Input{
+		Options: r.options, Pod: pod, Container: &pod.Spec.Containers[0],
+		ImageRef: pause.Name, ImageUser: container.ImageUser{UID: ptr.To[int64](pause.UID)},
+		PodIPs: []string{status.Status.Network.Ip}, Volumes: map[string]container.Volume{},
+		HostsFile: filepath.Join(dir, "etc-hosts"), TerminationLog: filepath.Join(dir, "termination-log"),
+	}
+	for _, volume := range pod.Spec.Volumes {
+		path := filepath.Join(dir, "volumes", volume.Name)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, err
+		}
+		in.Volumes[volume.Name] = container.Volume{HostPath: path}
+	}
+	hosts, err := container.HostsFile(r.options, pod, in.PodIPs, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.WriteFile(in.HostsFile, hosts, 0o600), os.WriteFile(in.TerminationLog, nil, 0o600)); err != nil {
+		return nil, err
+	}
+	request := &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config}
+	request.Config, err = container.Config(ctx, in)
+	return request, err
+}
+
+// remove returns how long the runtime takes to end a pod. The pod's cgroup,
+// which agents remove, does not count.
+func (r *runtimeAlone) remove(ctx context.Context, name string) (time.Duration, error) {
+	value, found := r.running.LoadAndDelete(name)
+	if !found {
+		return 0, fmt.Errorf("the pod %s does not run", name)
+	}
+	pod := value.(runningPod)
+	began := time.Now()
+	if err := endPod(ctx, r.cri, pod.sandbox); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	return took, r.cgroups.Remove(ctx, pod.uid)
 }
 
 // endPod stops a pod's container and sandbox, and removes them.

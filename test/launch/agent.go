@@ -29,6 +29,12 @@ const (
 	Kubelet AgentKind = "kubelet"
 )
 
+// ClusterDNS and ClusterDomain are what agents tell their pods about names.
+const (
+	ClusterDNS    = "10.96.0.10"
+	ClusterDomain = "cluster.local"
+)
+
 // Program is the path of the agent: $SVCLET or $KUBELET, or else that in bin/,
 // where svclet is built now, and kubelet must have been by hack/peers.sh.
 func (k AgentKind) Program() (string, error) {
@@ -206,8 +212,8 @@ func (a *Agent) configuration(cluster Cluster) (map[string]any, error) {
 			"x509":      map[string]any{"clientCAFile": cluster.Authority.File},
 		},
 		"authorization": map[string]any{"mode": "Webhook"},
-		"clusterDNS":    []string{"10.96.0.10"},
-		"clusterDomain": "cluster.local",
+		"clusterDNS":    []string{ClusterDNS},
+		"clusterDomain": ClusterDomain,
 	}
 	if a.Kind == Kubelet {
 		// The disk of a machine of tests is as full as it is, and without the

@@ -19,6 +19,9 @@ const Version = "1"
 // Name is the image's, as sandboxes refer to it.
 const Name = "localhost/svc/pause:" + Version
 
+// UID is the user and the group that it runs as.
+const UID = 65535
+
 // Blob is a piece of the image's content.
 type Blob struct {
 	ocispec.Descriptor
@@ -55,7 +58,7 @@ func (p program) blobs() ([]Blob, error) {
 	config, err := document(ocispec.MediaTypeImageConfig, ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: p.arch},
 		// The number is that of no user: the program needs no rights.
-		Config: ocispec.ImageConfig{User: "65535:65535", Entrypoint: []string{"/pause"}, WorkingDir: "/"},
+		Config: ocispec.ImageConfig{User: fmt.Sprintf("%d:%d", UID, UID), Entrypoint: []string{"/pause"}, WorkingDir: "/"},
 		RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layer.Digest}},
 	})
 	if err != nil {

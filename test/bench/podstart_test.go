@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// scripted is a runner whose pods take a time of its own, and which notes what
+// it is asked.
+type scripted struct {
+	name  string
+	takes time.Duration
+	calls *[]string
+	err   error
+}
+
+func (s scripted) do(what, pod string) (time.Duration, error) {
+	*s.calls = append(*s.calls, strings.Join([]string{s.name, what, pod}, " "))
+	return s.takes, s.err
+}
+
+func (s scripted) create(_ context.Context, pod string) (time.Duration, error) {
+	return s.do("creates", pod)
+}
+
+func (s scripted) remove(_ context.Context, pod string) (time.Duration, error) {
+	return s.do("removes", pod)
+}
+
+func TestRunnersTakeTurnsWithAPauseBetweenTheirPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		began := time.Now()
+		times, err := eachInTurn(t.Context(), 2, scripted{"a", 1, &calls, nil}, scripted{"b", 2, &calls, nil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"a creates pod-000", "b creates pod-000", "a creates pod-001", "b creates pod-001",
+			"a removes pod-000", "b removes pod-000", "a removes pod-001", "b removes pod-001",
+		}
+		if !slices.Equal(calls, want) {
+			t.Errorf("the calls were %q, want %q", calls, want)
+		}
+		for i, takes := range []time.Duration{1, 2} {
+			if both := []time.Duration{takes, takes}; !slices.Equal(times[i].created, both) || !slices.Equal(times[i].removed, both) {
+				t.Errorf("runner %d took %v, want %v for each", i, times[i], both)
+			}
+		}
+		if took := time.Since(began); took != 8*podPause {
+			t.Errorf("the pauses took %s, want %s", took, 8*podPause)
+		}
+	})
+}
+
+func TestAPodThatFailsEndsTheMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		broken := errors.New("broken")
+		for _, run := range []func(context.Context, int, ...podRunner) ([]podTimes, error){eachInTurn, allAtOnce} {
+			if _, err := run(t.Context(), 1, scripted{"a", 1, &calls, nil}, scripted{"b", 1, &calls, broken}); !errors.Is(err, broken) {
+				t.Errorf("the error is %v, want %v", err, broken)
+			}
+		}
+	})
+}
