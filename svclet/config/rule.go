@@ -135,6 +135,17 @@ func cipherSuites() *Rule {
 	})
 }
 
+// keyExchanges are what tlsCurvePreferences takes.
+func keyExchanges() *Rule {
+	const takes = "different numbers of key exchanges, as Go's crypto/tls has them: 29 for X25519, 4588 for X25519MLKEM768"
+	return &Rule{takes, func(value any) string {
+		if _, err := cliflag.TLSCurvePreferences(value.([]int32)); err != nil {
+			return err.Error() + "; must be " + takes
+		}
+		return ""
+	}}
+}
+
 func absolute(takes string) *Rule { return text(takes, filepath.IsAbs) }
 
 // belowRoot takes absolute paths other than /.

@@ -63,7 +63,6 @@ func laterSettings() []Setting {
 		{Flag: "bootstrap-svcconfig", Also: []string{"bootstrap-kubeconfig"}, Later: request},
 		{Flag: "rotate-certificates", Field: "rotateCertificates", Later: request},
 		{Flag: "rotate-server-certificates", Field: "serverTLSBootstrap", Later: request},
-		{Field: "tlsCurvePreferences", Later: "svclet leaves the curves of TLS to Go"},
 		{Flag: "cpu-manager-policy", Field: "cpuManagerPolicy", Later: cpu, Harmless: []string{`"none"`}},
 		{Flag: "cpu-manager-policy-options", Field: "cpuManagerPolicyOptions", Later: cpu},
 		{Flag: "cpu-manager-reconcile-period", Field: "cpuManagerReconcilePeriod", Later: cpu, Harmless: []string{`"10s"`}},

@@ -51,6 +51,8 @@ func tlsSettings() []Setting {
 		{Flag: "tls-cipher-suites", Field: "tlsCipherSuites", Deprecated: true, Rule: cipherSuites(),
 			Usage: "Cipher suites, up to TLS 1.2; those of Go if left out. Preferred: " + strings.Join(cliflag.PreferredTLSCipherNames(), ", ") +
 				". Insecure: " + strings.Join(cliflag.InsecureTLSCipherNames(), ", ") + "."},
+		{Field: "tlsCurvePreferences", Rule: keyExchanges(),
+			Usage: "Key exchanges of TLS that are taken, in any order; those of Go if left out."},
 	}
 }
 

@@ -234,6 +234,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"data does not contain any valid":                func(o *server.Options) { o.ClientCAFile = empty },
 		"tlsMinVersion":                                  func(o *server.Options) { o.TLSMinVersion = "VersionSSL3" },
 		"tlsCipherSuites":                                func(o *server.Options) { o.TLSCipherSuites = []string{"ROT13"} },
+		"tlsCurvePreferences":                            func(o *server.Options) { o.TLSCurvePreferences = []int32{1} },
 		"neither AlwaysAllow nor Webhook":                func(o *server.Options) { o.AuthorizationMode = "RBAC" },
 		"needs a connection to an API server":            func(o *server.Options) { o.AuthorizationMode = auth.Webhook },
 		"without a connection to an API server":          func(o *server.Options) { o.TokenWebhook = true },
@@ -244,6 +245,25 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		if _, err := server.New(o, server.Parts{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("failed with %v, want %q", err, want)
 		}
+	}
+}
+
+func TestOnlyTheKeyExchangesThatArePreferredAreTaken(t *testing.T) {
+	n := start(t, func(o *server.Options, _ *server.Parts) { o.TLSCurvePreferences = []int32{int32(tls.CurveP384)} })
+	dial := func(offered ...tls.CurveID) (tls.CurveID, error) {
+		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, CurvePreferences: offered}}
+		c, err := d.DialContext(t.Context(), "tcp", n.url("", nil).Host)
+		if err != nil {
+			return 0, err
+		}
+		defer c.Close()
+		return c.(*tls.Conn).ConnectionState().CurveID, nil
+	}
+	if used, err := dial(tls.X25519, tls.CurveP384); err != nil || used != tls.CurveP384 {
+		t.Errorf("%s was used, want %s: %v", used, tls.CurveP384, err)
+	}
+	if used, err := dial(tls.X25519, tls.CurveP256); err == nil {
+		t.Errorf("%s was used", used)
 	}
 }
 

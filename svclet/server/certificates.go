@@ -67,8 +67,12 @@ func (cs *certificates) config(o Options) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tlsCipherSuites: %w", err)
 	}
+	exchanges, err := flag.TLSCurvePreferences(o.TLSCurvePreferences)
+	if err != nil {
+		return nil, fmt.Errorf("tlsCurvePreferences: %w", err)
+	}
 	base := &tls.Config{
-		MinVersion: minVersion, CipherSuites: suites, NextProtos: []string{"h2", "http/1.1"},
+		MinVersion: minVersion, CipherSuites: suites, CurvePreferences: exchanges, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cs.serving() },
 	}
 	if cs.cas == nil {

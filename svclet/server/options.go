@@ -32,6 +32,9 @@ type Options struct {
 	TLSMinVersion string
 	// TLSCipherSuites are names of suites up to TLS 1.2, by default Go's.
 	TLSCipherSuites []string
+	// TLSCurvePreferences are numbers of key exchanges ([tls.CurveID]), by default
+	// Go's, which chooses among them in an order of its own.
+	TLSCurvePreferences []int32
 	// ClientCAFile holds the authorities of client certificates.
 	ClientCAFile string
 
