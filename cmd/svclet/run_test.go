@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"svc.dev/svc/svclet/config"
 )
 
 // svcletCommand runs a command line, as a shell would.
@@ -22,8 +24,8 @@ func TestWhatSvcletAnswers(t *testing.T) {
 	}{
 		{args: []string{"--help"}, out: "svclet is the node agent"},
 		{args: []string{"-h"}, out: "svclet is the node agent"},
-		{args: []string{"--version"}, out: "svclet " + release + "\n"},
-		{args: []string{"--version=true"}, out: "svclet " + release + "\n"},
+		{args: []string{"--version"}, out: "svclet " + config.Release + "\n"},
+		{args: []string{"--version=true"}, out: "svclet " + config.Release + "\n"},
 		{args: []string{"--version=raw"}, out: "version.Info{Major:\"1\", Minor:\"36\""},
 		{args: []string{"--version=v1"}, code: 1, errOut: "svclet: --version: \"v1\" is not true, raw or the release to report, as v1.36.0\n"},
 		{args: []string{"--max-pods=-1"}, code: 1, errOut: "svclet: --max-pods (maxPods) is -1: must be 0 or more\n"},

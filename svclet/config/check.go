@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
@@ -34,6 +35,7 @@ func (s *Settings) contradictions() Problems {
 		s.webhooksNeedAPIServer, s.certificateNeedsKey, s.pluginsNeedBoth, s.contentionNeedsLock,
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
 		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
+		s.hiddenMetricsOfPreviousRelease,
 		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.podCIDRStandalone, s.connectionFileExists,
 	} {
 		if problem := contradiction(); problem != "" {
@@ -302,6 +304,24 @@ func (s *Settings) reservedCPUsExcludeCgroups() string {
 func (s *Settings) systemCgroupsNeedRoot() string {
 	if c := s.Configuration; c.SystemCgroups != "" && c.CgroupRoot == "" {
 		return s.at("systemCgroups") + " needs cgroupRoot (--cgroup-root): set it, too; / is the root of all"
+	}
+	return ""
+}
+
+// hiddenMetricsOfPreviousRelease is kubelet's rule: who sets this once notices
+// when the next release hides more.
+func (s *Settings) hiddenMetricsOfPreviousRelease() string {
+	asked := s.Configuration.ShowHiddenMetricsForVersion
+	if asked == "" {
+		return ""
+	}
+	reported, err := version.ParseSemantic(s.Version)
+	if err != nil {
+		reported = version.MustParseSemantic(Release) // --version names none
+	}
+	previous := reported.SubtractMinor(1)
+	if want := fmt.Sprintf("%d.%d", previous.Major(), previous.Minor()); asked != want {
+		return fmt.Sprintf("%s is %q: must be %s, the minor release before the one that svclet reports, or left out", s.at("showHiddenMetricsForVersion"), asked, want)
 	}
 	return ""
 }

@@ -230,6 +230,24 @@ func TestSomeDefaultsFollowOtherFields(t *testing.T) {
 	}
 }
 
+func TestOnlyThePreviousReleasesHiddenMetricsMayBeShown(t *testing.T) {
+	for _, test := range []struct{ asked, reported, want string }{
+		{"1.35", "false", ""}, {"", "false", ""}, {"1.27", "v1.28.3", ""},
+		{"1.36", "false", `"1.36": must be 1.35, the minor release before the one that svclet reports, or left out`},
+		{"v1.35", "false", `"v1.35": must be 1.35, the minor release before the one that svclet reports, or left out`},
+		{"1.35", "v1.28.3", `"1.35": must be 1.27, the minor release before the one that svclet reports, or left out`},
+	} {
+		file := write(t, map[string]string{"file": head + "showHiddenMetricsForVersion: \"" + test.asked + "\"\n"}) + "/file"
+		want := []string{file + ":3: showHiddenMetricsForVersion is " + test.want}
+		if test.want == "" {
+			want = nil
+		}
+		if got := problems(t, "--config", file, "--version="+test.reported); !slices.Equal(got, want) {
+			t.Errorf("%q with --version=%s: %q, want %q", test.asked, test.reported, got, want)
+		}
+	}
+}
+
 func TestRequestsAreLimitedOnlyWhenThatIsAskedFor(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                      "0 0 false",

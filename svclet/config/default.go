@@ -22,6 +22,10 @@ const (
 	kubeletAPIVersion = "kubelet.config.k8s.io/v1beta1"
 )
 
+// Release is that of kubelet which svclet behaves as and, unless --version names
+// another, reports.
+const Release = "v1.36.0"
+
 // Flags are the settings that only the command line has. A tag is the flag's
 // name.
 type Flags struct {

@@ -16,6 +16,8 @@ func idleSettings() []Setting {
 		{Flag: "make-iptables-util-chains", Field: "makeIPTablesUtilChains", Deprecated: true, NoEffect: "svclet does not touch iptables", Usage: "Make chains of iptables that others look for."},
 		{Field: "iptablesMasqueradeBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of packets' marks."},
 		{Field: "iptablesDropBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of packets' marks."},
+		{Field: "showHiddenMetricsForVersion", NoEffect: "svclet hides no metrics",
+			Usage: "Show the metrics that are hidden since the previous minor release, as 1.35; no other may be named."},
 		{Flag: "pod-infra-container-image", Deprecated: true, fallback: "{registry}/pause:3.9", NoEffect: "the container runtime chooses the image of sandboxes",
 			Usage: "Image of the sandboxes of pods. Removal in 1.27."},
 		{Flag: "cloud-provider", Deprecated: true, fallback: "", Rule: oneOf(""), NoEffect: noCloud, Usage: "Cloud provider; only an empty name is taken. Removal in 1.24 or later."},
@@ -83,6 +85,5 @@ func laterSettings() []Setting {
 		{Field: "tracing", Later: "svclet sends no traces yet", Harmless: []string{"{}"}},
 		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},
 		{Field: "userNamespaces", Later: "svclet gives pods no user namespaces yet", Harmless: []string{"{}", `{"idsPerPod":65536}`}},
-		{Field: "showHiddenMetricsForVersion", Later: "svclet hides no metrics"},
 	}
 }
