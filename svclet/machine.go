@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -134,6 +135,9 @@ func (a *Agent) makeCgroups() error {
 		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,
 		Enforce: c.EnforceNodeAllocatable,
 	}
+	if o.QOSReserved, err = percentage(c.QOSReserved); err != nil {
+		return err
+	}
 	manager, err := cgroup.New(o)
 	if err != nil {
 		return err
@@ -143,7 +147,23 @@ func (a *Agent) makeCgroups() error {
 	}
 	a.pods.cgroups = manager
 	a.parts = append(a.parts, func(ctx context.Context) { a.enforce(ctx, manager) })
+	if o.QOSReserved != 0 {
+		a.parts = append(a.parts, a.pods.shareAgain)
+	}
 	return nil
+}
+
+// percentage reads --qos-reserved.
+func percentage(reserved map[string]string) (int, error) {
+	text, set := reserved[string(corev1.ResourceMemory)]
+	if !set {
+		return 0, nil
+	}
+	percentage, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
+	if err != nil {
+		return 0, fmt.Errorf("--qos-reserved: memory=%s is no percentage", text)
+	}
+	return percentage, nil
 }
 
 // makeSystemCgroup makes what keeps the processes of the system in a cgroup, if

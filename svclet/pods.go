@@ -255,10 +255,26 @@ func (p *pods) active() []*corev1.Pod {
 	return active
 }
 
-// share divides the processors between the classes of pods anew.
+// share divides the processors, and what is kept of memory, between the classes
+// of pods anew.
 func (p *pods) share() {
 	if err := p.cgroups.UpdateClasses(p.active()); err != nil {
-		klog.FromContext(p.ctx).Error(err, "The shares of pods' classes are not up to date")
+		klog.FromContext(p.ctx).Error(err, "What the classes of pods share is not up to date")
+	}
+}
+
+// shareAgain shares each minute what is not as it is to be: a class that uses more
+// memory than it may cannot be bounded to less at once.
+func (p *pods) shareAgain(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.clock.After(enforceAgain):
+			p.mu.Lock()
+			p.share()
+			p.mu.Unlock()
+		}
 	}
 }
 

@@ -1,11 +1,15 @@
 package svclet
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/svclet/source"
@@ -68,4 +72,32 @@ func TestPodsThatDoNotComeToAnEndWithAnUpdateAreNotInGoodHealth(t *testing.T) {
 	m.Expect(p.Progress()).To(gomega.Equal(began))
 	close(hung.gate)
 	m.Eventually(p.Progress).Should(gomega.Equal(clock.Now()))
+}
+
+// divided are cgroups that count how often classes are divided anew.
+type divided struct {
+	cgroups
+	times *atomic.Int32
+}
+
+func (d divided) UpdateClasses([]*corev1.Pod) error {
+	d.times.Add(1)
+	return nil
+}
+
+func TestClassesAreDividedAnewEachMinuteWhereMemoryIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var times atomic.Int32
+		p := &pods{clock: clock.RealClock{}, operations: &operations{cgroups: divided{times: &times}}}
+		ended := make(chan struct{})
+		go func() { p.shareAgain(ctx); close(ended) }()
+		time.Sleep(5*time.Minute + time.Second) // of the bubble's clock
+		synctest.Wait()
+		if got := times.Load(); got != 5 {
+			t.Errorf("%d times in 5 minutes, want 5", got)
+		}
+		stop()
+		<-ended
+	})
 }

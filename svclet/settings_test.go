@@ -76,6 +76,21 @@ func TestReservedCPUsTakeThePlaceOfTheOthers(t *testing.T) {
 	}
 }
 
+func TestThePercentageOfMemoryThatIsKeptIsRead(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "0%": 0, "50%": 50, "100%": 100} {
+		reserved := map[string]string{"memory": text}
+		if text == "" {
+			reserved = nil
+		}
+		if got, err := percentage(reserved); err != nil || got != want {
+			t.Errorf("%v: %d, %v, want %d", reserved, got, err, want)
+		}
+	}
+	if _, err := percentage(map[string]string{"memory": "half"}); err == nil {
+		t.Error("half is taken for a percentage")
+	}
+}
+
 func TestTheVersionOfARuntimeIsItsNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"1.6.20~ds1": "1.6.20", "v2.1.0-rc.1": "2.1.0-rc.1", "1.7": "1.7", "unknown": "unknown", "": "",

@@ -24,7 +24,7 @@ type Limits struct {
 	// Quota is how many microseconds of each Period may be used; -1 for all.
 	Quota  *int64
 	Period *uint64
-	// Memory is in bytes, PIDs a number of processes.
+	// Memory is in bytes (-1 for all), PIDs a number of processes.
 	Memory, PIDs *int64
 	// Hugepages are bytes by the size of a page in bytes. Sizes that are not
 	// among them are forbidden.
@@ -100,29 +100,6 @@ func limited(pod *corev1.Pod, resource corev1.ResourceName) bool {
 		}
 	}
 	return true
-}
-
-// burstableShares are those of the class Burstable: what its pods request
-// together.
-func burstableShares(pods []*corev1.Pod) uint64 {
-	var milliCPU int64
-	for _, pod := range pods {
-		if qos.GetPodQOS(pod) == corev1.PodQOSBurstable {
-			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-			milliCPU += requests.Cpu().MilliValue()
-		}
-	}
-	return Shares(milliCPU)
-}
-
-// classLimits are those of a class of service. Huge pages are the pods' own to
-// bound.
-func classLimits(shares *uint64, hugepageSizes []int64) Limits {
-	limits := Limits{Shares: shares, Hugepages: map[int64]int64{}}
-	for _, size := range hugepageSizes {
-		limits.Hugepages[size] = 1 << 62
-	}
-	return limits
 }
 
 // resourceLimits hold a cgroup to a list of resources: all pods to what is

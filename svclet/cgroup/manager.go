@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +45,9 @@ type Options struct {
 	KubeReservedCgroup, SystemReservedCgroup string
 	// Enforce is --enforce-node-allocatable.
 	Enforce []string
+	// QOSReserved is --qos-reserved of memory: the percentage of what pods request
+	// that those of lower classes may not use. 0 sets no bound.
+	QOSReserved int
 }
 
 // Manager keeps the cgroups of a node's pods. Its methods may be called at the
@@ -57,7 +59,7 @@ type Manager struct {
 	kubepods name
 
 	mu     sync.Mutex
-	shares uint64 // last written to the class Burstable
+	bounds bounds // that classes are held to
 }
 
 // tree is the hierarchy of cgroups.
@@ -74,6 +76,8 @@ type tree interface {
 	// end.
 	kill(ctx context.Context, n name) error
 	remove(n name) error
+	// memory is what a cgroup uses, in bytes.
+	memory(n name) (int64, error)
 	hugepageSizes() []int64
 	// cpus is the list of all CPUs where it has to be told to the driver.
 	cpus() (string, error)
@@ -141,17 +145,7 @@ func (m *Manager) Start() error {
 	if err := m.tree.apply(m.kubepods, limits); err != nil {
 		return fmt.Errorf("make the cgroup of all pods: %w", err)
 	}
-	// The shares of the burstable are left to those of the pods that run.
-	least := uint64(minShares)
-	for _, class := range []struct {
-		name   corev1.PodQOSClass
-		shares *uint64
-	}{{corev1.PodQOSBurstable, nil}, {corev1.PodQOSBestEffort, &least}} {
-		if err := m.tree.apply(m.class(class.name), classLimits(class.shares, m.tree.hugepageSizes())); err != nil {
-			return fmt.Errorf("make the cgroup of the class %s: %w", class.name, err)
-		}
-	}
-	return nil
+	return m.makeClasses()
 }
 
 // Enforce holds all pods to what is allocatable, and the reserved cgroups to
@@ -171,6 +165,9 @@ func (m *Manager) Enforce(event func(kind, reason, message string)) error {
 		limits, err := m.nodeLimits()
 		if err == nil {
 			err = m.tree.set(m.kubepods, limits)
+		}
+		if err == nil {
+			err = m.freeClasses()
 		}
 		if err != nil {
 			failures = append(failures, fail(fmt.Sprintf("Failed to update Node Allocatable Limits %q: %v", []string(m.kubepods), err)))
@@ -280,26 +277,6 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	return errors.Join(failures...)
 }
 
-// UpdateClasses gives the class Burstable the shares of the pods that are
-// active, so that best-effort pods take nothing from them.
-func (m *Manager) UpdateClasses(active []*corev1.Pod) error {
-	if !m.options.PerQOS {
-		return nil
-	}
-	shares := burstableShares(active)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if shares == m.shares {
-		return nil
-	}
-	limits := classLimits(&shares, m.tree.hugepageSizes())
-	if err := m.tree.set(m.class(corev1.PodQOSBurstable), limits); err != nil {
-		return fmt.Errorf("update the cgroup of the class %s: %w", corev1.PodQOSBurstable, err)
-	}
-	m.shares = shares
-	return nil
-}
-
 // Pods are the pods that have a cgroup, sorted.
 func (m *Manager) Pods() ([]types.UID, error) {
 	if !m.options.PerQOS {
@@ -319,18 +296,6 @@ func (m *Manager) Pods() ([]types.UID, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
-}
-
-func classes() []corev1.PodQOSClass {
-	return []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
-}
-
-// class is the cgroup of a class: guaranteed pods are right below kubepods.
-func (m *Manager) class(class corev1.PodQOSClass) name {
-	if class == corev1.PodQOSGuaranteed {
-		return m.kubepods
-	}
-	return m.kubepods.child(strings.ToLower(string(class)))
 }
 
 func (m *Manager) pod(pod *corev1.Pod) (name, error) {

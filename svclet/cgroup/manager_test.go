@@ -20,6 +20,9 @@ type recorded struct {
 	children map[string][]string
 	missing  string
 	failing  string
+	// used are bytes of memory by cgroup: those that use more than they are to be
+	// held to refuse.
+	used map[string]int64
 }
 
 func (r *recorded) step(what string, n name, limits Limits) error {
@@ -35,7 +38,7 @@ func (r *recorded) step(what string, n name, limits Limits) error {
 		text += fmt.Sprintf(" pids=%d", *limits.PIDs)
 	}
 	r.steps = append(r.steps, text)
-	if path == r.failing {
+	if path == r.failing || limits.Memory != nil && *limits.Memory > 0 && *limits.Memory < r.used[path] {
 		return errors.New("device or resource busy")
 	}
 	return nil
@@ -54,6 +57,7 @@ func (r *recorded) kill(_ context.Context, n name) error {
 }
 func (r *recorded) remove(n name) error                       { return r.step("remove", n, Limits{}) }
 func (r *recorded) directories(path string) ([]string, error) { return r.children[path], nil }
+func (r *recorded) memory(n name) (int64, error)              { return r.used[r.driver.path(n)], nil }
 func (r *recorded) hugepageSizes() []int64                    { return nil }
 func (r *recorded) cpus() (string, error)                     { return "", nil }
 func (r *recorded) expect(t *testing.T, what string, w ...string) {
@@ -183,20 +187,20 @@ func TestEnforce(t *testing.T) {
 		missing       string
 		steps, events []string
 	}{
-		{name: "nothing reserved is enforced, but shares are given", steps: []string{"set /kubepods shares=4096 memory=4096"},
+		{name: "nothing reserved is enforced, but shares are given", steps: []string{"set /kubepods shares=4096 memory=4096", "set /kubepods/burstable memory=-1", "set /kubepods/besteffort memory=-1"},
 			events: []string{"Normal NodeAllocatableEnforced: Updated Node Allocatable limit across pods"}},
-		{name: "pods", enforce: []string{EnforcePods}, steps: []string{"set /kubepods shares=3072 memory=2048"},
+		{name: "pods", enforce: []string{EnforcePods}, steps: []string{"set /kubepods shares=3072 memory=2048", "set /kubepods/burstable memory=-1", "set /kubepods/besteffort memory=-1"},
 			events: []string{"Normal NodeAllocatableEnforced: Updated Node Allocatable limit across pods"}},
 		{name: "pods that use more", enforce: []string{EnforcePods}, failing: "/kubepods", steps: []string{"set /kubepods shares=3072 memory=2048"},
 			events: []string{`Warning FailedNodeAllocatableEnforcement: Failed to update Node Allocatable Limits ["kubepods"]: device or resource busy`}},
 		{name: "reserved cgroups", enforce: []string{EnforceSystemReserved, EnforceKubeReservedCompressible},
-			steps: []string{"set /kubepods shares=4096 memory=4096", "set /system memory=1024", "set /agents shares=1024"},
+			steps: []string{"set /kubepods shares=4096 memory=4096", "set /kubepods/burstable memory=-1", "set /kubepods/besteffort memory=-1", "set /system memory=1024", "set /agents shares=1024"},
 			events: []string{
 				"Normal NodeAllocatableEnforced: Updated Node Allocatable limit across pods",
 				"Normal NodeAllocatableEnforced: Updated limits on system reserved cgroup /system",
 				"Normal NodeAllocatableEnforced: Updated limits on kube reserved cgroup /agents"}},
 		{name: "a reserved cgroup that is not there", enforce: []string{EnforceKubeReserved}, missing: "/agents",
-			steps: []string{"set /kubepods shares=4096 memory=4096"},
+			steps: []string{"set /kubepods shares=4096 memory=4096", "set /kubepods/burstable memory=-1", "set /kubepods/besteffort memory=-1"},
 			events: []string{
 				"Normal NodeAllocatableEnforced: Updated Node Allocatable limit across pods",
 				`Warning FailedNodeAllocatableEnforcement: Failed to enforce Kube Reserved Cgroup Limits on "/agents": no such file or directory`}},
@@ -217,25 +221,6 @@ func TestEnforce(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTheClassBurstableHasWhatItsPodsRequest(t *testing.T) {
-	tree := &recorded{driver: Cgroupfs}
-	m := newManager(Options{PerQOS: true, Driver: Cgroupfs}, tree)
-	active := []*corev1.Pod{
-		testPod("a", burstable("cpu", "1")), testPod("b", burstable("cpu", "500m"), burstable("memory", "1Mi")),
-		testPod("c", guaranteed("cpu", "4", "memory", "1Mi")), testPod("d"),
-	}
-	for range 2 {
-		if err := m.UpdateClasses(active); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tree.expect(t, "written once", "set /kubepods/burstable shares=1536")
-	if err := m.UpdateClasses(active[1:]); err != nil {
-		t.Fatal(err)
-	}
-	tree.expect(t, "written when it changes", "set /kubepods/burstable shares=512")
 }
 
 func TestPodsThatHaveACgroup(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -241,6 +242,18 @@ func (h *host) absent(n name) bool {
 		}
 	}
 	return true
+}
+
+func (h *host) memory(n name) (int64, error) {
+	m, _, err := h.manager(n, Limits{})
+	if err != nil {
+		return 0, err
+	}
+	stats, err := m.GetStats()
+	if err != nil {
+		return 0, err
+	}
+	return int64(min(stats.MemoryStats.Usage.Usage, math.MaxInt64)), nil
 }
 
 func (h *host) hugepageSizes() []int64 {

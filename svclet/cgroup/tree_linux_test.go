@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +71,26 @@ func TestRealCgroups(t *testing.T) {
 	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "1-2" {
 		t.Errorf("pods %v, %v, want 1-2", uids, err)
 	}
+	// Half of the memory that guaranteed pods request is kept from the other
+	// classes, and free again once an agent does not keep it.
+	keeping := newManager(m.options, tree)
+	keeping.options.QOSReserved = 50
+	if err := keeping.UpdateClasses([]*corev1.Pod{pod}); err != nil {
+		t.Fatal(err)
+	}
+	burstable := h.driver.path(m.class(corev1.PodQOSBurstable))
+	limit, free := filepath.Join(unified, burstable, "memory.max"), "max"
+	if !h.v2 {
+		limit, free = filepath.Join("/sys/fs/cgroup/memory", burstable, "memory.limit_in_bytes"), strconv.FormatInt(math.MaxInt64&^int64(os.Getpagesize()-1), 10)
+	}
+	expect(t, limit, strconv.Itoa((1024-32)<<20))
+	if used, err := h.memory(m.class(corev1.PodQOSBurstable)); err != nil || used < 0 {
+		t.Errorf("it uses %d bytes, %v", used, err)
+	}
+	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, limit, free)
 
 	// What a container has left below its pod's cgroup goes with it.
 	left := exec.CommandContext(t.Context(), "sleep", "1000")

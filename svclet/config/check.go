@@ -36,7 +36,7 @@ func (s *Settings) contradictions() Problems {
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
 		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
 		s.hiddenMetricsOfPreviousRelease,
-		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.podCIDRStandalone, s.connectionFileExists,
+		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists,
 	} {
 		if problem := contradiction(); problem != "" {
 			problems.add("%s", problem)
@@ -337,6 +337,19 @@ func (s *Settings) quotaPeriodNeedsGate() string {
 func (s *Settings) swapNeedsGate() string {
 	if s.Configuration.MemorySwap.SwapBehavior == LimitedSwap && s.FeatureGates != nil && !s.FeatureGates.Enabled(gateNodeSwap) {
 		return s.at("memorySwap.swapBehavior") + " is " + LimitedSwap + ": needs the feature gate " + gateNodeSwap
+	}
+	return ""
+}
+
+// qosReservedNeedsGate is of document 3 section 8.
+func (s *Settings) qosReservedNeedsGate() string {
+	c := s.Configuration
+	switch {
+	case len(c.QOSReserved) == 0 || s.FeatureGates == nil:
+	case !s.FeatureGates.Enabled(gateQOSReserved):
+		return s.at("qosReserved") + " needs the feature gate " + gateQOSReserved
+	case !*c.CgroupsPerQOS:
+		return s.at("qosReserved") + " needs cgroupsPerQOS (--cgroups-per-qos): set it to true, or leave this out"
 	}
 	return ""
 }

@@ -57,6 +57,12 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--system-cgroups=/system", "--system-cgroups (systemCgroups) needs cgroupRoot (--cgroup-root): set it, too; / is the root of all"},
 		{"--system-cgroups=system --cgroup-root=/", `--system-cgroups (systemCgroups) is "system": must be an absolute name other than /, as /system`},
 		{"--system-cgroups=/a/.. --cgroup-root=/", `--system-cgroups (systemCgroups) is "/a/..": must be an absolute name other than /, as /system`},
+		{"--qos-reserved=memory=50%", "--qos-reserved (qosReserved) needs the feature gate QOSReserved"},
+		{"--qos-reserved=memory=50% --feature-gates=QOSReserved=true --cgroups-per-qos=false --enforce-node-allocatable=none",
+			"--qos-reserved (qosReserved) needs cgroupsPerQOS (--cgroups-per-qos): set it to true, or leave this out"},
+		{"--qos-reserved=cpu=50% --feature-gates=QOSReserved=true", "--qos-reserved (qosReserved): cpu cannot be reserved by class: only memory can"},
+		{"--qos-reserved=memory=50 --feature-gates=QOSReserved=true", "--qos-reserved (qosReserved): memory=50 is not memory=PERCENT%, from 0% to 100%"},
+		{"--qos-reserved=memory=101% --feature-gates=QOSReserved=true", "--qos-reserved (qosReserved): memory=101% is not memory=PERCENT%, from 0% to 100%"},
 		{"--exit-on-lock-contention", "--exit-on-lock-contention needs a lock: give --lock-file, too"},
 		{"--image-credential-provider-config=x", "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"},
 		{"--cpu-cfs-quota-period=50ms", "--cpu-cfs-quota-period (cpuCFSQuotaPeriod) is 50ms: must be 100ms unless the feature gate CustomCPUCFSQuotaPeriod is on"},
@@ -110,10 +116,11 @@ func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 		"--node-labels=a=b":                   "",
 		"--seccomp-default":                   "",
 		"-v=4 --vmodule=a=1":                  "",
-		"--feature-gates=MemoryQoS=true":      "--feature-gates is deprecated; set featureGates in the file of --config|--feature-gates (featureGates): svclet does not act on MemoryQoS",
-		"--container-runtime-endpoint=/s":     "",
-		"--experimental-mounter-path=x":       "--experimental-mounter-path is deprecated and has no effect: svclet mounts by itself",
-		"--minimum-container-ttl-duration=1s": "--minimum-container-ttl-duration is deprecated and has no effect: svclet keeps the last ended instance of each container",
+		"--feature-gates=QOSReserved=true --qos-reserved=memory=0%": "--feature-gates is deprecated; set featureGates in the file of --config|--qos-reserved is deprecated; set qosReserved in the file of --config",
+		"--feature-gates=MemoryQoS=true":                            "--feature-gates is deprecated; set featureGates in the file of --config|--feature-gates (featureGates): svclet does not act on MemoryQoS",
+		"--container-runtime-endpoint=/s":                           "",
+		"--experimental-mounter-path=x":                             "--experimental-mounter-path is deprecated and has no effect: svclet mounts by itself",
+		"--minimum-container-ttl-duration=1s":                       "--minimum-container-ttl-duration is deprecated and has no effect: svclet keeps the last ended instance of each container",
 	} {
 		s, err := Load(append(strings.Fields(args), "--address=127.0.0.1"), noVariables)
 		if err != nil {

@@ -18,6 +18,7 @@ const (
 	gateLoggingAlpha   = "LoggingAlphaOptions"
 	gateLoggingBeta    = "LoggingBetaOptions"
 	gateNodeSwap       = "NodeSwap"
+	gateQOSReserved    = "QOSReserved"
 	gateWatchList      = "WatchList"
 )
 
@@ -30,6 +31,7 @@ func gateEffects() map[string]string {
 		gateLoggingBeta:    "The format of logs may be json.",
 		gateWatchList:      "Lists are asked for as streams of the API server.",
 		gateNodeSwap:       "`memorySwap.swapBehavior` may be LimitedSwap.",
+		gateQOSReserved:    "`qosReserved` may be set.",
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -234,6 +235,24 @@ func quantity() *Rule {
 	return &Rule{takes, func(value any) string {
 		if _, err := resource.ParseQuantity(value.(string)); err != nil {
 			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+// percentages are what --qos-reserved takes.
+func percentages() *Rule {
+	const takes = "memory=PERCENT%, from 0% to 100%"
+	return &Rule{takes, func(value any) string {
+		for name, text := range sorted(value.(map[string]string)) {
+			number, isPercentage := strings.CutSuffix(text, "%")
+			percentage, err := strconv.Atoi(number)
+			switch {
+			case name != "memory":
+				return fmt.Sprintf("%s cannot be reserved by class: only memory can", name)
+			case !isPercentage || err != nil || percentage < 0 || percentage > 100:
+				return fmt.Sprintf("%s=%s is not %s", name, text, takes)
+			}
 		}
 		return ""
 	}}

@@ -73,7 +73,6 @@ func laterSettings() []Setting {
 		{Flag: "topology-manager-policy", Field: "topologyManagerPolicy", Later: numa, Harmless: []string{`"none"`}},
 		{Flag: "topology-manager-policy-options", Field: "topologyManagerPolicyOptions", Later: numa},
 		{Flag: "topology-manager-scope", Field: "topologyManagerScope", Later: numa, Harmless: []string{`"container"`}},
-		{Flag: "qos-reserved", Field: "qosReserved", Later: qos},
 		{Field: "memoryThrottlingFactor", Later: qos, Harmless: []string{"0.9"}},
 		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{

@@ -50,6 +50,9 @@ func resourceSettings() []Setting {
 		{Flag: "enforce-node-allocatable", Field: "enforceNodeAllocatable", Deprecated: true, Rule: enforcements(),
 			Usage: "On what bounds are enforced: none, or some of pods, system-reserved, kube-reserved, system-reserved-compressible and kube-reserved-compressible. " +
 				"The latter four need the cgroup of the same name."},
+		{Flag: "qos-reserved", Field: "qosReserved", Deprecated: true, Rule: percentages(),
+			Usage: "How much of the memory that pods request is kept from pods of lower classes, as memory=50% (alpha; feature gate QOSReserved). " +
+				"Burstable pods together may not use that share of what guaranteed ones request; best-effort pods not that of both."},
 		{Field: "singleProcessOOMKill", Usage: "Kill only one process of a container that runs out of memory, and not all. Cgroup v2 only; on v1 it cannot be false."},
 		{Field: "memorySwap.swapBehavior", Rule: oneOf("", "NoSwap", "LimitedSwap"),
 			Usage: "Whether containers may swap: NoSwap (if left out), or LimitedSwap, which lets burstable ones swap in proportion to their memory requests (cgroup v2, feature gate NodeSwap)."},
