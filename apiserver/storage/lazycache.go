@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+
+	"svc.dev/svc/apiserver/fanout"
 )
 
 // fillTimeout bounds how long the first reader of a type waits for its cache;
@@ -23,7 +25,8 @@ var errStopped = errors.New("the storage is stopped")
 // Until then reads and writes go to etcd directly.
 type lazyCache struct {
 	storage.Interface
-	config cacher.Config
+	config  cacher.Config
+	watches *fanout.Watches
 
 	opened atomic.Pointer[openCache]
 	mu     sync.Mutex
@@ -38,7 +41,7 @@ type openCache struct {
 }
 
 // open returns the cache, made and filled if need be.
-func (l *lazyCache) open(ctx context.Context) (*cacher.CacheDelegator, error) {
+func (l *lazyCache) open(ctx context.Context) (*openCache, error) {
 	c := l.opened.Load()
 	if c == nil {
 		var err error
@@ -47,7 +50,7 @@ func (l *lazyCache) open(ctx context.Context) (*cacher.CacheDelegator, error) {
 		}
 	}
 	if c.filled.Load() {
-		return c.delegator, nil
+		return c, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
@@ -56,7 +59,7 @@ func (l *lazyCache) open(ctx context.Context) (*cacher.CacheDelegator, error) {
 	if c.cacher.Wait(ctx) == nil {
 		c.filled.Store(true)
 	}
-	return c.delegator, nil
+	return c, nil
 }
 
 func (l *lazyCache) make() (*openCache, error) {
@@ -101,7 +104,7 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	return c.Watch(ctx, key, opts)
+	return l.watches.Watch(ctx, c.cacher, key, opts)
 }
 
 // GetList implements storage.Interface.
@@ -110,7 +113,7 @@ func (l *lazyCache) GetList(ctx context.Context, key string, opts storage.ListOp
 	if err != nil {
 		return err
 	}
-	return c.GetList(ctx, key, opts, list)
+	return c.delegator.GetList(ctx, key, opts, list)
 }
 
 // Get implements storage.Interface.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
+
+	"svc.dev/svc/apiserver/fanout"
 )
 
 // deleteWorkers is how many objects of a deletecollection go at a time.
@@ -68,6 +70,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	}
 	cached := &lazyCache{
 		Interface: raw,
+		watches:   fanout.New(versioner),
 		config: cacher.Config{
 			Storage:             raw,
 			Versioner:           versioner,
