@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -18,9 +19,16 @@ type podRunner interface {
 // podTimes are how long a runner's pods took, sorted.
 type podTimes struct{ created, removed []time.Duration }
 
-// podPause is between two pods that are measured one by one: what a runner has
-// still to do after the one is not to slow down the other.
-const podPause = 250 * time.Millisecond
+// The pause between two pods that are measured one by one: what a runner has
+// still to do after the one is not to slow down the other. How long it is within
+// these bounds is left to chance, or a runner that looks after its pods once a
+// second would be met at the same moment of that second each time.
+const (
+	minPodPause = 250 * time.Millisecond
+	maxPodPause = 750 * time.Millisecond
+)
+
+func podPause() time.Duration { return minPodPause + rand.N(maxPodPause-minPodPause) }
 
 // eachInTurn has the runners run n pods each: of each runner one after the
 // other, and end them in the same way. Whatever else the machine does meanwhile
@@ -30,7 +38,7 @@ func eachInTurn(ctx context.Context, n int, runners ...podRunner) ([]podTimes, e
 	for i := range n {
 		for j, runner := range runners {
 			took, err := runner.create(ctx, fmt.Sprintf("pod-%03d", i))
-			if err := errors.Join(err, wait(ctx, podPause)); err != nil {
+			if err := errors.Join(err, wait(ctx, podPause())); err != nil {
 				return nil, err
 			}
 			all[j].created = append(all[j].created, took)
@@ -39,7 +47,7 @@ func eachInTurn(ctx context.Context, n int, runners ...podRunner) ([]podTimes, e
 	for i := range n {
 		for j, runner := range runners {
 			took, err := runner.remove(ctx, fmt.Sprintf("pod-%03d", i))
-			if err := errors.Join(err, wait(ctx, podPause)); err != nil {
+			if err := errors.Join(err, wait(ctx, podPause())); err != nil {
 				return nil, err
 			}
 			all[j].removed = append(all[j].removed, took)
