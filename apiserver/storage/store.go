@@ -84,6 +84,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 			IndexerFuncs:        triggers,
 			Indexers:            indexers,
 			Codec:               config.Codec,
+			Clock:               stepped{},
 		},
 	}
 	var once sync.Once
