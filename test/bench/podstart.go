@@ -60,19 +60,13 @@ func eachInTurn(ctx context.Context, n int, runners ...podRunner) ([]podTimes, e
 	return all, nil
 }
 
-// allAtOnce has one runner after the other run n pods at once, and end them.
-func allAtOnce(ctx context.Context, n int, runners ...podRunner) ([]podTimes, error) {
-	all := make([]podTimes, len(runners))
-	for j, runner := range runners {
-		var err error
-		if all[j].created, err = atOnce(n, func(name string) (time.Duration, error) { return runner.create(ctx, name) }); err != nil {
-			return nil, err
-		}
-		if all[j].removed, err = atOnce(n, func(name string) (time.Duration, error) { return runner.remove(ctx, name) }); err != nil {
-			return nil, err
-		}
+// allAtOnce has a runner run n pods at once, and then end them.
+func allAtOnce(ctx context.Context, n int, runner podRunner) (times podTimes, err error) {
+	if times.created, err = atOnce(n, func(name string) (time.Duration, error) { return runner.create(ctx, name) }); err != nil {
+		return times, err
 	}
-	return all, nil
+	times.removed, err = atOnce(n, func(name string) (time.Duration, error) { return runner.remove(ctx, name) })
+	return times, err
 }
 
 // measurePodStarts is how long pods take to run, and to go, beside what the
@@ -92,39 +86,46 @@ func measurePodStarts(ctx context.Context, t *trial) error {
 				return err
 			}
 		}
+		inTurn, err := eachInTurn(ctx, t.sizes.AgentStarts, alone, a)
+		if err != nil {
+			return err
+		}
+		t.recordPodTimes("one by one", inTurn[0], inTurn[1])
+
+		n := t.sizes.AgentBurst
+		floor, err := allAtOnce(ctx, n, alone)
+		if err != nil {
+			return err
+		}
 		before, err := cpuTime(t.instance.groups())
 		if err != nil {
 			return err
 		}
-		for _, f := range []struct {
-			how string
-			n   int
-			run func(context.Context, int, ...podRunner) ([]podTimes, error)
-		}{
-			{"one by one", t.sizes.AgentStarts, eachInTurn},
-			{fmt.Sprintf("%d at once", t.sizes.AgentBurst), t.sizes.AgentBurst, allAtOnce},
-		} {
-			times, err := f.run(ctx, f.n, alone, a)
-			if err != nil {
-				return err
-			}
-			t.recordFloor("the runtime alone, "+f.how, times[0].created)
-			t.recordFloor("the runtime alone, end, "+f.how, times[0].removed)
-			t.recordTimes("create to Running, "+f.how, times[1].created)
-			t.record(lower("create to Running, "+f.how, aboveRuntime, "ms"), percentile(times[1].created, 50)-percentile(times[0].created, 50))
-			t.recordTimes("delete to gone, "+f.how, times[1].removed)
+		times, err := allAtOnce(ctx, n, a)
+		if err != nil {
+			return err
 		}
 		after, err := cpuTime(t.instance.groups())
 		if err != nil {
 			return err
 		}
-		t.record(lower("a pod's life", "agent's processor", "ms"), milliseconds(after-before)/float64(t.sizes.AgentStarts+t.sizes.AgentBurst))
+		t.recordPodTimes(fmt.Sprintf("%d at once", n), floor, times)
+		t.record(lower("a pod's life", "agent's processor", "ms"), milliseconds(after-before)/float64(n))
 		return nil
 	})
 }
 
 // aboveRuntime is the figure of what the agent adds to the runtime's own time.
 const aboveRuntime = "p50 above the runtime"
+
+// recordPodTimes records what pods took of the runtime alone and of the agent.
+func (t *trial) recordPodTimes(how string, alone, agent podTimes) {
+	t.recordFloor("the runtime alone, "+how, alone.created)
+	t.recordFloor("the runtime alone, end, "+how, alone.removed)
+	t.recordTimes("create to Running, "+how, agent.created)
+	t.record(lower("create to Running, "+how, aboveRuntime, "ms"), percentile(agent.created, 50)-percentile(alone.created, 50))
+	t.recordTimes("delete to gone, "+how, agent.removed)
+}
 
 // recordFloor records percentiles of what the agents stand on.
 func (t *trial) recordFloor(name string, times []time.Duration) {

@@ -62,10 +62,12 @@ func TestAPodThatFailsEndsTheMeasure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []string
 		broken := errors.New("broken")
-		for _, run := range []func(context.Context, int, ...podRunner) ([]podTimes, error){eachInTurn, allAtOnce} {
-			if _, err := run(t.Context(), 1, scripted{"a", 1, &calls, nil}, scripted{"b", 1, &calls, broken}); !errors.Is(err, broken) {
-				t.Errorf("the error is %v, want %v", err, broken)
-			}
+		healthy, ill := scripted{"a", 1, &calls, nil}, scripted{"b", 1, &calls, broken}
+		if _, err := eachInTurn(t.Context(), 1, healthy, ill); !errors.Is(err, broken) {
+			t.Errorf("one by one: the error is %v, want %v", err, broken)
+		}
+		if _, err := allAtOnce(t.Context(), 1, ill); !errors.Is(err, broken) {
+			t.Errorf("at once: the error is %v, want %v", err, broken)
 		}
 	})
 }
