@@ -80,6 +80,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
+	if plan.StatusCanWait(d, r.now()) {
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
 	if err := r.report(ctx, d, plan.Revision, plan.Status); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -222,3 +222,26 @@ func setCondition(s *appsv1.DeploymentStatus, c appsv1.DeploymentCondition) {
 func removeCondition(s *appsv1.DeploymentStatus, name appsv1.DeploymentConditionType) {
 	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c appsv1.DeploymentCondition) bool { return c.Type == name })
 }
+
+// oldest is how old a status may become while its counts keep changing.
+const oldest = 3 * time.Second
+
+// StatusCanWait reports whether the deployment's status need not be written
+// yet: the plan changes sizes of replica sets, of which the next look will have
+// more to tell, it has nothing new but counts, and progress was told lately.
+func (p Plan) StatusCanWait(d *appsv1.Deployment, now time.Time) bool {
+	if len(p.Actions) == 0 || p.Revision != d.Annotations[Revision] || p.Status.ObservedGeneration != d.Status.ObservedGeneration {
+		return false
+	}
+	for _, a := range p.Actions {
+		if a.Verb != Change {
+			return false
+		}
+	}
+	before := condition(&d.Status, appsv1.DeploymentProgressing)
+	return before != nil && now.Sub(before.LastUpdateTime.Time) < oldest && slices.EqualFunc(d.Status.Conditions, p.Status.Conditions, sameCause)
+}
+
+func sameCause(a, b appsv1.DeploymentCondition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+}
