@@ -13,7 +13,7 @@ import (
 
 // Metrics gathers those of Kubernetes' libraries and those of the controllers.
 // Both have families for the process and the Go runtime, of which those of the
-// former are taken, and for queues, of which each has its own.
+// former are taken.
 func Metrics() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		return merge(legacyregistry.DefaultGatherer, metrics.Registry)
