@@ -216,7 +216,7 @@ func (r *reconciler) change(ctx context.Context, rs, was *appsv1.ReplicaSet) err
 		return err
 	}
 	target := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: rs.Namespace, Name: rs.Name}}
-	return r.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	return r.client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
 // report writes the revision and the status if they are new.
@@ -231,7 +231,7 @@ func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, revision 
 	if d.Annotations[rollout.Revision] != revision {
 		updated.Annotations = map[string]string{rollout.Revision: revision}
 	}
-	if err := r.client.Status().Patch(ctx, updated, client.MergeFrom(base)); err != nil {
+	if err := r.client.Status().Patch(ctx, updated, client.StrategicMergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("status of deployment %s: %w", klog.KObj(d), err))
 	}
 	return nil

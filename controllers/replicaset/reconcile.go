@@ -213,7 +213,7 @@ func (r *reconciler) report(ctx context.Context, obj client.Object, status appsv
 	updated.SetUID(obj.GetUID())
 	r.kind.setStatus(base, r.kind.view(obj).Status)
 	r.kind.setStatus(updated, status)
-	if err := r.client.Status().Patch(ctx, updated, client.MergeFrom(base)); err != nil {
+	if err := r.client.Status().Patch(ctx, updated, client.StrategicMergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("status of %s %s: %w", r.gvk.Kind, klog.KObj(obj), err))
 	}
 	return nil
