@@ -80,8 +80,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
-	if plan.StatusCanWait(d, r.now()) {
-		return reconcile.Result{RequeueAfter: rest}, nil
+	if wait := plan.StatusWait(d, r.now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.report(ctx, d, plan.Revision, plan.Status); err != nil {
 		return reconcile.Result{}, err

@@ -34,10 +34,11 @@ func (r *rollout) followNew() {
 	}
 }
 
-// makeNew makes the new replica set if there is none, as large as it may be.
-func (r *rollout) makeNew() {
+// makeNew makes the new replica set if there is none, as large as it may be. It
+// tells whether there was none.
+func (r *rollout) makeNew() bool {
 	if r.fresh != nil {
-		return
+		return false
 	}
 	set := newSet(r.d)
 	copyAnnotations(set, r.d)
@@ -49,6 +50,7 @@ func (r *rollout) makeNew() {
 	if hasDeadline(r.d) {
 		setCondition(&r.d.Status, r.progressing(corev1.ConditionTrue, NewReplicaSetCreated, fmt.Sprintf("Created new replica set %q", set.Name)))
 	}
+	return true
 }
 
 func (r *rollout) setRevision() {

@@ -4,11 +4,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// roll does the next step of a rolling update: let the new replica set grow or,
-// if it cannot, the old ones shrink.
+// roll does the next step of a rolling update: the old replica sets shrink as far
+// as they can, and the new one grows into the room. One that is made just now
+// grows later: if it cannot be made, the old ones have not given way for more
+// than it was to be.
 func (r *rollout) roll() {
-	r.makeNew()
-	if !r.resizeNew() && !r.shrinkOld() && complete(r.d, &r.d.Status) {
+	made := r.makeNew()
+	shrunk := r.shrinkOld()
+	resized := !made && r.resizeNew()
+	if !made && !shrunk && !resized && complete(r.d, &r.d.Status) {
 		r.cleanUp()
 	}
 	r.report()

@@ -153,6 +153,7 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 // plan is the decision as it stands.
 func (r *rollout) plan() Plan {
 	p := Plan{Revision: r.d.Annotations[Revision], Status: r.status, After: r.after}
+	slices.SortStableFunc(r.touched, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(r.turn(a), r.turn(b)) })
 	for _, set := range r.touched {
 		verb := Change
 		if r.was[set] == nil {
@@ -164,6 +165,19 @@ func (r *rollout) plan() Plan {
 		p.Actions = append(p.Actions, Action{Verb: Delete, Set: set, Was: r.was[set]})
 	}
 	return p
+}
+
+// turn orders the actions: a replica set is made before others make room for it,
+// and others grow after room was made, so that at no time there are more pods
+// than there may be.
+func (r *rollout) turn(set *appsv1.ReplicaSet) int {
+	switch was := r.was[set]; {
+	case was == nil:
+		return 0
+	case size(set) > size(was):
+		return 2
+	}
+	return 1
 }
 
 // touch notes that the replica set changes.

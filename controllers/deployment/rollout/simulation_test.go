@@ -122,6 +122,7 @@ func (s *simulation) decideAndCheck() Plan {
 	if s.verbose {
 		s.log = append(s.log, s.describeSets(), "decide\n", s.describe(plan))
 	}
+	s.checkOrder(before, plan)
 	s.apply(plan)
 	s.check(before, scaled)
 	return plan
@@ -141,6 +142,26 @@ func (s *simulation) check(before []*appsv1.ReplicaSet, scaled bool) {
 		s.checkProportions(before, total)
 	}
 	s.checkRevisions()
+}
+
+// checkOrder: wherever the actions are interrupted, there are not more pods than
+// there may be, or than before.
+func (s *simulation) checkOrder(before []*appsv1.ReplicaSet, plan Plan) {
+	total := sum(before, size)
+	most := max(largest(s.d), total)
+	for _, action := range plan.Actions {
+		switch action.Verb {
+		case Create:
+			total += size(action.Set)
+		case Change:
+			total += size(action.Set) - size(action.Was)
+		case Delete:
+			total -= size(action.Was)
+		}
+		if total > most {
+			s.fail("%d pods after the action on %s, more than %d", total, alias(action.Set), most)
+		}
+	}
 }
 
 // checkProportions: scaling several replica sets fills the deployment exactly,

@@ -226,20 +226,19 @@ func removeCondition(s *appsv1.DeploymentStatus, name appsv1.DeploymentCondition
 // oldest is how old a status may become while its counts keep changing.
 const oldest = 3 * time.Second
 
-// StatusCanWait reports whether the deployment's status need not be written
-// yet: the plan changes sizes of replica sets, of which the next look will have
-// more to tell, it has nothing new but counts, and progress was told lately.
-func (p Plan) StatusCanWait(d *appsv1.Deployment, now time.Time) bool {
-	if len(p.Actions) == 0 || p.Revision != d.Annotations[Revision] || p.Status.ObservedGeneration != d.Status.ObservedGeneration {
-		return false
-	}
-	for _, a := range p.Actions {
-		if a.Verb != Change {
-			return false
-		}
+// StatusWait is how long the deployment's status need not be written yet; zero
+// if it is to be written now. During a rollout, what has nothing new but counts
+// is told every three seconds: each pod that comes or goes makes new ones.
+func (p Plan) StatusWait(d *appsv1.Deployment, now time.Time) time.Duration {
+	if p.Revision != d.Annotations[Revision] || p.Status.ObservedGeneration != d.Status.ObservedGeneration ||
+		slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Verb != Change }) {
+		return 0
 	}
 	before := condition(&d.Status, appsv1.DeploymentProgressing)
-	return before != nil && now.Sub(before.LastUpdateTime.Time) < oldest && slices.EqualFunc(d.Status.Conditions, p.Status.Conditions, sameCause)
+	if before == nil || before.Reason != ReplicaSetUpdated || !slices.EqualFunc(d.Status.Conditions, p.Status.Conditions, sameCause) {
+		return 0
+	}
+	return max(before.LastUpdateTime.Add(oldest).Sub(now), 0)
 }
 
 func sameCause(a, b appsv1.DeploymentCondition) bool {
