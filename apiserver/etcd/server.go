@@ -27,6 +27,13 @@ const DefaultQuota = 8 << 30
 // election, until it may.
 const electionRetry = time.Millisecond
 
+// batchInterval is how long the database collects what is written before it
+// commits it to its file, five times as long as by default. A write waits for a
+// commit that runs; it is durable before, in the log, from which a member that
+// was killed takes what the file lacks. Longer still, and reads between two
+// writes would have more to copy.
+const batchInterval = 500 * time.Millisecond
+
 // Config says where the member lives and how large it may grow.
 type Config struct {
 	// Dir holds everything that the member writes. It is created, with
@@ -241,6 +248,7 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	c.ListenPeerUrls = nil
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
+	c.BackendBatchInterval = batchInterval
 	c.AutoCompactionRetention = "0" // the API server compacts: see the package comment
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(s.logs, s.failure))
 	return c
