@@ -4,14 +4,19 @@ import (
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/featuregate"
 )
 
 // setFeatures makes the defaults of the libraries' feature gates, which are
-// global, those of the specification: streaming lists are alpha and off
-// (document 1, sections 4 and 9), so svc's own clients do not ask for them.
+// global, those of svc. Streaming lists are alpha and off in the specification
+// (document 1, sections 4 and 9), so svc's own clients do not ask for them. And
+// one goroutine decodes the events of a type, as release 1.28 did: with one for
+// each event, an event passes two more on its way.
 func setFeatures() error {
-	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.WatchList, false); err != nil {
-		return err
+	for _, feature := range []featuregate.Feature{features.WatchList, features.ConcurrentWatchObjectDecode} {
+		if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(feature, false); err != nil {
+			return err
+		}
 	}
 	gates, ok := clientfeatures.FeatureGates().(interface {
 		Set(feature clientfeatures.Feature, value bool) error
