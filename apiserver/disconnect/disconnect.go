@@ -103,7 +103,7 @@ func (s *sink) lost(err error, msg string) bool {
 	var failed *net.OpError
 	var left *websocket.CloseError
 	switch {
-	case errors.Is(err, net.ErrClosed), errors.As(err, &left):
+	case errors.Is(err, net.ErrClosed), errors.Is(err, websocket.ErrCloseSent), errors.As(err, &left):
 		return true
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return strings.Contains(msg, "from client")

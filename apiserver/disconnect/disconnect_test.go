@@ -171,6 +171,7 @@ func TestErrorsOfStreams(t *testing.T) {
 		{"a client to which nothing can be written", fromBackend, of("write", client), false},
 		{"a client that does not take leave", fromClient, io.ErrUnexpectedEOF, false},
 		{"a client's websocket that breaks off", fromClient, &websocket.CloseError{Code: websocket.CloseAbnormalClosure}, false},
+		{"a client that has taken leave", fromBackend, fmt.Errorf("write: %w", websocket.ErrCloseSent), false},
 		{"a connection that the server has closed", "Copying stdout failed", &net.OpError{Op: "write", Err: net.ErrClosed}, false},
 		{"an agent that resets its connection", fromBackend, of("read", agent), true},
 		{"an agent to which nothing can be written", fromClient, of("write", agent), true},
