@@ -33,7 +33,7 @@ func New() controller.Controller {
 		Aliases: []string{"deployment-controller"},
 		Reads:   []client.Object{&appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}},
 		Writes: []rbacv1.PolicyRule{
-			controller.Can("apps", []string{"deployments/status"}, []string{"patch"}),
+			controller.Can("apps", []string{"deployments/status"}, []string{"update"}),
 			controller.Can("apps", []string{"deployments/finalizers"}, []string{"update"}),
 			controller.Can("apps", []string{"replicasets"}, []string{"create", "patch", "delete"}),
 		},

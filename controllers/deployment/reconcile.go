@@ -83,7 +83,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if wait := plan.StatusWait(d, r.now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.report(ctx, d, plan.Revision, plan.Status); err != nil {
+	if err := r.report(ctx, d, plan.Revision, plan.Status); apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: rest}, nil // somebody else has written just now
+	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: plan.After}, nil
@@ -219,19 +221,18 @@ func (r *reconciler) change(ctx context.Context, rs, was *appsv1.ReplicaSet) err
 	return r.client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// report writes the revision and the status if they are new.
+// report writes the revision and the status if they are new. It conflicts with
+// what others have written since the deployment was read.
 func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, revision string, status appsv1.DeploymentStatus) error {
 	if d.Annotations[rollout.Revision] == revision && apiequality.Semantic.DeepEqual(d.Status, status) {
 		return nil
 	}
-	// What is in neither is not in the patch; the UID is.
-	name := metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}
-	base, updated := &appsv1.Deployment{ObjectMeta: name, Status: d.Status}, &appsv1.Deployment{ObjectMeta: name, Status: status}
-	updated.UID = d.UID
+	d = d.DeepCopy()
+	d.Status = status
 	if d.Annotations[rollout.Revision] != revision {
-		updated.Annotations = map[string]string{rollout.Revision: revision}
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, rollout.Revision, revision)
 	}
-	if err := r.client.Status().Patch(ctx, updated, client.StrategicMergeFrom(base)); err != nil {
+	if err := r.client.Status().Update(ctx, d); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("status of deployment %s: %w", klog.KObj(d), err))
 	}
 	return nil

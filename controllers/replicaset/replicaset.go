@@ -43,7 +43,7 @@ func declare(k kind, flag, usage string) controller.Controller {
 		Reads:   []client.Object{k.empty(), &corev1.Pod{}},
 		Writes: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods"}, []string{"create", "patch", "delete"}),
-			controller.Can(k.group, []string{k.resource + "/status"}, []string{"patch"}),
+			controller.Can(k.group, []string{k.resource + "/status"}, []string{"update"}),
 			controller.Can(k.group, []string{k.resource + "/finalizers"}, []string{"update"}),
 		},
 		Flags:    func(fs *pflag.FlagSet) { fs.IntVar(&concurrent, flag, concurrent, usage) },
