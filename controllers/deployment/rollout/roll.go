@@ -5,9 +5,9 @@ import (
 )
 
 // roll does the next step of a rolling update: the old replica sets shrink as far
-// as they can, and the new one grows into the room. One that is made just now
-// grows later: if it cannot be made, the old ones have not given way for more
-// than it was to be.
+// as they can, and the new one grows into the room. One that is made just now is
+// made before the old ones shrink, as it may not be possible, and grows with the
+// next step.
 func (r *rollout) roll() {
 	made := r.makeNew()
 	shrunk := r.shrinkOld()
