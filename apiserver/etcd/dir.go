@@ -75,9 +75,9 @@ func dirIsWritable(dir string) error {
 	return nil
 }
 
-// databaseIsReadable looks at the database's head and tail without reading the
-// whole: whether another process holds it, whether it is one, and whether it is
-// all there.
+// databaseIsReadable looks whether another process holds the database, whether
+// it is one, whether it is all there, and whether its pages are the others say
+// that they are. etcd, which looks at them too, does not survive what it finds.
 func databaseIsReadable(dir string) (applied uint64, err error) {
 	path := filepath.Join(dir, "member", "snap", "db")
 	stat, err := os.Stat(path)
@@ -121,7 +121,10 @@ func databaseIsReadable(dir string) (applied uint64, err error) {
 		if applied = appliedEntries(tx); applied > 0 && !hasLog(dir) {
 			return fmt.Errorf("%s: %w: the database is there, the log (member/wal) is not", path, ErrCorrupt)
 		}
-		return nil
+		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+			_ = bucket.Stats() // goes to every page, and panics at one that is another
+			return nil
+		})
 	})
 	return applied, err
 }

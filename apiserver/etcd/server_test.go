@@ -86,6 +86,9 @@ func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, ErrCorrupt, "it has 8192 bytes"},
+		{"pages of the database are damaged", func(t *testing.T, dir string) {
+			overwrite(t, db(dir), 5*os.Getpagesize(), strings.Repeat("garbage ", 4096))
+		}, ErrCorrupt, "member/snap/db"},
 		{"the database is gone", func(t *testing.T, dir string) {
 			remove(t, db(dir))
 		}, ErrCorrupt, "the log is there, the database is not"},
@@ -348,6 +351,19 @@ func write(t *testing.T, path, content string) {
 func remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// overwrite writes text into a file, from offset on.
+func overwrite(t *testing.T, path string, offset int, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(text), int64(offset)); err != nil {
 		t.Fatal(err)
 	}
 }

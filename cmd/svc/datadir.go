@@ -47,7 +47,7 @@ func (u user) dataDir() (string, error) {
 // returned lock is closed, or the process ends in whatever way.
 func openDataDir(dir string) (lock *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("--data-dir: cannot make the directory: %w; choose another", err)
+		return nil, fmt.Errorf("--data-dir: cannot make the directory: %w; choose another", explainFull(dir, err))
 	}
 	lock, err = os.OpenFile(lockFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -64,9 +64,17 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	}
 	if err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("--data-dir: cannot lock %s: %w; choose another", dir, err)
+		return nil, fmt.Errorf("--data-dir: cannot lock %s: %w; choose another", dir, explainFull(dir, err))
 	}
 	return lock, nil
+}
+
+// explainFull adds to an error in dir what to do about a disk without room.
+func explainFull(dir string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("the disk under %s is full: free at least 256 MiB: %w", dir, err)
+	}
+	return err
 }
 
 // inUse tells whether some svc up runs on dir now.

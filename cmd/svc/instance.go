@@ -81,9 +81,8 @@ func (u *instance) run(ctx context.Context) error {
 	if err = u.start(ctx, serving); err == nil {
 		u.report.print(u.out, u)
 		err = u.wait(ctx)
-	} else {
-		u.muted.Store(true)
 	}
+	u.muted.Store(true)
 	if ctx.Err() != nil {
 		err = nil // whatever it was, the user wants it to end
 	}
@@ -143,7 +142,7 @@ func (u *instance) startPKI(_, serving context.Context) (string, error) {
 	}
 	keys, err := pki.Open(config)
 	if err != nil {
-		return "", fmt.Errorf("--data-dir: %w", err)
+		return "", fmt.Errorf("--data-dir: %w", explainFull(u.dataDir, err))
 	}
 	u.running.Go(func() { keys.Run(serving) })
 	u.keys = keys

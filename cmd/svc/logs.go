@@ -39,7 +39,8 @@ func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io
 // trouble.
 type warnings struct {
 	out io.Writer
-	// muted drops all, once what has begun is given up: the error says why.
+	// muted drops all, once the parts are being stopped: what they then miss of
+	// each other is no trouble, and if there was any the error says what.
 	muted *atomic.Bool
 }
 

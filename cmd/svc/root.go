@@ -88,14 +88,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 
 // values says for each type of flag what its values look like.
 var values = map[string]string{
-	"bool":     "true or false",
-	"int":      "a whole number",
-	"int32":    "a whole number",
-	"uint32":   "a whole number from 0",
-	"float32":  "a number",
-	"Level":    "a whole number from 0",
-	"duration": "a duration, such as 30s or 5m",
-	"ip":       "an IP address",
+	"bool":      "true or false",
+	"int":       "a whole number",
+	"int32":     "a whole number",
+	"uint32":    "a whole number from 0",
+	"float32":   "a number",
+	"Level":     "a whole number from 0",
+	"duration":  "a duration, such as 30s or 5m",
+	"ip":        "an IP address",
+	"portRange": "a range of ports, such as 30000-32767",
 }
 
 // explainFlag says of a value that a flag cannot take what it takes instead.

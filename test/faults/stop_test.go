@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -32,6 +33,21 @@ func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
 	code, err := server.Wait(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(code).NotTo(BeZero(), server.Output())
+}
+
+// TestAStopIsQuiet stops a server that has hardly begun: its controllers are
+// still at what they begin with.
+func TestAStopIsQuiet(t *testing.T) {
+	g := NewWithT(t)
+	server, err := launch.Up(t.Context(), filepath.Join(tempDir(t), "data"))
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(server.Kill)
+	code, err := server.Stop(launch.Patience)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(code).To(BeZero())
+	_, after, found := strings.Cut(server.Output(), "Ctrl-C stops it.")
+	g.Expect(found).To(BeTrue(), server.Output())
+	g.Expect(strings.Count(after, "\n")).To(Equal(1), server.Output())
 }
 
 // TestADamagedDatabaseIsNamedOrMended damages the database of a server that has
