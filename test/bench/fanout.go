@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -32,7 +32,7 @@ func measureFanOut(ctx context.Context, t *trial) error {
 }
 
 func (t *trial) fanOut(ctx context.Context, watchers int) error {
-	clients, err := t.clients(ctx, 1+(watchers+watchersPerConnection-1)/watchersPerConnection)
+	clients, err := t.clients(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -44,12 +44,18 @@ func (t *trial) fanOut(ctx context.Context, watchers int) error {
 	if err := writer.do(ctx, k.create(namespace, "object", 0)); err != nil {
 		return err
 	}
+	config, err := t.config()
+	if err != nil {
+		return err
+	}
 	audience := newAudience(t.sizes.Events)
 	defer audience.leave()
-	for i := range watchers {
-		audience.join(ctx, clients[1+i/watchersPerConnection], k.collection(namespace))
+	for seats := watchers; seats > 0; seats -= watchersPerConnection {
+		if err := audience.join(ctx, config, k.collection(namespace), min(seats, watchersPerConnection)); err != nil {
+			return err
+		}
 	}
-	if err := audience.waitBegun(watchers); err != nil {
+	if err := audience.waitBegun(); err != nil {
 		return err
 	}
 	before, err := cpuTime(t.instance.groups())
@@ -64,7 +70,7 @@ func (t *trial) fanOut(ctx context.Context, watchers int) error {
 			return err
 		}
 	}
-	latencies, err := audience.waitEnded(watchers)
+	latencies, err := audience.waitEnded()
 	if err != nil {
 		return err
 	}
@@ -85,66 +91,65 @@ func fanOutRow(watchers int) string { return "fan-out to " + plural(watchers, "w
 // An audience is a number of watchers of the same object, whose revisions are
 // the nanoseconds from the epoch to its writing.
 type audience struct {
-	epoch   time.Time
-	events  int // that each watcher receives after the first
-	begun   chan struct{}
-	ended   chan reception
-	cancels []context.CancelFunc
-	members sync.WaitGroup
+	epoch  time.Time
+	events int // that each watcher receives after the first
+	begun  chan struct{}
+	ended  chan reception
+	blocks []*watchers
+	left   chan struct{}
+	reads  sync.WaitGroup
 }
 
-// reception is what came to a watcher.
+// reception is what came to the watchers of a connection.
 type reception struct {
 	latencies []time.Duration
 	err       error
 }
 
 func newAudience(events int) *audience {
-	return &audience{epoch: time.Now(), events: events, begun: make(chan struct{}), ended: make(chan reception)}
+	return &audience{epoch: time.Now(), events: events, begun: make(chan struct{}), ended: make(chan reception), left: make(chan struct{})}
 }
 
-// join adds a watcher, which counts as begun once it has seen the object.
-func (a *audience) join(ctx context.Context, c *client, path string) {
-	ctx, cancel := context.WithCancel(ctx)
-	a.cancels = append(a.cancels, cancel)
-	a.members.Go(func() {
-		latencies, err := a.watch(ctx, c, path+"?watch=true&resourceVersion=0")
+// join adds n watchers on a connection, which count as begun once all of them
+// have seen the object.
+func (a *audience) join(ctx context.Context, config *rest.Config, path string, n int) error {
+	block, err := openWatches(ctx, config, path+"?watch=true&resourceVersion=0", n)
+	if err != nil {
+		return err
+	}
+	a.blocks = append(a.blocks, block)
+	a.reads.Go(func() {
+		latencies, err := a.read(block, n)
 		select {
 		case a.ended <- reception{latencies, err}:
-		case <-ctx.Done():
+		case <-a.left:
 		}
 	})
+	return nil
 }
 
-func (a *audience) watch(ctx context.Context, c *client, path string) ([]time.Duration, error) {
-	body, err := c.open(ctx, request{method: http.MethodGet, path: path})
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	reader := bufio.NewReaderSize(body, 16<<10)
-	latencies := make([]time.Duration, 0, a.events)
-	for len(latencies) < a.events {
-		event, err := reader.ReadSlice('\n')
+func (a *audience) read(block *watchers, n int) ([]time.Duration, error) {
+	latencies := make([]time.Duration, 0, n*a.events)
+	waiting := n
+	err := block.read(func(_ uint32, event []byte) (bool, error) {
 		now := time.Since(a.epoch)
-		if err != nil {
-			return nil, err
-		}
 		written, err := revision(event)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		if written > 0 {
 			latencies = append(latencies, now-time.Duration(written))
-			continue
+			return len(latencies) < cap(latencies), nil
 		}
-		select {
-		case a.begun <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if waiting--; waiting == 0 {
+			select {
+			case a.begun <- struct{}{}:
+			case <-a.left:
+			}
 		}
-	}
-	return latencies, nil
+		return true, nil
+	})
+	return latencies, err
 }
 
 // revision is the value of the revision annotation in an event in JSON.
@@ -157,24 +162,24 @@ func revision(event []byte) (int64, error) {
 	return strconv.ParseInt(string(digits), 10, 64)
 }
 
-func (a *audience) waitBegun(watchers int) error {
+func (a *audience) waitBegun() error {
 	timeout := time.After(deliveryTimeout)
-	for i := range watchers {
+	for range a.blocks {
 		select {
 		case <-a.begun:
 		case r := <-a.ended:
 			return fmt.Errorf("a watch ended before the first write: %w", r.err)
 		case <-timeout:
-			return fmt.Errorf("%d of %d watches have begun after %s", i, watchers, deliveryTimeout)
+			return fmt.Errorf("not all watches have begun after %s", deliveryTimeout)
 		}
 	}
 	return nil
 }
 
-func (a *audience) waitEnded(watchers int) ([]time.Duration, error) {
+func (a *audience) waitEnded() ([]time.Duration, error) {
 	var latencies []time.Duration
 	timeout := time.After(deliveryTimeout)
-	for i := range watchers {
+	for range a.blocks {
 		select {
 		case r := <-a.ended:
 			if r.err != nil {
@@ -182,7 +187,7 @@ func (a *audience) waitEnded(watchers int) ([]time.Duration, error) {
 			}
 			latencies = append(latencies, r.latencies...)
 		case <-timeout:
-			return nil, fmt.Errorf("%d of %d watchers have received every event %s after the last write", i, watchers, deliveryTimeout)
+			return nil, fmt.Errorf("not all watchers have received every event %s after the last write", deliveryTimeout)
 		}
 	}
 	return latencies, nil
@@ -190,8 +195,9 @@ func (a *audience) waitEnded(watchers int) ([]time.Duration, error) {
 
 // leave ends the watches and waits until they have ended.
 func (a *audience) leave() {
-	for _, cancel := range a.cancels {
-		cancel()
+	close(a.left)
+	for _, block := range a.blocks {
+		block.close()
 	}
-	a.members.Wait()
+	a.reads.Wait()
 }

@@ -45,7 +45,7 @@ func fullSizes() sizes {
 		Settle: time.Minute, Idle: time.Minute,
 		Operations: map[int]int{1: 1_000, 16: 6_000, 64: 6_000},
 		ListPods:   10_000, Lists: 11,
-		Watchers: []int{100, 1_000}, Events: 100, EventPause: 100 * time.Millisecond,
+		Watchers: []int{100, 1_000}, Events: 500, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
 		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000,
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
