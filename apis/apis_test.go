@@ -73,7 +73,7 @@ func exercise(t *testing.T, k *resource.Kind, obj, old runtime.Object) {
 	}
 	created := obj.DeepCopyObject()
 	k.PrepareCreate(t.Context(), created)
-	_ = k.Validate(created).ToAggregate()
+	_ = append(k.Validate(created), k.Restrict(&resource.Env{}, created)...).ToAggregate()
 	updated := obj.DeepCopyObject()
 	k.PrepareUpdate(t.Context(), updated, old)
 	_ = append(k.Validate(updated), k.ValidateUpdate(updated, old)...).ToAggregate()

@@ -24,6 +24,9 @@ var daemonSets = resource.Type[*appsv1.DaemonSet]{
 	Name: "daemonsets", ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
 	Default:  defaultDaemonSet,
 	Validate: validateDaemonSet,
+	Restrict: func(env *resource.Env, ds *appsv1.DaemonSet) field.ErrorList {
+		return core.RestrictPodSpec(env, &ds.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+	},
 	ValidateUpdate: func(ds, old *appsv1.DaemonSet) field.ErrorList {
 		return apivalidation.ValidateImmutableField(ds.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 	},

@@ -24,6 +24,9 @@ var deployments = resource.Type[*appsv1.Deployment]{
 	Default:        defaultDeployment,
 	Validate:       validateDeployment,
 	ValidateUpdate: validateDeploymentUpdate,
+	Restrict: func(env *resource.Env, d *appsv1.Deployment) field.ErrorList {
+		return core.RestrictPodSpec(env, &d.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+	},
 	Warn: func(d, old *appsv1.Deployment) []string {
 		warnings := warnTemplate(d, old, &d.Spec.Template)
 		if old == nil {

@@ -23,6 +23,9 @@ var replicaSets = resource.Type[*appsv1.ReplicaSet]{
 		resource.Fill(&rs.Spec.Replicas, 1)
 	},
 	Validate: validateReplicaSet,
+	Restrict: func(env *resource.Env, rs *appsv1.ReplicaSet) field.ErrorList {
+		return core.RestrictPodSpec(env, &rs.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+	},
 	ValidateUpdate: func(rs, old *appsv1.ReplicaSet) field.ErrorList {
 		return apivalidation.ValidateImmutableField(rs.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 	},

@@ -27,6 +27,9 @@ var statefulSets = resource.Type[*appsv1.StatefulSet]{
 	Validate:       validateStatefulSet,
 	ValidateCreate: validateNewStatefulSet,
 	ValidateUpdate: validateStatefulSetUpdate,
+	Restrict: func(env *resource.Env, s *appsv1.StatefulSet) field.ErrorList {
+		return core.RestrictPodSpec(env, &s.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+	},
 	Warn: func(s, old *appsv1.StatefulSet) []string {
 		warnings := warnTemplate(s, old, &s.Spec.Template)
 		if ptr.Deref(s.Spec.RevisionHistoryLimit, 0) < 0 {

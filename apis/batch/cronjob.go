@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -25,6 +26,9 @@ var cronJobs = resource.Type[*batchv1.CronJob]{
 	NameRule: cronJobName,
 	Default:  defaultCronJob,
 	Validate: validateCronJob,
+	Restrict: func(env *resource.Env, c *batchv1.CronJob) field.ErrorList {
+		return core.RestrictPodSpec(env, &c.Spec.JobTemplate.Spec.Template.Spec, field.NewPath("spec", "jobTemplate", "spec", "template", "spec"))
+	},
 	// A zone that exists no more must not stand in the way of other changes.
 	ValidateCreate: func(c *batchv1.CronJob) field.ErrorList { return validateTimeZone(c.Spec.TimeZone) },
 	ValidateUpdate: func(c, old *batchv1.CronJob) field.ErrorList {

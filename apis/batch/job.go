@@ -26,6 +26,9 @@ var jobs = resource.Type[*batchv1.Job]{
 	PrepareCreate:  selectOwnPods,
 	Validate:       validateJob,
 	ValidateUpdate: validateJobUpdate,
+	Restrict: func(env *resource.Env, j *batchv1.Job) field.ErrorList {
+		return core.RestrictPodSpec(env, &j.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+	},
 	Warn: func(j, old *batchv1.Job) []string {
 		if old == nil {
 			return append(workload.NameWarnings(j.Name), warnJobSpec(&j.Spec, field.NewPath("spec"))...)

@@ -20,6 +20,9 @@ var pods = resource.Type[*corev1.Pod]{
 	Validate:       validatePod,
 	ValidateCreate: validateNewPod,
 	ValidateUpdate: validatePodUpdate,
+	Restrict: func(env *resource.Env, p *corev1.Pod) field.ErrorList {
+		return RestrictPodSpec(env, &p.Spec, field.NewPath("spec"))
+	},
 	Warn:           warnPod,
 	Status:         true,
 	PrepareStatus:  preparePodStatus,

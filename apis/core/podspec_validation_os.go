@@ -103,18 +103,12 @@ func forbidForWindows(s *podSpec) field.ErrorList {
 // hostProcessContainersAreValid: processes of a Windows host share its network
 // and do not mix with containers.
 func hostProcessContainersAreValid(s *podSpec) field.ErrorList {
-	var pod *bool
-	if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
-		pod = s.SecurityContext.WindowsOptions.HostProcess
-	}
+	pod := podHostProcess(s.PodSpec)
 	var errs field.ErrorList
 	containers := containersOf(s.PodSpec)
 	onHost := 0
 	for _, c := range containers {
-		own := pod
-		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
-			own = c.SecurityContext.WindowsOptions.HostProcess
-		}
+		own := hostProcess(c.SecurityContext, pod)
 		if pod != nil && *own != *pod {
 			errs = append(errs, field.Invalid(c.path(s.path).Child("securityContext", "windowsOptions", "hostProcess"), *own,
 				fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *pod)))
@@ -130,6 +124,22 @@ func hostProcessContainersAreValid(s *podSpec) field.ErrorList {
 		errs = append(errs, field.Invalid(s.path.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers"))
 	}
 	return errs
+}
+
+// podHostProcess is what a pod says of those of its containers that say nothing.
+func podHostProcess(spec *corev1.PodSpec) *bool {
+	if spec.SecurityContext == nil || spec.SecurityContext.WindowsOptions == nil {
+		return nil
+	}
+	return spec.SecurityContext.WindowsOptions.HostProcess
+}
+
+// hostProcess tells whether a container of a pod runs on a Windows host itself.
+func hostProcess(sc *corev1.SecurityContext, pod *bool) *bool {
+	if sc == nil || sc.WindowsOptions == nil || sc.WindowsOptions.HostProcess == nil {
+		return pod
+	}
+	return sc.WindowsOptions.HostProcess
 }
 
 // The limits of Windows' names of users ("DOMAIN\user") and of the credential

@@ -15,6 +15,9 @@ var podTemplates = resource.Type[*corev1.PodTemplate]{
 	Validate: func(t *corev1.PodTemplate) field.ErrorList {
 		return ValidatePodTemplateSpec(&t.Template, field.NewPath("template"))
 	},
+	Restrict: func(env *resource.Env, t *corev1.PodTemplate) field.ErrorList {
+		return RestrictPodSpec(env, &t.Template.Spec, field.NewPath("template", "spec"))
+	},
 	Warn: func(t, _ *corev1.PodTemplate) []string {
 		return WarnPodTemplate(&t.Template, field.NewPath("template"))
 	},

@@ -18,8 +18,14 @@ import (
 
 var replicationControllers = resource.Type[*corev1.ReplicationController]{
 	Name: "replicationcontrollers", ShortNames: []string{"rc"}, Categories: []string{"all"}, Namespaced: true,
-	Default:        defaultReplicationController,
-	Validate:       validateReplicationController,
+	Default:  defaultReplicationController,
+	Validate: validateReplicationController,
+	Restrict: func(env *resource.Env, c *corev1.ReplicationController) field.ErrorList {
+		if c.Spec.Template == nil {
+			return nil
+		}
+		return RestrictPodSpec(env, &c.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+	},
 	Warn:           warnReplicationController,
 	Generation:     true,
 	Status:         true,

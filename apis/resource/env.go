@@ -27,6 +27,8 @@ type Env struct {
 	// Tokens issues service account tokens; it is nil where the server has no
 	// key to sign them with (flag --service-account-signing-key-file).
 	Tokens Tokens
+	// AllowPrivileged lets containers be privileged (flag --allow-privileged).
+	AllowPrivileged bool
 	// Etcd reports whether etcd answers and accepts writes.
 	Etcd func(ctx context.Context) error
 	// Agents says how the agents of nodes are reached.

@@ -40,6 +40,7 @@ type Kind struct {
 	Validate       func(obj runtime.Object) field.ErrorList
 	ValidateCreate func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
+	Restrict       func(env *Env, obj runtime.Object) field.ErrorList
 	// Warn is given a nil interface for old on create.
 	Warn func(obj, old runtime.Object) []string
 
@@ -94,6 +95,8 @@ type KindView struct {
 	NoPatch  bool
 	Prepare  func(obj, old runtime.Object)
 	Validate func(obj, old runtime.Object) field.ErrorList
+	// Restrict is the kind's; the status, which is a view too, has none.
+	Restrict func(env *Env, obj runtime.Object) field.ErrorList
 	Resets   []string
 }
 
@@ -154,6 +157,12 @@ func (t Type[T]) Kind() *Kind {
 	}
 	k.Validate, k.ValidateCreate = examine(t.Validate), examine(t.ValidateCreate)
 	k.ValidateUpdate = judge(t.ValidateUpdate)
+	k.Restrict = func(env *Env, obj runtime.Object) field.ErrorList {
+		if t.Restrict == nil {
+			return nil
+		}
+		return t.Restrict(env, obj.(T))
+	}
 	k.Warn = func(obj, old runtime.Object) []string {
 		if t.Warn == nil {
 			return nil
@@ -170,7 +179,7 @@ func (t Type[T]) Kind() *Kind {
 		}
 	}
 	for _, v := range t.Views {
-		k.Views = append(k.Views, KindView{Name: v.Name, NoPatch: v.NoPatch, Prepare: two(v.Prepare), Validate: judge(v.Validate), Resets: v.Resets})
+		k.Views = append(k.Views, KindView{Name: v.Name, NoPatch: v.NoPatch, Prepare: two(v.Prepare), Validate: judge(v.Validate), Restrict: k.Restrict, Resets: v.Resets})
 	}
 	k.Actions, k.Connects = t.Actions, t.Connects
 	k.Columns = eraseColumns(t.Columns)

@@ -56,6 +56,9 @@ type Type[T Object] struct {
 	Validate       func(obj T) field.ErrorList
 	ValidateCreate func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
+	// Restrict judges an object, whenever Validate and the Views do, by the
+	// server's settings, which may be others after its next start.
+	Restrict func(env *Env, obj T) field.ErrorList
 	// Warn returns warnings for the client (at most 120 characters each). On
 	// create old is nil.
 	Warn func(obj, old T) []string

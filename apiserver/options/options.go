@@ -30,6 +30,8 @@ type Options struct {
 	ServiceAccounts ServiceAccounts
 	Authorization   Authorization
 	Admission       *genericoptions.AdmissionOptions
+	// AllowPrivileged lets containers be privileged.
+	AllowPrivileged bool
 	// Tolerations are for how long pods stay on unready nodes by default.
 	Tolerations *tolerationseconds.Defaults
 	Audit       *genericoptions.AuditOptions

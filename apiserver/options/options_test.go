@@ -60,6 +60,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 		"requestheader-username-headers": "[X-Remote-User]",
 		"requestheader-group-headers":    "[X-Remote-Group]",
 		"authorization-mode":             "[]",
+		"allow-privileged":               "false",
 		"max-requests-inflight":          "400",
 		"max-mutating-requests-inflight": "200",
 		"request-timeout":                "1m0s",

@@ -41,7 +41,7 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 	if err != nil {
 		return nil, err
 	}
-	s := newStrategy(kind, scheme)
+	s := newStrategy(kind, scheme, env)
 	singular := kind.Resource()
 	singular.Resource = kind.Singular
 	store := &genericregistry.Store{

@@ -20,6 +20,7 @@ type strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
 	kind  *resource.Kind
+	env   *resource.Env
 	shape shape
 }
 
@@ -30,8 +31,8 @@ var (
 	_ rest.GarbageCollectionDeleteStrategy = &strategy{}
 )
 
-func newStrategy(kind *resource.Kind, scheme *runtime.Scheme) *strategy {
-	return &strategy{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, kind: kind, shape: shapeOf(kind.New())}
+func newStrategy(kind *resource.Kind, scheme *runtime.Scheme, env *resource.Env) *strategy {
+	return &strategy{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, kind: kind, env: env, shape: shapeOf(kind.New())}
 }
 
 func (s *strategy) NamespaceScoped() bool                         { return s.kind.Namespaced }
@@ -111,7 +112,7 @@ func (s *strategy) judge(ctx context.Context, obj, old runtime.Object) field.Err
 			}
 		}
 	}
-	errs := s.kind.Validate(obj)
+	errs := append(s.kind.Validate(obj), s.kind.Restrict(s.env, obj)...)
 	if old == nil {
 		return append(errs, s.kind.ValidateCreate(obj)...)
 	}
@@ -168,7 +169,11 @@ func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(s.judgeMeta(obj, old), s.view.Validate(obj, old)...)
+	errs := append(s.judgeMeta(obj, old), s.view.Validate(obj, old)...)
+	if s.view.Restrict == nil {
+		return errs
+	}
+	return append(errs, s.view.Restrict(s.env, obj)...)
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.

@@ -26,6 +26,8 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"an unknown feature gate", []string{"up", "--feature-gates=Nope=true"}, `svc up: --feature-gates: "Nope=true": unrecognized feature gate: Nope; see 'svc up --help'`},
 		{"an unknown log format", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--logging-format=verse"},
 			`svc apiserver: flags of the logs: format: Invalid value: "verse": Unsupported log format; see 'svc apiserver --help'`},
+		{"a data directory without a name", []string{"up", "--data-dir="},
+			"svc up: --data-dir: the name is empty; name a directory, or leave the flag out; see 'svc up --help'"},
 		{"no etcd", []string{"apiserver"}, "svc apiserver: --etcd-servers: name at least one etcd server, as http://127.0.0.1:2379; see 'svc apiserver --help'"},
 		{"TLS to an etcd that is embedded", []string{"up", "--etcd-cafile=ca.crt"},
 			"svc up: --etcd-cafile needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS; see 'svc up --help'"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,7 +24,8 @@ import (
 
 func newUp() *cobra.Command {
 	opts, loops, node := options.New(), controllers.NewOptions(), newNodeOptions()
-	opts.Agents.Metrics = true // a cluster from one hand has kubectl top from the start
+	opts.Agents.Metrics = true  // a cluster from one hand has kubectl top from the start
+	opts.AllowPrivileged = true // and takes network and storage plugins
 	logging := logsapi.NewLoggingConfiguration()
 	var dataDir string
 	cmd := &cobra.Command{
@@ -82,6 +84,9 @@ const tokenIssuer = "https://kubernetes.default.svc.cluster.local"
 func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.Options, node *nodeOptions, dataDir string) (*instance, error) {
 	var err error
 	if dataDir == "" {
+		if cmd.Flags().Changed("data-dir") {
+			return nil, usageError{errors.New("--data-dir: the name is empty; name a directory, or leave the flag out"), cmd}
+		}
 		dataDir, err = currentUser().dataDir()
 	} else {
 		dataDir, err = filepath.Abs(dataDir)

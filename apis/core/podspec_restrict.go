@@ -1,0 +1,30 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// RestrictPodSpec judges a pod spec by what the server lets pods do (flag
+// --allow-privileged); path is the spec's.
+func RestrictPodSpec(env *resource.Env, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if env.AllowPrivileged {
+		return nil
+	}
+	var errs field.ErrorList
+	pod, onHost := podHostProcess(spec), false
+	for _, c := range containersOf(spec) {
+		sc := c.SecurityContext
+		if sc != nil && ptr.Deref(sc.Privileged, false) {
+			errs = append(errs, field.Forbidden(c.path(path).Child("securityContext", "privileged"), "disallowed by cluster policy"))
+		}
+		onHost = onHost || ptr.Deref(hostProcess(sc, pod), false)
+	}
+	if onHost {
+		errs = append(errs, field.Forbidden(path, "hostProcess containers are disallowed by cluster policy"))
+	}
+	return errs
+}
