@@ -72,6 +72,10 @@ func TestEventRulesOfEventsV1(t *testing.T) {
 		{rule: "a complete event", change: "{}"},
 		{rule: "a name is a DNS subdomain", change: `metadata: {name: A_b}`, want: []string{
 			`metadata.name: Invalid value: "A_b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`}},
+		{rule: "a finalizer names a domain", change: `metadata: {finalizers: [orphan, a.b, example.com/mine]}`, want: []string{
+			`metadata.finalizers[1]: Invalid value: "a.b": name is neither a standard finalizer name nor is it fully qualified`}},
+		{rule: "on update too", change: `metadata: {finalizers: [mine]}`, was: "{}", want: []string{
+			`metadata.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified`}},
 		{rule: "eventTime is required", change: "eventTime: null", want: []string{"eventTime: Required value"}},
 		{rule: "the type is Normal or Warning", change: "type: Other", want: []string{`type: Invalid value: "": has invalid value: Other`}},
 		{rule: "the controller goes by its own name", change: "reportingComponent: a b", want: []string{

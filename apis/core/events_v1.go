@@ -77,6 +77,9 @@ func eventToV1(in *corev1.Event, out *eventsv1.Event) error {
 func judgeEventV1(obj, old runtime.Object) field.ErrorList {
 	e := obj.(*corev1.Event)
 	errs := validateEvent(e, "reportingController")
+	for i, name := range e.Finalizers {
+		errs = append(errs, resource.FinalizerName(field.NewPath("metadata", "finalizers").Index(i), name)...)
+	}
 	if old == nil {
 		return append(errs, validateNewEventV1(e)...)
 	}
