@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
@@ -120,10 +121,14 @@ func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev
 	if err == nil {
 		return class.DeepCopy(), nil
 	}
+	unknown := admission.NewForbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
+	if len(content.IsPathSegmentName(name)) > 0 {
+		return nil, unknown // and cannot be asked for
+	}
 	// It may be newer than what the informer has seen.
 	class, err = p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, admission.NewForbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
+		return nil, unknown
 	}
 	if err != nil {
 		return nil, fmt.Errorf("priority class %s: %w", name, err)

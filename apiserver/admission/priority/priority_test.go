@@ -62,6 +62,7 @@ func TestPodsGetTheNumbersOfTheirClass(t *testing.T) {
 		{name: "the lowest of two default classes", classes: []*schedulingv1.PriorityClass{class("b", 4, true), class("normal", 3, true)}, want: "normal", value: 3, wantPolicy: corev1.PreemptLowerPriority},
 		{name: "a class that the informer has not seen", class: "fresh", want: "fresh", value: 7, wantPolicy: corev1.PreemptLowerPriority},
 		{name: "an unknown class", class: "unknown", err: "no PriorityClass with name unknown was found"},
+		{name: "a name that no class can have", class: "a/b", err: "no PriorityClass with name a/b was found"},
 		{name: "the right number", class: "fresh", priority: ptr.To(int32(7)), want: "fresh", value: 7, wantPolicy: corev1.PreemptLowerPriority},
 		{name: "another number", class: "fresh", priority: ptr.To(int32(8)), err: "the integer value of priority (8) must not be provided"},
 		{name: "a number without a class", priority: ptr.To(int32(8)), err: "computed 0 from"},
