@@ -57,7 +57,8 @@ func defaultNode(n *corev1.Node) {
 func dropNodeConfig(n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil }
 
 func validateNode(n *corev1.Node) field.ErrorList {
-	errs := validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))
+	errs := validateNodeAnnotations(n.Annotations)
+	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
 	errs = append(errs, validateNodeResources(n)...)
 	path := specPath.Child("podCIDRs")
 	for i, cidr := range n.Spec.PodCIDRs {

@@ -16,6 +16,15 @@ func TestNodeRules(t *testing.T) {
 			"metadata.taints[1].effect: Required value"}},
 		{Name: "a taint is unique by key and effect", Change: `spec: {taints: [{key: a, effect: NoExecute}, {key: a, effect: NoSchedule}, {key: a, value: b, effect: NoExecute}]}`, Want: []string{
 			`metadata.taints[2]: Duplicate value: {"key":"a","value":"b","effect":"NoExecute"}: taints must be unique by key and effect pair`}},
+		{Name: "taints in the annotation of old are taints", Change: `metadata: {annotations: {scheduler.alpha.kubernetes.io/taints: '[{"key":"a"}]'}}`, Want: []string{
+			"metadata.annotations.scheduler.alpha.kubernetes.io/taints[0].effect: Required value"}},
+		{Name: "which is JSON", Change: `metadata: {annotations: {scheduler.alpha.kubernetes.io/taints: '['}}`, Want: []string{
+			`metadata.annotations: Invalid value: "scheduler.alpha.kubernetes.io/taints": unexpected end of JSON input`}},
+		{Name: "pods to be avoided are told by their controller", Change: `metadata: {annotations: {scheduler.alpha.kubernetes.io/preferAvoidPods: '{"preferAvoidPods":[{},{"podSignature":{"podController":{}}},{"podSignature":{"podController":{"controller":true}}}]}'}}`, Want: []string{
+			"metadata.annotations.scheduler.alpha.kubernetes.io/preferAvoidPods[0].PodSignature: Required value",
+			"metadata.annotations.scheduler.alpha.kubernetes.io/preferAvoidPods[1].PodSignature.PodController.Controller: Invalid value: false: must point to a controller"}},
+		{Name: "in JSON too", Change: `metadata: {annotations: {scheduler.alpha.kubernetes.io/preferAvoidPods: '['}}`, Want: []string{
+			`metadata.annotations.AvoidPods: Invalid value: "scheduler.alpha.kubernetes.io/preferAvoidPods": unexpected end of JSON input`}},
 		{Name: "pods get a range of each family", Change: `spec: {podCIDRs: [10.0.0.0/24, 10.0.1.0/24]}`, Want: []string{
 			`spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.0.1.0/24"]: may specify no more than one CIDR for each IP family`}},
 		{Name: "pods get ranges", Change: `spec: {podCIDR: 10.0.0.0}`, Want: []string{
