@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -20,13 +21,14 @@ func clusterIPsFitFamilies(s *corev1.Service) field.ErrorList {
 	errs := clusterIPsAgree(s)
 	errs = append(errs, familiesAreKnown(s)...)
 	bad := clusterIPsAreValid(s)
-	if errs = append(errs, bad...); len(bad) > 0 {
-		return errs
-	}
+	errs = append(errs, bad...)
 	ips := s.Spec.ClusterIPs
 	path := specPath.Child("clusterIPs")
 	if len(ips) > 2 {
 		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
+	}
+	if len(bad) > 0 {
+		return errs
 	}
 	if len(ips) > 1 && len(ipFamiliesOf(ips)) < 2 {
 		errs = append(errs, field.Invalid(path, ips, "may specify no more than one IP for each IP family"))
@@ -105,10 +107,11 @@ func clusterIPsAreValid(s *corev1.Service) field.ErrorList {
 
 // validateServiceUpdate guards what a service keeps for life. A second family
 // may come and go (completeFamilies says how), the first stays, unless the
-// service is or becomes an ExternalName.
+// service is or becomes an ExternalName. Of addresses and families that make no
+// sense only that is said.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
-	if needsClusterIP(s) && needsClusterIP(old) && (!headless(s) || !headless(old)) {
+	if needsClusterIP(s) && needsClusterIP(old) && (!headless(s) || !headless(old)) && len(clusterIPsFitFamilies(s)) == 0 {
 		errs = append(errs, clusterIPsStay(s, old)...)
 		if !headless(s) && !headless(old) {
 			errs = append(errs, familiesStay(s, old)...)
@@ -182,7 +185,7 @@ func validateIngress(ingress corev1.LoadBalancerIngress, path *field.Path) field
 		return errs
 	}
 	errs = append(errs, invalid(path.Child("hostname"), ingress.Hostname, validation.IsDNS1123Subdomain(ingress.Hostname))...)
-	if len(validation.IsValidIP(path, ingress.Hostname)) == 0 {
+	if netutils.ParseIPSloppy(ingress.Hostname) != nil {
 		errs = append(errs, field.Invalid(path.Child("hostname"), ingress.Hostname, "must be a DNS name, not an IP address"))
 	}
 	return errs

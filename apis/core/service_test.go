@@ -79,6 +79,13 @@ func TestServiceRules(t *testing.T) {
 		{Name: "health checks are for local traffic", Change: `spec: {type: LoadBalancer, healthCheckNodePort: 30001}`, Want: []string{
 			"spec.healthCheckNodePort: Invalid value: 30001: may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"}},
 
+		{Name: "there are two addresses at most, whatever they are", Change: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, a, "::1"]}`, Want: []string{
+			`spec.clusterIPs[1]: Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
+			`spec.clusterIPs: Invalid value: ["10.0.0.1","a","::1"]: may only hold up to 2 values`}},
+		{Name: "an address stays", Update: true, Change: `spec: {clusterIP: 10.0.0.2, clusterIPs: [10.0.0.2]}`, Was: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1]}`,
+			Want: []string{`spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set`}},
+		{Name: "and what is none is called so only", Update: true, Change: `spec: {clusterIP: a, clusterIPs: [a]}`, Was: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1]}`,
+			Want: []string{`spec.clusterIPs[0]: Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`}},
 		{Name: "the class of a load balancer stays", Update: true, Change: `spec: {type: LoadBalancer, loadBalancerClass: a/c}`, Was: `spec: {type: LoadBalancer, loadBalancerClass: a/b}`,
 			Want: []string{`spec.loadBalancerClass: Invalid value: "a/c": may not change once set`}},
 		{Name: "the port of health checks stays", Update: true, Change: `spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30002}`,
@@ -97,11 +104,12 @@ func TestServiceRules(t *testing.T) {
 		{Name: "load balancers have ingress points", Status: true, Change: `status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}`, Want: []string{
 			"status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"}},
 		{Name: "which are addresses or names", Status: true,
-			Change: `{spec: {type: LoadBalancer}, status: {loadBalancer: {ingress: [{ip: a}, {hostname: 10.0.0.1}, {hostname: a, ipMode: VIP}, {ip: 10.0.0.1, ipMode: Other}]}}}`, Want: []string{
+			Change: `{spec: {type: LoadBalancer}, status: {loadBalancer: {ingress: [{ip: a}, {hostname: 10.0.0.1}, {hostname: a, ipMode: VIP}, {ip: 10.0.0.1, ipMode: Other}, {hostname: 010.0.0.1}]}}}`, Want: []string{
 				`status.loadBalancer.ingress[0].ip: Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
 				`status.loadBalancer.ingress[1].hostname: Invalid value: "10.0.0.1": must be a DNS name, not an IP address`,
 				"status.loadBalancer.ingress[2].ipMode: Forbidden: may not be specified when `ip` is not set",
-				`status.loadBalancer.ingress[3].ipMode: Unsupported value: "Other": supported values: "Proxy", "VIP"`}},
+				`status.loadBalancer.ingress[3].ipMode: Unsupported value: "Other": supported values: "Proxy", "VIP"`,
+				`status.loadBalancer.ingress[4].hostname: Invalid value: "010.0.0.1": must be a DNS name, not an IP address`}},
 	})
 }
 
