@@ -232,6 +232,10 @@ func TestPodWarnings(t *testing.T) {
 			"spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"}},
 		{"half a byte", `spec: {containers: [{name: web, image: nginx, resources: {requests: {memory: 500m}}}]}`, []string{
 			`spec.containers[0].resources.requests[memory]: fractional byte value "500m" is invalid, must be an integer`}},
+		{"half a byte of a claim", `spec: {volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 1500m}}}}}}]}`, []string{
+			`spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer`}},
+		{"a preference for what no node has", `spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: [b, "c d"]}]}}]}}}`, []string{
+			`spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values[1]: c d is invalid, a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}},
 		{"a file below a file", `spec: {volumes: [{name: v, configMap: {name: c, items: [{key: a, path: x}, {key: b, path: x/y}]}}]}`, []string{
 			`volume "v" (ConfigMap "c"): overlapping paths: "x/y" with "x"`}},
 		{"a secret for images without a name", `spec: {imagePullSecrets: [{name: ""}]}`, []string{

@@ -38,6 +38,7 @@ func WarnPodTemplate(t *corev1.PodTemplateSpec, path *field.Path) []string {
 // of the object that has both.
 var podSpecWarnings = []func(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string{
 	warnDeprecatedNodeLabels,
+	warnImpossibleNodeLabels,
 	warnSelectingNothing,
 	warnDeadAnnotations,
 	warnDeadVolumes,
@@ -102,6 +103,27 @@ func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *f
 	for i, c := range spec.TopologySpreadConstraints {
 		if msg := deprecatedNodeLabels[c.TopologyKey]; msg != "" {
 			warnings = append(warnings, at(path.Child("spec", "topologySpreadConstraints").Index(i).Child("topologyKey"), "%s is %s", c.TopologyKey, msg))
+		}
+	}
+	return warnings
+}
+
+// warnImpossibleNodeLabels: no node has a label with a value that is none.
+// Affinity that is required is validated.
+func warnImpossibleNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+	a := nodeAffinityOf(spec)
+	if a == nil {
+		return nil
+	}
+	var warnings []string
+	path = path.Child("spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		for j, e := range term.Preference.MatchExpressions {
+			for k, value := range e.Values {
+				for _, msg := range validation.IsValidLabelValue(value) {
+					warnings = append(warnings, at(path.Index(i).Child("preference", "matchExpressions").Index(j).Child("values").Index(k), "%s is invalid, %s", value, msg))
+				}
+			}
 		}
 	}
 	return warnings
@@ -223,7 +245,7 @@ func warnRepeatedReferences(spec *corev1.PodSpec, _ map[string]string, path *fie
 func warnFractionalBytes(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	var warnings []string
 	check := func(list corev1.ResourceList, path *field.Path) {
-		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage} {
 			if amount, ok := list[name]; ok && amount.MilliValue()%1000 != 0 {
 				warnings = append(warnings, at(path.Key(string(name)), "fractional byte value %q is invalid, must be an integer", amount.String()))
 			}
@@ -234,6 +256,14 @@ func warnFractionalBytes(spec *corev1.PodSpec, _ map[string]string, path *field.
 		path := c.path(path.Child("spec")).Child("resources")
 		check(c.Resources.Limits, path.Child("limits"))
 		check(c.Resources.Requests, path.Child("requests"))
+	}
+	for i, v := range spec.Volumes {
+		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		path := path.Child("spec", "volumes").Index(i).Child("ephemeral", "volumeClaimTemplate", "spec", "resources")
+		check(v.Ephemeral.VolumeClaimTemplate.Spec.Resources.Limits, path.Child("limits"))
+		check(v.Ephemeral.VolumeClaimTemplate.Spec.Resources.Requests, path.Child("requests"))
 	}
 	return warnings
 }
