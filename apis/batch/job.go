@@ -78,7 +78,8 @@ func defaultJob(j *batchv1.Job) {
 	resource.Fill(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
 	resource.Fill(&spec.ManualSelector, false)
 	if len(j.Labels) == 0 && len(spec.Template.Labels) > 0 {
-		j.Labels = maps.Clone(spec.Template.Labels)
+		// The very map, so that what selectOwnPods adds to it becomes the job's.
+		j.Labels = spec.Template.Labels
 	}
 }
 
@@ -119,9 +120,14 @@ func selectOwnPods(_ context.Context, j *batchv1.Job) {
 	if ptr.Deref(j.Spec.ManualSelector, false) {
 		return
 	}
-	labels := ownLabels(j)
-	maps.Copy(labels, j.Spec.Template.Labels)
-	j.Spec.Template.Labels = labels
+	if j.Spec.Template.Labels == nil {
+		j.Spec.Template.Labels = map[string]string{}
+	}
+	for name, value := range ownLabels(j) {
+		if _, given := j.Spec.Template.Labels[name]; !given {
+			j.Spec.Template.Labels[name] = value
+		}
+	}
 	resource.Fill(&j.Spec.Selector, metav1.LabelSelector{})
 	selected := map[string]string{batchv1.ControllerUidLabel: string(j.UID)}
 	maps.Copy(selected, j.Spec.Selector.MatchLabels)

@@ -93,6 +93,21 @@ func TestJobSelectsItsOwnPods(t *testing.T) {
 	if !maps.Equal(j.Spec.Template.Labels, want) {
 		t.Errorf("the template's labels are %v, want %v", j.Spec.Template.Labels, want)
 	}
+	// Clients select jobs by the labels of their pods.
+	unlabeled := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "pi", UID: "1234"}}
+	unlabeled.Spec.Template.Labels = map[string]string{"app": "pi"}
+	defaultJob(unlabeled)
+	selectOwnPods(t.Context(), unlabeled)
+	want["app"] = "pi"
+	if !maps.Equal(unlabeled.Labels, want) {
+		t.Errorf("the labels of a job that has none of its own are %v, want %v", unlabeled.Labels, want)
+	}
+	labeled := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "pi", UID: "1234", Labels: map[string]string{"app": "pi"}}}
+	labeled.Spec.Template.Labels = map[string]string{"app": "pi"}
+	defaultJob(labeled)
+	if selectOwnPods(t.Context(), labeled); len(labeled.Labels) != 1 {
+		t.Errorf("the labels of a job with its own are %v", labeled.Labels)
+	}
 	manual := &batchv1.Job{Spec: batchv1.JobSpec{ManualSelector: ptr.To(true)}}
 	if selectOwnPods(t.Context(), manual); manual.Spec.Selector != nil || manual.Spec.Template.Labels != nil {
 		t.Errorf("a manual selector was changed: %v", manual.Spec)
