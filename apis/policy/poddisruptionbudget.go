@@ -14,6 +14,7 @@ import (
 
 var podDisruptionBudgets = resource.Type[*policyv1.PodDisruptionBudget]{
 	Name: "poddisruptionbudgets", ShortNames: []string{"pdb"}, Namespaced: true, AnyFinalizer: true,
+	NameRule:       resource.PathSegmentName,
 	Validate:       validatePodDisruptionBudget,
 	Generation:     true,
 	Status:         true,

@@ -58,3 +58,13 @@ func TestValidatePodDisruptionBudgetStatus(t *testing.T) {
 		"status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0",
 		"status.expectedPods: Invalid value: -2: must be greater than or equal to 0")
 }
+
+func TestANameOfAPodDisruptionBudgetOnlyHasToFitIntoAURL(t *testing.T) {
+	rule := podDisruptionBudgets.Kind().NameRule
+	if msgs := rule("At least one", false); len(msgs) > 0 {
+		t.Error(msgs)
+	}
+	if msgs := rule("a/b", false); len(msgs) == 0 {
+		t.Error("a slash is accepted")
+	}
+}
