@@ -21,7 +21,10 @@ scheduling: {nodeSelector: {sandbox: "true"}, tolerations: [{key: sandbox, opera
 			`handler: Invalid value: "a.b": must not contain dots`}},
 		{Name: "the handler is immutable", Update: true, Change: `handler: kata`, Want: []string{`handler: Invalid value: "kata": field is immutable`}},
 		{Name: "overhead is not negative", Change: `overhead: {podFixed: {cpu: "-1"}}`,
-			Want: []string{`overhead.podFixed[cpu]: Invalid value: "-1": must be greater than or equal to 0`}},
+			Want: []string{`overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0`}},
+		{Name: "overhead is of what containers need", Change: `overhead: {podFixed: {cpus: "1"}}`, Want: []string{
+			`overhead.limits[cpus]: Invalid value: "cpus": must be a standard resource type or fully qualified`,
+			`overhead.limits[cpus]: Invalid value: "cpus": must be a standard resource for containers`}},
 		{Name: "tolerations make sense", Change: `scheduling: {tolerations: [{}, {key: a, operator: Exists, value: b}, {key: a, effect: NoSchedule, tolerationSeconds: 3}, {key: a, operator: Near}]}`, Want: []string{
 			"scheduling.tolerations[0].operator: Invalid value: \"\": operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
 			"scheduling.tolerations[1].operator: Invalid value: \"b\": value must be empty when `operator` is 'Exists'",

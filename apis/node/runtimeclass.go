@@ -7,7 +7,6 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/core"
@@ -37,24 +36,12 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		errs = append(errs, resource.Invalid(field.NewPath("handler"), c.Handler, apivalidation.NameIsDNSLabel(c.Handler, false))...)
 	}
 	if c.Overhead != nil {
-		errs = append(errs, validateOverhead(field.NewPath("overhead", "podFixed"), c.Overhead.PodFixed)...)
+		errs = append(errs, core.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead"))...)
 	}
 	if c.Scheduling != nil {
 		path := field.NewPath("scheduling")
 		errs = append(errs, metav1validation.ValidateLabels(c.Scheduling.NodeSelector, path.Child("nodeSelector"))...)
 		errs = append(errs, validateTolerations(path.Child("tolerations"), c.Scheduling.Tolerations)...)
-	}
-	return errs
-}
-
-func validateOverhead(path *field.Path, fixed corev1.ResourceList) field.ErrorList {
-	var errs field.ErrorList
-	for name, quantity := range fixed {
-		at := path.Key(string(name))
-		errs = append(errs, resource.Invalid(at, name, validation.IsQualifiedName(string(name)))...)
-		if quantity.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, quantity.String(), apivalidation.IsNegativeErrorMsg))
-		}
 	}
 	return errs
 }
