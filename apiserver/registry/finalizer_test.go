@@ -17,6 +17,13 @@ func TestAFinalizerIsKubernetesOwnOrNamesADomain(t *testing.T) {
 	}
 }
 
+func TestAGenerateNameIsTheBeginningOfANameOnUpdateToo(t *testing.T) {
+	s := registrytest.Start(t, set())
+	s.Do(http.MethodPost, sets, `{metadata: {name: a}}`).Want(http.StatusCreated)
+	s.Patch("merge", aSet, `{metadata: {generateName: a_}}`).Want(http.StatusUnprocessableEntity, `metadata.generateName: Invalid value: \"a_\": a lowercase RFC 1123 subdomain`)
+	s.Patch("merge", aSet, `{metadata: {generateName: a-}}`).Want(http.StatusOK)
+}
+
 func TestAFinalizerIsFreeWhereTheDeclarationSaysSo(t *testing.T) {
 	d := set()
 	d.AnyFinalizer = true

@@ -81,7 +81,11 @@ func (s *strategy) count(obj, old runtime.Object) {
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s *strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(s.judgeMeta(obj, old), s.judge(ctx, obj, old)...)
+	errs := s.judgeMeta(obj, old)
+	if prefix := metaOf(obj).GetGenerateName(); prefix != "" {
+		errs = append(errs, resource.Invalid(metadataPath.Child("generateName"), prefix, s.kind.NameRule(prefix, true))...)
+	}
+	return append(errs, s.judge(ctx, obj, old)...)
 }
 
 var metadataPath = field.NewPath("metadata")
@@ -182,15 +186,16 @@ func (viewStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Ob
 }
 
 // serverStrategy is the strategy of the server's own updates: they may change
-// everything that any endpoint may.
+// everything that any endpoint may. No client wished for them, so that they are
+// no new generation.
 type serverStrategy struct{ *strategy }
 
 // AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
 func (s serverStrategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
-func (s serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	s.count(obj, old)
+func (serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	metaOf(obj).SetGeneration(metaOf(old).GetGeneration())
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
