@@ -49,10 +49,13 @@ func (b *builder) addBootstrap(config *genericapiserver.RecommendedConfig, serve
 		Authentication: auth,
 	})
 	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: b.repairClaims})
+	if b.roles != nil {
+		steps = append(steps, bootstrap.RolesStep(b.client.RbacV1()))
+	}
 	for _, step := range steps {
 		if err := server.AddPostStartHook(step.Name, func(hook genericapiserver.PostStartHookContext) error {
 			// First fails only when the server ends before it succeeds.
-			if step.First(hook, clock.RealClock{}) == nil {
+			if step.First(hook, clock.RealClock{}) == nil && step.Interval > 0 {
 				go step.Keep(hook, clock.RealClock{})
 			}
 			return nil

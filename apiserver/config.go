@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"svc.dev/svc/apiserver/admission/escalation"
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/coalescing"
@@ -156,6 +157,9 @@ func (b *builder) admission(config *genericapiserver.RecommendedConfig) error {
 	if err := b.options.Admission.ApplyTo(&config.Config, b.informers, b.client, dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), b.admissionInitializers()...); err != nil {
 		return fmt.Errorf("admission: %w", err)
+	}
+	if b.roles != nil {
+		config.AdmissionControl = escalation.Guard(config.AdmissionControl, b.authorizer, b.roles)
 	}
 	// The specification names the check after the service (document 2, section 4).
 	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"

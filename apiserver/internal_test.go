@@ -15,7 +15,7 @@ import (
 func newView(t *testing.T) *internalView {
 	t.Helper()
 	s := registrytest.Start(t, autoscaling.Kinds()...)
-	authorizer, err := authorization.New(nil, nil)
+	authorizer, _, err := authorization.New(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

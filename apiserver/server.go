@@ -96,6 +96,7 @@ type builder struct {
 	keys           *serviceaccount.Keys
 	authenticators authentication.Authenticators
 	authorizer     authorization.Authorizer
+	roles          *authorization.Roles // nil without the mode RBAC
 }
 
 // New puts the server together and opens its port. It does not wait for etcd.
@@ -140,7 +141,7 @@ func (b *builder) makeStorage() error {
 	if b.authenticators, err = authentication.New(b.identity); err != nil {
 		return err
 	}
-	if b.authorizer, err = authorization.New(b.options.Authorization.Modes, b.options.Authorization.Components); err != nil {
+	if b.authorizer, b.roles, err = authorization.New(b.options.Authorization.Modes, b.options.Authorization.Components); err != nil {
 		return err
 	}
 	b.kinds = apis.Kinds()
@@ -254,6 +255,9 @@ func (b *builder) makeInternal() error {
 		return err
 	}
 	b.informers = informers.NewSharedInformerFactory(b.client, 0)
+	if b.roles != nil {
+		b.roles.Follow(b.informers.Rbac().V1())
+	}
 	b.services, err = b.serviceResolver()
 	return err
 }

@@ -113,12 +113,22 @@ func (r *running) get(t *testing.T, path string, anonymous bool) (int, string) {
 
 func (r *running) do(t *testing.T, method, path, body string, anonymous bool) (int, string) {
 	t.Helper()
+	token := adminToken
+	if anonymous {
+		token = ""
+	}
+	return r.as(t, token, method, path, body)
+}
+
+// as asks with a token, if it is not empty.
+func (r *running) as(t *testing.T, token, method, path, body string) (int, string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !anonymous {
-		req.Header.Set("Authorization", "Bearer "+adminToken)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")

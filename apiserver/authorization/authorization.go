@@ -24,9 +24,11 @@ type Authorizer interface {
 }
 
 // New makes the authorizer of the flag --authorization-mode, and of the grants
-// to components, which hold without a mode. The error names the flag and the
-// mode that is refused.
-func New(modes []string, components Grants) (Authorizer, error) {
+// to components, which hold without a mode and with RBAC. In the mode RBAC
+// there are also the roles, which have to Follow informers; else they are nil.
+// The error names the flag and the mode that is refused.
+func New(modes []string, components Grants) (Authorizer, *Roles, error) {
+	var roles *Roles
 	members := []member{{"system:masters", masters()}}
 	if len(modes) == 0 {
 		members = append(members, member{"Basic", Basic()}, member{"components", components})
@@ -34,14 +36,19 @@ func New(modes []string, components Grants) (Authorizer, error) {
 	for i, mode := range modes {
 		construct, ok := available(mode)
 		if !ok {
-			return nil, fmt.Errorf("--authorization-mode: mode %q is not available: choose from %s, or leave the flag out", mode, strings.Join(Modes(), ", "))
+			return nil, nil, fmt.Errorf("--authorization-mode: mode %q is not available: choose from %s, or leave the flag out", mode, strings.Join(Modes(), ", "))
 		}
 		if slices.Contains(modes[:i], mode) {
-			return nil, fmt.Errorf("--authorization-mode: mode %q is named twice", mode)
+			return nil, nil, fmt.Errorf("--authorization-mode: mode %q is named twice", mode)
 		}
-		members = append(members, member{mode, construct()})
+		m := member{mode, construct(components)}
+		if r, ok := m.authorizer.(*Roles); ok {
+			roles = r
+		}
+		members = append(members, m)
 	}
-	return unite(members)
+	all, err := unite(members)
+	return all, roles, err
 }
 
 // Modes are the values of the flag --authorization-mode.
@@ -55,8 +62,11 @@ func Modes() []string {
 
 type mode struct {
 	name      string
-	construct func() Authorizer
+	construct func(components Grants) Authorizer
 }
+
+// RBAC is the mode in which roles and bindings say who may do what.
+const RBAC = "RBAC"
 
 // AlwaysAllow is the mode that lets everybody who is somebody do everything.
 const AlwaysAllow = "AlwaysAllow"
@@ -64,12 +74,13 @@ const AlwaysAllow = "AlwaysAllow"
 // modes lists the modes that exist.
 func modes() []mode {
 	return []mode{
-		{AlwaysAllow, func() Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }},
-		{"AlwaysDeny", func() Authorizer { return authorizerfactory.NewAlwaysDenyAuthorizer() }},
+		{RBAC, func(components Grants) Authorizer { return &Roles{components: components} }},
+		{AlwaysAllow, func(Grants) Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }},
+		{"AlwaysDeny", func(Grants) Authorizer { return authorizerfactory.NewAlwaysDenyAuthorizer() }},
 	}
 }
 
-func available(name string) (func() Authorizer, bool) {
+func available(name string) (func(Grants) Authorizer, bool) {
 	for _, m := range modes() {
 		if m.name == name {
 			return m.construct, true

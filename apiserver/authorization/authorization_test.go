@@ -49,7 +49,7 @@ func TestAuthorize(t *testing.T) {
 		{name: "AlwaysDeny spares system:masters", modes: []string{"AlwaysDeny"}, user: admin, ask: listPods, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, err := New(tc.modes, nil)
+			a, _, err := New(tc.modes, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,11 +71,11 @@ func TestModesThatAreRefused(t *testing.T) {
 		modes []string
 		want  string
 	}{
-		{name: "a mode that svc does not have", modes: []string{"ABAC"}, want: `--authorization-mode: mode "ABAC" is not available: choose from AlwaysAllow, AlwaysDeny, or leave the flag out`},
+		{name: "a mode that svc does not have", modes: []string{"ABAC"}, want: `--authorization-mode: mode "ABAC" is not available: choose from RBAC, AlwaysAllow, AlwaysDeny, or leave the flag out`},
 		{name: "a mode named twice", modes: []string{"AlwaysAllow", "AlwaysAllow"}, want: `--authorization-mode: mode "AlwaysAllow" is named twice`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := New(tc.modes, nil); err == nil || err.Error() != tc.want {
+			if _, _, err := New(tc.modes, nil); err == nil || err.Error() != tc.want {
 				t.Errorf("error = %v\nwant %s", err, tc.want)
 			}
 		})
@@ -83,7 +83,7 @@ func TestModesThatAreRefused(t *testing.T) {
 }
 
 func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
-	a, err := New(nil, nil)
+	a, _, err := New(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
 
 func TestAGrantToAUserIsHisAlone(t *testing.T) {
 	read := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
-	a, err := New(nil, Grants{{User: "system:kube-controller-manager", Rules: []rbacv1.PolicyRule{read}}})
+	a, _, err := New(nil, Grants{{User: "system:kube-controller-manager", Rules: []rbacv1.PolicyRule{read}}})
 	if err != nil {
 		t.Fatal(err)
 	}

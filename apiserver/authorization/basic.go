@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -16,6 +17,26 @@ func Basic() Grants {
 	return Grants{
 		{Group: user.AllUnauthenticated, Rules: publicInfo()},
 		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), discovery(), issuerDiscovery(), self())},
+	}
+}
+
+// DefaultRole is a cluster role that is there from the start of the mode RBAC,
+// and the groups that are bound to it.
+type DefaultRole struct {
+	Name   string
+	Groups []string
+	Rules  []rbacv1.PolicyRule
+}
+
+// DefaultRoles are those of Kubernetes that say what Basic does without roles,
+// and the administrator's.
+func DefaultRoles() []DefaultRole {
+	return []DefaultRole{
+		{"cluster-admin", []string{user.SystemPrivilegedGroup}, everything()},
+		{"system:public-info-viewer", []string{user.AllAuthenticated, user.AllUnauthenticated}, publicInfo()},
+		{"system:discovery", []string{user.AllAuthenticated}, slices.Concat(publicInfo(), discovery())},
+		{"system:basic-user", []string{user.AllAuthenticated}, self()},
+		{"system:service-account-issuer-discovery", []string{serviceaccount.AllServiceAccountsGroup}, issuerDiscovery()},
 	}
 }
 

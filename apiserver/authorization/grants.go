@@ -66,9 +66,13 @@ func (g Grants) EvaluateConditions(context.Context, authorizer.ConditionsAwareDe
 
 // RulesFor implements authorizer.RuleResolver.
 func (g Grants) RulesFor(_ context.Context, who user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	var resources []authorizer.ResourceRuleInfo
-	var paths []authorizer.NonResourceRuleInfo
-	for rule := range g.of(who) {
+	resources, paths := infos(g.of(who))
+	return resources, paths, false, nil
+}
+
+// infos are rules as a RuleResolver gives them.
+func infos(rules iter.Seq[rbacv1.PolicyRule]) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo) {
+	for rule := range rules {
 		if len(rule.NonResourceURLs) > 0 {
 			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
 			continue
@@ -77,7 +81,7 @@ func (g Grants) RulesFor(_ context.Context, who user.Info, _ string) ([]authoriz
 			Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
 		})
 	}
-	return resources, paths, false, nil
+	return resources, paths
 }
 
 // of are the rules of the user and his groups. A request without a user has none.

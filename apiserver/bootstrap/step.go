@@ -14,7 +14,8 @@ type Step struct {
 	Name string
 	// Ensure makes the thing true. It does nothing if it is.
 	Ensure func(ctx context.Context) error
-	// Interval is the time between two calls of Ensure that succeeded.
+	// Interval is the time between two calls of Ensure that succeeded; zero
+	// is for a step that is done with the first.
 	Interval time.Duration
 	// Wake asks for a call before the interval has passed. It may be nil.
 	Wake <-chan struct{}

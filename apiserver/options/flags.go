@@ -18,7 +18,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Authentication.addFlags(sets.FlagSet("authentication"))
 	o.ServiceAccounts.addFlags(sets.FlagSet("service accounts"))
 	o.Authorization.addFlags(sets.FlagSet("authorization"))
-	o.Admission.AddFlags(sets.FlagSet("admission"))
+	o.addAdmissionFlags(sets.FlagSet("admission"))
 	o.Tolerations.AddFlags(sets.FlagSet("admission"))
 	o.Audit.AddFlags(sets.FlagSet("auditing"))
 	o.Requests.addFlags(sets.FlagSet("requests"))

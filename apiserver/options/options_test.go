@@ -3,6 +3,7 @@ package options
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,5 +232,35 @@ func TestOptionsShareNothing(t *testing.T) {
 	}
 	if len(a.RuntimeConfig) != 1 {
 		t.Errorf("--runtime-config is %v", a.RuntimeConfig)
+	}
+}
+
+func TestPluginsThatSvcDoesNotHaveMayBeDisabledButNotEnabled(t *testing.T) {
+	const etcd = "--etcd-servers=http://127.0.0.1:2379"
+	o, err := parse(t, etcd, "--disable-admission-plugins=ServiceAccount,Priority", "--disable-admission-plugins=PodSecurity")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := o.Validate(); len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
+	}
+	if got := o.Admission.DisablePlugins; !slices.Equal(got, []string{"Priority"}) {
+		t.Errorf("disabled are %v, want Priority", got)
+	}
+	for _, args := range []string{"--enable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAcount"} {
+		if o, err = parse(t, etcd, args); err != nil {
+			t.Fatal(err)
+		}
+		if errs := o.Validate(); len(errs) != 1 {
+			t.Errorf("%s is refused with %v, want one error", args, errs)
+		}
+	}
+}
+
+func TestNoAbsentPluginIsPresent(t *testing.T) {
+	for _, name := range New().Admission.Plugins.Registered() {
+		if slices.Contains(absentPlugins, name) {
+			t.Errorf("%s is there", name)
+		}
 	}
 }

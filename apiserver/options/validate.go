@@ -24,7 +24,7 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.validateEtcd()...)
 	errs = append(errs, o.Requests.validate()...)
 	errs = append(errs, o.ServiceAccounts.validate()...)
-	if _, err := authorization.New(o.Authorization.Modes, nil); err != nil {
+	if _, _, err := authorization.New(o.Authorization.Modes, nil); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := o.Network.ServiceCIDRs(); err != nil {

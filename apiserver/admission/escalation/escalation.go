@@ -1,0 +1,184 @@
+// Package escalation keeps users from giving others, or themselves, more rights
+// than they have. Whoever writes a role must hold its rules or be allowed to
+// escalate the role; whoever binds one must hold its rules or be allowed to
+// bind it.
+// https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
+package escalation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+// Roles tells which rules users hold and roles have.
+type Roles interface {
+	// Held are a user's rules in a namespace; if it is empty, in all of them.
+	Held(who user.Info, namespace string) ([]rbacv1.PolicyRule, error)
+	// Rules are those of the role that a binding in the namespace refers to.
+	Rules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
+}
+
+// Guard adds the rule to a chain of admission plugins; it is none of them, as
+// it cannot be disabled.
+func Guard(chain admission.Interface, may authorizer.Authorizer, roles Roles) admission.Interface {
+	return admission.NewChainHandler(chain, &guard{admission.NewHandler(admission.Create, admission.Update), may, roles})
+}
+
+type guard struct {
+	*admission.Handler
+	may   authorizer.Authorizer
+	roles Roles
+}
+
+var _ admission.ValidationInterface = &guard{}
+
+// Validate implements admission.ValidationInterface. Types tell the kinds in
+// any group domain.
+func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	who := a.GetUserInfo()
+	if who == nil || a.GetSubresource() != "" || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+		return nil
+	}
+	var err error
+	switch obj := a.GetObject().(type) {
+	case *rbacv1.Role:
+		err = g.role(ctx, a, obj.Name, obj.Rules, false)
+	case *rbacv1.ClusterRole:
+		old, _ := a.GetOldObject().(*rbacv1.ClusterRole)
+		err = g.role(ctx, a, obj.Name, obj.Rules, gathers(obj) || gathers(old))
+	case *rbacv1.RoleBinding:
+		err = g.binding(ctx, a, obj.RoleRef)
+	case *rbacv1.ClusterRoleBinding:
+		err = g.binding(ctx, a, obj.RoleRef)
+	}
+	if err == nil || apierrors.IsNotFound(err) { // the role of the binding
+		return err
+	}
+	return admission.NewForbidden(a, err)
+}
+
+// gathers tells whether other roles' rules come to the role's.
+func gathers(role *rbacv1.ClusterRole) bool {
+	return role != nil && role.AggregationRule != nil && len(role.AggregationRule.ClusterRoleSelectors) > 0
+}
+
+// role judges who writes a role with these rules.
+func (g *guard) role(ctx context.Context, a admission.Attributes, name string, rules []rbacv1.PolicyRule, gathers bool) error {
+	if forCollection(a.GetObject(), a.GetOldObject()) {
+		return nil
+	}
+	allowed, err := g.allowed(ctx, a, "escalate", a.GetResource().Resource, name)
+	if allowed || err != nil {
+		return err
+	}
+	if err := g.holds(a.GetUserInfo(), a.GetNamespace(), rules); err != nil {
+		return err
+	}
+	if gathers && g.holds(a.GetUserInfo(), a.GetNamespace(), everything()) != nil {
+		return errors.New("must have cluster-admin privileges to use the aggregationRule")
+	}
+	return nil
+}
+
+// binding judges who writes a binding to a role.
+func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) error {
+	if forCollection(a.GetObject(), a.GetOldObject()) {
+		return nil
+	}
+	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
+	allowed, err := g.allowed(ctx, a, "bind", resource, ref.Name)
+	if allowed || err != nil {
+		return err
+	}
+	rules, err := g.roles.Rules(ref, a.GetNamespace())
+	if err != nil {
+		return err
+	}
+	return g.holds(a.GetUserInfo(), a.GetNamespace(), rules)
+}
+
+// allowed tells whether the user may do so to a role, in the namespace of what
+// is written.
+func (g *guard) allowed(ctx context.Context, a admission.Attributes, verb, resource, name string) (bool, error) {
+	decision, _, err := g.may.Authorize(ctx, authorizer.AttributesRecord{
+		User: a.GetUserInfo(), Verb: verb, Namespace: a.GetNamespace(), Name: name,
+		APIGroup: a.GetResource().Group, APIVersion: "*", Resource: resource, ResourceRequest: true,
+	})
+	return decision == authorizer.DecisionAllow, err
+}
+
+// holds returns an error that lists those of the rules that a user does not hold.
+func (g *guard) holds(who user.Info, namespace string, rules []rbacv1.PolicyRule) error {
+	held, incomplete := g.roles.Held(who, namespace)
+	covered, missing := validation.Covers(held, rules)
+	if covered {
+		return nil
+	}
+	lines := make([]string, len(missing))
+	for i := range missing {
+		lines[i] = describe(&missing[i])
+	}
+	slices.Sort(lines)
+	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		who.GetName(), who.GetGroups(), strings.Join(slices.Compact(lines), "\n"))
+	if incomplete != nil {
+		message += fmt.Sprintf("; resolution errors: %v", incomplete)
+	}
+	return errors.New(message)
+}
+
+// describe writes a rule as kubectl's users know it from kube-apiserver.
+func describe(rule *rbacv1.PolicyRule) string {
+	var parts []string
+	for _, part := range []struct {
+		name   string
+		values []string
+	}{
+		{"APIGroups", rule.APIGroups}, {"Resources", rule.Resources}, {"NonResourceURLs", rule.NonResourceURLs},
+		{"ResourceNames", rule.ResourceNames}, {"Verbs", rule.Verbs},
+	} {
+		if len(part.values) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%q", part.name, part.values))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// forCollection tells whether nothing changes but what the garbage collector
+// writes.
+func forCollection(obj, old runtime.Object) bool {
+	if old == nil {
+		return false
+	}
+	same := obj.DeepCopyObject()
+	into, err := meta.Accessor(same)
+	if err != nil {
+		return false
+	}
+	from, err := meta.Accessor(old)
+	if err != nil {
+		return false
+	}
+	into.SetOwnerReferences(from.GetOwnerReferences())
+	into.SetFinalizers(from.GetFinalizers())
+	into.SetManagedFields(from.GetManagedFields())
+	return apiequality.Semantic.DeepEqual(same, old)
+}
+
+func everything() []rbacv1.PolicyRule {
+	all := []string{rbacv1.VerbAll}
+	return []rbacv1.PolicyRule{{Verbs: all, APIGroups: all, Resources: all}, {Verbs: all, NonResourceURLs: all}}
+}

@@ -1,0 +1,182 @@
+package authorization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+)
+
+// Roles is the mode RBAC: it allows what the roles say that bindings give to a
+// user or his groups, and what is granted to components. On everything else it
+// has no opinion.
+// https://kubernetes.io/docs/reference/access-authn-authz/rbac
+type Roles struct {
+	components          Grants
+	roles               rbaclisters.RoleLister
+	roleBindings        rbaclisters.RoleBindingLister
+	clusterRoles        rbaclisters.ClusterRoleLister
+	clusterRoleBindings rbaclisters.ClusterRoleBindingLister
+}
+
+// Follow makes the roles those of the informers; it is called before anything else.
+func (r *Roles) Follow(informers rbacinformers.Interface) {
+	r.roles, r.roleBindings = informers.Roles().Lister(), informers.RoleBindings().Lister()
+	r.clusterRoles, r.clusterRoleBindings = informers.ClusterRoles().Lister(), informers.ClusterRoleBindings().Lister()
+}
+
+// Authorize implements authorizer.Authorizer.
+func (r *Roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	var errs []error
+	for rule, err := range r.of(a.GetUser(), a.GetNamespace()) {
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case Allows(rule, a):
+			return authorizer.DecisionAllow, "", nil
+		}
+	}
+	if len(errs) > 0 { // a binding to a role that is not there yet, say
+		return authorizer.DecisionNoOpinion, fmt.Sprintf("RBAC: %v", errors.Join(errs...)), nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer; no rule has
+// conditions.
+func (r *Roles) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(r.Authorize(ctx, a))
+}
+
+// EvaluateConditions implements authorizer.Authorizer.
+func (r *Roles) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+// RulesFor implements authorizer.RuleResolver.
+func (r *Roles) RulesFor(_ context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	rules, err := r.Held(who, namespace)
+	resources, paths := infos(slices.Values(rules))
+	return resources, paths, false, err
+}
+
+// Held are all rules of a user in a namespace; if that is empty, in all of
+// them. With an error, which tells of roles that were not found, the rules are
+// those that were.
+func (r *Roles) Held(who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+	var held []rbacv1.PolicyRule
+	var errs []error
+	for rule, err := range r.of(who, namespace) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		held = append(held, rule)
+	}
+	return held, errors.Join(errs...)
+}
+
+// Rules are those of the role that a binding in the namespace refers to. The
+// error is NotFound if there is no such role.
+func (r *Roles) Rules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	switch ref.Kind {
+	case "Role":
+		role, err := r.roles.Roles(namespace).Get(ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		return role.Rules, nil
+	case "ClusterRole":
+		role, err := r.clusterRoles.Get(ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		return role.Rules, nil
+	}
+	return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
+}
+
+// of are the rules of the user, and errors in place of those of roles that are
+// not found. A request without a user has none.
+func (r *Roles) of(who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule, error] {
+	return func(yield func(rbacv1.PolicyRule, error) bool) {
+		if who == nil {
+			return
+		}
+		for rule := range r.components.of(who) {
+			if !yield(rule, nil) {
+				return
+			}
+		}
+		for ref, err := range r.bound(who, namespace) {
+			var rules []rbacv1.PolicyRule
+			if err == nil {
+				rules, err = r.Rules(ref, namespace)
+			}
+			if err != nil && !yield(rbacv1.PolicyRule{}, err) {
+				return
+			}
+			for _, rule := range rules {
+				if !yield(rule, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// bound are the references to roles in the bindings of the user.
+func (r *Roles) bound(who user.Info, namespace string) iter.Seq2[rbacv1.RoleRef, error] {
+	return func(yield func(rbacv1.RoleRef, error) bool) {
+		everywhere, err := r.clusterRoleBindings.List(labels.Everything())
+		if err != nil && !yield(rbacv1.RoleRef{}, err) {
+			return
+		}
+		for _, b := range everywhere {
+			if isSubject(who, b.Subjects, "") && !yield(b.RoleRef, nil) {
+				return
+			}
+		}
+		if namespace == "" {
+			return
+		}
+		here, err := r.roleBindings.RoleBindings(namespace).List(labels.Everything())
+		if err != nil && !yield(rbacv1.RoleRef{}, err) {
+			return
+		}
+		for _, b := range here {
+			if isSubject(who, b.Subjects, namespace) && !yield(b.RoleRef, nil) {
+				return
+			}
+		}
+	}
+}
+
+// isSubject tells whether a binding is for the user; namespace is the
+// binding's, which a service account need not repeat.
+func isSubject(who user.Info, subjects []rbacv1.Subject, namespace string) bool {
+	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			return s.Name == who.GetName()
+		case rbacv1.GroupKind:
+			return slices.Contains(who.GetGroups(), s.Name)
+		case rbacv1.ServiceAccountKind:
+			of := s.Namespace
+			if of == "" {
+				of = namespace
+			}
+			return of != "" && serviceaccount.MatchesUsername(of, s.Name, who.GetName())
+		}
+		return false
+	})
+}

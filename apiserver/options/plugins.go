@@ -1,0 +1,37 @@
+package options
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// absentPlugins are the admission plugins of Kubernetes 1.28 and later that
+// svc does not have.
+var absentPlugins = []string{
+	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DenyServiceExternalIPs", "EventRateLimit",
+	"ExtendedResourceToleration", "ImagePolicyWebhook", "JobValidation", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NamespaceAutoProvision",
+	"NamespaceExists", "NodeDeclaredFeatureValidator", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize",
+	"PersistentVolumeLabel", "PodGroupProtection", "PodGroupWorkloadExists", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction", "PodTopologyLabels", "ResourceQuota",
+	"RuntimeClass", "SecurityContextDeny", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
+}
+
+// disabledPlugins lets absent plugins be disabled: they do nothing, as asked.
+type disabledPlugins struct{ pflag.Value }
+
+// Set implements pflag.Value.
+func (d disabledPlugins) Set(names string) error {
+	present := slices.DeleteFunc(strings.Split(names, ","), func(name string) bool { return slices.Contains(absentPlugins, name) })
+	return d.Value.Set(strings.Join(present, ","))
+}
+
+// addAdmissionFlags adds the library's flags and makes
+// --disable-admission-plugins take the names of absent plugins too.
+func (o *Options) addAdmissionFlags(fs *pflag.FlagSet) {
+	o.Admission.AddFlags(fs)
+	disable := fs.Lookup("disable-admission-plugins")
+	disable.Value = disabledPlugins{disable.Value}
+	disable.Usage += " Kubernetes' other plugins, as ServiceAccount, may be named, too: svc does not have them."
+}
