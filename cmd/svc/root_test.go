@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -134,5 +135,18 @@ func TestKubectlIsCompletedToo(t *testing.T) {
 	code := run([]string{"__complete", "kubectl", "rollout", "un"}, &out, &errOut)
 	if code != 0 || !strings.HasPrefix(out.String(), "undo\t") {
 		t.Errorf("exit code %d, %s%s", code, out.String(), errOut.String())
+	}
+}
+
+func TestALinkWithTheNameOfAProgramOfKubernetesStandsForACommand(t *testing.T) {
+	for _, tc := range []struct{ line, want []string }{
+		{[]string{"/assets/kube-apiserver", "--secure-port=1"}, []string{"apiserver", "--secure-port=1"}},
+		{[]string{"kubectl", "get", "pods"}, []string{"kubectl", "get", "pods"}},
+		{[]string{"/usr/bin/svc", "up", "-v=0"}, []string{"up", "-v=0"}},
+		{[]string{"svc"}, nil},
+	} {
+		if got := arguments(tc.line); !slices.Equal(got, tc.want) {
+			t.Errorf("%v means svc %v, want svc %v", tc.line, got, tc.want)
+		}
 	}
 }
