@@ -172,6 +172,7 @@ func (b *builder) makeStorage() error {
 	b.env.Etcd = b.backend.Check
 	b.env.Claims = b.claims.Pool
 	b.env.ServiceCIDRs = cidrs
+	b.env.EventTTL = b.options.EventTTL
 	b.env.AllowPrivileged = b.options.AllowPrivileged
 	b.env.NodePorts = resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)}
 	if b.env.Agents, err = agents.New(b.options.Agents); err != nil {

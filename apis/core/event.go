@@ -14,17 +14,13 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// eventTTL is how long an event is kept after its last change (kube-apiserver's
-// default of --event-ttl).
-const eventTTL = time.Hour
-
 var events = resource.Type[*corev1.Event]{
 	Name: "events", ShortNames: []string{"ev"}, Namespaced: true, AnyFinalizer: true,
 	Versions:       []resource.Version{eventsV1},
 	NameRule:       path.ValidatePathSegmentName,
 	Validate:       func(e *corev1.Event) field.ErrorList { return validateEvent(e, "reportingComponent") },
 	CreateOnUpdate: true,
-	TTL:            eventTTL,
+	TTL:            func(env *resource.Env) time.Duration { return env.EventTTL },
 	Fields:         eventFields,
 	Columns:        eventColumns,
 }

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,6 +30,9 @@ type Env struct {
 	Tokens Tokens
 	// AllowPrivileged lets containers be privileged (flag --allow-privileged).
 	AllowPrivileged bool
+	// EventTTL is how long an event is kept after its last change (flag
+	// --event-ttl); zero is for ever.
+	EventTTL time.Duration
 	// Etcd reports whether etcd answers and accepts writes.
 	Etcd func(ctx context.Context) error
 	// Agents says how the agents of nodes are reached.

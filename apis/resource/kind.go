@@ -69,7 +69,7 @@ type Kind struct {
 	Held            func(obj runtime.Object) bool
 	ReturnDeleted   bool
 	OrphanByDefault bool
-	TTL             time.Duration
+	TTL             func(env *Env) time.Duration // or nil
 	BeginCreate     func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (func(ok bool), error)
 	BeginUpdate     func(ctx context.Context, env *Env, obj, old runtime.Object, dryRun bool) (func(ok bool), error)
 	AfterDelete     func(ctx context.Context, env *Env, obj runtime.Object)

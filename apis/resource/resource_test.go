@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,7 +88,7 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 		Columns: []resource.Column[*corev1.Pod]{{Name: "C", Value: func(*corev1.Pod) any { call("column"); return nil }}},
 		Fields:  map[string]func(*corev1.Pod) string{"f": func(*corev1.Pod) string { call("field"); return "" }},
 		Status:  true, StatusOnCreate: true, Generation: true, CreateOnUpdate: true, RequireVersion: true, OrphanByDefault: true,
-		TTL: 5, WatchField: "f",
+		TTL: func(*resource.Env) time.Duration { return 5 }, WatchField: "f",
 	}.Kind()
 	obj, old := k.New(), k.New()
 	k.NameRule("", false)
@@ -118,7 +119,7 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 		t.Errorf("called %s\nwant   %s", got, want)
 	}
 	if !k.Status || !k.StatusOnCreate || !k.Generation || !k.CreateOnUpdate || !k.RequireVersion || !k.OrphanByDefault || !k.Namespaced ||
-		k.TTL != 5 || k.WatchField != "f" || k.Singular != "one" || len(k.ShortNames) != 1 || len(k.Categories) != 1 {
+		k.TTL(nil) != 5 || k.WatchField != "f" || k.Singular != "one" || len(k.ShortNames) != 1 || len(k.Categories) != 1 {
 		t.Errorf("lost on the way: %+v", k)
 	}
 }

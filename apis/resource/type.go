@@ -116,8 +116,9 @@ type Type[T Object] struct {
 	// OrphanByDefault keeps dependents when a deletion names no propagation
 	// policy (kinds whose first version did so).
 	OrphanByDefault bool
-	// TTL is the time after which an object vanishes; zero is never.
-	TTL time.Duration
+	// TTL is the time after its last change after which an object vanishes;
+	// zero is never. The default is never.
+	TTL func(env *Env) time.Duration
 
 	// BeginCreate and BeginUpdate run after validation and before the write,
 	// to claim what must be claimed first (an address, say) and to write it

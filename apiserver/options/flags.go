@@ -125,6 +125,7 @@ func (o *Options) addAPIFlags(fs *pflag.FlagSet) {
 		"Comma-separated key[=true|false] pairs that turn API versions and resources on and off: "+
 			"<group>/<version>, <group>/<version>/<resource>, v1 for the core group, api/all, api/ga, api/beta, api/alpha.")
 	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
+	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "How long an event is kept after its last change.")
 	fs.BoolVar(&o.AllowPrivileged, "allow-privileged", o.AllowPrivileged, "Let containers be privileged; otherwise pods that ask for it are refused.")
 	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
 		"Client certificate by which the aggregation layer identifies itself to extension API servers.")

@@ -30,6 +30,8 @@ type Options struct {
 	ServiceAccounts ServiceAccounts
 	Authorization   Authorization
 	Admission       *genericoptions.AdmissionOptions
+	// EventTTL is how long an event is kept after its last change.
+	EventTTL time.Duration
 	// AllowPrivileged lets containers be privileged.
 	AllowPrivileged bool
 	// Tolerations are for how long pods stay on unready nodes by default.
@@ -188,6 +190,7 @@ func New() *Options {
 		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
 		Admission:       newAdmission(tolerations),
 		Tolerations:     tolerations,
+		EventTTL:        time.Hour,
 		Audit:           genericoptions.NewAuditOptions(),
 		Features:        Features{Profiling: true},
 		Requests: Requests{

@@ -39,6 +39,9 @@ func (o *Options) Validate() []error {
 	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
 		errs = append(errs, fmt.Errorf("--advertise-address: %s is no address that a client can reach; name one of this machine's", a))
 	}
+	if o.EventTTL < time.Second {
+		errs = append(errs, fmt.Errorf("--event-ttl: %s must be at least 1s, as 1h", o.EventTTL))
+	}
 	errs = append(errs, o.Agents.validate()...)
 	return append(errs, o.validateFiles()...)
 }

@@ -238,7 +238,7 @@ func TestAGracefulDeletionLeavesTimeToEnd(t *testing.T) {
 
 func TestAnObjectWithATTLHasALease(t *testing.T) {
 	d := set()
-	d.TTL = time.Hour
+	d.TTL = func(*resource.Env) time.Duration { return time.Hour }
 	s := registrytest.Start(t, d)
 	s.Do(http.MethodPost, sets, setBody).Want(http.StatusCreated)
 	client := s.Backend.Client()

@@ -62,8 +62,9 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 	if kind.GracePeriod != nil {
 		store.DeleteStrategy = gracefulStrategy{s}
 	}
-	if kind.TTL > 0 {
-		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return uint64(kind.TTL / time.Second), nil }
+	if kind.TTL != nil {
+		seconds := uint64(kind.TTL(env) / time.Second)
+		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return seconds, nil }
 	}
 	if kind.Held != nil {
 		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {

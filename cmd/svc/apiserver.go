@@ -8,6 +8,7 @@ import (
 
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
 )
 
 func newAPIServer() *cobra.Command {
@@ -39,6 +40,8 @@ same time. Its flags are those of kube-apiserver.`,
 			})
 		},
 	}
+	cmd.Version = release.Public(opts.Release, release.SVCVersion()).Info().GitVersion
+	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n") // as kube-apiserver --version says it
 	sets := opts.Flags()
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
@@ -113,7 +115,7 @@ func TestHelpListsFlagsBySubject(t *testing.T) {
 }
 
 func TestVersionSaysWhatSvcIsMadeOf(t *testing.T) {
-	for args, want := range map[string]string{"version": "svc ", "version -o json": `"svc": `} {
+	for args, want := range map[string]string{"version": "svc ", "version -o json": `"svc": `, "apiserver --version": "Kubernetes v1.28.0+svc-"} {
 		var out, errOut strings.Builder
 		if code := run(strings.Fields(args), &out, &errOut); code != 0 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "1.28") {
 			t.Errorf("%s: exit code %d, %s%s", args, code, out.String(), errOut.String())
@@ -148,5 +150,13 @@ func TestALinkWithTheNameOfAProgramOfKubernetesStandsForACommand(t *testing.T) {
 		if got := arguments(tc.line); !slices.Equal(got, tc.want) {
 			t.Errorf("%v means svc %v, want svc %v", tc.line, got, tc.want)
 		}
+	}
+}
+
+func TestLogsMayBeJSON(t *testing.T) {
+	logging := logsapi.NewLoggingConfiguration()
+	logging.Format = logsapi.JSONLogFormat
+	if errs := logsapi.Validate(logging, nil, nil); len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
 	}
 }

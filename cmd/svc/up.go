@@ -37,7 +37,7 @@ it can be, the machine itself as a node that runs pods. Keys, certificates and
 data are made at the first start and used again at every later one.
 
 The flags of "svc apiserver" and the controllers' flags may be given, too. Only
-warnings and errors are logged, unless -v is given.`,
+warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := newInstance(cmd, opts, loops, node, dataDir)
@@ -46,7 +46,7 @@ warnings and errors are logged, unless -v is given.`,
 			}
 			// Few want a log between themselves and the report; those who do ask.
 			var out io.Writer = cmd.ErrOrStderr()
-			if !cmd.Flags().Changed("v") {
+			if !cmd.Flags().Changed("v") && !cmd.Flags().Changed("logging-format") {
 				out = warnings{out, &u.muted}
 			}
 			if err := startLogs(cmd, logging, out); err != nil {
