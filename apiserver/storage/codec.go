@@ -25,7 +25,21 @@ func KindCodec(scheme *runtime.Scheme, kinds []*resource.Kind) (runtime.Codec, r
 	codecs := serializer.NewCodecFactory(scheme)
 	encoder := codecs.EncoderForVersion(protobuf.NewSerializer(scheme, scheme), hubs)
 	decoder := codecs.DecoderToVersion(codecs.UniversalDeserializer(), runtime.InternalGroupVersioner)
-	return runtime.NewCodec(encoder, decoder), hubs
+	return runtime.NewCodec(encoder, typeless{decoder}), hubs
+}
+
+// typeless leaves the apiVersion and kind of what it reads empty, as they are
+// of everything in memory. The library does so unless it reads into a given
+// object, which it takes for one of the version in which it is stored.
+type typeless struct{ runtime.Decoder }
+
+// Decode implements runtime.Decoder.
+func (d typeless) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, stored, err := d.Decoder.Decode(data, defaults, into)
+	if err == nil {
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return obj, stored, err
 }
 
 // hubVersioner chooses the hub among all that a Go type is registered as.

@@ -98,6 +98,29 @@ func asJSON(t *testing.T, obj any) string {
 	return string(data)
 }
 
+// The items of a list say their type nowhere, however they were read.
+func TestWhatIsReadHasNoType(t *testing.T) {
+	_, codec := codecOf(t, apis.Kinds())
+	data, err := runtime.Encode(codec, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule, into := range map[string]runtime.Object{"into a new object": nil, "into a given object": &corev1.ConfigMap{}} {
+		t.Run(rule, func(t *testing.T) {
+			obj, stored, err := codec.Decode(data, nil, into)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := obj.(*corev1.ConfigMap); got.Name != "a" || got.TypeMeta != (metav1.TypeMeta{}) {
+				t.Errorf("read %#v", got)
+			}
+			if want := corev1.SchemeGroupVersion.WithKind("ConfigMap"); *stored != want {
+				t.Errorf("it was stored as %s, want %s", stored, want)
+			}
+		})
+	}
+}
+
 func TestAListIsEncodedAsItsHub(t *testing.T) {
 	_, codec := codecOf(t, apis.Kinds())
 	list := &corev1.ConfigMapList{Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}
