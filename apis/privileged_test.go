@@ -39,8 +39,8 @@ func TestPrivilegedContainersNeedPermissionWhereverPodsAreDescribed(t *testing.T
 			got = append(got, err.Field)
 		}
 		want := []string{
-			path + ".initContainers[0].securityContext.privileged",
 			path + ".containers[1].securityContext.privileged",
+			path + ".initContainers[0].securityContext.privileged",
 			path + ".ephemeralContainers[0].securityContext.privileged",
 		}
 		if !reflect.DeepEqual(got, want) {

@@ -159,7 +159,7 @@ func (b *builder) admission(config *genericapiserver.RecommendedConfig) error {
 		return fmt.Errorf("admission: %w", err)
 	}
 	if b.roles != nil {
-		config.AdmissionControl = escalation.Guard(config.AdmissionControl, b.authorizer, b.roles)
+		config.AdmissionControl = escalation.Guard(config.AdmissionControl, b.authorizer, b.roles.Stored(b.client.RbacV1()))
 	}
 	// The specification names the check after the service (document 2, section 4).
 	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"

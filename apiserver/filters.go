@@ -46,6 +46,7 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 		unauthorized = genericapifilters.WithFailedAuthenticationAudit(unauthorized, c.AuditBackend, c.AuditPolicyRuleEvaluator)
 	}
 	handler = genericapifilters.WithAuthentication(handler, c.Authentication.Authenticator, unauthorized, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
+	handler = genericfilters.WithCORS(handler, b.options.Requests.CORSOrigins, nil, nil, nil, "true")
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = withRoom(handler)
 	handler = genericfilters.WithTimeoutForNonLongRunningRequests(handler, c.LongRunningFunc)
@@ -55,6 +56,7 @@ func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http
 		handler = genericfilters.WithProbabilisticGoaway(handler, c.GoawayChance)
 	}
 	handler = genericapifilters.WithCacheControl(handler)
+	handler = genericfilters.WithHSTS(handler, b.options.Requests.HSTSDirectives)
 	handler = withLogging(handler)
 	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)

@@ -34,7 +34,7 @@ func DefaultRoles() []DefaultRole {
 	return []DefaultRole{
 		{"cluster-admin", []string{user.SystemPrivilegedGroup}, everything()},
 		{"system:public-info-viewer", []string{user.AllAuthenticated, user.AllUnauthenticated}, publicInfo()},
-		{"system:discovery", []string{user.AllAuthenticated}, slices.Concat(publicInfo(), discovery())},
+		{"system:discovery", []string{user.AllAuthenticated}, []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: slices.Sorted(slices.Values(slices.Concat(publicInfo()[0].NonResourceURLs, discovery()[0].NonResourceURLs)))}}},
 		{"system:basic-user", []string{user.AllAuthenticated}, self()},
 		{"system:service-account-issuer-discovery", []string{serviceaccount.AllServiceAccountsGroup}, issuerDiscovery()},
 	}
@@ -59,7 +59,7 @@ func discovery() []rbacv1.PolicyRule {
 func issuerDiscovery() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		Verbs:           []string{"get"},
-		NonResourceURLs: []string{"/.well-known/openid-configuration", "/openid/v1/jwks"},
+		NonResourceURLs: []string{"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"},
 	}}
 }
 

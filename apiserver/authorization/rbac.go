@@ -8,12 +8,11 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
-	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 )
 
 // Roles is the mode RBAC: it allows what the roles say that bindings give to a
@@ -21,23 +20,28 @@ import (
 // has no opinion.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac
 type Roles struct {
-	components          Grants
-	roles               rbaclisters.RoleLister
-	roleBindings        rbaclisters.RoleBindingLister
-	clusterRoles        rbaclisters.ClusterRoleLister
-	clusterRoleBindings rbaclisters.ClusterRoleBindingLister
+	components Grants
+	source     roleSource
 }
 
 // Follow makes the roles those of the informers; it is called before anything else.
 func (r *Roles) Follow(informers rbacinformers.Interface) {
-	r.roles, r.roleBindings = informers.Roles().Lister(), informers.RoleBindings().Lister()
-	r.clusterRoles, r.clusterRoleBindings = informers.ClusterRoles().Lister(), informers.ClusterRoleBindings().Lister()
+	r.source = followed{
+		informers.Roles().Lister(), informers.RoleBindings().Lister(),
+		informers.ClusterRoles().Lister(), informers.ClusterRoleBindings().Lister(),
+	}
+}
+
+// Stored are the same roles as they are at the moment of a question, for those
+// who ask seldom.
+func (r *Roles) Stored(client rbacv1client.RbacV1Interface) *Roles {
+	return &Roles{components: r.components, source: stored{client}}
 }
 
 // Authorize implements authorizer.Authorizer.
-func (r *Roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r *Roles) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	var errs []error
-	for rule, err := range r.of(a.GetUser(), a.GetNamespace()) {
+	for rule, err := range r.of(ctx, a.GetUser(), a.GetNamespace()) {
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -63,8 +67,8 @@ func (r *Roles) EvaluateConditions(context.Context, authorizer.ConditionsAwareDe
 }
 
 // RulesFor implements authorizer.RuleResolver.
-func (r *Roles) RulesFor(_ context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	rules, err := r.Held(who, namespace)
+func (r *Roles) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	rules, err := r.Held(ctx, who, namespace)
 	resources, paths := infos(slices.Values(rules))
 	return resources, paths, false, err
 }
@@ -72,10 +76,10 @@ func (r *Roles) RulesFor(_ context.Context, who user.Info, namespace string) ([]
 // Held are all rules of a user in a namespace; if that is empty, in all of
 // them. With an error, which tells of roles that were not found, the rules are
 // those that were.
-func (r *Roles) Held(who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+func (r *Roles) Held(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	var held []rbacv1.PolicyRule
 	var errs []error
-	for rule, err := range r.of(who, namespace) {
+	for rule, err := range r.of(ctx, who, namespace) {
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -87,16 +91,16 @@ func (r *Roles) Held(who user.Info, namespace string) ([]rbacv1.PolicyRule, erro
 
 // Rules are those of the role that a binding in the namespace refers to. The
 // error is NotFound if there is no such role.
-func (r *Roles) Rules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+func (r *Roles) Rules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "Role":
-		role, err := r.roles.Roles(namespace).Get(ref.Name)
+		role, err := r.source.role(ctx, namespace, ref.Name)
 		if err != nil {
 			return nil, err
 		}
 		return role.Rules, nil
 	case "ClusterRole":
-		role, err := r.clusterRoles.Get(ref.Name)
+		role, err := r.source.clusterRole(ctx, ref.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +111,7 @@ func (r *Roles) Rules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule
 
 // of are the rules of the user, and errors in place of those of roles that are
 // not found. A request without a user has none.
-func (r *Roles) of(who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule, error] {
+func (r *Roles) of(ctx context.Context, who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule, error] {
 	return func(yield func(rbacv1.PolicyRule, error) bool) {
 		if who == nil {
 			return
@@ -117,10 +121,10 @@ func (r *Roles) of(who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule,
 				return
 			}
 		}
-		for ref, err := range r.bound(who, namespace) {
+		for ref, err := range r.bound(ctx, who, namespace) {
 			var rules []rbacv1.PolicyRule
 			if err == nil {
-				rules, err = r.Rules(ref, namespace)
+				rules, err = r.Rules(ctx, ref, namespace)
 			}
 			if err != nil && !yield(rbacv1.PolicyRule{}, err) {
 				return
@@ -135,9 +139,9 @@ func (r *Roles) of(who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule,
 }
 
 // bound are the references to roles in the bindings of the user.
-func (r *Roles) bound(who user.Info, namespace string) iter.Seq2[rbacv1.RoleRef, error] {
+func (r *Roles) bound(ctx context.Context, who user.Info, namespace string) iter.Seq2[rbacv1.RoleRef, error] {
 	return func(yield func(rbacv1.RoleRef, error) bool) {
-		everywhere, err := r.clusterRoleBindings.List(labels.Everything())
+		everywhere, err := r.source.clusterRoleBindings(ctx)
 		if err != nil && !yield(rbacv1.RoleRef{}, err) {
 			return
 		}
@@ -149,7 +153,7 @@ func (r *Roles) bound(who user.Info, namespace string) iter.Seq2[rbacv1.RoleRef,
 		if namespace == "" {
 			return
 		}
-		here, err := r.roleBindings.RoleBindings(namespace).List(labels.Everything())
+		here, err := r.source.roleBindings(ctx, namespace)
 		if err != nil && !yield(rbacv1.RoleRef{}, err) {
 			return
 		}

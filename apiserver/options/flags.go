@@ -94,6 +94,10 @@ func (r *Requests) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&r.LivezGracePeriod, "livez-grace-period", r.LivezGracePeriod, "How long after the start /livez passes although start-up hooks still run.")
 	fs.DurationVar(&r.ShutdownDelay, "shutdown-delay-duration", r.ShutdownDelay,
 		"How long a terminating server goes on answering, /readyz failing, so that load balancers notice.")
+	fs.StringSliceVar(&r.CORSOrigins, "cors-allowed-origins", r.CORSOrigins,
+		"Origins whose scripts browsers let read answers: regular expressions that pin the host's start and end, as ^https://console[.]example[.]com(:|$).")
+	fs.StringSliceVar(&r.HSTSDirectives, "strict-transport-security-directives", r.HSTSDirectives,
+		"Directives of the header Strict-Transport-Security, as max-age=31536000,includeSubDomains. Without any there is no such header.")
 	fs.BoolVar(&r.PriorityAndFairness, "enable-priority-and-fairness", r.PriorityAndFairness, "Queue requests by priority levels.")
 }
 

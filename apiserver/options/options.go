@@ -124,6 +124,12 @@ type Requests struct {
 	LivezGracePeriod time.Duration
 	// ShutdownDelay is how long a terminating server still takes requests.
 	ShutdownDelay time.Duration
+	// CORSOrigins are regular expressions of the origins whose scripts browsers
+	// let read answers; none means no origin.
+	CORSOrigins []string
+	// HSTSDirectives are those of the header Strict-Transport-Security (RFC
+	// 6797); none means no header.
+	HSTSDirectives []string
 	// PriorityAndFairness queues requests by priority levels rather than
 	// counting them.
 	PriorityAndFairness bool

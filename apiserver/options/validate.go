@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/compatibility"
+
 	"svc.dev/svc/apiserver/authorization"
 )
 
@@ -167,7 +170,13 @@ func (r *Requests) validate() []error {
 	if r.ShutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration: %s is negative; 0 is none", r.ShutdownDelay))
 	}
-	return errs
+	// The library's rules of these two; all else in it is zero and valid.
+	browsers := genericoptions.ServerRunOptions{
+		ComponentGlobalsRegistry: compatibility.NewComponentGlobalsRegistry(),
+		CorsAllowedOriginList:    r.CORSOrigins,
+		HSTSDirectives:           r.HSTSDirectives,
+	}
+	return append(errs, browsers.Validate()...)
 }
 
 // The bounds of --service-account-max-token-expiration.

@@ -26,9 +26,9 @@ import (
 // Roles tells which rules users hold and roles have.
 type Roles interface {
 	// Held are a user's rules in a namespace; if it is empty, in all of them.
-	Held(who user.Info, namespace string) ([]rbacv1.PolicyRule, error)
+	Held(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error)
 	// Rules are those of the role that a binding in the namespace refers to.
-	Rules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
+	Rules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
 }
 
 // Guard adds the rule to a chain of admission plugins; it is none of them, as
@@ -84,10 +84,10 @@ func (g *guard) role(ctx context.Context, a admission.Attributes, name string, r
 	if allowed || err != nil {
 		return err
 	}
-	if err := g.holds(a.GetUserInfo(), a.GetNamespace(), rules); err != nil {
+	if err := g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), rules); err != nil {
 		return err
 	}
-	if gathers && g.holds(a.GetUserInfo(), a.GetNamespace(), everything()) != nil {
+	if gathers && g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), everything()) != nil {
 		return errors.New("must have cluster-admin privileges to use the aggregationRule")
 	}
 	return nil
@@ -103,11 +103,11 @@ func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.
 	if allowed || err != nil {
 		return err
 	}
-	rules, err := g.roles.Rules(ref, a.GetNamespace())
+	rules, err := g.roles.Rules(ctx, ref, a.GetNamespace())
 	if err != nil {
 		return err
 	}
-	return g.holds(a.GetUserInfo(), a.GetNamespace(), rules)
+	return g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), rules)
 }
 
 // allowed tells whether the user may do so to a role, in the namespace of what
@@ -121,40 +121,51 @@ func (g *guard) allowed(ctx context.Context, a admission.Attributes, verb, resou
 }
 
 // holds returns an error that lists those of the rules that a user does not hold.
-func (g *guard) holds(who user.Info, namespace string, rules []rbacv1.PolicyRule) error {
-	held, incomplete := g.roles.Held(who, namespace)
+func (g *guard) holds(ctx context.Context, who user.Info, namespace string, rules []rbacv1.PolicyRule) error {
+	held, incomplete := g.roles.Held(ctx, who, namespace)
 	covered, missing := validation.Covers(held, rules)
 	if covered {
 		return nil
 	}
-	lines := make([]string, len(missing))
-	for i := range missing {
-		lines[i] = describe(&missing[i])
-	}
-	slices.Sort(lines)
+	lines := describe(missing)
 	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		who.GetName(), who.GetGroups(), strings.Join(slices.Compact(lines), "\n"))
+		who.GetName(), who.GetGroups(), strings.Join(lines, "\n"))
 	if incomplete != nil {
 		message += fmt.Sprintf("; resolution errors: %v", incomplete)
 	}
 	return errors.New(message)
 }
 
-// describe writes a rule as kubectl's users know it from kube-apiserver.
-func describe(rule *rbacv1.PolicyRule) string {
-	var parts []string
-	for _, part := range []struct {
-		name   string
-		values []string
-	}{
-		{"APIGroups", rule.APIGroups}, {"Resources", rule.Resources}, {"NonResourceURLs", rule.NonResourceURLs},
-		{"ResourceNames", rule.ResourceNames}, {"Verbs", rule.Verbs},
-	} {
-		if len(part.values) > 0 {
-			parts = append(parts, fmt.Sprintf("%s:%q", part.name, part.values))
+// describe writes rules of one verb each, sorted, as kubectl's users know them
+// from kube-apiserver: those that differ in the verb alone are one line.
+func describe(rules []rbacv1.PolicyRule) []string {
+	verbs := map[string][]string{}
+	for _, rule := range rules {
+		var parts []string
+		for _, part := range []struct {
+			name   string
+			values []string
+		}{
+			{"APIGroups", rule.APIGroups}, {"Resources", rule.Resources},
+			{"NonResourceURLs", rule.NonResourceURLs}, {"ResourceNames", rule.ResourceNames},
+		} {
+			if len(part.values) > 0 {
+				parts = append(parts, fmt.Sprintf("%s:%q", part.name, part.values))
+			}
+		}
+		what := strings.Join(parts, ", ")
+		for _, verb := range rule.Verbs {
+			if !slices.Contains(verbs[what], verb) {
+				verbs[what] = append(verbs[what], verb)
+			}
 		}
 	}
-	return "{" + strings.Join(parts, ", ") + "}"
+	var lines []string
+	for what, verbs := range verbs {
+		lines = append(lines, fmt.Sprintf("{%s, Verbs:%q}", what, verbs))
+	}
+	slices.Sort(lines)
+	return lines
 }
 
 // forCollection tells whether nothing changes but what the garbage collector
