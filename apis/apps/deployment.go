@@ -38,6 +38,7 @@ var deployments = resource.Type[*appsv1.Deployment]{
 	PrepareUpdate:  countAnnotationChange,
 	Status:         true,
 	PrepareStatus:  func(d, old *appsv1.Deployment) { d.Labels = old.Labels },
+	StatusResets:   []string{"metadata.labels"},
 	ValidateStatus: validateDeploymentStatus,
 	Scale: &resource.Scale[*appsv1.Deployment]{
 		Replicas: func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },

@@ -47,6 +47,7 @@ type Kind struct {
 	Status         bool
 	StatusOnCreate bool
 	PrepareStatus  func(obj, old runtime.Object)
+	StatusResets   []string
 	ValidateStatus func(obj, old runtime.Object) field.ErrorList
 	Generation     bool
 	// Scale is nil for a kind that does not scale.
@@ -171,7 +172,7 @@ func (t Type[T]) Kind() *Kind {
 		return t.Warn(obj.(T), before)
 	}
 	k.Status, k.StatusOnCreate, k.Generation = t.Status, t.StatusOnCreate, t.Generation
-	k.PrepareStatus, k.ValidateStatus = two(t.PrepareStatus), judge(t.ValidateStatus)
+	k.PrepareStatus, k.ValidateStatus, k.StatusResets = two(t.PrepareStatus), judge(t.ValidateStatus), t.StatusResets
 	if t.Scale != nil {
 		k.Scale = &KindScale{
 			Get: func(obj runtime.Object) (*autoscalingv1.Scale, error) { return t.Scale.scaleOf(obj.(T)) },

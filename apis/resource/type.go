@@ -70,7 +70,10 @@ type Type[T Object] struct {
 	// StatusOnCreate lets a client set the status of a new object.
 	StatusOnCreate bool
 	// PrepareStatus runs before ValidateStatus, after what Status implies.
+	// StatusResets are the paths of metadata ("metadata.labels") that it takes
+	// from old, for field ownership.
 	PrepareStatus  func(obj, old T)
+	StatusResets   []string
 	ValidateStatus func(obj, old T) field.ErrorList
 	// Generation makes metadata.generation count the changes of everything
 	// outside metadata and status.

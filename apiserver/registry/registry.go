@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,7 +78,7 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 			Name:     "status",
 			Prepare:  main.strategy.prepareStatus,
 			Validate: kind.ValidateStatus,
-			Resets:   main.strategy.shape.exceptStatus(),
+			Resets:   slices.Concat(main.strategy.shape.exceptStatus(), kind.StatusResets),
 		})
 	}
 	if kind.Scale != nil {

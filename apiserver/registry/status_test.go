@@ -104,8 +104,10 @@ func TestAStatusIsNotCreatedByAnUpdate(t *testing.T) {
 }
 
 func TestThePartsThatAnEndpointResetsAreNotOwned(t *testing.T) {
-	s := startSet(t)
-	s.Patch("apply", aSet+"?fieldManager=ann&force=true", setBody).Want(http.StatusOK)
+	d := set()
+	d.PrepareStatus, d.StatusResets = func(d, old *appsv1.Deployment) { d.Labels = old.Labels }, []string{"metadata.labels"}
+	s := registrytest.Start(t, d)
+	s.Patch("apply", aSet+"?fieldManager=ann&force=true", setBody).Want(http.StatusCreated)
 	s.Patch("apply", aSet+"/status?fieldManager=bob&force=true", setBody).Want(http.StatusOK)
 	got := s.Do(http.MethodGet, aSet, nil)
 	owned := map[string]map[string]any{}
@@ -118,10 +120,10 @@ func TestThePartsThatAnEndpointResetsAreNotOwned(t *testing.T) {
 			owned[entry.Manager] = fields
 		}
 	}
-	if ann := owned["ann"]; ann["f:status"] != nil || ann["f:spec"] == nil {
+	if ann := owned["ann"]; ann["f:status"] != nil || ann["f:spec"] == nil || ann["f:metadata"] == nil {
 		t.Errorf("who applied the object owns %v", ann)
 	}
-	if bob := owned["bob"]; bob["f:status"] == nil || bob["f:spec"] != nil {
+	if bob := owned["bob"]; bob["f:status"] == nil || bob["f:spec"] != nil || bob["f:metadata"] != nil {
 		t.Errorf("who applied the status owns %v", bob)
 	}
 }
