@@ -21,24 +21,25 @@ import (
 	"svc.dev/svc/apis/storage"
 )
 
-// Kinds are all kinds, group by group in the order of discovery.
+// Kinds are all kinds, group by group in the order of discovery,
+// which is Kubernetes' own.
 func Kinds() []*resource.Kind {
 	var kinds []*resource.Kind
 	for _, group := range [][]resource.Declaration{
 		core.Kinds(),
 		apps.Kinds(),
-		batch.Kinds(),
 		autoscaling.Kinds(),
-		policy.Kinds(),
+		batch.Kinds(),
+		certificates.Kinds(),
 		networking.Kinds(),
-		discovery.Kinds(),
+		policy.Kinds(),
+		rbac.Kinds(),
+		storage.Kinds(),
+		admissionregistration.Kinds(),
+		scheduling.Kinds(),
 		coordination.Kinds(),
 		node.Kinds(),
-		scheduling.Kinds(),
-		storage.Kinds(),
-		rbac.Kinds(),
-		certificates.Kinds(),
-		admissionregistration.Kinds(),
+		discovery.Kinds(),
 		flowcontrol.Kinds(),
 	} {
 		for _, d := range group {

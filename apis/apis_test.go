@@ -3,6 +3,7 @@ package apis
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -103,4 +104,21 @@ func fill(obj runtime.Object, seed int64) {
 			}
 		},
 	).Fill(obj)
+}
+
+func TestTheGroupsAreInTheOrderOfKubernetes(t *testing.T) {
+	want := []string{
+		"", "apps", "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io",
+		"storage.k8s.io", "admissionregistration.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io",
+		"flowcontrol.apiserver.k8s.io",
+	}
+	var got []string
+	for _, k := range Kinds() {
+		if !slices.Contains(got, k.Hub.Group) {
+			got = append(got, k.Hub.Group)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
 }

@@ -44,6 +44,9 @@ var flowSchemas = resource.Type[*flowcontrolv1.FlowSchema]{
 		resource.Age[*flowcontrolv1.FlowSchema](),
 		{Name: "MissingPL", Description: "references a broken or non-existent PriorityLevelConfiguration", Value: missingPriorityLevel},
 	},
+	Order: func(a, b *flowcontrolv1.FlowSchema) int { // that in which a request tries them
+		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+	},
 }
 
 var flowSchemaDoc = flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()

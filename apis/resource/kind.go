@@ -57,7 +57,9 @@ type Kind struct {
 	Connects []Connect
 
 	Columns []KindColumn
-	Fields  map[string]func(obj runtime.Object) string
+	// Order is nil where rows are in the order of lists.
+	Order  func(a, b runtime.Object) int
+	Fields map[string]func(obj runtime.Object) string
 	// WatchField is never empty.
 	WatchField string
 
@@ -184,6 +186,9 @@ func (t Type[T]) Kind() *Kind {
 	}
 	k.Actions, k.Connects = t.Actions, t.Connects
 	k.Columns = eraseColumns(t.Columns)
+	if t.Order != nil {
+		k.Order = func(a, b runtime.Object) int { return t.Order(a.(T), b.(T)) }
+	}
 	k.Fields = map[string]func(runtime.Object) string{}
 	for path, value := range t.Fields {
 		k.Fields[path] = func(obj runtime.Object) string { return value(obj.(T)) }

@@ -90,6 +90,9 @@ type Type[T Object] struct {
 	// Columns are the columns of the table view. A kind without columns gets
 	// Name and Created At.
 	Columns []Column[T]
+	// Order compares two objects, as cmp.Compare does, for the rows of a table
+	// view. The default is the order of lists, that of names.
+	Order func(a, b T) int
 	// Fields are the field selectors beyond metadata.name and
 	// metadata.namespace, by path ("spec.nodeName").
 	Fields map[string]func(obj T) string

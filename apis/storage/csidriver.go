@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -42,7 +44,12 @@ var csiDrivers = resource.Type[*storagev1.CSIDriver]{
 		errs := apivalidation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachRequired"))
 		return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
 	},
-	Generation:     true,
+	// The first change begins to count.
+	PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+		if !apiequality.Semantic.DeepEqual(d.Spec, old.Spec) {
+			d.Generation = old.Generation + 1
+		}
+	},
 	RequireVersion: true,
 	Columns: []resource.Column[*storagev1.CSIDriver]{
 		resource.Name[*storagev1.CSIDriver](),

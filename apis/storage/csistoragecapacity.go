@@ -24,17 +24,4 @@ var csiStorageCapacities = resource.Type[*storagev1.CSIStorageCapacity]{
 		return append(errs, apivalidation.ValidateImmutableField(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
 	},
 	RequireVersion: true,
-	Columns: []resource.Column[*storagev1.CSIStorageCapacity]{
-		resource.Name[*storagev1.CSIStorageCapacity](),
-		{Name: "StorageClassName", Description: capacityDoc["storageClassName"],
-			Value: func(c *storagev1.CSIStorageCapacity) any { return c.StorageClassName }},
-		{Name: "Capacity", Description: capacityDoc["capacity"], Value: func(c *storagev1.CSIStorageCapacity) any {
-			if c.Capacity == nil {
-				return "<unset>"
-			}
-			return c.Capacity.String()
-		}},
-	},
 }
-
-var capacityDoc = storagev1.CSIStorageCapacity{}.SwaggerDoc()

@@ -3,6 +3,9 @@ package storage
 import (
 	"testing"
 
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
+
 	"svc.dev/svc/apis/resource/resourcetest"
 )
 
@@ -116,4 +119,19 @@ capacity: 100Gi
 			`storageClassName: Invalid value: "slow": field is immutable`,
 			`nodeTopology: Invalid value: {"matchLabels":{"zone":"b"}}: field is immutable`}},
 	})
+}
+
+func TestADriversGenerationCountsItsChanges(t *testing.T) {
+	old := &storagev1.CSIDriver{}
+	for change, want := range map[string]int64{"labels": 0, "spec": 1} {
+		d := old.DeepCopy()
+		if change == "labels" {
+			d.Labels = map[string]string{"a": "b"}
+		} else {
+			d.Spec.RequiresRepublish = ptr.To(true)
+		}
+		if csiDrivers.PrepareUpdate(t.Context(), d, old); d.Generation != want {
+			t.Errorf("after a change of the %s it is %d, want %d", change, d.Generation, want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
@@ -17,13 +18,17 @@ import (
 type table struct {
 	columns     []resource.KindColumn
 	definitions []metav1.TableColumnDefinition
+	// order is nil where rows are in the order of the list.
+	order func(a, b runtime.Object) int
 }
 
 func newTable(kind *resource.Kind) rest.TableConvertor {
 	if len(kind.Columns) == 0 {
 		return rest.NewDefaultTableConvertor(kind.Resource())
 	}
-	return tableOf(kind.Columns)
+	t := tableOf(kind.Columns)
+	t.order = kind.Order
+	return t
 }
 
 func tableOf(columns []resource.KindColumn) *table {
@@ -48,10 +53,14 @@ func (t *table) ConvertToTable(_ context.Context, obj, options runtime.Object) (
 	if list, err := meta.ListAccessor(obj); err == nil {
 		made.ResourceVersion, made.Continue, made.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(), list.GetRemainingItemCount()
 		made.Rows = make([]metav1.TableRow, 0, meta.LenList(obj))
-		return made, meta.EachListItem(obj, func(item runtime.Object) error {
+		err := meta.EachListItem(obj, func(item runtime.Object) error {
 			made.Rows = append(made.Rows, t.row(item))
 			return nil
 		})
+		if t.order != nil {
+			slices.SortStableFunc(made.Rows, func(a, b metav1.TableRow) int { return t.order(a.Object.Object, b.Object.Object) })
+		}
+		return made, err
 	}
 	m, err := meta.CommonAccessor(obj)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,5 +111,21 @@ func TestAWatchAsATableNamesItsColumnsOnce(t *testing.T) {
 		if table := event.Object; len(table.ColumnDefinitions) != want.columns || len(table.Rows) != 1 || table.Rows[0].Cells[1] != want.cell {
 			t.Errorf("event %d is %+v", i, table)
 		}
+	}
+}
+
+func TestTheRowsOfATableAreInTheOrderOfTheDeclaration(t *testing.T) {
+	d := set()
+	d.Order = func(a, b *appsv1.Deployment) int { return strings.Compare(b.Name, a.Name) }
+	s := registrytest.Start(t, d)
+	for _, name := range []string{"b", "a", "c"} {
+		s.Do(http.MethodPost, sets, strings.Replace(setBody, "name: a", "name: "+name, 1)).Want(http.StatusCreated)
+	}
+	var names []any
+	for _, row := range tableOf(s, sets).Rows {
+		names = append(names, row.Cells[0])
+	}
+	if !slices.Equal(names, []any{"c", "b", "a"}) {
+		t.Errorf("the rows are %v", names)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 )
 
@@ -119,6 +120,11 @@ func (embedded) Status(context.Context, string) (*clientv3.StatusResponse, error
 func (c Config) tls() (*tls.Config, error) {
 	if c.CertFile == "" && c.KeyFile == "" && c.TrustedCAFile == "" {
 		return nil, nil
+	}
+	if c.TrustedCAFile != "" { // etcd would trust nobody, and say nothing
+		if _, err := cert.NewPool(c.TrustedCAFile); err != nil {
+			return nil, fmt.Errorf("--etcd-cafile: %w", err)
+		}
 	}
 	config, err := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}.ClientConfig()
 	if err != nil {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -349,4 +350,15 @@ func TestBackendsOnOneEtcdDoNotShareTheirEnd(t *testing.T) {
 	}
 	s, _ := configMaps(t, b)
 	create(t.Context(), t, s, "a")
+}
+
+func TestAuthoritiesThatAreNoneAreRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, []byte("-----BEGIN RUBBISH-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(Config{Servers: []string{"https://127.0.0.1:1"}, TrustedCAFile: file})
+	if err == nil || !strings.Contains(err.Error(), "--etcd-cafile: ") || !strings.Contains(err.Error(), file) {
+		t.Errorf("got %v, want an error that names the flag and the file", err)
+	}
 }
