@@ -146,13 +146,42 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(was, source))))
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
-	if old.Spec.NodeAffinity != nil {
-		errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.NodeAffinity, old.Spec.NodeAffinity, field.NewPath("nodeAffinity"))...)
+	if affinity := v.Spec.NodeAffinity; old.Spec.NodeAffinity != nil && !apiequality.Semantic.DeepEqual(affinity, withStableLabels(old.Spec.NodeAffinity, affinity)) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), affinity, apivalidation.FieldImmutableErrorMsg+", except for updating from beta label to GA"))
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
 		errs = append(errs, field.Forbidden(specPath.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
 	}
 	return errs
+}
+
+// stableNodeLabels are the names that labels of nodes got when they became
+// stable.
+var stableNodeLabels = map[string]string{
+	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
+	"beta.kubernetes.io/os":             corev1.LabelOSStable,
+	"beta.kubernetes.io/arch":           corev1.LabelArchStable,
+}
+
+// withStableLabels is the old affinity with the stable names of labels where
+// the new one has them.
+func withStableLabels(old, now *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
+	if old.Required == nil || now == nil || now.Required == nil {
+		return old
+	}
+	old = old.DeepCopy()
+	terms, nowTerms := old.Required.NodeSelectorTerms, now.Required.NodeSelectorTerms
+	for i := range min(len(terms), len(nowTerms)) {
+		is, becomes := terms[i].MatchExpressions, nowTerms[i].MatchExpressions
+		for j := range min(len(is), len(becomes)) {
+			if stable, ok := stableNodeLabels[is[j].Key]; ok && stable == becomes[j].Key {
+				is[j].Key = stable
+			}
+		}
+	}
+	return old
 }
 
 func warnPersistentVolume(v, _ *corev1.PersistentVolume) []string {
