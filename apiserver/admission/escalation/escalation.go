@@ -137,8 +137,10 @@ func (g *guard) holds(ctx context.Context, who user.Info, namespace string, rule
 }
 
 // describe writes rules of one verb each, sorted, as kubectl's users know them
-// from kube-apiserver: those that differ in the verb alone are one line.
+// from kube-apiserver: those for resources that differ in the verb alone are
+// one line.
 func describe(rules []rbacv1.PolicyRule) []string {
+	var lines []string
 	verbs := map[string][]string{}
 	for _, rule := range rules {
 		var parts []string
@@ -154,13 +156,16 @@ func describe(rules []rbacv1.PolicyRule) []string {
 			}
 		}
 		what := strings.Join(parts, ", ")
+		if len(rule.NonResourceURLs) > 0 {
+			lines = append(lines, fmt.Sprintf("{%s, Verbs:%q}", what, rule.Verbs))
+			continue
+		}
 		for _, verb := range rule.Verbs {
 			if !slices.Contains(verbs[what], verb) {
 				verbs[what] = append(verbs[what], verb)
 			}
 		}
 	}
-	var lines []string
 	for what, verbs := range verbs {
 		lines = append(lines, fmt.Sprintf("{%s, Verbs:%q}", what, verbs))
 	}

@@ -1,0 +1,82 @@
+package escalation
+
+import (
+	"context"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+)
+
+// noRights is a user's share who holds nothing.
+type noRights struct{}
+
+func (noRights) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule, error) {
+	return nil, nil
+}
+
+func (noRights) Rules(context.Context, rbacv1.RoleRef, string) ([]rbacv1.PolicyRule, error) {
+	return everything(), nil
+}
+
+func TestWhoMayWriteRolesAndBindingsHoldingNothing(t *testing.T) {
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+		{NonResourceURLs: []string{"/a"}, Verbs: []string{"get", "post"}},
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: rules}
+	collected := role.DeepCopy()
+	collected.Finalizers, collected.OwnerReferences = []string{"a/b"}, []metav1.OwnerReference{{Name: "o"}}
+	labelled := role.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "r"}}
+	jane := &user.DefaultInfo{Name: "jane", Groups: []string{"g"}}
+	const refusal = `clusterroles.rbac.authorization.k8s.io "r" is forbidden: user "jane" (groups=["g"]) is attempting to grant RBAC permissions not currently held:
+{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}
+{APIGroups:["apps"], Resources:["pods"], Verbs:["get" "list"]}
+{NonResourceURLs:["/a"], Verbs:["get"]}
+{NonResourceURLs:["/a"], Verbs:["post"]}`
+	allow, deny := authorizerfactory.NewAlwaysAllowAuthorizer(), authorizerfactory.NewAlwaysDenyAuthorizer()
+	for _, tc := range []struct {
+		name     string
+		who      user.Info
+		may      authorizer.Authorizer
+		resource string
+		obj, old runtime.Object
+		want     string
+	}{
+		{name: "a new role", who: jane, may: deny, resource: "clusterroles", obj: role, want: refusal},
+		{name: "a role that one may escalate", who: jane, may: allow, resource: "clusterroles", obj: role},
+		{name: "an administrator's role", who: &user.DefaultInfo{Name: "a", Groups: []string{user.SystemPrivilegedGroup}}, may: deny, resource: "clusterroles", obj: role},
+		{name: "the garbage collector's part of a role", who: jane, may: deny, resource: "clusterroles", obj: collected, old: role},
+		{name: "another part of a role", who: jane, may: deny, resource: "clusterroles", obj: labelled, old: role, want: refusal},
+		{name: "a role that one may bind", who: jane, may: allow, resource: "clusterrolebindings", obj: binding},
+		{name: "a role that one may not bind", who: jane, may: deny, resource: "clusterrolebindings", obj: binding,
+			want: `clusterrolebindings.rbac.authorization.k8s.io "b" is forbidden: user "jane" (groups=["g"]) is attempting to grant RBAC permissions not currently held:
+{APIGroups:["*"], Resources:["*"], Verbs:["*"]}
+{NonResourceURLs:["*"], Verbs:["*"]}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			operation := admission.Create
+			if tc.old != nil {
+				operation = admission.Update
+			}
+			gv := rbacv1.SchemeGroupVersion
+			name := tc.obj.(metav1.Object).GetName()
+			a := admission.NewAttributesRecord(tc.obj, tc.old, gv.WithKind("x"), "", name, gv.WithResource(tc.resource), "", operation, nil, false, tc.who)
+			plugin := Guard(admission.NewChainHandler(), tc.may, noRights{}).(admission.ValidationInterface)
+			got := ""
+			if err := plugin.Validate(t.Context(), a, nil); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
