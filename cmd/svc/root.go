@@ -49,8 +49,31 @@ of it on this machine.`,
 		return usageError{explainFlag(err), cmd}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newNode(), newImage(), newKubectl(), newVersion(), newCompletion())
 	return root
+}
+
+// newHelp is cobra's command of this name, but a command that does not exist is
+// an error.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Explain a command",
+		RunE: func(help *cobra.Command, args []string) error {
+			cmd, rest, err := help.Root().Find(args)
+			if err != nil {
+				return usageError{err, help.Root()}
+			}
+			if !cmd.DisableFlagParsing { // kubectl explains its own
+				if err := noCommand(cmd, rest); err != nil {
+					return err
+				}
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
 }
 
 // usageError is a mistake in the command line: the help of cmd tells how to

@@ -64,6 +64,7 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"pods and services of one range", []string{"up", "--node=false", "--pod-cidr=10.1.2.0/24", "--service-cluster-ip-range=10.1.0.0/16"},
 			"svc up: --pod-cidr: the pods' range 10.1.2.0/24 overlaps with 10.1.0.0/16 of --service-cluster-ip-range: choose another one for either; see 'svc up --help'"},
 		{"a port beyond all ports", []string{"up", "--node-port=70000"}, "svc up: --node-port: 70000 is not a port: choose one from 0 to 65535; see 'svc up --help'"},
+		{"help on an unknown command", []string{"help", "serve"}, `svc help: unknown command "serve"; see 'svc --help'`},
 		{"an unknown command about nodes", []string{"node", "rest"}, `svc node: unknown command "rest": did you mean "reset"?; see 'svc node --help'`},
 		{"an unknown command about images", []string{"image", "imprt"}, `svc image: unknown command "imprt": did you mean "import"?; see 'svc image --help'`},
 		{"a bridge whose name is a path", []string{"up", "--node-bridge=a/b"},
