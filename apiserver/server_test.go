@@ -18,11 +18,21 @@ import (
 
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/footprint/leaks"
 )
 
 const adminToken = "secret"
+
+// TestMain gives tests the feature gates of the product.
+func TestMain(m *testing.M) {
+	if err := gates.Set(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // running is a server that a test has started.
 type running struct {

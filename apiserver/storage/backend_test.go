@@ -26,7 +26,17 @@ import (
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/gates"
 )
+
+// TestMain gives tests the feature gates of the product.
+func TestMain(m *testing.M) {
+	if err := gates.Set(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 func startEtcd(t *testing.T, config etcd.Config) *etcd.Server {
 	t.Helper()

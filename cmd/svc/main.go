@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"svc.dev/svc/apiserver/gates"
 )
 
 func main() {
-	if err := setFeatures(); err != nil {
+	if err := gates.Set(); err != nil {
 		fmt.Fprintf(os.Stderr, "svc: feature gates: %v\n", err)
 		os.Exit(1)
 	}
