@@ -62,13 +62,13 @@ func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, 
 	}
 	o := remotecommand.StreamOptions{Tty: s.streams.TTY}
 	if s.streams.Stdin {
-		o.Stdin = in
+		o.Stdin = &clientReader{ctx, in}
 	}
 	if s.streams.Stdout {
-		o.Stdout = out
+		o.Stdout = &clientWriter{ctx: ctx, to: out}
 	}
 	if s.streams.Stderr && !s.streams.TTY {
-		o.Stderr = errOut
+		o.Stderr = &clientWriter{ctx: ctx, to: errOut}
 	}
 	if s.streams.TTY && resize != nil {
 		o.TerminalSizeQueue = sizes{ctx: ctx, next: resize}
