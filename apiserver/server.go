@@ -103,7 +103,7 @@ type builder struct {
 // ctx is that of the server's life, as Run's. Errors name the flag that would
 // mend them.
 func New(ctx context.Context, o *options.Options) (*Server, error) {
-	b := &builder{options: o, env: &resource.Env{}, discovered: make(chan struct{}), ending: newEnding()}
+	b := &builder{options: o, env: &resource.Env{Clock: clock.RealClock{}}, discovered: make(chan struct{}), ending: newEnding()}
 	if err := b.makeStorage(); err != nil {
 		return nil, errors.Join(err, b.abandon())
 	}

@@ -10,10 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
 // Env is what the hooks and actions of a kind may use of the server.
 type Env struct {
+	// Clock is the server's clock. Hooks and actions read the time from it.
+	Clock clock.PassiveClock
 	// Objects gives access to the objects of another resource type, or nil if
 	// there is no such type.
 	Objects func(resource schema.GroupResource) Objects
