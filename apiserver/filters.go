@@ -18,7 +18,7 @@ import (
 	"svc.dev/svc/apiserver/quantity"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/tolerance"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 )
 
 // filters are what a request passes before it reaches the aggregator, the last

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"svc.dev/svc/apiserver/pki"
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 )
 
 func TestWhoAConnectionIsFrom(t *testing.T) {

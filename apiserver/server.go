@@ -46,7 +46,7 @@ import (
 	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/serviceaccount"
 	"svc.dev/svc/apiserver/storage"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 
 	definitions "svc.dev/svc/apis/openapi"
 )

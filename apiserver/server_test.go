@@ -20,7 +20,7 @@ import (
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 )
 
 const adminToken = "secret"

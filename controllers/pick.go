@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"svc.dev/svc/controllers/controller"
-	"svc.dev/svc/suggest"
+	"svc.dev/svc/internal/suggest"
 )
 
 // Pick returns those of all that the values of --controllers choose: "*" is

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/pod"
 )
 

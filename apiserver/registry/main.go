@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 )
 
 type createOptions = metav1.CreateOptions

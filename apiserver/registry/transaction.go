@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 )
 
 // transaction is a request's use of the hooks BeginCreate and BeginUpdate. The

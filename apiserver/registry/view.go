@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 )
 
 // viewREST is a subresource through which the object itself is updated.

@@ -27,7 +27,7 @@ import (
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/jsonencoding"
 	"svc.dev/svc/apiserver/registry"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 )
 
 // View says what to install and how requests are treated.

@@ -20,7 +20,7 @@ import (
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/serving"
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 )
 
 func newControllerManager() *cobra.Command {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"svc.dev/svc/footprint"
+	"svc.dev/svc/internal/footprint"
 	"svc.dev/svc/svclet"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/host"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"svc.dev/svc/suggest"
+	"svc.dev/svc/internal/suggest"
 )
 
 // commandLine is what a command line sets.

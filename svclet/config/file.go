@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	jsonyaml "sigs.k8s.io/yaml"
 
-	"svc.dev/svc/suggest"
+	"svc.dev/svc/internal/suggest"
 )
 
 // maxFile bounds the size of a configuration file, in bytes.

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/component-base/featuregate"
 
-	"svc.dev/svc/suggest"
+	"svc.dev/svc/internal/suggest"
 )
 
 // The gates that svclet acts on. All others are known, so that the components

@@ -17,7 +17,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/cpuset"
 
-	"svc.dev/svc/suggest"
+	"svc.dev/svc/internal/suggest"
 )
 
 // Rule is what the values of a setting must be like.

@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/image/credentials"
 	"svc.dev/svc/svclet/pod"
 )

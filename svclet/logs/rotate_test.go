@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/pod"
 )
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/runtime/runtimetest"

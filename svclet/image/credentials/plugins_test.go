@@ -16,7 +16,7 @@ import (
 	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"svc.dev/svc/footprint/leaks"
+	"svc.dev/svc/internal/footprint/leaks"
 )
 
 // TestMain is also the plugin of these tests, when its environment says so.
