@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/admit"
-	"svc.dev/svc/svclet/evict"
+	"svc.dev/svc/svclet/eviction"
 	"svc.dev/svc/svclet/pod"
 )
 
@@ -53,7 +53,7 @@ func (p *pods) bounded() map[types.UID]*member {
 	defer p.mu.Unlock()
 	bounded := map[types.UID]*member{}
 	for uid, m := range p.workers {
-		if m.isActive() && !m.evicted && !admit.Critical(m.wanted()) && evict.Bounded(m.wanted()) {
+		if m.isActive() && !m.evicted && !admit.Critical(m.wanted()) && eviction.HasStorageLimit(m.wanted()) {
 			bounded[uid] = m
 		}
 	}
@@ -73,16 +73,18 @@ func (p *pods) limitStorage(summary *statsapi.Summary) {
 		}
 		images := summary.Node.Runtime
 		apart := node != nil && images != nil && images.ImageFs != nil && !ptr.Equal(node.CapacityBytes, images.ImageFs.CapacityBytes)
-		if excess := evict.Storage(m.wanted(), used, apart); excess != nil {
-			p.evict(m, excess)
+		if violation := eviction.ExceededStorage(m.wanted(), used, apart); violation != nil {
+			p.evict(m, violation)
 		}
 	}
 }
 
 // evict ends a pod that uses more than it may.
-func (p *pods) evict(m *member, excess *evict.Excess) {
+func (p *pods) evict(m *member, violation *eviction.Violation) {
 	m.evicted = true
-	p.events.Event(m.wanted(), pod.Event{Type: corev1.EventTypeWarning, Reason: evict.Reason, Message: excess.Message})
-	p.metrics.PodEvicted(excess.Signal)
-	m.tell(func(machine *pod.Machine) { machine.Kill(evict.Reason, excess.Message, "", ptr.To(evictionGrace)) })
+	p.events.Event(m.wanted(), pod.Event{Type: corev1.EventTypeWarning, Reason: eviction.Reason, Message: violation.Message})
+	p.metrics.PodEvicted(violation.Signal)
+	m.tell(func(machine *pod.Machine) {
+		machine.Kill(eviction.Reason, violation.Message, "", ptr.To(evictionGrace))
+	})
 }

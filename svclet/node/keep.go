@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 
-	"svc.dev/svc/svclet/follow"
+	"svc.dev/svc/svclet/reflector"
 )
 
 const (
@@ -188,7 +188,7 @@ func statusPatch(from, to *corev1.Node) ([]byte, error) {
 // addresses.
 func (n *Node) watch(ctx context.Context) {
 	self := fields.OneTermEqualSelector("metadata.name", n.o.Name)
-	follow.Objects(ctx, n.o.Core, "nodes", self, &corev1.Node{}, "this node", nodeStore{n})
+	reflector.Run(ctx, n.o.Core, "nodes", self, &corev1.Node{}, "this node", nodeStore{n})
 }
 
 // nodeStore is where the reflector puts the Node.

@@ -8,14 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"svc.dev/svc/svclet/follow"
+	"svc.dev/svc/svclet/reflector"
 )
 
 // watchAPI follows the pods that are bound to this node until ctx is done.
 func (s *Sources) watchAPI(ctx context.Context) {
 	here := fields.OneTermEqualSelector("spec.nodeName", s.o.NodeName)
 	store := &apiStore{s: s, ctx: ctx, mirrors: map[string]*corev1.Pod{}}
-	follow.Objects(ctx, s.o.Core, "pods", here, &corev1.Pod{}, "pods of this node", store)
+	reflector.Run(ctx, s.o.Core, "pods", here, &corev1.Pod{}, "pods of this node", store)
 }
 
 // apiStore is where the reflector puts pods. Those that are not mirrors are

@@ -1,4 +1,4 @@
-package evict
+package eviction
 
 import (
 	"testing"
@@ -9,7 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// pod has two containers and a volume, with these limits; "" is none.
+// pod returns a pod of two containers and a volume with the given limits; ""
+// means no limit.
 func pod(a, b, volume string) *corev1.Pod {
 	limits := func(amount string) corev1.ResourceRequirements {
 		if amount == "" {
@@ -27,8 +28,8 @@ func pod(a, b, volume string) *corev1.Pod {
 	return p
 }
 
-// used is what that pod takes up in bytes: the layer and the logs of a, the
-// volume, and all of it.
+// used returns what that pod uses, in bytes: the writable layer and the logs of
+// container a, the volume, and the pod's total.
 func used(layer, logs, volume, all uint64) *statsapi.PodStats {
 	fs := func(n uint64) *statsapi.FsStats { return &statsapi.FsStats{UsedBytes: &n} }
 	return &statsapi.PodStats{
@@ -38,42 +39,42 @@ func used(layer, logs, volume, all uint64) *statsapi.PodStats {
 	}
 }
 
-func TestAPodThatUsesMoreThanItMayIsEnded(t *testing.T) {
+func TestAPodThatExceedsAStorageLimitIsEvicted(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		pod     *corev1.Pod
-		used    *statsapi.PodStats
-		apart   bool
-		bounded bool
-		signal  string
-		message string
+		name     string
+		pod      *corev1.Pod
+		used     *statsapi.PodStats
+		separate bool
+		limited  bool
+		signal   string
+		message  string
 	}{
 		{name: "no limits", pod: pod("", "", ""), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
-		{name: "a limit of zero is none", pod: pod("", "", "0"), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
-		{name: "all at the limits", pod: pod("30", "70", "50"), used: used(20, 10, 50, 100), bounded: true},
-		{name: "nothing is known", pod: pod("1", "1", "1"), used: &statsapi.PodStats{}, bounded: true},
+		{name: "a limit of zero means no limit", pod: pod("", "", "0"), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
+		{name: "usage equal to the limits", pod: pod("30", "70", "50"), used: used(20, 10, 50, 100), limited: true},
+		{name: "usage was not measured", pod: pod("1", "1", "1"), used: &statsapi.PodStats{}, limited: true},
 		{
-			name: "a volume", pod: pod("1Mi", "", "1Ki"), used: used(2<<20, 0, 1025, 3<<20), bounded: true,
+			name: "a volume", pod: pod("1Mi", "", "1Ki"), used: used(2<<20, 0, 1025, 3<<20), limited: true,
 			signal: "emptydirfs.limit", message: `Usage of EmptyDir volume "v" exceeds the limit "1Ki". `,
 		},
 		{
-			name: "the pod", pod: pod("1Mi", "1Mi", "1Gi"), used: used(2<<20, 0, 0, 2<<20+1), bounded: true,
+			name: "the pod", pod: pod("1Mi", "1Mi", "1Gi"), used: used(2<<20, 0, 0, 2<<20+1), limited: true,
 			signal: "ephemeralpodfs.limit", message: "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ",
 		},
 		{
-			name: "a container, by its layer and its logs", pod: pod("100", "1Gi", ""), used: used(60, 41, 0, 101), bounded: true,
+			name: "a container, by its writable layer and its logs", pod: pod("100", "1Gi", ""), used: used(60, 41, 0, 101), limited: true,
 			signal: "ephemeralcontainerfs.limit", message: `Container a exceeded its local ephemeral storage limit "100". `,
 		},
-		{name: "a container whose layer lies on another disk", pod: pod("100", "1Gi", ""), used: used(60, 41, 0, 101), apart: true, bounded: true},
-		{name: "a container without a limit beside one that has one", pod: pod("", "1Gi", ""), used: used(60, 41, 0, 101), bounded: true},
+		{name: "a container whose writable layer is on the image file system", pod: pod("100", "1Gi", ""), used: used(60, 41, 0, 101), separate: true, limited: true},
+		{name: "a container without a limit beside one with a limit", pod: pod("", "1Gi", ""), used: used(60, 41, 0, 101), limited: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Bounded(c.pod); got != c.bounded {
-				t.Errorf("bounded: %t", got)
+			if got := HasStorageLimit(c.pod); got != c.limited {
+				t.Errorf("limited: %t", got)
 			}
 			var signal, message string
-			if excess := Storage(c.pod, c.used, c.apart); excess != nil {
-				signal, message = excess.Signal, excess.Message
+			if violation := ExceededStorage(c.pod, c.used, c.separate); violation != nil {
+				signal, message = violation.Signal, violation.Message
 			}
 			if signal != c.signal || message != c.message {
 				t.Errorf("%s: %q", signal, message)
