@@ -59,7 +59,7 @@ func NewSystem(cgroup string) (*System, error) {
 // where it could be moved out of the cgroup that it is just given.
 func (s *System) Move(ctx context.Context) {
 	if err := s.move(ctx); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Not all processes of the system are in their cgroup", "cgroup", s.cgroup)
+		klog.FromContext(ctx).Error(err, "Failed to move all system processes into the system cgroup", "cgroup", s.cgroup)
 	}
 }
 

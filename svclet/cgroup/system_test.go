@@ -214,7 +214,7 @@ func TestTheSystemsProcessesAreMovedAtOnceAndThenEachMinute(t *testing.T) {
 		expect(time.Hour, 7, 8, 10)
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		want := fmt.Sprintf("cgroup=%q", "/system")
-		if n := strings.Count(log, "Not all processes of the system are in their cgroup"); n != 2 || !strings.Contains(log, want) || !strings.Contains(log, "move process 9 to /system") {
+		if n := strings.Count(log, "Failed to move all system processes into the system cgroup"); n != 2 || !strings.Contains(log, want) || !strings.Contains(log, "move process 9 to /system") {
 			t.Errorf("the log has %d failures, want 2:\n%s", n, log)
 		}
 	})

@@ -167,7 +167,7 @@ func (r *Runtime) adopt(ctx context.Context, changed bool) error {
 			reason = "it is of version " + version
 		}
 	}
-	logger.Info("Starting containerd anew; pods live on", "pid", running.pid, "reason", reason)
+	logger.Info("Restarting containerd; running pods are kept", "pid", running.pid, "reason", reason)
 	return running.stop(ctx)
 }
 
@@ -191,7 +191,7 @@ func (r *Runtime) abandon(ctx context.Context) {
 		return
 	}
 	if err := r.process.stop(context.WithoutCancel(ctx)); err != nil {
-		klog.FromContext(ctx).Error(err, "Stopping containerd", "pid", r.process.pid)
+		klog.FromContext(ctx).Error(err, "Failed to stop containerd", "pid", r.process.pid)
 	}
 }
 
@@ -211,7 +211,7 @@ func (r *Runtime) keep(ctx context.Context) {
 			delay = minBackOff
 		}
 		r.process.forget()
-		logger.Error(nil, "containerd has ended by itself; starting it again", "pid", r.process.pid, "after", delay, "log", r.LogFile)
+		logger.Error(nil, "Containerd exited, will restart it", "pid", r.process.pid, "after", delay, "log", r.LogFile)
 		for ready := false; !ready; delay = min(2*delay, maxBackOff) {
 			select {
 			case <-ctx.Done():
@@ -228,7 +228,7 @@ func (r *Runtime) keep(ctx context.Context) {
 			case ctx.Err() != nil:
 				return
 			default:
-				logger.Error(err, "containerd could not be started again", "retryAfter", min(2*delay, maxBackOff))
+				logger.Error(err, "Failed to restart containerd, will retry", "retryAfter", min(2*delay, maxBackOff))
 				if next != nil {
 					r.abandon(ctx)
 				}

@@ -35,7 +35,7 @@ func Lock(ctx context.Context, path string) (*Held, error) {
 			return nil, fmt.Errorf("--lock-file: lock %s: %w", path, err)
 		}
 		if !told {
-			klog.FromContext(ctx).Info("Waiting for the lock that another process holds", "path", path)
+			klog.FromContext(ctx).Info("Waiting for another process to release the lock file", "path", path)
 		}
 		select {
 		case <-ctx.Done():

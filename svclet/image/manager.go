@@ -243,7 +243,7 @@ func (m *Manager) pullNow(ctx context.Context, spec *runtimeapi.ImageSpec, login
 	r := result{ref: ref}
 	found, err := m.options.Runtime.ImageStatus(ctx, spec)
 	if err != nil {
-		klog.V(2).InfoS("Size of the image pulled is not known", "image", spec.Image, "err", err)
+		klog.V(2).InfoS("Failed to get the size of the pulled image", "image", spec.Image, "err", err)
 	}
 	r.size = found.GetSize()
 	r.took = m.options.Clock.Since(began)

@@ -28,7 +28,7 @@ func (m *Manager) PullSecrets(ctx context.Context, p *corev1.Pod, from Secrets) 
 		}
 		secret, err := from.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			klog.V(2).InfoS("Unable to retrieve pull secret, the image pull may not succeed.", "pod", klog.KObj(p), "secret", ref.Name, "err", err)
+			klog.V(2).InfoS("Failed to retrieve pull secret, the image pull may not succeed", "pod", klog.KObj(p), "secret", ref.Name, "err", err)
 			missing = append(missing, ref.Name)
 			continue
 		}

@@ -79,7 +79,7 @@ func (r *resolved) look(ctx context.Context, o *Options) []corev1.NodeAddress {
 		r.at, r.addresses = now, addresses
 	}
 	if note != r.said && note != "" {
-		klog.FromContext(ctx).Info("The node's address", "node", o.Name, "addresses", r.addresses, "note", note)
+		klog.FromContext(ctx).Info("Determined node addresses", "node", o.Name, "addresses", r.addresses, "note", note)
 	}
 	r.said = note
 	return r.addresses

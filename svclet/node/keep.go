@@ -41,7 +41,7 @@ func (n *Node) keepStatus(ctx context.Context) {
 		case err != nil:
 			// What fails for long is told when it fails otherwise, or no more.
 			if err.Error() != said {
-				klog.FromContext(ctx).Error(err, "The node's status waits", "node", n.o.Name)
+				klog.FromContext(ctx).Error(err, "Failed to update node status, will retry", "node", n.o.Name)
 			}
 			said = err.Error()
 			pause, retry = retry, min(2*retry, maxRetry)

@@ -34,7 +34,7 @@ func (n *Node) keepLease(ctx context.Context) {
 			return
 		case err != nil:
 			if !told {
-				klog.FromContext(ctx).Error(err, "The node's lease cannot be renewed, trying again", "lease", klog.KRef(corev1.NamespaceNodeLease, n.o.Name))
+				klog.FromContext(ctx).Error(err, "Failed to update node lease, will retry", "lease", klog.KRef(corev1.NamespaceNodeLease, n.o.Name))
 			}
 			told = true
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {

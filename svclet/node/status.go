@@ -180,7 +180,7 @@ func (l *listed) look(ctx context.Context, o *Options) []corev1.ContainerImage {
 	}
 	images, err := o.Images(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("The images of the node cannot be listed", "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to list images for the node status", "err", err)
 		return l.images
 	}
 	l.at, l.images = now, largest(images, o.MaxImages)

@@ -69,7 +69,7 @@ func (f follower) run(ctx context.Context, to target) {
 			return
 		}
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Following objects failed", "selector", f.of.FieldSelector, "namespace", f.of.Namespace, "err", err)
+			klog.FromContext(ctx).V(2).Info("Failed to watch objects of pods, will retry", "selector", f.of.FieldSelector, "namespace", f.of.Namespace, "err", err)
 			to.failed(err)
 		}
 		switch {

@@ -69,7 +69,7 @@ func (s *Store) Token(ctx context.Context, pod *corev1.Pod, source *corev1.Servi
 	case now.After(held.expires):
 		return "", fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", pod.Namespace, key.account, err)
 	default:
-		klog.FromContext(ctx).Error(err, "Couldn't update token", "pod", klog.KObj(pod), "serviceAccount", key.account)
+		klog.FromContext(ctx).Error(err, "Failed to refresh service account token", "pod", klog.KObj(pod), "serviceAccount", key.account)
 		issued = &token{text: held.text, expires: held.expires, renew: now.Add(tokenRetry)}
 	}
 	s.mutex.Lock()

@@ -76,6 +76,6 @@ func (m *Manager) connect(ctx context.Context, address string) (*grpc.ClientConn
 
 func closeConn(conn *grpc.ClientConn) {
 	if err := conn.Close(); err != nil {
-		klog.V(2).InfoS("Closing the connection of a gRPC probe failed", "address", conn.Target(), "err", err)
+		klog.V(2).InfoS("Failed to close the connection of a gRPC probe", "address", conn.Target(), "err", err)
 	}
 }

@@ -154,7 +154,7 @@ func (m *Manager) tcp(ctx context.Context, t target, action *corev1.TCPSocketAct
 		return failed(err.Error())
 	}
 	if err := conn.Close(); err != nil {
-		klog.V(2).InfoS("Closing the connection of a TCP probe failed", "address", address, "err", err)
+		klog.V(2).InfoS("Failed to close the connection of a TCP probe", "address", address, "err", err)
 	}
 	return outcome{verdict: success}
 }

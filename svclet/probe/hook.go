@@ -131,7 +131,7 @@ func (m *Manager) ask(request *http.Request) error {
 	// The server is given the time to say what it has to.
 	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxOutput))
 	if err != nil {
-		klog.V(2).InfoS("Answer to a lifecycle hook broke off", "url", request.URL.Redacted(), "err", err)
+		klog.V(2).InfoS("Failed to read the response to a lifecycle hook", "url", request.URL.Redacted(), "err", err)
 	}
 	return nil
 }

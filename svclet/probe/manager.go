@@ -194,7 +194,7 @@ func (m *Manager) start(uid types.UID, of *podProbes, key probeKey, p pod.Probe)
 	_, container := podspec.Find(&of.pod.Spec, p.Container)
 	r := &running{uid: uid, pod: of, probe: p, container: container, due: now}
 	if r.container == nil || p.Spec == nil {
-		klog.ErrorS(nil, "Probe of a container that its pod does not have", "pod", klog.KObj(of.pod), "container", p.Container)
+		klog.ErrorS(nil, "Ignoring a probe of a container that is not in the pod", "pod", klog.KObj(of.pod), "container", p.Container)
 		return
 	}
 	if period := periodOf(p.Spec); p.Since.Before(m.started) && period > now.Sub(m.started) {

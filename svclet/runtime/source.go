@@ -53,7 +53,7 @@ func (c *Client) listen(ctx context.Context, notices chan<- notice) {
 		default:
 			pause = min(2*pause, c.options.PollPeriod)
 		}
-		klog.FromContext(ctx).V(2).Info("No events come from the container runtime", "source", source, "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to receive container runtime events, will retry", "source", source, "err", err)
 		timer := c.options.Clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -106,7 +106,7 @@ func (c *Client) follow(
 	relied := func() {
 		if !lasted {
 			lasted = true
-			klog.FromContext(ctx).V(2).Info("Events come from the container runtime", "source", source)
+			klog.FromContext(ctx).V(2).Info("Receiving container runtime events", "source", source)
 			say(notices, notice{connected: true})
 		}
 	}
@@ -188,7 +188,7 @@ func (c *Client) containerdEvents(ctx context.Context, emit func(notice)) error 
 	}
 	defer func() {
 		if err := conn.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot close the connection to containerd's events")
+			klog.FromContext(ctx).Error(err, "Failed to close the connection to containerd's event service")
 		}
 	}()
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceHeader, containerdNamespace)

@@ -246,9 +246,9 @@ func (w *watcher) listed(ctx context.Context, list listed, now time.Time) {
 	log := klog.FromContext(ctx)
 	switch {
 	case list.err == nil && w.failing:
-		log.Info("The container runtime lists its pods again")
+		log.Info("Listing pods of the container runtime succeeded again")
 	case list.err != nil && !w.failing && ctx.Err() == nil:
-		log.Error(list.err, "The container runtime does not list its pods")
+		log.Error(list.err, "Failed to list pods of the container runtime, will retry")
 	}
 	w.failing = list.err != nil
 	if list.err != nil {
@@ -272,7 +272,7 @@ func (w *watcher) looked(ctx context.Context, look outcome, now time.Time) {
 		w.listAt = now
 		w.agenda.failed(look.uid, now, false)
 	default:
-		klog.FromContext(ctx).Error(look.err, "Cannot look at a pod", "pod", klog.KRef(w.names[look.uid].Namespace, w.names[look.uid].Name), "podUID", look.uid)
+		klog.FromContext(ctx).Error(look.err, "Failed to get pod status from the container runtime, will retry", "pod", klog.KRef(w.names[look.uid].Namespace, w.names[look.uid].Name), "podUID", look.uid)
 		w.agenda.failed(look.uid, now, true)
 	}
 }

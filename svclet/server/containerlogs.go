@@ -83,7 +83,7 @@ func (s *Server) readLogs(w http.ResponseWriter, r *http.Request, path, id strin
 	case !out.written:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	default:
-		klog.FromContext(r.Context()).V(2).Info("The log of a container has ended early", "containerID", id, "err", err)
+		klog.FromContext(r.Context()).V(2).Info("Failed to write container log to the client", "containerID", id, "err", err)
 		_, _ = io.WriteString(out, err.Error()+"\n") // too late for a status
 	}
 }

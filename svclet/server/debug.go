@@ -28,7 +28,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	only := r.Form["only_cpu_and_memory"]
 	summary, err := s.parts.Stats.Summary(r.Context(), len(only) == 1 && only[0] == "true")
 	if err != nil {
-		klog.FromContext(r.Context()).Error(err, "HTTP InternalServerError serving", "request", "/stats/summary")
+		klog.FromContext(r.Context()).Error(err, "Failed to serve stats summary", "request", "/stats/summary")
 		http.Error(w, fmt.Sprintf("Internal Error: %v", err), http.StatusInternalServerError)
 		return
 	}

@@ -52,7 +52,7 @@ func writeJSON(w http.ResponseWriter, r *http.Request, value any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(data); err != nil {
-		klog.FromContext(r.Context()).V(2).Info("A client has gone before its answer", "path", r.URL.Path, "err", err)
+		klog.FromContext(r.Context()).V(2).Info("Failed to write pod list to the client", "path", r.URL.Path, "err", err)
 	}
 }
 

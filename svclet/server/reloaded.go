@@ -41,7 +41,7 @@ func (f *reloaded[T]) get() (T, error) {
 		return f.value, fmt.Errorf("load the %s: %w", f.what, err)
 	case err.Error() != f.failed:
 		f.failed = err.Error()
-		klog.Background().Error(err, "Keeping the previous "+f.what, "files", f.paths)
+		klog.Background().Error(err, "Failed to reload files, keeping their previous content", "content", f.what, "files", f.paths)
 	}
 	return f.value, nil
 }

@@ -109,7 +109,7 @@ func (s *Server) checked(next http.Handler) http.Handler {
 		user, err := s.authenticator.Authenticate(r)
 		if user == nil {
 			if err != nil {
-				logger.Error(err, "Unable to authenticate the request due to an error")
+				logger.Error(err, "Failed to authenticate request")
 			}
 			plain(w, http.StatusUnauthorized, "Unauthorized")
 			return
@@ -118,10 +118,10 @@ func (s *Server) checked(next http.Handler) http.Handler {
 		case refusal == nil:
 			next.ServeHTTP(w, r)
 		case refusal.Failed:
-			logger.Error(refusal.Cause, "Authorization error", "user", user.Name, "path", r.URL.Path)
+			logger.Error(refusal.Cause, "Failed to authorize request", "user", user.Name, "path", r.URL.Path)
 			plain(w, http.StatusInternalServerError, refusal.Message)
 		default:
-			logger.V(2).Info("Forbidden", "user", user.Name, "method", r.Method, "path", r.URL.Path)
+			logger.V(2).Info("Denied request", "user", user.Name, "method", r.Method, "path", r.URL.Path)
 			plain(w, http.StatusForbidden, refusal.Message)
 		}
 	})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -208,7 +209,7 @@ func (g *gate) close() {
 type serverLog struct{ logger klog.Logger }
 
 func (l serverLog) Write(p []byte) (int, error) {
-	l.logger.V(3).Info("HTTP server", "remark", string(p))
+	l.logger.V(3).Info("Received message from HTTP server", "message", string(bytes.TrimSpace(p)))
 	return len(p), nil
 }
 

@@ -255,7 +255,7 @@ func (f *files) read(ctx context.Context, path string) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("invalid pod: %w", err)
 	}
 	if known := f.known[path]; len(m.warnings) > 0 && (known == nil || known.pod == nil || known.pod.UID != pod.UID) {
-		klog.FromContext(ctx).Info("Ignoring parts of a manifest", "path", path, "warnings", m.warnings)
+		klog.FromContext(ctx).Info("Ignoring invalid fields of static pod manifest", "path", path, "warnings", m.warnings)
 	}
 	return pod, nil
 }
@@ -283,7 +283,7 @@ func (f *files) wanted(ctx context.Context, paths []string) []*corev1.Pod {
 			delete(pods, other)
 			shadowed[other] = path
 			if f.shadowed[other] != path {
-				klog.FromContext(ctx).Error(nil, "Ignoring a pod manifest: another one has a pod of the same name", "path", other, "other", path, "pod", key)
+				klog.FromContext(ctx).Error(nil, "Ignoring a static pod manifest that has the same pod name as another manifest", "path", other, "other", path, "pod", key)
 			}
 		}
 		byName[key] = path
@@ -325,13 +325,13 @@ func (f *files) say(ctx context.Context, path string, err error) {
 		return
 	}
 	f.said[path] = err.Error()
-	klog.FromContext(ctx).Error(err, "Cannot use a pod manifest", "path", path)
+	klog.FromContext(ctx).Error(err, "Failed to read static pod manifest", "path", path)
 }
 
 // clear notes that nothing is wrong with a path.
 func (f *files) clear(ctx context.Context, path string) {
 	if _, ok := f.said[path]; ok {
 		delete(f.said, path)
-		klog.FromContext(ctx).Info("The pod manifest is whole again", "path", path)
+		klog.FromContext(ctx).Info("Successfully read static pod manifest again", "path", path)
 	}
 }

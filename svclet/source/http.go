@@ -67,9 +67,9 @@ func (p *poller) report(ctx context.Context, err error) {
 	case p.failures < loudFailures:
 		logger.Info("Failed to read pods from URL", "url", shown(p.s.url), "err", err)
 	case p.failures == loudFailures:
-		logger.Info("Failed to read pods from URL. From now on this is told with -v=4 only", "url", shown(p.s.url), "err", err)
+		logger.Info("Failed to read pods from URL, further failures are logged at -v=4", "url", shown(p.s.url), "err", err)
 	default:
-		logger.V(4).Info("Failed to read pods from URL", "url", shown(p.s.url), "err", err)
+		logger.V(4).Info("Failed to read pods from URL again", "url", shown(p.s.url), "err", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func (p *poller) understand(ctx context.Context, data []byte) ([]*corev1.Pod, er
 		}
 	}
 	if len(m.warnings) > 0 {
-		klog.FromContext(ctx).Info("Ignoring parts of a manifest", "url", shown(p.s.url), "warnings", m.warnings)
+		klog.FromContext(ctx).Info("Ignoring invalid fields of manifest from URL", "url", shown(p.s.url), "warnings", m.warnings)
 	}
 	return m.pods, nil
 }

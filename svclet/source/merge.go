@@ -157,7 +157,7 @@ func (s *Sources) withoutDuplicates(ctx context.Context, source string, pods []*
 	for _, pod := range pods {
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 		if seen[key] {
-			klog.FromContext(ctx).Error(nil, "Ignoring a pod: another one of this source has the same name", "pod", klog.KObj(pod), "podUID", pod.UID, "source", source)
+			klog.FromContext(ctx).Error(nil, "Ignoring a pod that has the same name as another pod of the source", "pod", klog.KObj(pod), "podUID", pod.UID, "source", source)
 			if s.o.Recorder != nil {
 				s.o.Recorder.Eventf(pod, corev1.EventTypeWarning, "FailedValidation",
 					"Error validating pod %s_%s(%s) from %s due to duplicate pod name %q, ignoring", pod.Name, pod.Namespace, pod.UID, source, pod.Name)

@@ -66,9 +66,9 @@ func (m *mirrors) run(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			logger := klog.FromContext(ctx).WithValues("pod", key)
 			if m.queue.NumRequeues(key) == 0 {
-				logger.Error(err, "Cannot bring the mirror pod in line, trying again")
+				logger.Error(err, "Failed to sync mirror pod, will retry")
 			} else {
-				logger.V(4).Info("Cannot bring the mirror pod in line, trying again", "err", err)
+				logger.V(4).Info("Failed to sync mirror pod again, will retry", "err", err)
 			}
 			m.queue.AddRateLimited(key)
 		}
@@ -191,7 +191,7 @@ func (m *mirrors) sync(ctx context.Context, key types.NamespacedName) error {
 }
 
 func (m *mirrors) delete(ctx context.Context, mirror *corev1.Pod) error {
-	klog.FromContext(ctx).V(2).Info("Deleting a mirror pod", "pod", klog.KObj(mirror), "podUID", mirror.UID)
+	klog.FromContext(ctx).V(2).Info("Deleting mirror pod", "pod", klog.KObj(mirror), "podUID", mirror.UID)
 	err := m.o.Core.Delete().Namespace(mirror.Namespace).Resource("pods").Name(mirror.Name).
 		Body(&metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID))}).
 		Do(ctx).Error()

@@ -112,7 +112,7 @@ func (m *Manager) set(e *entry, pod *corev1.Pod, status corev1.PodStatus) {
 	e.pod = pod
 	old := e.last()
 	if err := legal(&pod.Spec, old, &status); err != nil {
-		klog.Background().Error(err, "Not changing the pod's status", "pod", klog.KObj(pod), "podUID", pod.UID)
+		klog.Background().Error(err, "Ignoring invalid update of pod status", "pod", klog.KObj(pod), "podUID", pod.UID)
 		return
 	}
 	next := proceed(pod, old, &status, m.o.Clock.Now())

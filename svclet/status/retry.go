@@ -53,7 +53,7 @@ func (m *Manager) postpone(ctx context.Context, err error) {
 		return
 	}
 	if m.away.delay == 0 {
-		klog.FromContext(ctx).Info("Statuses of pods wait: the API server does not take them", "err", err)
+		klog.FromContext(ctx).Info("Failed to update pod statuses because the API server is not available, will retry", "err", err)
 	}
 	m.away.delay = min(max(2*m.away.delay, minOutagePause), maxOutagePause)
 	m.away.timer = m.o.Clock.AfterFunc(m.away.delay, func() {
@@ -97,9 +97,9 @@ func (m *Manager) retry(ctx context.Context, e *entry, err error) {
 	}
 	if said := err.Error(); said != e.failures.said {
 		e.failures.said = said
-		logger.Error(err, "Cannot write the pod's status, trying again")
+		logger.Error(err, "Failed to update pod status, will retry")
 	} else {
-		logger.V(4).Info("Cannot write the pod's status, trying again", "err", err)
+		logger.V(4).Info("Failed to update pod status again, will retry", "err", err)
 	}
 	e.failures.stop()
 	e.failures.delay = min(max(2*e.failures.delay, minRetryPause), maxRetryPause)

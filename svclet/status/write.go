@@ -91,7 +91,7 @@ func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) request {
 		if err != nil {
 			return nil, err
 		}
-		klog.FromContext(ctx).V(4).Info("Patching the pod's status", "pod", klog.KObj(pod), "podUID", pod.UID, "patch", string(patch))
+		klog.FromContext(ctx).V(4).Info("Patching pod status", "pod", klog.KObj(pod), "podUID", pod.UID, "patch", string(patch))
 		written := &corev1.Pod{}
 		err = m.o.Core.Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
 			Body(patch).Do(ctx).Into(written)
@@ -105,7 +105,7 @@ func deletePod(pod *corev1.Pod) request {
 			Body(&metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}).
 			Do(ctx).Error()
 		if err == nil {
-			klog.FromContext(ctx).V(3).Info("The pod has ended and is deleted", "pod", klog.KObj(pod), "podUID", pod.UID)
+			klog.FromContext(ctx).V(3).Info("Deleted the terminated pod from the API server", "pod", klog.KObj(pod), "podUID", pod.UID)
 		}
 		return nil, err
 	}

@@ -43,11 +43,11 @@ func (m *Manager) SubPath(ctx context.Context, pod *corev1.Pod, container *corev
 	if err == nil {
 		return target, nil
 	}
+	klog.FromContext(ctx).Error(err, "Failed to prepare subPath for volume mount", "pod", klog.KObj(pod), "container", container.Name, "volumeMount", mount.Name)
 	what := "prepare subPath"
 	if errors.Is(err, errMakingSubPath) {
 		what = "create subPath directory"
 	}
-	klog.FromContext(ctx).Error(err, "Failed to "+what, "pod", klog.KObj(pod), "container", container.Name, "volumeMount", mount.Name)
 	return "", fmt.Errorf("failed to %s for volumeMount %q of container %q", what, mount.Name, container.Name)
 }
 

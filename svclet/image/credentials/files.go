@@ -78,7 +78,7 @@ func (f *Files) read() Config {
 			config, err = parse(data)
 		}
 		if err != nil {
-			klog.ErrorS(err, "Docker configuration left out", "path", path)
+			klog.ErrorS(err, "Failed to read Docker configuration file, skipping it", "path", path)
 			continue
 		}
 		return config

@@ -51,7 +51,7 @@ func (c cadvisor) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	s, err := c.p.Summary(ctx, false)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Error getting summary for cadvisor prometheus endpoint")
+		klog.FromContext(ctx).Error(err, "Failed to get stats summary for /metrics/cadvisor")
 		ch <- prometheus.MustNewConstMetric(cadvisorError, prometheus.GaugeValue, 1)
 		return
 	}

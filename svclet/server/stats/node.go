@@ -27,7 +27,7 @@ func (p *Provider) node(ctx context.Context, only bool) (*statsapi.NodeStats, er
 	}
 	booted, err := p.machine.booted()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Error getting system boot time. Node metrics will have an incorrect start time")
+		klog.FromContext(ctx).Error(err, "Failed to get system boot time, node metrics will have an incorrect start time")
 	}
 	n.StartTime = metav1.NewTime(booted)
 	if only {
@@ -126,7 +126,7 @@ func (p *Provider) runtimeFileSystem(ctx context.Context, u *runtimeapi.Filesyst
 	at := time.Unix(0, u.Timestamp)
 	f, err := fileSystem(u.GetFsId().GetMountpoint(), at)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to get the info of the filesystem with mountpoint", "mountpoint", u.GetFsId().GetMountpoint(), "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to get file system info of the mount point", "mountpoint", u.GetFsId().GetMountpoint(), "err", err)
 		f = &statsapi.FsStats{Time: metav1.NewTime(at)}
 	}
 	f.UsedBytes, f.InodesUsed = value(u.UsedBytes), value(u.InodesUsed)

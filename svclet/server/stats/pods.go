@@ -107,7 +107,7 @@ func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*run
 func (p *Provider) measure(ctx context.Context) (map[string]*runtimeapi.PodSandboxStats, []*runtimeapi.ContainerStats, error) {
 	sandboxes, err := p.runtime.ListPodSandboxStats(ctx, nil)
 	if err != nil {
-		klog.FromContext(ctx).V(4).Info("No stats of sandboxes; adding up those of containers", "err", err)
+		klog.FromContext(ctx).V(4).Info("Failed to list pod sandbox stats, using the sum of container stats", "err", err)
 		containers, err := p.runtime.ListContainerStats(ctx, nil)
 		return nil, containers, err
 	}

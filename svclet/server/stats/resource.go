@@ -62,7 +62,7 @@ func (r resource) Collect(ch chan<- prometheus.Metric) {
 	failed := 0.0
 	if err != nil {
 		failed = 1
-		klog.FromContext(ctx).Error(err, "Error getting summary for resourceMetric prometheus endpoint")
+		klog.FromContext(ctx).Error(err, "Failed to get stats summary for /metrics/resource")
 	} else {
 		collectNode(ch, s.Node)
 		for _, pod := range s.Pods {

@@ -59,7 +59,7 @@ func (p *Provider) addStorage(ctx context.Context, pod *statsapi.PodStats) {
 	}
 	if p.volumes != nil {
 		if pod.VolumeStats, err = p.volumes(ctx, types.UID(pod.PodRef.UID)); err != nil {
-			klog.FromContext(ctx).V(2).Info("Some volumes of a pod could not be measured", "pod", klog.KRef(pod.PodRef.Namespace, pod.PodRef.Name), "err", err)
+			klog.FromContext(ctx).V(2).Info("Failed to measure volumes of the pod", "pod", klog.KRef(pod.PodRef.Namespace, pod.PodRef.Name), "err", err)
 		}
 	}
 	sum := &statsapi.FsStats{

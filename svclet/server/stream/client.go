@@ -11,7 +11,7 @@ import (
 // noteClient is told of a client that has gone before the end of its command,
 // which it may do whenever it likes.
 func noteClient(ctx context.Context, err error) {
-	klog.FromContext(ctx).V(4).Info("A client has gone before its command ended", "err", err)
+	klog.FromContext(ctx).V(4).Info("Client disconnected before the command ended", "err", err)
 }
 
 // clientReader is a stream from a client. It ends when the client has gone.

@@ -95,7 +95,7 @@ func PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, addre
 	}
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 		if conn, r, err = tunnel(conn, r); err != nil {
-			klog.FromContext(f.ctx).V(2).Info("A client's websocket for forwarded ports has failed", "err", err)
+			klog.FromContext(f.ctx).V(2).Info("Failed to open websocket for port forwarding", "err", err)
 			return nil
 		}
 	}

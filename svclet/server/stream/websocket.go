@@ -42,14 +42,14 @@ func serveV5(w http.ResponseWriter, r *http.Request, run *session, s Streams, o 
 	logger := klog.FromContext(r.Context())
 	_, streams, err := conn.Open(w, r)
 	if err != nil {
-		logger.V(2).Info("A client's websocket for a command has failed", "err", err)
+		logger.V(2).Info("Failed to open websocket for a command", "err", err)
 		return
 	}
 	defer conn.Close()
 
 	// An empty message tells the client that it is connected.
 	if _, err := streams[firstWritable(s)].Write(nil); err != nil {
-		logger.V(2).Info("A client has gone before its command started", "err", err)
+		logger.V(2).Info("Failed to write to websocket before the command started", "err", err)
 		return
 	}
 	resize := make(chan criremote.TerminalSize)
@@ -66,12 +66,12 @@ func serveV5(w http.ResponseWriter, r *http.Request, run *session, s Streams, o 
 	err = run.run(r.Context(), streams[criremote.StreamStdIn], streams[criremote.StreamStdOut], streams[criremote.StreamStdErr], resize)
 	status, err := json.Marshal(run.status(err))
 	if err != nil {
-		logger.Error(err, "Encode the status of a command")
+		logger.Error(err, "Failed to encode the command's status")
 		return
 	}
 	conn.SetWriteDeadline(statusTimeout)
 	if _, err := streams[criremote.StreamErr].Write(status); err != nil {
-		logger.V(2).Info("A client has gone before its command ended", "err", err)
+		logger.V(2).Info("Failed to write the command's status to websocket", "err", err)
 	}
 }
 
