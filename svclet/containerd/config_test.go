@@ -24,7 +24,11 @@ func TestTheConfigurationIsOfTheVersionThatContainerdReads(t *testing.T) {
 		"2.0.toml": {Config: node, version: version{"2.0.0", 2, 0}, snapshotter: "native", mayLowerScores: true},
 		"2.4.toml": {Config: node, version: version{"2.4.2", 2, 4}, snapshotter: "overlayfs", mayLowerScores: true},
 	} {
-		golden.Assert(t, s.toml(), file)
+		content, err := s.toml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.AssertBytes(t, content, file)
 	}
 }
 

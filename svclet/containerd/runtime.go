@@ -66,7 +66,11 @@ func Start(ctx context.Context, config Config) (*Runtime, error) {
 	if r.Warnings, err = r.network(ctx, config); err != nil {
 		return nil, err
 	}
-	changed, err := replaceFile(config.configFile(), []byte(r.settings.toml()))
+	content, err := r.settings.toml()
+	if err != nil {
+		return nil, err
+	}
+	changed, err := replaceFile(config.configFile(), content)
 	if err != nil {
 		return nil, fmt.Errorf("configure containerd: %w", err)
 	}

@@ -2,142 +2,107 @@ package containerd
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/pelletier/go-toml/v2"
 )
 
-// settings are those of the configuration that depend on the machine.
+// settings are the parts of containerd's configuration that depend on the machine.
 type settings struct {
 	Config
 	version     version
 	snapshotter string
-	// mayLowerScores says whether a process may be protected from the kernel's
-	// out-of-memory killer: whether there is CAP_SYS_RESOURCE.
+	// mayLowerScores reports whether containerd may lower OOM scores: whether it
+	// has CAP_SYS_RESOURCE.
 	mayLowerScores bool
 }
 
-// oomScore is that of containerd: kubelet's for itself and its runtime.
+// oomScore is containerd's OOM score: kubelet gives the same to itself and to its
+// container runtime.
 const oomScore = -999
 
-// table is a table of a TOML file, in the order in which it is written.
-type table struct {
-	name   string
-	values []value
-}
+// table is a table of containerd's configuration file.
+type table = map[string]any
 
-type value struct {
-	key   string
-	value any // bool, int, string or []string
-}
-
-// toml is containerd's configuration file: of version 2 for containerd 1, of
-// version 3 for containerd 2.
-func (s settings) toml() string {
-	format, cri := 2, s.criVersion2()
+// toml returns containerd's configuration file: version 2 of the format for
+// containerd 1, version 3 for containerd 2.
+// See https://github.com/containerd/containerd/blob/main/docs/cri/config.md.
+func (s settings) toml() ([]byte, error) {
+	plugins := s.criVersion2()
+	format := 2
 	if s.version.major >= 2 {
-		format, cri = 3, s.criVersion3()
+		format, plugins = 3, s.criVersion3()
 	}
-	head := []value{{"version", format}, {"root", s.root()}, {"state", s.stateDir()}}
+	// The default is a directory in /opt.
+	plugins["io.containerd.internal.v1.opt"] = table{"path": s.optDir()}
+	// NRI listens on one socket for the whole machine.
+	plugins["io.containerd.nri.v1.nri"] = table{"disable": true}
+	file := table{
+		"version": format,
+		"root":    s.root(),
+		"state":   s.stateDir(),
+		"grpc":    table{"address": s.socket()},
+		"plugins": plugins,
+	}
 	if s.mayLowerScores {
-		head = append(head, value{"oom_score", oomScore})
+		file["oom_score"] = oomScore
 	}
-	tables := []table{
-		{"", head},
-		{"grpc", []value{{"address", s.socket()}}},
-		// Its default is a directory in /opt.
-		{`plugins."io.containerd.internal.v1.opt"`, []value{{"path", s.optDir()}}},
-		// It would listen at one socket for the whole machine.
-		{`plugins."io.containerd.nri.v1.nri"`, []value{{"disable", true}}},
+	content, err := toml.Marshal(file)
+	if err != nil {
+		return nil, fmt.Errorf("encode containerd's configuration: %w", err)
 	}
-	var out strings.Builder
-	out.WriteString("# Written by svc at each start of containerd.\n")
-	for _, t := range append(tables, cri...) {
-		if t.name != "" {
-			fmt.Fprintf(&out, "\n[%s]\n", t.name)
-		}
-		for _, v := range t.values {
-			fmt.Fprintf(&out, "%s = %s\n", v.key, encoded(v.value))
-		}
-	}
-	return out.String()
+	return append([]byte("# Written by svc at each start of containerd.\n"), content...), nil
 }
 
-func encoded(value any) string {
-	switch v := value.(type) {
-	case string:
-		return quoted(v)
-	case []string:
-		items := make([]string, len(v))
-		for i, item := range v {
-			items[i] = quoted(item)
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	default:
-		return fmt.Sprint(v)
+func (s settings) criVersion2() table {
+	cri := s.criRuntime()
+	cri["sandbox_image"] = s.SandboxImage
+	cri["registry"] = table{"config_path": s.RegistryDir}
+	runtimes := s.runtimes()
+	runtimes["snapshotter"] = s.snapshotter
+	cri["containerd"] = runtimes
+	return table{"io.containerd.grpc.v1.cri": cri}
+}
+
+func (s settings) criVersion3() table {
+	runtime := s.criRuntime()
+	runtime["containerd"] = s.runtimes()
+	return table{
+		"io.containerd.cri.v1.images": table{
+			"snapshotter":   s.snapshotter,
+			"pinned_images": table{"sandbox": s.SandboxImage},
+			"registry":      table{"config_path": s.RegistryDir},
+		},
+		"io.containerd.cri.v1.runtime": runtime,
 	}
 }
 
-// quoted is a basic string of TOML.
-func quoted(text string) string {
-	var out strings.Builder
-	out.WriteByte('"')
-	for _, r := range text {
-		switch {
-		case r == '"' || r == '\\':
-			out.WriteByte('\\')
-			out.WriteRune(r)
-		case r < 0x20 || r == 0x7f:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		default:
-			out.WriteRune(r)
-		}
-	}
-	out.WriteByte('"')
-	return out.String()
-}
-
-func (s settings) criVersion2() []table {
-	const cri = `plugins."io.containerd.grpc.v1.cri"`
-	return append([]table{
-		{cri, append([]value{{"sandbox_image", s.SandboxImage}}, s.criRuntime()...)},
-		{cri + ".cni", s.cni()},
-		{cri + ".registry", []value{{"config_path", s.RegistryDir}}},
-	}, s.runtimes(cri, value{"snapshotter", s.snapshotter})...)
-}
-
-func (s settings) criVersion3() []table {
-	const (
-		images  = `plugins."io.containerd.cri.v1.images"`
-		runtime = `plugins."io.containerd.cri.v1.runtime"`
-	)
-	return append([]table{
-		{images, []value{{"snapshotter", s.snapshotter}}},
-		{images + ".pinned_images", []value{{"sandbox", s.SandboxImage}}},
-		{images + ".registry", []value{{"config_path", s.RegistryDir}}},
-		{runtime, s.criRuntime()},
-		{runtime + ".cni", s.cni()},
-	}, s.runtimes(runtime)...)
-}
-
-func (s settings) criRuntime() []value {
-	return []value{
-		{"restrict_oom_score_adj", !s.mayLowerScores},
-		// Not in /var/run/netns, where nobody could tell whose they are.
-		{"netns_mounts_under_state_dir", true},
+// criRuntime returns the CRI plugin's settings that have the same name in both
+// versions.
+func (s settings) criRuntime() table {
+	return table{
+		"restrict_oom_score_adj": !s.mayLowerScores,
+		// In /var/run/netns, network namespaces of several containerds would mix.
+		"netns_mounts_under_state_dir": true,
+		"cni":                          s.cni(),
 	}
 }
 
-func (s settings) cni() []value {
-	plugins := value{"bin_dir", s.Programs.PluginDir}
+func (s settings) cni() table {
+	cni := table{"conf_dir": s.cniDir()}
 	if s.version.major > 2 || s.version.major == 2 && s.version.minor >= 1 {
-		plugins = value{"bin_dirs", []string{s.Programs.PluginDir}}
+		cni["bin_dirs"] = []string{s.Programs.PluginDir}
+	} else {
+		cni["bin_dir"] = s.Programs.PluginDir
 	}
-	return []value{plugins, {"conf_dir", s.cniDir()}}
+	return cni
 }
 
-func (s settings) runtimes(plugin string, further ...value) []table {
-	return []table{
-		{plugin + ".containerd", append([]value{{"default_runtime_name", "runc"}}, further...)},
-		{plugin + ".containerd.runtimes.runc", []value{{"runtime_type", "io.containerd.runc.v2"}}},
-		{plugin + ".containerd.runtimes.runc.options", []value{{"BinaryName", s.Programs.Runc}, {"SystemdCgroup", s.SystemdCgroups}}},
+func (s settings) runtimes() table {
+	return table{
+		"default_runtime_name": "runc",
+		"runtimes": table{"runc": table{
+			"runtime_type": "io.containerd.runc.v2",
+			"options":      table{"BinaryName": s.Programs.Runc, "SystemdCgroup": s.SystemdCgroups},
+		}},
 	}
 }
