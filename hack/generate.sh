@@ -59,5 +59,8 @@ sed -i \
 	-e '/OpenAPIModelName():/s/(ref),$/,/' \
 	apis/openapi/zz_generated.openapi.go
 
+# The machine code of the sandbox image's program, from svclet/image/pause/asm.
+go run ./hack/pause
+
 # What follows from the controllers' declarations: docs/reference and config/rbac.
 go run ./hack/reference

@@ -13,28 +13,28 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Version is raised with every change of the image's content.
-const Version = "1"
+// Version is the image's tag. Every change of the image's content needs another one.
+const Version = "2"
 
-// Name is the image's, as sandboxes refer to it.
+// Name is the reference of the image.
 const Name = "localhost/svc/pause:" + Version
 
-// UID is the user and the group that it runs as.
+// UID is the user ID and the group ID that the program runs as.
 const UID = 65535
 
-// Blob is a piece of the image's content.
+// Blob is a layer, configuration, manifest or index of the image.
 type Blob struct {
 	ocispec.Descriptor
 	Content []byte
 }
 
-// Blobs are the layers, configurations and manifests of the image for each
-// platform, and last its index, which refers to them all. They are always the
-// same bytes.
+// Blobs returns the layers, configurations and manifests of the image for every
+// platform, and then its index, which refers to the manifests. The content is
+// reproducible: the same bytes on every call and every machine.
 func Blobs() ([]Blob, error) {
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	var blobs []Blob
-	for _, p := range programs {
+	for _, p := range programs() {
 		of, err := p.blobs()
 		if err != nil {
 			return nil, err
@@ -48,7 +48,7 @@ func Blobs() ([]Blob, error) {
 	return append(blobs, last), err
 }
 
-// blobs are the layer, the configuration and the manifest of one platform.
+// blobs returns the layer, the configuration and the manifest for one platform.
 func (p program) blobs() ([]Blob, error) {
 	content, err := archive([]entry{{"pause", 0o755, p.executable()}})
 	if err != nil {
@@ -57,7 +57,7 @@ func (p program) blobs() ([]Blob, error) {
 	layer := blob(ocispec.MediaTypeImageLayer, content)
 	config, err := document(ocispec.MediaTypeImageConfig, ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: p.arch},
-		// The number is that of no user: the program needs no rights.
+		// An ID without a user: the program needs no privileges.
 		Config: ocispec.ImageConfig{User: fmt.Sprintf("%d:%d", UID, UID), Entrypoint: []string{"/pause"}, WorkingDir: "/"},
 		RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layer.Digest}},
 	})
@@ -73,8 +73,8 @@ func (p program) blobs() ([]Blob, error) {
 	return []Blob{layer, config, manifest}, err
 }
 
-// Image writes the image as a tar archive in OCI's image layout, as image load
-// and `ctr images import` read it.
+// Image writes the image as a tar archive of an OCI image layout, which
+// `svclet image import` and `ctr images import` read.
 func Image(w io.Writer) error {
 	blobs, err := Blobs()
 	if err != nil {
@@ -109,15 +109,15 @@ func Image(w io.Writer) error {
 	return err
 }
 
-// entry is a file of an archive.
+// entry is a file in a tar archive.
 type entry struct {
 	name    string
 	mode    int64
 	content []byte
 }
 
-// archive is a tar archive that depends on nothing but its entries: all are
-// root's and of the year 1970.
+// archive returns a reproducible tar archive of the entries: they belong to root
+// and have the modification time 0.
 func archive(entries []entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

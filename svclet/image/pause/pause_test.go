@@ -12,8 +12,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-func TestAProgramIsAStaticExecutable(t *testing.T) {
-	for _, p := range programs {
+func TestTheProgramIsAStaticExecutable(t *testing.T) {
+	for _, p := range programs() {
 		t.Run(p.arch, func(t *testing.T) {
 			content := p.executable()
 			file, err := elf.NewFile(bytes.NewReader(content))
@@ -37,7 +37,7 @@ func TestAProgramIsAStaticExecutable(t *testing.T) {
 				t.Error("the segment cannot be mapped: its address and offset disagree about its alignment")
 			}
 			code := content[file.Entry-load.Vaddr:]
-			if !bytes.Equal(code, p.code) {
+			if string(code) != p.code {
 				t.Errorf("the program begins at %#x, which is not its first instruction", file.Entry)
 			}
 			if len(content) > 512 {
@@ -47,20 +47,20 @@ func TestAProgramIsAStaticExecutable(t *testing.T) {
 	}
 }
 
-// A change of the image needs another version: nodes keep what they have by
-// its name.
-func TestAnImageOfAVersionIsAlwaysTheSame(t *testing.T) {
+// Nodes keep an image that they have by its name, so a change of the content needs
+// another version.
+func TestTheImageOfAVersionNeverChanges(t *testing.T) {
 	blobs, err := Blobs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "sha256:cf11cf875d6c7ee96cf7de16446f3b1c1858b5e4161a0211e68012666fe438d3"
-	if got := blobs[len(blobs)-1].Digest; Version != "1" || got != want {
+	const want = "sha256:8d038f284d7bc2e023b1d7dbfbf2f54c8ac1d36ffdc989a85004ccd20f088774"
+	if got := blobs[len(blobs)-1].Digest; Version != "2" || got != want {
 		t.Errorf("version %s has the digest %s", Version, got)
 	}
 }
 
-func TestAnImageIsAnOCILayout(t *testing.T) {
+func TestTheArchiveIsAnOCIImageLayout(t *testing.T) {
 	var archive bytes.Buffer
 	if err := Image(&archive); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestAnImageIsAnOCILayout(t *testing.T) {
 			t.Errorf("the configuration is %+v, of the manifest %+v", config, manifest)
 		}
 	}
-	if len(index.Manifests) != len(programs) {
+	if len(index.Manifests) != len(programs()) {
 		t.Errorf("there are %d platforms", len(index.Manifests))
 	}
 }

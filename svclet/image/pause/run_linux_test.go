@@ -15,14 +15,13 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// start runs the program of this platform as the init process of a PID
-// namespace.
+// start runs this platform's program as the init process of a new PID namespace.
 func start(t *testing.T) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make PID namespaces")
+		t.Skip("only root can create PID namespaces")
 	}
-	for _, p := range programs {
+	for _, p := range programs() {
 		if p.arch != runtime.GOARCH {
 			continue
 		}
@@ -33,15 +32,15 @@ func start(t *testing.T) *exec.Cmd {
 		cmd := exec.Command(file)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 		if err := cmd.Start(); errors.Is(err, syscall.EPERM) {
-			t.Skip("this root cannot make PID namespaces")
+			t.Skip("this root user cannot create PID namespaces")
 		} else if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // it has ended, mostly
+			_ = cmd.Process.Kill() // it may have exited already
 			_ = cmd.Wait()
 		})
-		// It handles signals when it waits for them.
+		// Signals are handled once it waits for them.
 		gomega.NewWithT(t).Eventually(func() string { return syscallOf(cmd) }).WithTimeout(time.Minute).Should(gomega.HavePrefix(waitCall()))
 		return cmd
 	}
@@ -49,7 +48,7 @@ func start(t *testing.T) *exec.Cmd {
 	return nil
 }
 
-// waitCall is the number of the system call rt_sigtimedwait.
+// waitCall is how /proc/PID/syscall begins during rt_sigtimedwait.
 func waitCall() string { return fmt.Sprint(syscall.SYS_RT_SIGTIMEDWAIT) + " " }
 
 func syscallOf(cmd *exec.Cmd) string {
@@ -57,7 +56,7 @@ func syscallOf(cmd *exec.Cmd) string {
 	return string(content)
 }
 
-func TestItEndsInOrderWhenItIsTold(t *testing.T) {
+func TestTheProgramExitsOnSIGTERMAndSIGINT(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		cmd := start(t)
 		if err := cmd.Process.Signal(signal); err != nil {
@@ -69,7 +68,7 @@ func TestItEndsInOrderWhenItIsTold(t *testing.T) {
 	}
 }
 
-func TestItWaitsOnAfterItWasStoppedAndContinued(t *testing.T) {
+func TestTheProgramKeepsWaitingAfterSIGSTOPAndSIGCONT(t *testing.T) {
 	g := gomega.NewWithT(t)
 	cmd := start(t)
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
@@ -86,7 +85,7 @@ func TestItWaitsOnAfterItWasStoppedAndContinued(t *testing.T) {
 	}
 }
 
-func TestItTakesAwayTheRemainsOfOrphans(t *testing.T) {
+func TestTheProgramReapsOrphans(t *testing.T) {
 	g := gomega.NewWithT(t)
 	cmd := start(t)
 	nsenter, err := exec.LookPath("nsenter")
@@ -100,7 +99,7 @@ func TestItTakesAwayTheRemainsOfOrphans(t *testing.T) {
 		}
 		return strings.Fields(string(content))
 	}
-	// The shell leaves three processes behind, which wait to be ended.
+	// The shell leaves three orphans behind, which wait for the end of their input.
 	script := `for i in 1 2 3; do sh -c 'read line' <&3 & done 3<&0`
 	orphans := exec.Command(nsenter, "--target", fmt.Sprint(cmd.Process.Pid), "--pid", "sh", "-c", script)
 	hold, err := orphans.StdinPipe()
