@@ -32,7 +32,7 @@ import (
 	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/release"
-	"svc.dev/svc/apiserver/routing"
+	"svc.dev/svc/apiserver/routecache"
 	"svc.dev/svc/apiserver/view"
 )
 
@@ -75,7 +75,7 @@ func (b *builder) own(shared *genericapiserver.RecommendedConfig, next genericap
 		return nil, nil, err
 	}
 	container := server.Handler.GoRestfulContainer
-	container.Router(&routing.Router{})
+	container.Router(&routecache.Router{})
 	groups, err := view.View{
 		Scheme:              b.scheme,
 		Versions:            b.served.Versions,

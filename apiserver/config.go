@@ -24,7 +24,7 @@ import (
 	"svc.dev/svc/apiserver/admission/escalation"
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authorization"
-	"svc.dev/svc/apiserver/coalescing"
+	"svc.dev/svc/apiserver/netbatch"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -89,7 +89,7 @@ func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
 		}
 		return fmt.Errorf("TLS: %w; see --tls-cert-file, --tls-private-key-file and the other --tls flags", err)
 	}
-	config.SecureServing.Listener = coalescing.Listener{Listener: config.SecureServing.Listener}
+	config.SecureServing.Listener = netbatch.Listener{Listener: config.SecureServing.Listener}
 	advertise := o.Network.AdvertiseAddress
 	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
 		advertise = o.SecureServing.BindAddress

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apiserver/agents"
-	"svc.dev/svc/apiserver/alias"
-	"svc.dev/svc/apiserver/disconnect"
+	"svc.dev/svc/apiserver/filters/alias"
+	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/nesting"
 	"svc.dev/svc/apiserver/quantity"
 	"svc.dev/svc/apiserver/release"

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
-	"svc.dev/svc/apiserver/fanout"
+	"svc.dev/svc/apiserver/watchmux"
 )
 
 // fillTimeout bounds how long the first reader of a type waits for its cache;
@@ -26,7 +26,7 @@ var errStopped = errors.New("the storage is stopped")
 type lazyCache struct {
 	storage.Interface
 	config  cacher.Config
-	watches *fanout.Watches
+	watches *watchmux.Watches
 
 	opened atomic.Pointer[openCache]
 	mu     sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 
-	"svc.dev/svc/apiserver/fanout"
+	"svc.dev/svc/apiserver/watchmux"
 )
 
 // deleteWorkers is how many objects of a deletecollection go at a time.
@@ -70,7 +70,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	}
 	cached := &lazyCache{
 		Interface: raw,
-		watches:   fanout.New(versioner),
+		watches:   watchmux.New(versioner),
 		config: cacher.Config{
 			Storage:             raw,
 			Versioner:           versioner,

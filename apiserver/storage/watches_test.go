@@ -195,7 +195,7 @@ func TestManyEqualWatchesAreToldOfEveryChangeOnceAndInOrder(t *testing.T) {
 				err = written.explain(told, from, from == 0, complete)
 			}
 			// The watch cache ends its own if their readers are slow.
-			if shared := fmt.Sprintf("%T", w) == "*fanout.subscription"; err == nil && !complete && stopAfter < 0 && shared {
+			if shared := fmt.Sprintf("%T", w) == "*watchmux.subscription"; err == nil && !complete && stopAfter < 0 && shared {
 				err = errors.New("ended before it had told of all")
 			}
 			if err != nil {

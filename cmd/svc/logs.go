@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"svc.dev/svc/apiserver/disconnect"
+	"svc.dev/svc/apiserver/filters/disconnect"
 )
 
 const logFlags = "logs"

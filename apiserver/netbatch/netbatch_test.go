@@ -1,4 +1,4 @@
-package coalescing
+package netbatch
 
 import (
 	"bytes"

@@ -1,10 +1,10 @@
-// Package routing finds the route of a request.
+// Package routecache finds the route of a request.
 //
 // The library compares the path with every route of a group version, of which
 // core has two hundred, and copies those that fit. Nearly all requests are for
 // objects, their route does not depend on the object's name and namespace, and
 // there are few others: the library is asked once for each.
-package routing
+package routecache
 
 import (
 	"net/http"

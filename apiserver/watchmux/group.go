@@ -1,4 +1,4 @@
-package fanout
+package watchmux
 
 import (
 	"container/list"

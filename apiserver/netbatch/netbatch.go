@@ -1,4 +1,4 @@
-// Package coalescing joins what is written to a connection in quick succession
+// Package netbatch joins what is written to a connection in quick succession
 // into one system call.
 //
 // HTTP/2 writes the header of an answer, its body and every event of a watch in
@@ -7,7 +7,7 @@
 // of telling of an event. Here a write ends when its bytes are in a buffer;
 // those that come until the system call begins, or while it lasts, go with the
 // next.
-package coalescing
+package netbatch
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-// Package fanout lets equal watches share one.
+// Package watchmux lets equal watches share one.
 //
 // The library's watch cache runs a goroutine, two queues and a filter for each
 // watch, also where a thousand clients watch the same: the informers of a
@@ -6,7 +6,7 @@
 // cache's, as they always are; from then on a newcomer begins with a watch of
 // its own, and leaves it as soon as it has come to where one watch, whose
 // events go to all, is.
-package fanout
+package watchmux
 
 import (
 	"context"
