@@ -27,6 +27,7 @@ import (
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
+	"svc.dev/svc/svclet/nodeconfig"
 	objectstore "svc.dev/svc/svclet/objects"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime"
@@ -114,7 +115,7 @@ func (a *Agent) build(ctx context.Context) error {
 // nameNode is the host's name, in lower case, or that of --hostname-override.
 func (a *Agent) nameNode(context.Context) error {
 	var err error
-	a.name, err = hostName(a.HostnameOverride)
+	a.name, err = nodeconfig.HostName(a.HostnameOverride)
 	a.metrics = metrics.New(a.name)
 	return err
 }
@@ -301,26 +302,17 @@ func parallelPulls(c *config.Configuration) int {
 // nodeObject is the node as it is now.
 func (a *Agent) nodeObject() *corev1.Node { return a.node.Object() }
 
-// hostIPs are the node's addresses, the primary one first, at most one of each
-// family.
-func (a *Agent) hostIPs() []string {
-	var ips []string
-	for _, address := range a.nodeObject().Status.Addresses {
-		if address.Type == corev1.NodeInternalIP && len(ips) < 2 {
-			ips = append(ips, address.Address)
-		}
-	}
-	return ips
-}
+// hostIPs returns the node's addresses, the primary one first.
+func (a *Agent) hostIPs() []string { return nodeconfig.HostIPs(a.nodeObject()) }
 
 // makeNode makes the node's picture in the API.
 func (a *Agent) makeNode(context.Context) error {
 	c := a.Configuration
-	reserved, err := reservations(c)
+	reserved, err := nodeconfig.ParseReservations(c)
 	if err != nil {
 		return err
 	}
-	ips, err := parseIPs(a.NodeIP)
+	ips, err := nodeconfig.ParseNodeIPs(a.NodeIP)
 	if err != nil {
 		return err
 	}
@@ -330,7 +322,7 @@ func (a *Agent) makeNode(context.Context) error {
 		Labels: a.NodeLabels, Taints: c.RegisterWithTaints, ProviderID: c.ProviderID,
 		ControllerAttachDetach: ptr.Deref(c.EnableControllerAttachDetach, true),
 		IPs:                    ips, Machine: a.machine,
-		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: reserved.all(), Version: a.Version,
+		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: reserved.Total(), Version: a.Version,
 		Runtime:         a.runtimeStatus,
 		Images:          func(ctx context.Context) ([]corev1.ContainerImage, error) { return a.pods.images.List(ctx) },
 		MaxImages:       ptr.Deref(c.NodeStatusMaxImages, 50),

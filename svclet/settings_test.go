@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -52,42 +51,6 @@ func TestTheRuntimeIsLookedAtOnceInEachSyncFrequency(t *testing.T) {
 		if got := a.runtimeOptions().CheckPeriod; got != want {
 			t.Errorf("with %s it is looked at each %s, want %s", frequency, got, want)
 		}
-	}
-}
-
-func TestReservedCPUsTakeThePlaceOfTheOthers(t *testing.T) {
-	c := config.Default()
-	c.KubeReserved = map[string]string{"cpu": "1", "memory": "1Gi"}
-	c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Gi"}
-	r, err := reservations(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all := r.all(); all.Cpu().MilliValue() != 1500 || all.Memory().Value() != 2<<30 {
-		t.Errorf("reserved are %v", all)
-	}
-	c.ReservedSystemCPUs = "0,2-3"
-	if r, err = reservations(c); err != nil {
-		t.Fatal(err)
-	}
-	all := r.all()
-	if _, set := r.agent[corev1.ResourceCPU]; set || all.Cpu().Value() != 3 || all.Memory().Value() != 2<<30 {
-		t.Errorf("reserved are %v", all)
-	}
-}
-
-func TestThePercentageOfMemoryThatIsKeptIsRead(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "0%": 0, "50%": 50, "100%": 100} {
-		reserved := map[string]string{"memory": text}
-		if text == "" {
-			reserved = nil
-		}
-		if got, err := percentage(reserved); err != nil || got != want {
-			t.Errorf("%v: %d, %v, want %d", reserved, got, err, want)
-		}
-	}
-	if _, err := percentage(map[string]string{"memory": "half"}); err == nil {
-		t.Error("half is taken for a percentage")
 	}
 }
 
