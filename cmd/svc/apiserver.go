@@ -9,6 +9,7 @@ import (
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/cluster"
 )
 
 func newAPIServer() *cobra.Command {
@@ -28,7 +29,7 @@ same time. Its flags are those of kube-apiserver.`,
 				return err
 			}
 			defer logs.FlushLogs()
-			if err := grantComponents(opts); err != nil {
+			if err := cluster.GrantComponents(opts); err != nil {
 				return err
 			}
 			server, err := apiserver.New(cmd.Context(), opts)

@@ -5,21 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"svc.dev/svc/apiserver/authorization"
-	"svc.dev/svc/apiserver/options"
-	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/serving"
+	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -98,19 +95,23 @@ func pathless(err error) error {
 // runManager opens the port, waits for the API server, and runs the controllers
 // until ctx is done.
 func runManager(ctx context.Context, opts *controllers.Options, port *serving.Options, connection string, api *rest.Config) error {
-	if err := checkPort(port.SecureServing); err != nil && port.SecureServing.BindPort != 0 {
+	if err := cluster.CheckPort(port.SecureServing); err != nil && port.SecureServing.BindPort != 0 {
 		return err
 	}
 	server, err := serving.Listen(port)
 	if err != nil {
 		return err
 	}
-	holder, err := uniqueHolder()
+	holder, err := cluster.UniqueHolder()
 	if err != nil {
 		return err
 	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	manager, err := controllers.New(controllers.Config{Options: opts, API: api, Holder: holder, Working: func() {
-		go footprint.Settle(ctx) // the caches have just been filled
+		background.Go(func() { footprint.Settle(ctx) }) // the caches have just been filled
 	}})
 	if err != nil {
 		return fmt.Errorf("--svcconfig: %s: %w", connection, pathless(err))
@@ -121,8 +122,8 @@ func runManager(ctx context.Context, opts *controllers.Options, port *serving.Op
 		}
 		return fmt.Errorf("--svcconfig: %s: %w", connection, err)
 	}
-	go footprint.Settle(ctx)
-	go footprint.Pace(ctx)
+	background.Go(func() { footprint.Settle(ctx) })
+	background.Go(func() { footprint.Pace(ctx) })
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	stopped, err := server.Serve(serve, connection, manager.HealthChecks())
 	if err != nil {
@@ -133,25 +134,4 @@ func runManager(ctx context.Context, opts *controllers.Options, port *serving.Op
 	stop()
 	<-stopped
 	return err
-}
-
-// uniqueHolder names this process in a lease.
-func uniqueHolder() (string, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("read the host name: %w", err)
-	}
-	return host + "_" + string(uuid.NewUUID()), nil
-}
-
-// grantComponents gives controllers and nodes their rights at the API server,
-// and the API server its own at nodes.
-func grantComponents(o *options.Options) error {
-	rules, err := controllers.Rules()
-	if err != nil {
-		return err
-	}
-	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
-		authorization.Nodes(), authorization.ToNodes(pki.NodesClient))
-	return nil
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"svc.dev/svc/internal/datadir"
 )
 
 func newKubectl() *cobra.Command {
@@ -37,7 +39,7 @@ the "svc up" of this user.`,
 // runKubectl is kubectl: it ends the process with kubectl's exit code when that
 // is not 0.
 func runKubectl(args []string) {
-	if file, there := pointAtUp(args); file != "" && !there {
+	if file, exists := pointAtUp(args); file != "" && !exists {
 		cmdutil.BehaviorOnFatal(func(message string, code int) {
 			message = strings.TrimSuffix(message, "\n")
 			if strings.Contains(message, "connection to the server") {
@@ -70,23 +72,23 @@ func kubectlCommand(arguments []string) *cobra.Command {
 }
 
 // pointAtUp makes kubectl, and the plugins it runs, talk to this user's svc up
-// when the user gave no other kubeconfig. A ~/.kube/config is not given: what
-// `svc kubectl delete` deletes must not depend on whether svc up has ever run
-// beside some other cluster.
+// unless the user names a kubeconfig. ~/.kube/config is not used: which cluster
+// `svc kubectl delete` deletes from must not depend on whether svc up has ever
+// run beside another cluster.
 //
-// It tells which file that takes, if any, and whether it is there.
-func pointAtUp(args []string) (file string, there bool) {
-	if file, there = kubeconfigFor(currentUser(), args); file != "" {
+// It returns the kubeconfig that it chose, if any, and whether it exists.
+func pointAtUp(args []string) (file string, exists bool) {
+	if file, exists = kubeconfigFor(datadir.CurrentUser(), args); file != "" {
 		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, file)
 	}
-	return file, there
+	return file, exists
 }
 
-func kubeconfigFor(u user, args []string) (file string, there bool) {
-	if u.env(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
+func kubeconfigFor(u datadir.User, args []string) (file string, exists bool) {
+	if u.Env(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
 		return "", false
 	}
-	return u.findConnectionFile()
+	return u.FindAdminFile()
 }
 
 func givesKubeconfig(arg string) bool {

@@ -8,7 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
 
+	"svc.dev/svc/internal/cluster"
+	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/internal/progress"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/image/load"
 )
@@ -19,7 +23,7 @@ func newImage() *cobra.Command {
 	dataDir := dataDirFlag(flags)
 	cmd := load.NewCommand(flags, func() (string, error) {
 		dir, err := dataDir()
-		return containerd.Config{Dir: containerdDir(dir)}.Endpoint(), err
+		return containerd.Config{Dir: dir.Containerd()}.Endpoint(), err
 	})
 	cmd.Args, cmd.SuggestionsMinimumDistance = noCommand, 2
 	return cmd
@@ -56,16 +60,16 @@ data are kept: pods that are still in the cluster start again with the next
 		if err != nil {
 			return err
 		}
-		if !exists(dir) {
+		if !exists(string(dir)) {
 			return fmt.Errorf("--data-dir: %s does not exist: name the directory that svc up was run with", dir)
 		}
-		if !exists(containerdDir(dir)) && !exists(svcletDir(dir)) {
+		if !exists(dir.Containerd()) && !exists(dir.Svclet()) {
 			return fmt.Errorf("--data-dir: no node has run in %s: name the directory that svc up was run with", dir)
 		}
 		if os.Geteuid() != 0 {
 			return errors.New("only root can do this")
 		}
-		lock, err := openDataDir(dir)
+		lock, err := dir.Open()
 		if err != nil {
 			return err
 		}
@@ -80,22 +84,22 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func resetNode(cmd *cobra.Command, dir string) error {
+func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
 	// Without the programs pods end less gently, but they end.
 	programs, err := containerd.Find(containerd.DefaultSearch())
 	if missing := (*containerd.MissingError)(nil); err != nil && !errors.As(err, &missing) {
 		return err
 	}
-	config := (&nodeOptions{}).containerd(dir, programs)
+	config := (&cluster.NodeOptions{}).Containerd(dir, programs)
 	var ended int
-	err = telling(cmd.ErrOrStderr(), cmd.CommandPath()+": still ending pods", func() (err error) {
+	err = progress.While(cmd.ErrOrStderr(), clock.RealClock{}, cmd.CommandPath()+": still ending pods", func() (err error) {
 		ended, err = containerd.Reset(cmd.Context(), config, containerd.Leavings{
-			Dir: svcletDir(dir), LogsDir: logsDir(dir), Cgroup: cgroupOf(dir),
+			Dir: dir.Svclet(), LogsDir: dir.PodLogs(), Cgroup: dir.Cgroup(),
 		})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("not all could be cleaned up; run it again, or start the machine anew: %w", err)
+		return fmt.Errorf("not all could be cleaned up; run it again, or restart the machine: %w", err)
 	}
 	pods := "1 pod has"
 	if ended != 1 {
@@ -103,4 +107,11 @@ func resetNode(cmd *cobra.Command, dir string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s been ended, and the container runtime with them; their volumes, mounts and networks are removed\n", pods)
 	return nil
+}
+
+// dataDirFlag adds the flag --data-dir of commands about a node that runs, or
+// has run, on that directory.
+func dataDirFlag(flags *pflag.FlagSet) func() (datadir.Dir, error) {
+	dir := flags.String("data-dir", "", "Data directory of the svc up whose node is meant. The default is "+datadir.RootDefault+".")
+	return func() (datadir.Dir, error) { return datadir.OrRootDefault(*dir) }
 }

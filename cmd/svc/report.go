@@ -4,77 +4,28 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
-	"time"
 	"unicode"
 
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/cluster"
+	"svc.dev/svc/internal/component"
+	"svc.dev/svc/internal/datadir"
 )
 
-// patience is how long a step may take before the user is told that it goes
-// on, and the time between two such lines.
-const patience = 2 * time.Second
-
-// report is how long each part took to start.
+// report is what svc up prints when the cluster is ready.
 type report struct {
-	began    time.Time
-	progress io.Writer
-	parts    []part
-	took     time.Duration
+	cluster.Report
+	dir     datadir.Dir
+	release string
+	program string // how the user calls svc
 }
 
-type part struct {
-	name, where string
-	took        time.Duration
-}
-
-func (r *report) begin(progress io.Writer) {
-	r.began, r.progress = time.Now(), progress
-}
-
-func (r *report) end() {
-	r.took = time.Since(r.began)
-}
-
-// time runs the start of a part. While it takes long it writes progress lines.
-func (r *report) time(name string, start func() (where string, err error)) error {
-	began, where := time.Now(), ""
-	err := telling(r.progress, "svc up: still starting: "+name, func() (err error) {
-		where, err = start()
-		return err
-	})
-	r.parts = append(r.parts, part{name, where, time.Since(began)})
-	return err
-}
-
-// telling runs do, and writes a line now and then while that takes long.
-func telling(out io.Writer, what string, do func() error) error {
-	began := time.Now()
-	finished := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		tick := time.NewTicker(patience)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				fmt.Fprintf(out, "%s (%s)\n", what, time.Since(began).Round(time.Second))
-			case <-finished:
-				return
-			}
-		}
-	})
-	err := do()
-	close(finished)
-	telling.Wait()
-	return err
-}
-
-// print writes what runs, and what to type next.
-func (r *report) print(out io.Writer, u *instance) {
-	fmt.Fprintf(out, "svc %s serves the API of Kubernetes %s\n\n", release.SVCVersion(), u.opts.Release)
-	for _, p := range append(r.parts, part{name: "ready", took: r.took}) {
-		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-21s %6d ms  %s", p.name, p.took.Milliseconds(), p.where), " "))
+// print writes what runs, how long each component took to start, and what to
+// type next.
+func (r report) print(out io.Writer) {
+	fmt.Fprintf(out, "svc %s serves the API of Kubernetes %s\n\n", release.SVCVersion(), r.release)
+	for _, c := range append(r.Components, component.Started{Name: "ready", Took: r.Took}) {
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-21s %6d ms  %s", c.Name, c.Took.Milliseconds(), c.Description), " "))
 	}
 	fmt.Fprintf(out, `
 Type next, in another terminal:
@@ -85,13 +36,22 @@ Type next, in another terminal:
   %[2]s kubectl get configmap greeting -o yaml
 
 Ctrl-C stops it. What was written is kept in %[3]s.
-`, shellWord(connectionFile(u.dataDir)), shellWord(u.program), u.dataDir)
-	if u.isNode() {
-		fmt.Fprintf(out, "Pods go on without it; '%s node reset%s' ends them.\n", shellWord(u.program), u.dataDirArgument())
+`, shellWord(r.dir.AdminFile()), shellWord(r.program), r.dir)
+	if r.Node {
+		fmt.Fprintf(out, "Pods go on without it; '%s node reset%s' ends them.\n", shellWord(r.program), r.dataDirArgument())
 	}
 }
 
-// shellWord quotes s if a shell would not take it as one word.
+// dataDirArgument returns the argument that names the data directory to a
+// command, empty for the default.
+func (r report) dataDirArgument() string {
+	if r.dir == datadir.RootDefault {
+		return ""
+	}
+	return " --data-dir=" + shellWord(string(r.dir))
+}
+
+// shellWord quotes s unless a shell reads it as one word without expansions.
 func shellWord(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@%=,", r)

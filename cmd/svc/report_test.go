@@ -6,21 +6,25 @@ import (
 	"testing"
 	"time"
 
-	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/cluster"
+	"svc.dev/svc/internal/component"
 )
 
 func TestTheReportFitsOneScreenAndSaysWhatToTypeNext(t *testing.T) {
-	u := &instance{dataDir: "/var/lib/svc", opts: options.New(), program: "svc", report: report{
-		parts: []part{
-			{"keys and certificates", "/var/lib/svc/pki", 12 * time.Millisecond},
-			{"etcd", "unix:///var/lib/svc/etcd/etcd.sock", 9 * time.Millisecond},
-			{"API server", "https://127.0.0.1:6443", 312 * time.Millisecond},
+	r := report{
+		Report: cluster.Report{
+			Components: []component.Started{
+				{Name: "keys and certificates", Description: "/var/lib/svc/pki", Took: 12 * time.Millisecond},
+				{Name: "etcd", Description: "unix:///var/lib/svc/etcd/etcd.sock", Took: 9 * time.Millisecond},
+				{Name: "API server", Description: "https://127.0.0.1:6443", Took: 312 * time.Millisecond},
+			},
+			Took: 333 * time.Millisecond,
 		},
-		took: 333 * time.Millisecond,
-	}}
+		dir: "/var/lib/svc", release: "1.28", program: "svc",
+	}
 	var out strings.Builder
-	u.report.print(&out, u)
+	r.print(&out)
 	want := `svc ` + release.SVCVersion() + ` serves the API of Kubernetes 1.28
 
   keys and certificates     12 ms  /var/lib/svc/pki

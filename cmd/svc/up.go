@@ -4,30 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/serving"
-	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/internal/cluster"
+	"svc.dev/svc/internal/datadir"
 )
 
 func newUp() *cobra.Command {
-	opts, loops, node := options.New(), controllers.NewOptions(), newNodeOptions()
-	opts.Agents.Metrics = true  // a cluster from one hand has kubectl top from the start
-	opts.AllowPrivileged = true // and takes network and storage plugins
+	up := &up{server: options.New(), controllers: controllers.NewOptions(), node: cluster.NewNodeOptions()}
+	up.server.Agents.Metrics = true  // kubectl top works without further installation
+	up.server.AllowPrivileged = true // network and storage plugins need it
 	logging := logsapi.NewLoggingConfiguration()
-	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole system on this machine",
@@ -40,31 +41,33 @@ The flags of "svc apiserver" and the controllers' flags may be given, too. Only
 warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			u, err := newInstance(cmd, opts, loops, node, dataDir)
+			var muted atomic.Bool
+			c, err := up.cluster(cmd, func() { muted.Store(true) })
 			if err != nil {
 				return err
 			}
-			// Few want a log between themselves and the report; those who do ask.
 			var out io.Writer = cmd.ErrOrStderr()
 			if !cmd.Flags().Changed("v") && !cmd.Flags().Changed("logging-format") {
-				out = warnings{out, &u.muted}
+				out = warnings{out, &muted}
 			}
 			if err := startLogs(cmd, logging, out); err != nil {
 				return err
 			}
 			defer logs.FlushLogs()
-			return u.run(cmd.Context())
+			return c.Run(cmd.Context(), func(started cluster.Report) {
+				report{Report: started, dir: c.Dir, release: c.Server.Release.String(), program: os.Args[0]}.print(cmd.OutOrStdout())
+			})
 		},
 	}
 	var sets cliflag.NamedFlagSets
-	sets.FlagSet("up").StringVar(&dataDir, "data-dir", "",
+	sets.FlagSet("up").StringVar(&up.dataDir, "data-dir", "",
 		"Directory of keys, certificates and data. The default is /var/lib/svc for root and, for other users, svc in the XDG data directory (~/.local/share).")
-	node.addFlags(sets.FlagSet("node"))
-	theirs := opts.Flags()
-	for _, name := range theirs.Order {
-		sets.FlagSet(name).AddFlagSet(theirs.FlagSets[name])
+	up.node.AddFlags(sets.FlagSet("node"))
+	serverSets := up.server.Flags()
+	for _, name := range serverSets.Order {
+		sets.FlagSet(name).AddFlagSet(serverSets.FlagSets[name])
 	}
-	loops.AddFlags(&sets)
+	up.controllers.AddFlags(&sets)
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)
 	for _, flag := range ownFiles {
@@ -73,93 +76,90 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 	return cmd
 }
 
-// ownFiles are the flags whose files svc up makes.
+// ownFiles are the flags whose files svc up creates itself.
 var ownFiles = []string{"tls-cert-file", "tls-private-key-file", "cert-dir", "client-ca-file"}
 
-// tokenIssuer is where a cluster's members reach the API server, so that they
-// can read there by which keys it signs service account tokens.
-const tokenIssuer = "https://kubernetes.default.svc.cluster.local"
+// up holds the values of the flags of svc up.
+type up struct {
+	server      *options.Options
+	controllers *controllers.Options
+	node        *cluster.NodeOptions
+	dataDir     string
+}
 
-// newInstance checks the command line.
-func newInstance(cmd *cobra.Command, opts *options.Options, loops *controllers.Options, node *nodeOptions, dataDir string) (*instance, error) {
-	var err error
-	if dataDir == "" {
-		if cmd.Flags().Changed("data-dir") {
-			return nil, usageError{errors.New("--data-dir: the name is empty; name a directory, or leave the flag out"), cmd}
-		}
-		dataDir, err = currentUser().dataDir()
-	} else {
-		dataDir, err = filepath.Abs(dataDir)
-	}
+// cluster checks the flags and makes the cluster that they describe.
+func (u *up) cluster(cmd *cobra.Command, stopping func()) (*cluster.Cluster, error) {
+	dir, err := u.dir(cmd)
 	if err != nil {
 		return nil, err
 	}
-	u := &instance{
-		dataDir:      dataDir,
-		opts:         opts,
-		loops:        loops,
-		node:         node,
-		embeddedEtcd: !cmd.Flags().Changed("etcd-servers"),
-		program:      os.Args[0],
-		out:          cmd.OutOrStdout(),
-		errOut:       cmd.ErrOrStderr(),
+	embeddedEtcd := !cmd.Flags().Changed("etcd-servers")
+	if err := checkExclusive(cmd, embeddedEtcd); err != nil {
+		return nil, err
 	}
-	if u.embeddedEtcd {
+	if err := u.setDefaults(cmd, embeddedEtcd); err != nil {
+		return nil, err
+	}
+	c := cluster.Config{
+		Dir: dir, Server: u.server, Controllers: u.controllers, Node: u.node, EmbeddedEtcd: embeddedEtcd,
+		Messages: cmd.ErrOrStderr(), Program: cmd.CommandPath(), Stopping: stopping, Clock: clock.RealClock{},
+	}
+	if embeddedEtcd {
+		u.server.Etcd.Servers = []string{"unix://" + dir.Etcd()} // valid until the member says where it serves
+	}
+	errs := slices.Concat(u.server.Validate(), u.controllers.Validate(), u.node.Validate(&u.server.Network))
+	if err := joined(cmd, errs); err != nil {
+		return nil, err
+	}
+	return cluster.New(c)
+}
+
+// dir returns the data directory that the flags name.
+func (u *up) dir(cmd *cobra.Command) (datadir.Dir, error) {
+	if u.dataDir != "" {
+		absolute, err := filepath.Abs(u.dataDir)
+		return datadir.Dir(absolute), err
+	}
+	if cmd.Flags().Changed("data-dir") {
+		return "", usageError{errors.New("--data-dir: the name is empty; name a directory, or leave the flag out"), cmd}
+	}
+	return datadir.CurrentUser().DataDir()
+}
+
+// checkExclusive refuses flags that contradict what svc up does itself.
+func checkExclusive(cmd *cobra.Command, embeddedEtcd bool) error {
+	if embeddedEtcd {
 		for _, flag := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
 			if cmd.Flags().Changed(flag) {
-				return nil, usageError{fmt.Errorf("--%s needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS", flag), cmd}
+				return usageError{fmt.Errorf("--%s needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS", flag), cmd}
 			}
 		}
 	}
 	for _, flag := range ownFiles {
 		if cmd.Flags().Changed(flag) {
-			return nil, usageError{fmt.Errorf("--%s: svc up makes its own keys and certificates, in --data-dir; use 'svc apiserver' for others", flag), cmd}
+			return usageError{fmt.Errorf("--%s: svc up makes its own keys and certificates, in --data-dir; use 'svc apiserver' for others", flag), cmd}
 		}
 	}
-	if u.embeddedEtcd {
-		opts.Etcd.Servers = []string{"unix://" + etcdDir(dataDir)} // until it runs
-	}
-	if len(opts.ServiceAccounts.Issuers) == 0 {
-		opts.ServiceAccounts.Issuers = []string{tokenIssuer}
-	}
+	return nil
+}
+
+// setDefaults sets options that differ from those of the components by
+// themselves, unless the user has set them.
+func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 	if !cmd.Flags().Changed("svclet-preferred-address-types") {
-		// The names of machines that join need not be known to this one.
-		opts.Agents.AddressTypes = []string{
+		// This machine may be unable to resolve the names of nodes that join.
+		u.server.Agents.AddressTypes = []string{
 			string(corev1.NodeInternalIP), string(corev1.NodeExternalIP),
 			string(corev1.NodeInternalDNS), string(corev1.NodeExternalDNS), string(corev1.NodeHostName),
 		}
 	}
-	opts.Metrics = serving.Metrics() // the controllers have no port of their own
-	// Both have this flag.
-	if err := loops.Set("service-cluster-ip-range", opts.Network.ServiceClusterIPRange); err != nil {
-		return nil, err
+	u.server.Metrics = serving.Metrics() // the controllers have no port of their own
+	// The API server and the controllers both have this flag.
+	if err := u.controllers.Set("service-cluster-ip-range", u.server.Network.ServiceClusterIPRange); err != nil {
+		return err
 	}
-	if u.embeddedEtcd && !cmd.Flags().Changed(namespace.GraceFlag) {
-		if err := loops.Set(namespace.GraceFlag, "1s"); err != nil {
-			return nil, err
-		}
+	if embeddedEtcd && !cmd.Flags().Changed(namespace.GraceFlag) {
+		return u.controllers.Set(namespace.GraceFlag, "1s")
 	}
-	errs := slices.Concat(opts.Validate(), loops.Validate(), node.validate())
-	if err := apart(node.containerd(dataDir, containerd.Programs{}).PodCIDRs, &opts.Network); err != nil {
-		errs = append(errs, err)
-	}
-	if err := joined(cmd, errs); err != nil {
-		return nil, err
-	}
-	if err := u.decideNode(); err != nil {
-		return nil, err
-	}
-	return u, grantComponents(opts)
-}
-
-// serverURL is the URL at which the machine itself reaches the server.
-func serverURL(opts *options.Options) string {
-	host := opts.SecureServing.BindAddress
-	switch {
-	case host.Equal(net.IPv4zero):
-		host = net.IPv4(127, 0, 0, 1)
-	case host.Equal(net.IPv6unspecified):
-		host = net.IPv6loopback
-	}
-	return "https://" + net.JoinHostPort(host.String(), fmt.Sprint(opts.SecureServing.BindPort))
+	return nil
 }

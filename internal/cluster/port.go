@@ -1,4 +1,4 @@
-package main
+package cluster
 
 import (
 	"cmp"
@@ -11,9 +11,10 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
-// checkPort finds out that the port cannot be had before anything is made. The
-// server opens it for good later, and may yet fail.
-func checkPort(o *genericoptions.SecureServingOptions) error {
+// CheckPort returns an error that names the flag if the port cannot be opened, so
+// that a command fails before it creates anything. The server opens the port
+// later, which may still fail.
+func CheckPort(o *genericoptions.SecureServingOptions) error {
 	if o.PermitPortSharing || o.PermitAddressSharing {
 		return nil
 	}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"svc.dev/svc/internal/datadir"
+)
+
+func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
+	place := func(t *testing.T, dir string, running bool) string {
+		t.Helper()
+		lock, err := datadir.Dir(dir).Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lock.Close() })
+		if !running {
+			lock.Close()
+		}
+		if err := os.WriteFile(datadir.Dir(dir).AdminFile(), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return datadir.Dir(dir).AdminFile()
+	}
+	for _, tc := range []struct {
+		name                          string
+		args                          []string
+		given                         string
+		own, other                    bool // there is a file of svc up on the default directory, on another one
+		ownRuns, otherRuns, published bool
+		want                          string // own, other or absent; empty is what the user gave
+	}{
+		{name: "what is not there when svc up has never run, and no other cluster", want: "absent"},
+		{name: "nor when it ran on another directory and was stopped", other: true, want: "absent"},
+		{name: "what runs on the default directory", own: true, ownRuns: true, want: "own"},
+		{name: "what runs on another directory", other: true, otherRuns: true, published: true, want: "other"},
+		{name: "the last started of two", own: true, ownRuns: true, other: true, otherRuns: true, published: true, want: "other"},
+		{name: "what runs rather than what was killed", own: true, ownRuns: true, other: true, published: true, want: "own"},
+		{name: "what was killed when nothing runs", own: true, other: true, published: true, want: "other"},
+		{name: "what was stopped when nothing runs", own: true, other: true, want: "own"},
+		{name: "KUBECONFIG", given: "mine", own: true, ownRuns: true},
+		{name: "--kubeconfig FILE", args: []string{"get", "pods", "--kubeconfig", "x"}, own: true, ownRuns: true},
+		{name: "--kubeconfig=FILE", args: []string{"--kubeconfig=x", "get", "pods"}, own: true, ownRuns: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := t.TempDir()
+			env := map[string]string{
+				"XDG_DATA_HOME":   filepath.Join(root, "share"),
+				"XDG_RUNTIME_DIR": filepath.Join(root, "run"),
+				"KUBECONFIG":      tc.given,
+			}
+			u := datadir.User{ID: 1000, Env: func(name string) string { return env[name] }}
+			want := tc.want
+			if want == "absent" {
+				want = filepath.Join(root, "share", "svc", "admin.svcconfig")
+			}
+			if tc.own {
+				if file := place(t, filepath.Join(root, "share", "svc"), tc.ownRuns); want == "own" {
+					want = file
+				}
+			}
+			if tc.other {
+				file := place(t, filepath.Join(root, "other"), tc.otherRuns)
+				if want == "other" {
+					want = file
+				}
+				withdraw, err := u.Publish(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !tc.published {
+					withdraw()
+				}
+			}
+			got, exists := kubeconfigFor(u, tc.args)
+			if got != want || exists != (want != "" && tc.want != "absent") {
+				t.Errorf("got %q (exists: %v), want %q", got, exists, want)
+			}
+		})
+	}
+}

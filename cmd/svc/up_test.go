@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"svc.dev/svc/internal/datadir"
+)
+
+func TestAFullDiskIsNamed(t *testing.T) {
+	full := t.TempDir()
+	if err := syscall.Mount("tmpfs", full, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("mounting a small file system needs privileges: %v", err)
+	}
+	defer syscall.Unmount(full, syscall.MNT_DETACH)
+	filler, err := os.Create(filepath.Join(full, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	dir := filepath.Join(full, "data")
+	if _, err := datadir.Dir(dir).Open(); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk under "+dir+" is full: free ") {
+		t.Errorf("no room for the lock: %v", err)
+	}
+	// Some files of the keys and certificates have room, but not all.
+	if err := filler.Truncate(32 << 10); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	code := run([]string{"up", "--node=false", "--secure-port=" + freePort(t), "--data-dir=" + dir}, &out, &errOut)
+	if code != 1 || !strings.HasPrefix(errOut.String(), "svc up: --data-dir: the disk under "+dir+" is full: free ") || strings.Count(errOut.String(), "\n") != 1 {
+		t.Errorf("no room for the keys: exit code %d, %s", code, errOut.String())
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

@@ -1,0 +1,160 @@
+// Package cluster owns the life of a whole cluster on one machine, which is what
+// "svc up" runs: keys and certificates, etcd, an API server, the controllers and
+// a node, started, watched and stopped as components.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/controllers"
+	"svc.dev/svc/internal/component"
+	"svc.dev/svc/internal/datadir"
+)
+
+// stopTimeout bounds the time from the signal to the end of the process.
+const stopTimeout = 10 * time.Second
+
+// Config is what a cluster is made with.
+type Config struct {
+	// Dir keeps keys, certificates and data.
+	Dir datadir.Dir
+	// Server are the options of the API server. New completes them; the files of
+	// its certificates are those of the cluster.
+	Server      *options.Options
+	Controllers *controllers.Options
+	Node        *NodeOptions
+	// EmbeddedEtcd runs an etcd in this process, on Dir. Otherwise Server names
+	// the etcd servers.
+	EmbeddedEtcd bool
+	// Messages is where warnings and the progress of a start are written, a line
+	// each, which begins with Program.
+	Messages io.Writer
+	Program  string
+	// Stopping, if not nil, is called when the cluster begins to stop.
+	Stopping func()
+	Clock    clock.WithTicker
+}
+
+// Cluster is a cluster on this machine.
+type Cluster struct {
+	Config
+	node *node // nil if the options do not allow one
+}
+
+// Report is what a start has done.
+type Report struct {
+	Components []component.Started
+	// Took is the time until all were ready.
+	Took time.Duration
+	// Node reports whether pods run on this machine.
+	Node bool
+}
+
+// New completes the options and decides whether this machine becomes a node. It
+// starts nothing. Errors name the flag that mends them.
+func New(c Config) (*Cluster, error) {
+	if len(c.Server.ServiceAccounts.Issuers) == 0 {
+		c.Server.ServiceAccounts.Issuers = []string{tokenIssuer}
+	}
+	if err := GrantComponents(c.Server); err != nil {
+		return nil, err
+	}
+	cluster := &Cluster{Config: c}
+	if c.Node.Mode == NodeNever {
+		return cluster, nil
+	}
+	cluster.node = &node{options: c.Node, dir: c.Dir, network: &c.Server.Network, messages: c.Messages, program: c.Program, clock: c.Clock}
+	return cluster, cluster.node.prepare()
+}
+
+// Run starts the components, calls started, and stops them when ctx ends or one
+// of them fails. It returns nil if ctx ended.
+func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
+	lock, err := c.Dir.Open()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := CheckPort(c.Server.SecureServing); err != nil {
+		return err
+	}
+	group := &component.Group{
+		Components: c.components(), Program: c.Program, Progress: c.Messages, StopTimeout: stopTimeout, Clock: c.Clock,
+	}
+	began := c.Clock.Now()
+	components, err := group.Start(ctx)
+	withdraw := func() {}
+	if err == nil {
+		withdraw = c.publish(ctx)
+		started(Report{Components: components, Took: c.Clock.Since(began), Node: c.node != nil && c.node.running()})
+		err = group.Wait(ctx)
+	}
+	if c.Stopping != nil {
+		c.Stopping()
+	}
+	if ctx.Err() != nil {
+		err = nil // the user has asked for the end, whatever failed because of it
+	}
+	withdraw()
+	return errors.Join(err, group.Stop())
+}
+
+// components are those of the cluster, in the order of their starts.
+func (c *Cluster) components() []component.Component {
+	keys := &certificates{cluster: c}
+	components := []component.Component{keys}
+	server := &apiServer{options: c.Server, keys: keys}
+	if c.EmbeddedEtcd {
+		server.etcd = &embeddedEtcd{dir: c.Dir}
+		components = append(components, server.etcd)
+	} else {
+		components = append(components, externalEtcd{c.Server.Etcd.Servers})
+	}
+	components = append(components, server, &controllerManager{
+		options: c.Controllers, server: c.Server, keys: keys,
+		// No other svc up uses an embedded etcd, so the next one need not wait
+		// until the lease of one that was killed expires.
+		sharedLease: !c.EmbeddedEtcd,
+	})
+	if c.node != nil {
+		c.node.server, c.node.keys = c.Server, keys
+		components = append(components, c.node)
+	}
+	return components
+}
+
+// publish makes this cluster the one that svc kubectl uses, until withdraw is
+// called. If it fails, the user has to set KUBECONFIG.
+func (c *Cluster) publish(ctx context.Context) (withdraw func()) {
+	withdraw, err := datadir.CurrentUser().Publish(c.Dir.AdminFile())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to publish the kubeconfig, set KUBECONFIG for svc kubectl", "kubeconfig", c.Dir.AdminFile())
+		return func() {}
+	}
+	return withdraw
+}
+
+// tokenIssuer is where a cluster's members reach the API server, so that they
+// can read there by which keys it signs service account tokens.
+const tokenIssuer = "https://kubernetes.default.svc.cluster.local"
+
+// serverURL is the URL at which this machine reaches the API server.
+func serverURL(o *options.Options) string {
+	host := o.SecureServing.BindAddress
+	switch {
+	case host.Equal(net.IPv4zero):
+		host = net.IPv4(127, 0, 0, 1)
+	case host.Equal(net.IPv6unspecified):
+		host = net.IPv6loopback
+	}
+	return "https://" + net.JoinHostPort(host.String(), fmt.Sprint(o.SecureServing.BindPort))
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/pki"
+	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/internal/component"
+)
+
+// controllerManager runs the cluster's controllers.
+type controllerManager struct {
+	component.Task
+	options *controllers.Options
+	server  *options.Options
+	keys    *certificates
+	// sharedLease means that managers of other machines compete for the lease.
+	sharedLease bool
+	description string
+}
+
+// Name implements component.Component.
+func (*controllerManager) Name() string { return "controllers" }
+
+// Start implements component.Component.
+func (m *controllerManager) Start(ctx context.Context) error {
+	picked, err := m.options.Picked()
+	if err != nil {
+		return err
+	}
+	m.description = describe(picked)
+	if len(picked) == 0 {
+		return nil
+	}
+	holder := "svc-up"
+	if m.sharedLease {
+		if holder, err = UniqueHolder(); err != nil {
+			return err
+		}
+	}
+	manager, err := controllers.New(controllers.Config{Options: m.options, Holder: holder, API: m.keys.client("controller-manager")})
+	if err != nil {
+		return err
+	}
+	m.Go(ctx, m.Name(), manager.Run)
+	return nil
+}
+
+// Ready implements component.Component. It does not wait until the controllers
+// work: with an external etcd, another machine may hold their lease.
+func (m *controllerManager) Ready(context.Context) (string, error) { return m.description, nil }
+
+// Stop implements component.Component.
+func (m *controllerManager) Stop() error { m.Task.Stop(); return nil }
+
+// describe returns in a few words which controllers run.
+func describe(picked []controller.Controller) string {
+	switch len(picked) {
+	case 0:
+		return "none"
+	case 1:
+		return picked[0].Name
+	}
+	return fmt.Sprintf("%d of them", len(picked))
+}
+
+// UniqueHolder returns a name of this process for leases.
+func UniqueHolder() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("read the host name: %w", err)
+	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
+// GrantComponents gives controllers and nodes their rights at the API server,
+// and the API server its own at nodes.
+func GrantComponents(o *options.Options) error {
+	rules, err := controllers.Rules()
+	if err != nil {
+		return err
+	}
+	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
+		authorization.Nodes(), authorization.ToNodes(pki.NodesClient))
+	return nil
+}

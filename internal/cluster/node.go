@@ -1,0 +1,220 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/component"
+	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/host"
+)
+
+// node runs pods on this machine: a node agent and, unless the user names
+// another runtime, a containerd.
+type node struct {
+	component.Task
+	options  *NodeOptions
+	dir      datadir.Dir
+	network  *options.Network
+	messages io.Writer
+	program  string
+	clock    clock.WithTicker
+
+	// prepare sets these. unable says why this machine cannot run pods; then the
+	// others may be empty.
+	unable   error
+	name     string
+	programs containerd.Programs
+
+	server *options.Options
+	keys   *certificates
+	// runtime is nil if the user names another one.
+	runtime *containerd.Runtime
+	version string
+	agent   bool // Go was called
+}
+
+// Name implements component.Component.
+func (*node) Name() string { return "node" }
+
+// prepare finds out whether this machine can run pods. If it cannot, that is an
+// error only with --node=true.
+func (n *node) prepare() error {
+	var err error
+	if n.programs, err = n.options.programs(); err == nil {
+		n.name, err = n.options.nodeName()
+	}
+	if err == nil && n.options.endpoint == "" {
+		// An error of Ranges is returned when the node starts.
+		if ranges, readErr := n.options.Containerd(n.dir, n.programs).Ranges(); readErr == nil {
+			err = checkOverlap(ranges, n.network)
+		}
+	}
+	return n.giveUp(err)
+}
+
+// giveUp makes the control plane go on without a node, or returns the error if
+// the user requires one.
+func (n *node) giveUp(err error) error {
+	if err != nil && n.options.Mode == NodeAlways {
+		return fmt.Errorf("--node=%s: %w", n.options.Mode, err)
+	}
+	n.unable = err
+	return nil
+}
+
+// running reports whether pods run on this machine.
+func (n *node) running() bool { return n.agent }
+
+// Start implements component.Component.
+func (n *node) Start(ctx context.Context) error {
+	if n.unable != nil {
+		return nil
+	}
+	for _, problem := range prepareHost(ctx) {
+		klog.FromContext(ctx).Info("Failed to prepare the machine for pods, some of them may lack resources", "problem", problem)
+	}
+	err := n.run(ctx)
+	if err == nil {
+		return nil
+	}
+	n.Task.Stop()
+	if ctx.Err() != nil {
+		n.disconnect()
+		return err
+	}
+	if n.runtime != nil {
+		// The agent gave it no pods to run. Pods of an earlier start keep running.
+		err, n.runtime = errors.Join(err, n.runtime.Stop(ctx)), nil
+	}
+	return n.giveUp(err)
+}
+
+// Ready implements component.Component.
+func (n *node) Ready(context.Context) (string, error) {
+	if n.unable != nil {
+		return "none: " + strings.ReplaceAll(n.unable.Error(), "\n", "; "), nil
+	}
+	return n.name + ", " + n.version, nil
+}
+
+// Failed implements component.Component. What made a start fail is no failure of
+// a control plane that goes on without a node.
+func (n *node) Failed() <-chan error {
+	if n.unable != nil {
+		return nil
+	}
+	return n.Task.Failed()
+}
+
+// run starts the container runtime and the agent.
+func (n *node) run(ctx context.Context) error {
+	endpoint := n.options.endpoint
+	n.version = endpoint
+	if endpoint == "" {
+		own, err := svclet.StartContainerd(ctx, n.options.Containerd(n.dir, n.programs))
+		if err != nil {
+			return err
+		}
+		for _, warning := range own.Warnings {
+			fmt.Fprintf(n.messages, "%s: %s\n", n.program, warning)
+		}
+		n.runtime, endpoint, n.version = own, own.Endpoint, "containerd "+own.Version
+	}
+	created := make(chan error, 1)
+	n.Go(ctx, n.Name(), func(ctx context.Context) error {
+		agent, err := svclet.New(ctx, n.agentConfig(endpoint))
+		created <- err
+		if err != nil {
+			return err
+		}
+		return agent.Run(ctx)
+	})
+	err := <-created
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: choose other ports with --node-port and --node-healthz-port", err)
+	}
+	n.agent = err == nil
+	return err
+}
+
+// prepareHost sets limits of this process and settings of the kernel. It keeps
+// swap and the kernel's settings as they are, because svc up may run on a
+// machine with other uses, unlike svclet.
+func prepareHost(ctx context.Context) []error {
+	defaults := config.Default()
+	return host.Prepare(ctx, host.Options{
+		ProtectKernelDefaults: true, OOMScoreAdj: *defaults.OOMScoreAdj, MaxOpenFiles: defaults.MaxOpenFiles,
+	})
+}
+
+// agentConfig is the agent's configuration. The agent serves on all addresses
+// of the machine, because the API server connects to that of the node, and
+// refuses anonymous requests.
+func (n *node) agentConfig(endpoint string) svclet.Config {
+	flags, c := config.DefaultFlags(), config.Default()
+	flags.HostnameOverride = n.name
+	flags.RootDir = n.dir.Svclet()
+	flags.CertDir = filepath.Join(flags.RootDir, "pki")
+	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
+	c.ContainerRuntimeEndpoint = endpoint
+	c.CgroupRoot = cmp.Or(n.options.cgroupRoot, n.dir.Cgroup())
+	c.PodLogsDir = n.dir.PodLogs()
+	c.Port, c.ReadOnlyPort, c.HealthzPort = n.options.port, 0, ptr.To(n.options.healthzPort)
+	c.TLSCertFile, c.TLSPrivateKeyFile = n.keys.Certificate("node-serving"), n.keys.Key("node-serving")
+	c.Authentication.X509.ClientCAFile = n.keys.Certificate("ca")
+	c.Authentication.Anonymous.Enabled = ptr.To(false)
+	c.Authentication.Webhook.Enabled = ptr.To(true)
+	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
+	return svclet.Config{
+		Flags: flags, Configuration: c, Containerd: n.runtime,
+		MakeCgroupRoot: n.options.cgroupRoot == "", LogLinksDir: n.dir.LogLinks(),
+		API:     n.keys.client("node"),
+		Version: release.Public(n.server.Release, release.SVCVersion()).Info().GitVersion,
+	}
+}
+
+// nodeStopTimeout is the agent's part of stopTimeout.
+const nodeStopTimeout = 4 * time.Second
+
+// Stop implements component.Component. It stops the agent and disconnects from
+// the container runtime; pods keep running. An agent that waits for the kernel,
+// for example for a mount, is left behind, because etcd has to be stopped in
+// order.
+func (n *node) Stop() error {
+	ended := make(chan struct{})
+	go func() { n.Task.Stop(); close(ended) }()
+	select {
+	case <-ended:
+	case <-n.clock.After(nodeStopTimeout):
+		fmt.Fprintf(n.messages, "%s: the node agent has not ended within %s, and is left behind\n", n.program, nodeStopTimeout)
+		return nil
+	}
+	n.disconnect()
+	return nil
+}
+
+// disconnect leaves the container runtime running.
+func (n *node) disconnect() {
+	if n.runtime != nil {
+		n.runtime.Close()
+		n.runtime = nil
+	}
+}

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/containerd"
+)
+
+// The values of --node.
+const (
+	NodeAuto   = "auto"
+	NodeAlways = "true"
+	NodeNever  = "false"
+)
+
+// NodeOptions are the flags that say whether this machine is a node of the
+// cluster, and what kind of one.
+type NodeOptions struct {
+	Mode     string
+	endpoint string
+	name     string
+	bridge   string
+	podCIDR  string
+
+	port, healthzPort int32
+	cgroupRoot        string
+}
+
+// NewNodeOptions returns the defaults.
+func NewNodeOptions() *NodeOptions {
+	defaults := config.Default()
+	return &NodeOptions{Mode: NodeAuto, bridge: containerd.DefaultBridge, port: defaults.Port, healthzPort: *defaults.HealthzPort}
+}
+
+// AddFlags adds the flags.
+func (o *NodeOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Mode, "node", o.Mode,
+		"Whether this machine runs pods: true, false, or auto, which means to run them if root runs svc, on Linux, and containerd, runc and the CNI plugins are installed.")
+	flags.Lookup("node").NoOptDefVal = NodeAlways
+	flags.StringVar(&o.endpoint, "container-runtime-endpoint", o.endpoint,
+		"Socket of a container runtime that runs already (unix:///run/containerd/containerd.sock). By default svc up runs a containerd of its own.")
+	flags.StringVar(&o.name, "hostname-override", o.name, "Name of the node. The default is the name of this machine.")
+	flags.StringVar(&o.bridge, "node-bridge", o.bridge, "Network interface, made as needed, to which svc's own containerd connects pods.")
+	flags.StringVar(&o.podCIDR, "pod-cidr", o.podCIDR,
+		"Addresses for the pods of this machine, until the cluster gives its node others. The default is "+containerd.DefaultPodCIDR+", or what they were before.")
+	flags.Int32Var(&o.port, "node-port", o.port, "Port at which the API server reaches the node agent, on all addresses; 0 picks a free one.")
+	flags.Int32Var(&o.healthzPort, "node-healthz-port", o.healthzPort, "Port of the node agent's health endpoint, on the loopback address; 0 means none.")
+	flags.StringVar(&o.cgroupRoot, "cgroup-root", o.cgroupRoot, "Existing cgroup that becomes the parent of the pods' cgroups. By default svc creates one.")
+}
+
+// Validate returns what is wrong with the flags, apart from what depends on the
+// machine.
+func (o *NodeOptions) Validate(network *options.Network) []error {
+	var errs []error
+	if o.Mode != NodeAuto && o.Mode != NodeAlways && o.Mode != NodeNever {
+		errs = append(errs, fmt.Errorf("--node: %q is not auto, true or false", o.Mode))
+	}
+	if problems := validation.IsDNS1123Subdomain(o.name); o.name != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--hostname-override: %q cannot name a node: %s", o.name, problems[0]))
+	}
+	for name, port := range map[string]int32{"node-port": o.port, "node-healthz-port": o.healthzPort} {
+		if port < 0 || port > 65535 {
+			errs = append(errs, fmt.Errorf("--%s: %d is not a port: choose one from 0 to 65535", name, port))
+		}
+	}
+	c := o.Containerd("/", containerd.Programs{})
+	if err := c.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--node-bridge, --pod-cidr: %w", err))
+	}
+	if err := checkOverlap(c.PodCIDRs, network); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// checkOverlap returns an error if pods of the given ranges could get addresses
+// of services.
+func checkOverlap(podCIDRs []string, network *options.Network) error {
+	services, err := network.ServiceCIDRs()
+	if err != nil {
+		return nil // options.Validate reports it
+	}
+	for _, cidr := range podCIDRs {
+		for _, service := range services {
+			if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Overlaps(service) {
+				return fmt.Errorf("--pod-cidr: the pods' range %s overlaps with %s of --service-cluster-ip-range: choose another one for either", cidr, service)
+			}
+		}
+	}
+	return nil
+}
+
+// nodeName returns the node's name: that of the machine in lower case, as for
+// kubelet, unless a flag sets another.
+func (o *NodeOptions) nodeName() (string, error) {
+	if o.name != "" {
+		return o.name, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("read the host name: %w", err)
+	}
+	name = strings.ToLower(strings.TrimSpace(name))
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", fmt.Errorf("this machine's name %q cannot name a node: %s; choose one with --hostname-override", name, problems[0])
+	}
+	return name, nil
+}
+
+// programs finds the programs that run pods. An error says in one line why this
+// machine cannot run them.
+func (o *NodeOptions) programs() (containerd.Programs, error) {
+	switch {
+	case runtime.GOOS != "linux":
+		return containerd.Programs{}, errors.New("only Linux runs pods")
+	case os.Geteuid() != 0:
+		return containerd.Programs{}, errors.New("only root can run pods")
+	case o.endpoint != "":
+		return containerd.Programs{}, nil
+	}
+	return containerd.Find(containerd.DefaultSearch())
+}
+
+// Containerd is the configuration of the containerd that svc runs itself on a
+// data directory.
+func (o *NodeOptions) Containerd(dir datadir.Dir, programs containerd.Programs) containerd.Config {
+	c := containerd.Config{
+		Dir:      dir.Containerd(),
+		Programs: programs,
+		Bridge:   o.bridge,
+	}
+	if o.podCIDR != "" {
+		c.PodCIDRs = strings.Split(o.podCIDR, ",")
+	}
+	return c
+}
