@@ -3,24 +3,21 @@ package job
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apis"
+	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts plays the scripts of testdata. A line is a command; the indented
-// lines below it are what comes of it, written anew with UPDATE_GOLDEN=1.
+// TestScripts plays the scripts of testdata. The commands:
 //
 //	job SPEC             create the job, or change its spec
 //	start POD...         its containers run and are ready
@@ -40,41 +37,27 @@ import (
 //	free                 the controller frees pods that no job counts
 //	pods                 show the pods; * is the finalizer
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
 	kinds := apis.Kinds()
 	scheme := apis.NewExternalScheme(kinds)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
+	golden.Run(t, func(t *testing.T) golden.Handler {
+		s := &script{world: newWorld(kinds, scheme)}
+		s.wrote = func(what string) {
+			// The events report the creation and deletion of pods.
+			if what != "create" && !strings.HasPrefix(what, "delete ") {
+				s.lines = append(s.lines, s.describe(what))
+			}
+		}
+		return func(c golden.Command) string {
+			s.lines = nil
+			if err := s.do(c); err != nil {
 				t.Fatal(err)
 			}
-			s := &script{world: newWorld(kinds, scheme)}
-			s.wrote = func(what string) {
-				// Events tell of these.
-				if what != "create" && !strings.HasPrefix(what, "delete ") {
-					s.lines = append(s.lines, s.describe(what))
-				}
-			}
-			got := s.play(t, string(want))
 			if len(s.invalid) > 0 {
-				t.Errorf("the API server refuses the status: %v", s.invalid)
+				t.Fatalf("The API server rejects the status: %v", s.invalid)
 			}
-			if got == string(want) {
-				return
-			}
-			if os.Getenv("UPDATE_GOLDEN") != "" {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			t.Error(cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")))
-		})
-	}
+			return strings.Join(sortRuns(s.lines), "\n")
+		}
+	})
 }
 
 type script struct {
@@ -82,31 +65,8 @@ type script struct {
 	lines []string
 }
 
-func (s *script) play(t *testing.T, text string) string {
-	var out strings.Builder
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(line, "  ") {
-			continue // what came of it when it was written
-		}
-		fmt.Fprintln(&out, line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		s.lines = nil
-		if err := s.do(line); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		for _, l := range sortRuns(s.lines) {
-			fmt.Fprintln(&out, "  "+l)
-		}
-	}
-	return out.String()
-}
-
-func (s *script) do(line string) error {
-	command, rest, _ := strings.Cut(line, " ")
-	args := strings.Fields(rest)
+func (s *script) do(c golden.Command) error {
+	args := c.Args
 	for _, name := range args {
 		if strings.HasPrefix(name, "work-") && s.pods[name] == nil {
 			s.lines = append(s.lines, "there is no pod "+name)
@@ -118,10 +78,10 @@ func (s *script) do(line string) error {
 			s.update(name, do)
 		}
 	}
-	switch command {
+	switch c.Name {
 	case "job":
 		var err error
-		s.lines = append(s.lines, s.setJob(func(spec *batchv1.JobSpec) { err = yaml.Unmarshal([]byte(rest), spec) })...)
+		s.lines = append(s.lines, s.setJob(func(spec *batchv1.JobSpec) { err = yaml.Unmarshal([]byte(c.Text), spec) })...)
 		return err
 	case "start":
 		each(args, start)
@@ -131,7 +91,7 @@ func (s *script) do(line string) error {
 			return err
 		}
 		for _, name := range args[1:] {
-			if command == "end" {
+			if c.Name == "end" {
 				s.end(name, int32(code))
 			} else {
 				s.endPod(name, int32(code))
@@ -183,7 +143,7 @@ func (s *script) do(line string) error {
 	case "pods":
 		s.showPods()
 	default:
-		return errors.New("there is no such command")
+		return fmt.Errorf("unknown command %q", c.Name)
 	}
 	return nil
 }
@@ -260,7 +220,7 @@ func (s *script) describe(what string) string {
 	for _, c := range st.Conditions {
 		lines = append(lines, fmt.Sprintf("    %s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 	}
-	return strings.Join(lines, "\n  ")
+	return strings.Join(lines, "\n")
 }
 
 // sortRuns sorts what happens at the same time: neighbours that begin with the

@@ -2,17 +2,17 @@ package pod
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/internal/golden"
 )
 
 // TestScripts plays the scripts in testdata: a list of steps, each with what
@@ -39,50 +39,20 @@ import (
 //
 // Of the status only those lines are shown that have changed.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
-			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
-		})
-	}
+	golden.Run(t, newPlayer)
 }
 
-// play returns the script with what happens in it.
-func play(t *testing.T, script string) string {
-	t.Helper()
+// newPlayer returns a handler that begins without a pod.
+func newPlayer(t *testing.T) golden.Handler {
 	p := &player{t: t}
-	var out strings.Builder
-	lines := strings.Split(strings.TrimSpace(script), "\n")
-	for i := 0; i < len(lines); {
-		line := lines[i]
-		i++
-		if strings.HasPrefix(line, "-- ") {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		var more []string
-		for ; i < len(lines) && strings.HasPrefix(lines[i], "  "); i++ {
-			fmt.Fprintln(&out, lines[i])
-			more = append(more, lines[i])
-		}
+	return func(c golden.Command) string {
 		p.said = nil
-		verb, rest, _ := strings.Cut(line, " ")
-		p.step(verb, rest, strings.Join(more, "\n"))
-		if len(p.said) == 0 && rest != "unasked" {
-			p.said = []string{"nothing"}
+		p.step(c.Name, c.Text, c.Body)
+		if len(p.said) == 0 && c.Text != "unasked" {
+			return "nothing"
 		}
-		for _, s := range p.said {
-			fmt.Fprintln(&out, "-- "+s)
-		}
+		return strings.Join(p.said, "\n")
 	}
-	return out.String()
 }
 
 // player does in a world what a script says.

@@ -2,21 +2,20 @@ package rollout
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"gotest.tools/v3/golden"
 	appsv1 "k8s.io/api/apps/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts runs testdata. A script is a list of blocks: comments, commands,
-// ---- and what they print.
+// TestScripts plays the scripts of testdata. The commands:
 //
 //	edit field=value ...   changes the deployment
 //	decide                 makes a plan and does it
@@ -31,42 +30,17 @@ import (
 //	ending name n          lets n pods of the replica set still end
 //	fail name message      lets the replica set fail to get its pods
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
-			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
-		})
-	}
-}
-
-// play returns the script with what it prints.
-func play(t *testing.T, script string) string {
-	t.Helper()
-	m := newModel(t)
-	var blocks []string
-	for _, block := range strings.Split(strings.TrimSpace(script), "\n\n") {
-		input, _, _ := strings.Cut(block, "\n----")
-		var out strings.Builder
-		for _, line := range strings.Split(input, "\n") {
-			if !strings.HasPrefix(line, "#") {
-				out.WriteString(m.run(line))
-			}
-		}
-		blocks = append(blocks, strings.TrimSpace(input+"\n----\n"+out.String()))
-	}
-	return strings.Join(blocks, "\n\n") + "\n"
+	golden.Run(t, func(t *testing.T) golden.Handler {
+		m := newModel(t)
+		return func(c golden.Command) string { return m.run(c.Name, c.Args) }
+	})
 }
 
 // run does one command and returns what it prints.
-func (m *model) run(line string) string {
-	words := strings.Fields(line)
-	switch words[0] {
+func (m *model) run(command string, args []string) string {
+	switch command {
 	case "edit":
-		for _, word := range words[1:] {
+		for _, word := range args {
 			key, value, _ := strings.Cut(word, "=")
 			m.edit(key, value)
 		}
@@ -77,12 +51,12 @@ func (m *model) run(line string) string {
 	case "ready":
 		m.settleAll(true)
 	case "pods":
-		if len(words) > 1 {
-			m.available[m.set(words[1]).UID] = m.number(words[2])
+		if len(args) > 0 {
+			m.available[m.set(args[0]).UID] = m.number(args[1])
 		}
 		m.settleAll(false)
 	case "wait":
-		d, err := time.ParseDuration(words[1])
+		d, err := time.ParseDuration(args[0])
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -91,22 +65,22 @@ func (m *model) run(line string) string {
 		return m.describeSets()
 	case "adopt":
 		set := newSet(&appsv1.Deployment{ObjectMeta: m.d.ObjectMeta, Spec: *m.d.Spec.DeepCopy()})
-		set.Spec.Template.Spec.Containers[0].Image = strings.TrimPrefix(words[1], "image=")
+		set.Spec.Template.Spec.Containers[0].Image = strings.TrimPrefix(args[0], "image=")
 		set.Name, set.UID = "web-adopted", types.UID("adopted")
-		set.Spec.Replicas = ptr.To(m.number(words[2]))
+		set.Spec.Replicas = ptr.To(m.number(args[1]))
 		set.CreationTimestamp = metav1.NewTime(m.now.Add(-time.Hour))
 		m.sets = append(m.sets, set)
 	case "resize":
-		m.set(words[1]).Spec.Replicas = ptr.To(m.number(words[2]))
-		m.set(words[1]).Generation++
+		m.set(args[0]).Spec.Replicas = ptr.To(m.number(args[1]))
+		m.set(args[0]).Generation++
 	case "ending":
-		m.ending[m.set(words[1]).UID] = int(m.number(words[2]))
+		m.ending[m.set(args[0]).UID] = int(m.number(args[1]))
 	case "fail":
-		m.set(words[1]).Status.Conditions = []appsv1.ReplicaSetCondition{{
-			Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: strings.Join(words[2:], " "),
+		m.set(args[0]).Status.Conditions = []appsv1.ReplicaSetCondition{{
+			Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: strings.Join(args[1:], " "),
 		}}
 	default:
-		m.t.Fatalf("unknown command %q", line)
+		m.t.Fatalf("Unknown command %q", command)
 	}
 	return ""
 }

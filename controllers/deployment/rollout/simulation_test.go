@@ -83,7 +83,7 @@ func (s *simulation) meddle() {
 	}
 	set := s.sets[s.rand.IntN(len(s.sets))]
 	if s.rand.IntN(2) == 0 {
-		s.run(fmt.Sprintf("resize %s %d", alias(set), s.rand.IntN(10)))
+		s.run("resize", []string{alias(set), fmt.Sprint(s.rand.IntN(10))})
 	} else {
 		annotation := []string{DesiredReplicas, MaxReplicas}[s.rand.IntN(2)]
 		set.Annotations[annotation] = []string{"", "0", "-1", "7", "x", "3000000000"}[s.rand.IntN(6)]

@@ -2,16 +2,16 @@ package graph
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/internal/golden"
 )
 
 // TestScripts plays the scripts in testdata. A script is a list of steps, each
@@ -29,48 +29,19 @@ import (
 // An object is "[namespace/]name uid version [owner=Kind.group/name/uid[!]]...
 // [finalizer=name]... [deleting]"; "!" blocks the owner's deletion.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
-			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
-		})
-	}
+	golden.Run(t, newPlayer)
 }
 
-// play returns the script with what happens in it.
-func play(t *testing.T, script string) string {
-	t.Helper()
+// newPlayer returns a handler with a graph of its own.
+func newPlayer(t *testing.T) golden.Handler {
 	p := player{t: t, g: New(), busy: map[Subject]bool{}}
-	var out strings.Builder
-	lines := strings.Split(strings.TrimSpace(script), "\n")
-	for i := 0; i < len(lines); {
-		line := lines[i]
-		i++
-		if strings.HasPrefix(line, "-- ") {
-			continue
+	return func(c golden.Command) string {
+		lines := p.step(c)
+		if len(lines) == 0 && c.Name != "serve" {
+			return "nothing"
 		}
-		fmt.Fprintln(&out, line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		var more []string
-		for ; i < len(lines) && strings.HasPrefix(lines[i], "  "); i++ {
-			fmt.Fprintln(&out, lines[i])
-			more = append(more, lines[i])
-		}
-		said := p.step(strings.Fields(line), more)
-		if len(said) == 0 && !strings.HasPrefix(line, "serve") {
-			said = []string{"nothing"}
-		}
-		for _, s := range said {
-			fmt.Fprintln(&out, "-- "+s)
-		}
+		return strings.Join(lines, "\n")
 	}
-	return out.String()
 }
 
 // player does what the collector does around the graph.
@@ -83,32 +54,34 @@ type player struct {
 	held    []Subject // ready while busy
 }
 
-func (p *player) step(words, more []string) []string {
+func (p *player) step(c golden.Command) []string {
 	p.t.Helper()
 	var said []string
-	switch words[0] {
+	switch c.Name {
 	case "serve":
-		p.g.Serve(kindOf(words[1]), !slices.Contains(words, "cluster"), !slices.Contains(words, "unwatched"))
+		p.g.Serve(kindOf(c.Args[0]), !slices.Contains(c.Args, "cluster"), !slices.Contains(c.Args, "unwatched"))
 	case "failing":
-		p.g.Failing(kindOf(words[1]))
+		p.g.Failing(kindOf(c.Args[0]))
 	case "vanish":
-		p.g.Vanish(kindOf(words[1]))
+		p.g.Vanish(kindOf(c.Args[0]))
 	case "list":
 		var objects []Object
-		for _, line := range more {
-			objects = append(objects, p.object(strings.Fields(line)))
+		for _, line := range strings.Split(c.Body, "\n") {
+			if words := strings.Fields(line); len(words) > 0 {
+				objects = append(objects, p.object(words))
+			}
 		}
-		p.g.Replace(kindOf(words[1]), objects)
+		p.g.Replace(kindOf(c.Args[0]), objects)
 	case "see":
-		p.g.Observe(kindOf(words[1]), p.object(words[2:]))
+		p.g.Observe(kindOf(c.Args[0]), p.object(c.Args[1:]))
 	case "gone":
-		p.g.Gone(types.UID(words[1]))
+		p.g.Gone(types.UID(c.Args[0]))
 	case "doubt":
 		p.g.Doubt()
 	case "answer":
-		said = p.answer(words[1:])
+		said = p.answer(c.Args)
 	default:
-		p.t.Fatalf("what is %q?", words)
+		p.t.Fatalf("Unknown command %q", c.Name)
 	}
 	return append(said, p.settle()...)
 }

@@ -1,24 +1,23 @@
 package fleet
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts plays the scripts in testdata. Each line is a command; what
-// happens then follows it, indented, with its time. The commands:
+// TestScripts plays the scripts in testdata. The output of a
+// command is what happens then, with its time. The commands:
 //
 //	config NAME=VALUE...       before the first node: grace, startup, rate, secondary, large, unhealthy
 //	nodes NAME... [zone=Z] [excluded] [ready=STATUS|none] [tainted]
@@ -34,16 +33,7 @@ import (
 // A name like n1..5 stands for n1 to n5. The player does what verdicts say, as
 // the controller does.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
-			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
-		})
-	}
+	golden.Run(t, newPlayer)
 }
 
 // player plays a fleet, its nodes and the clock.
@@ -61,7 +51,7 @@ var start = time.Unix(1_000_000, 0)
 
 const beat = 10 * time.Second
 
-func play(t *testing.T, script string) string {
+func newPlayer(t *testing.T) golden.Handler {
 	p := &player{
 		config: Config{
 			GracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute,
@@ -69,17 +59,11 @@ func play(t *testing.T, script string) string {
 		},
 		now: start, nodes: map[string]*corev1.Node{}, beats: map[string]time.Time{}, again: map[string]time.Time{},
 	}
-	for lines := bufio.NewScanner(strings.NewReader(script)); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "  ") {
-			continue
-		}
-		fmt.Fprintln(&p.out, line)
-		if fields := strings.Fields(line); len(fields) > 0 && fields[0] != "#" {
-			p.command(t, fields[0], fields[1:])
-		}
+	return func(c golden.Command) string {
+		p.out.Reset()
+		p.command(t, c.Name, c.Args)
+		return p.out.String()
 	}
-	return p.out.String()
 }
 
 func (p *player) command(t *testing.T, name string, args []string) {
@@ -259,7 +243,7 @@ func (p *player) wake() {
 }
 
 func (p *player) say(format string, args ...any) {
-	fmt.Fprintf(&p.out, "  %gs %s\n", p.now.Sub(start).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(&p.out, "%gs %s\n", p.now.Sub(start).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // parse tells names from options.

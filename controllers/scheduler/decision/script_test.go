@@ -2,64 +2,27 @@ package decision
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts runs the scripts of testdata. A script is a list of rules; each
-// begins with a line "== rule" and an empty cluster. Lines that begin with =>
-// are answers, which must be what the command before them gives.
+// TestScripts runs the scripts of testdata. Each case is a rule
+// and begins with an empty cluster; testdata/notation.txt is the manual.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
-			golden.Assert(t, play(string(golden.Get(t, name))), name)
-		})
-	}
+	golden.Run(t, func(*testing.T) golden.Handler {
+		s := NewSnapshot()
+		return func(c golden.Command) string { return s.run(c.Name, c.Text) }
+	})
 }
 
-// play returns the rules with the answers that their commands give.
-func play(script string) string {
-	rules := strings.Split("\n"+script, "\n== ")
-	for i, rule := range rules[1:] {
-		title, body, _ := strings.Cut(rule, "\n")
-		rules[i+1] = title + "\n" + runRule(body)
-	}
-	return strings.Join(rules, "\n== ")[1:]
-}
-
-// runRule returns the script with the answers that the commands give.
-func runRule(body string) string {
-	s := NewSnapshot()
-	var out []string
-	for _, line := range strings.Split(body, "\n") {
-		if strings.HasPrefix(line, "=>") {
-			continue
-		}
-		out = append(out, line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if answer := s.run(line); answer != "" {
-			out = append(out, "=> "+answer)
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
-// run runs one line.
-func (s *Snapshot) run(line string) string {
-	command, rest, _ := strings.Cut(line, " ")
+// run executes a command of a script.
+func (s *Snapshot) run(command, rest string) string {
 	switch command {
 	case "node":
 		s.SetNode(parseNode(rest))

@@ -3,17 +3,17 @@ package queue
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/internal/golden"
 )
 
 // TestScripts runs the scripts of testdata. Each line is a command; what it
@@ -28,38 +28,11 @@ import (
 //	turn DURATION                             of the clock
 //	next                                      prints when to look again
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".txt"), func(t *testing.T) {
-			golden.Assert(t, play(t, string(golden.Get(t, name))), name)
-		})
-	}
-}
-
-// play runs a script and returns it with what its commands print.
-func play(t *testing.T, script string) string {
-	t.Helper()
-	now := time.Unix(0, 0)
-	q := New(func() time.Time { return now })
-	var out strings.Builder
-	for line := range strings.Lines(script) {
-		command, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ->")
-		fields := strings.Fields(command)
-		printed := ""
-		if len(fields) > 0 && fields[0] != "#" {
-			printed = perform(t, q, &now, fields[0], fields[1:])
-		}
-		out.WriteString(command)
-		if printed != "" {
-			out.WriteString(" -> " + printed)
-		}
-		out.WriteString("\n")
-	}
-	return out.String()
+	golden.Run(t, func(t *testing.T) golden.Handler {
+		now := time.Unix(0, 0)
+		q := New(func() time.Time { return now })
+		return func(c golden.Command) string { return perform(t, q, &now, c.Name, c.Args) }
+	})
 }
 
 func perform(t *testing.T, q *Queue, now *time.Time, command string, args []string) string {
