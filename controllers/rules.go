@@ -64,5 +64,5 @@ func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) {
 		}
 		rules = append(rules, controller.Can(gvk.Group, []string{name}, []string{"get", "list", "watch"}))
 	}
-	return append(rules, c.Writes...), nil
+	return append(rules, c.Permissions...), nil
 }

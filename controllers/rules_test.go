@@ -26,7 +26,7 @@ func TestEveryKindThatIsReadMayBeRead(t *testing.T) {
 func TestRightsAreSpelledOut(t *testing.T) {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	for _, c := range All() {
-		for _, r := range c.Writes {
+		for _, r := range c.Permissions {
 			if len(r.APIGroups) == 0 || len(r.Resources) == 0 || len(r.Verbs) == 0 || len(r.NonResourceURLs) > 0 {
 				t.Errorf("%s: %v is not a rule about resources", c.Name, r)
 			}

@@ -15,13 +15,13 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"svc.dev/svc/controllers"
-	"svc.dev/svc/controllers/serving"
+	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/footprint"
 )
 
 func newControllerManager() *cobra.Command {
-	opts, port := controllers.NewOptions(), serving.NewOptions()
+	opts, port := controllers.NewOptions(), healthserver.NewOptions()
 	logging := logsapi.NewLoggingConfiguration()
 	var connection string
 	cmd := &cobra.Command{
@@ -94,11 +94,11 @@ func pathless(err error) error {
 
 // runManager opens the port, waits for the API server, and runs the controllers
 // until ctx is done.
-func runManager(ctx context.Context, opts *controllers.Options, port *serving.Options, connection string, api *rest.Config) error {
+func runManager(ctx context.Context, opts *controllers.Options, port *healthserver.Options, connection string, api *rest.Config) error {
 	if err := cluster.CheckPort(port.SecureServing); err != nil && port.SecureServing.BindPort != 0 {
 		return err
 	}
-	server, err := serving.Listen(port)
+	server, err := healthserver.Listen(port)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func runManager(ctx context.Context, opts *controllers.Options, port *serving.Op
 	if err != nil {
 		return fmt.Errorf("--svcconfig: %s: %w", connection, pathless(err))
 	}
-	if err := manager.Await(ctx); err != nil {
+	if err := manager.Preflight(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // the user wants it to end
 		}

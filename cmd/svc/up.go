@@ -18,8 +18,8 @@ import (
 
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/controllers/namespace"
-	"svc.dev/svc/controllers/serving"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/datadir"
 )
@@ -153,7 +153,7 @@ func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 			string(corev1.NodeInternalDNS), string(corev1.NodeExternalDNS), string(corev1.NodeHostName),
 		}
 	}
-	u.server.Metrics = serving.Metrics() // the controllers have no port of their own
+	u.server.Metrics = healthserver.Metrics() // the controllers have no port of their own
 	// The API server and the controllers both have this flag.
 	if err := u.controllers.Set("service-cluster-ip-range", u.server.Network.ServiceClusterIPRange); err != nil {
 		return err

@@ -30,9 +30,9 @@ type Controller struct {
 	// Reads are the kinds that it watches, one empty object of each. It starts
 	// when the API server serves all of them.
 	Reads []client.Object
-	// Writes are the rights that it needs beside reading Reads and recording
-	// events, in the groups' canonical names. It does nothing else.
-	Writes []rbacv1.PolicyRule
+	// Permissions are what it may do besides reading Reads and recording events,
+	// with the canonical names of API groups. It is granted nothing else.
+	Permissions []rbacv1.PolicyRule
 
 	// Flags adds its flags, named as those of kube-controller-manager, and
 	// Validate returns what is wrong with their values, one error for each flag.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/adoption"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
@@ -32,7 +32,7 @@ func New() controller.Controller {
 		Name:    "deployment",
 		Aliases: []string{"deployment-controller"},
 		Reads:   []client.Object{&appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("apps", []string{"deployments/status"}, []string{"update"}),
 			controller.Can("apps", []string{"deployments/finalizers"}, []string{"update"}),
 			controller.Can("apps", []string{"replicasets"}, []string{"create", "patch", "delete"}),
@@ -67,7 +67,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	w := watcher{env.Manager.GetCache()}
 	return controller.Run(env, "deployment", o.concurrent, controller.Spaced(r, rest, env.Clock.Now),
 		controller.For(&appsv1.Deployment{}),
-		claim.Watch(&appsv1.ReplicaSet{}, gvk.GroupKind(), w.adopters),
+		adoption.Watch(&appsv1.ReplicaSet{}, gvk.GroupKind(), w.adopters),
 		controller.Map(&corev1.Pod{}, w.recreated, predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(e event.UpdateEvent) bool {
@@ -91,7 +91,7 @@ func (w watcher) adopters(ctx context.Context, rs client.Object) []reconcile.Req
 	for i := range list.Items {
 		deployments[i] = &list.Items[i]
 	}
-	return claim.Matching(deployments, selector, rs)
+	return adoption.Matching(deployments, selector, rs)
 }
 
 // recreated is the deployment of a pod that has ended, if it waits for the end

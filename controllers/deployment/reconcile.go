@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/adoption"
 	"svc.dev/svc/controllers/deployment/rollout"
+	"svc.dev/svc/controllers/expectations"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
-	"svc.dev/svc/controllers/written"
 )
 
 // reconciler reads deployments and their replica sets, and for the strategy
@@ -38,8 +38,8 @@ type reconciler struct {
 	gvk      schema.GroupVersionKind
 	now      func() time.Time
 
-	// written are the replica sets that the cache may not have yet as they are.
-	written written.Objects
+	// writes are the replica sets that the cache may not have yet.
+	writes expectations.Writes
 }
 
 // Reconcile does the next step of a deployment. The step after it follows from
@@ -47,7 +47,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &appsv1.Deployment{}
 	if err := r.client.Get(ctx, req.NamespacedName, d); apierrors.IsNotFound(err) {
-		r.written.Forget(req.NamespacedName)
+		r.writes.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
@@ -64,7 +64,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	sets, err := claim.Claim(ctx, claim.Claimant{Client: r.client, Live: r.live, Owner: d, Selector: s}, candidates)
+	sets, err := adoption.Sync(ctx, adoption.Adopter{Client: r.client, Live: r.live, Owner: d, Selector: s}, candidates)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -94,7 +94,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // candidates are the replica sets of the namespace that the deployment controls
 // or may adopt. The cache owns them.
 func (r *reconciler) candidates(ctx context.Context, d *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
-	if err := r.written.Await(ctx, r.client, client.ObjectKeyFromObject(d), &appsv1.ReplicaSet{}); err != nil {
+	if err := r.writes.Await(ctx, r.client, client.ObjectKeyFromObject(d), &appsv1.ReplicaSet{}); err != nil {
 		return nil, err
 	}
 	var found []*appsv1.ReplicaSet
@@ -150,7 +150,7 @@ func (r *reconciler) do(ctx context.Context, d *appsv1.Deployment, action rollou
 	if err != nil {
 		return fmt.Errorf("%s replica set %s/%s: %w", action.Verb, d.Namespace, action.Set.Name, err)
 	}
-	r.written.Add(client.ObjectKeyFromObject(d), action.Set)
+	r.writes.Expect(client.ObjectKeyFromObject(d), action.Set)
 	for _, message := range action.Events {
 		r.recorder.Event(d, corev1.EventTypeNormal, "ScalingReplicaSet", message)
 	}

@@ -35,7 +35,7 @@ func New() controller.Controller {
 			&policyv1.PodDisruptionBudget{}, &corev1.Pod{},
 			&appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &corev1.ReplicationController{},
 		},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("policy", []string{"poddisruptionbudgets/status"}, []string{"update"}),
 			controller.Can("", []string{"pods/status"}, []string{"update"}),
 			// Custom resources control pods, too.

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
-	"svc.dev/svc/controllers/services"
-	"svc.dev/svc/controllers/subsets"
+	"svc.dev/svc/controllers/endpoints/internal/services"
+	"svc.dev/svc/controllers/endpoints/internal/subsets"
 )
 
 // New declares the controller.
@@ -34,7 +34,7 @@ func New() controller.Controller {
 		Name:    "endpoint",
 		Aliases: []string{"endpoints-controller", "endpoints"},
 		Reads:   []client.Object{&corev1.Service{}, &corev1.Pod{}, &corev1.Endpoints{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"endpoints"}, []string{"create", "update", "delete"}),
 			// For addresses in networks that the API server guards.
 			controller.Can("", []string{"endpoints/restricted"}, []string{"create"}),

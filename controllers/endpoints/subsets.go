@@ -9,7 +9,7 @@ import (
 	endpointsliceutil "k8s.io/endpointslice/util"
 	netutils "k8s.io/utils/net"
 
-	"svc.dev/svc/controllers/subsets"
+	"svc.dev/svc/controllers/endpoints/internal/subsets"
 )
 
 // addresses are where the pods serve the service: each pod's address in the

@@ -29,7 +29,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:    "garbagecollector",
 		Aliases: []string{"garbage-collector-controller"},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("*", []string{"*"}, []string{"get", "list", "watch", "patch", "delete"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {

@@ -28,7 +28,7 @@ func New() controller.Controller {
 		Name:    "job",
 		Aliases: []string{"job-controller"},
 		Reads:   []client.Object{&batchv1.Job{}, &corev1.Pod{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("batch", []string{"jobs/status"}, []string{"update"}),
 			// To own pods that keep a job that is deleted from going before them.
 			controller.Can("batch", []string{"jobs/finalizers"}, []string{"update"}),

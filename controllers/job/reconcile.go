@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/adoption"
+	"svc.dev/svc/controllers/expectations"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
 )
@@ -27,12 +28,12 @@ import (
 // creates and deletes their pods, and puts and takes the finalizer
 // batch.kubernetes.io/job-tracking.
 type reconciler struct {
-	client client.Client
-	live   client.Reader
-	pods   pods.Control
-	kind   schema.GroupVersionKind // of jobs
-	memory *memory
-	doubts pods.Doubts
+	client  client.Client
+	live    client.Reader
+	pods    pods.Control
+	kind    schema.GroupVersionKind // of jobs
+	memory  *memory
+	unknown expectations.UnknownOutcomes
 }
 
 // soon is the time until the next look at a job with more to do than one look
@@ -67,7 +68,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 func (r *reconciler) forget(job types.NamespacedName) {
 	r.memory.forget(job)
-	r.doubts.Forget(job)
+	r.unknown.Forget(job)
 }
 
 // isManagedElsewhere tells whether another controller is to run the job (KEP-4368).
@@ -86,7 +87,7 @@ func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev
 	if err != nil {
 		return nil, err
 	}
-	if owned, err = r.doubts.Resolve(ctx, r.live, job, selector, owned); err != nil {
+	if owned, err = r.unknown.Pods(ctx, r.live, job, selector, owned); err != nil {
 		return nil, err
 	}
 	owned = r.memory.withoutAbsent(client.ObjectKeyFromObject(job), owned)
@@ -94,7 +95,7 @@ func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev
 	if err != nil {
 		return nil, err
 	}
-	claimed, err := claim.Claim(ctx, claim.Claimant{
+	claimed, err := adoption.Sync(ctx, adoption.Adopter{
 		Client: r.client, Live: r.live, Owner: job, Selector: selector, Finalizer: batchv1.JobTrackingFinalizer,
 	}, append(owned, orphans...))
 	if err != nil {
@@ -174,7 +175,7 @@ func (r *reconciler) write(ctx context.Context, job *batchv1.Job, status batchv1
 func (r *reconciler) create(ctx context.Context, p *plan, o *outcome) (err error) {
 	o.created, err = pods.InBatches(len(p.create), 1, func(i int) error {
 		err := r.pods.Create(ctx, p.job, p.create[i].pod(p.job, r.kind))
-		r.doubts.After(client.ObjectKeyFromObject(p.job), err)
+		r.unknown.Record(client.ObjectKeyFromObject(p.job), err)
 		return err
 	})
 	if pods.NamespaceGoes(err) {

@@ -37,7 +37,7 @@ func New() controller.Controller {
 		Name:    "namespace",
 		Aliases: []string{"namespace-controller"},
 		Reads:   []client.Object{&corev1.Namespace{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"namespaces/finalize", "namespaces/status"}, []string{"update"}),
 			controller.Can("*", all, []string{"list", "delete", "deletecollection"}),
 		},

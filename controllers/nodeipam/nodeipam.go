@@ -26,13 +26,13 @@ import (
 func New() controller.Controller {
 	o := &options{}
 	return controller.Controller{
-		Name:     "nodeipam",
-		Aliases:  []string{"node-ipam-controller"},
-		Reads:    []client.Object{&corev1.Node{}},
-		Writes:   []rbacv1.PolicyRule{controller.Can("", []string{"nodes"}, []string{"patch"})},
-		Flags:    o.addFlags,
-		Validate: o.validate,
-		Setup:    o.setup,
+		Name:        "nodeipam",
+		Aliases:     []string{"node-ipam-controller"},
+		Reads:       []client.Object{&corev1.Node{}},
+		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"nodes"}, []string{"patch"})},
+		Flags:       o.addFlags,
+		Validate:    o.validate,
+		Setup:       o.setup,
 	}
 }
 

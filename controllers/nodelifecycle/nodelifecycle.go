@@ -39,7 +39,7 @@ func New() controller.Controller {
 		Name:    "nodelifecycle",
 		Aliases: []string{"node-lifecycle-controller"},
 		Reads:   []client.Object{&corev1.Node{}, &coordinationv1.Lease{}, &corev1.Pod{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"nodes"}, []string{"patch"}),
 			controller.Can("", []string{"nodes/status", "pods/status"}, []string{"update"}),
 		},

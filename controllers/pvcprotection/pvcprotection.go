@@ -24,11 +24,11 @@ import (
 // New declares the controller.
 func New() controller.Controller {
 	return controller.Controller{
-		Name:    "pvcprotection",
-		Aliases: []string{"pvc-protection", "persistentvolumeclaim-protection-controller"},
-		Reads:   []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}},
-		Writes:  []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumeclaims"}, []string{"patch"})},
-		Setup:   setup,
+		Name:        "pvcprotection",
+		Aliases:     []string{"pvc-protection", "persistentvolumeclaim-protection-controller"},
+		Reads:       []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}},
+		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumeclaims"}, []string{"patch"})},
+		Setup:       setup,
 	}
 }
 

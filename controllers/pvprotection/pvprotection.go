@@ -20,10 +20,10 @@ import (
 // New declares the controller.
 func New() controller.Controller {
 	return controller.Controller{
-		Name:    "pvprotection",
-		Aliases: []string{"pv-protection", "persistentvolume-protection-controller"},
-		Reads:   []client.Object{&corev1.PersistentVolume{}},
-		Writes:  []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumes"}, []string{"patch"})},
+		Name:        "pvprotection",
+		Aliases:     []string{"pv-protection", "persistentvolume-protection-controller"},
+		Reads:       []client.Object{&corev1.PersistentVolume{}},
+		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumes"}, []string{"patch"})},
 		Setup: func(_ context.Context, env *controller.Env) error {
 			needed := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 				return decide(obj.(*corev1.PersistentVolume)) != keep

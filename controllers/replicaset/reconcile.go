@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/adoption"
+	"svc.dev/svc/controllers/expectations"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
-	"svc.dev/svc/controllers/written"
 )
 
 // reconciler reads replica sets and pods. It creates and deletes the pods of
@@ -32,8 +32,8 @@ type reconciler struct {
 	live   client.Reader
 	pods   pods.Control
 	// What the cache may not have yet of a replica set's pods.
-	written written.Objects
-	doubts  pods.Doubts
+	writes  expectations.Writes
+	unknown expectations.UnknownOutcomes
 	now     func() time.Time
 }
 
@@ -41,8 +41,8 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := r.kind.empty()
 	if err := r.client.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
-		r.doubts.Forget(req.NamespacedName)
-		r.written.Forget(req.NamespacedName)
+		r.unknown.Forget(req.NamespacedName)
+		r.writes.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
@@ -52,7 +52,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("selector of %s %s: %w", r.gvk.Kind, req, err))
 	}
-	followsUp := r.written.Any(req.NamespacedName)
+	followsUp := r.writes.Pending(req.NamespacedName)
 	active, terminating, err := r.claim(ctx, obj, s)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -61,7 +61,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if rs.DeletionTimestamp == nil {
 		failure = r.scale(ctx, obj, active)
 	}
-	if failure == nil && !followsUp && r.written.Any(req.NamespacedName) {
+	if failure == nil && !followsUp && r.writes.Pending(req.NamespacedName) {
 		// A status would be outdated already. The next look counts the pods as
 		// they are then, and reports whatever it does itself.
 		return reconcile.Result{RequeueAfter: rest}, nil
@@ -87,14 +87,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // claim returns the active pods of the replica set, after it has adopted and
 // released some, and those that are terminating. The cache owns them.
 func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Selector) (active, terminating []*corev1.Pod, err error) {
-	if err := r.written.Await(ctx, r.client, client.ObjectKeyFromObject(obj), &corev1.Pod{}); err != nil {
+	if err := r.writes.Await(ctx, r.client, client.ObjectKeyFromObject(obj), &corev1.Pod{}); err != nil {
 		return nil, nil, err
 	}
 	owned, err := r.controlled(ctx, obj.GetNamespace(), string(obj.GetUID()))
 	if err != nil {
 		return nil, nil, err
 	}
-	if owned, err = r.doubts.Resolve(ctx, r.live, obj, s, owned); err != nil {
+	if owned, err = r.unknown.Pods(ctx, r.live, obj, s, owned); err != nil {
 		return nil, nil, err
 	}
 	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController)
@@ -106,14 +106,14 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 		switch {
 		case pods.IsActive(pod):
 			candidates = append(candidates, pod)
-		case pods.IsTerminating(pod) && claim.Decide(obj, s, pod) == claim.Owned:
+		case pods.IsTerminating(pod) && adoption.Decide(obj, s, pod) == adoption.Owned:
 			terminating = append(terminating, pod)
 		}
 	}
-	active, err = claim.Claim(ctx, claim.Claimant{Client: r.client, Live: r.live, Owner: obj, Selector: s}, candidates)
+	active, err = adoption.Sync(ctx, adoption.Adopter{Client: r.client, Live: r.live, Owner: obj, Selector: s}, candidates)
 	for _, pod := range active {
 		if metav1.GetControllerOfNoCopy(pod) == nil { // adopted just now
-			r.written.Add(client.ObjectKeyFromObject(obj), pod)
+			r.writes.Expect(client.ObjectKeyFromObject(obj), pod)
 		}
 	}
 	return active, terminating, err
@@ -174,9 +174,9 @@ func (r *reconciler) create(ctx context.Context, obj client.Object, template *co
 // deletion, and returns its error.
 func (r *reconciler) note(owner client.Object, pod *corev1.Pod, err error) error {
 	if err == nil {
-		r.written.Add(client.ObjectKeyFromObject(owner), pod)
+		r.writes.Expect(client.ObjectKeyFromObject(owner), pod)
 	}
-	r.doubts.After(client.ObjectKeyFromObject(owner), err)
+	r.unknown.Record(client.ObjectKeyFromObject(owner), err)
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"svc.dev/svc/controllers/claim"
+	"svc.dev/svc/controllers/adoption"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
@@ -41,7 +41,7 @@ func declare(k kind, flag, usage string) controller.Controller {
 		Name:    k.name,
 		Aliases: []string{k.name + "-controller"},
 		Reads:   []client.Object{k.empty(), &corev1.Pod{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods"}, []string{"create", "patch", "delete"}),
 			controller.Can(k.group, []string{k.resource + "/status"}, []string{"update"}),
 			controller.Can(k.group, []string{k.resource + "/finalizers"}, []string{"update"}),
@@ -76,8 +76,8 @@ func setup(ctx context.Context, env *controller.Env, k kind, concurrent int) err
 		if err != nil {
 			return nil // the manager stops
 		}
-		return claim.Matching(sets, selector, pod)
+		return adoption.Matching(sets, selector, pod)
 	}
 	return controller.Run(env, k.name, concurrent, controller.Spaced(r, rest, env.Clock.Now),
-		controller.For(k.empty()), claim.Watch(&corev1.Pod{}, gvk.GroupKind(), adopters))
+		controller.For(k.empty()), adoption.Watch(&corev1.Pod{}, gvk.GroupKind(), adopters))
 }

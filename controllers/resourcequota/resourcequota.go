@@ -37,7 +37,7 @@ func New() controller.Controller {
 		Name:    "resourcequota",
 		Aliases: []string{"resourcequota-controller"},
 		Reads:   []client.Object{&corev1.ResourceQuota{}, &corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"resourcequotas/status"}, []string{"update"}),
 			// A quota may count the objects of any kind.
 			controller.Can("*", []string{"*"}, []string{"list", "watch"}),

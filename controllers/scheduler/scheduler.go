@@ -31,7 +31,7 @@ func New() controller.Controller {
 		Name:    "scheduler",
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
 			controller.Can("", []string{"pods/status", "persistentvolumes", "persistentvolumeclaims"}, []string{"patch"}),
 		},

@@ -21,11 +21,11 @@ import (
 // New declares the controller.
 func New() controller.Controller {
 	return controller.Controller{
-		Name:    "serviceaccount",
-		Aliases: []string{"serviceaccount-controller"},
-		Reads:   []client.Object{&corev1.Namespace{}, &corev1.ServiceAccount{}},
-		Writes:  []rbacv1.PolicyRule{controller.Can("", []string{"serviceaccounts"}, []string{"create"})},
-		Setup:   setup,
+		Name:        "serviceaccount",
+		Aliases:     []string{"serviceaccount-controller"},
+		Reads:       []client.Object{&corev1.Namespace{}, &corev1.ServiceAccount{}},
+		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"serviceaccounts"}, []string{"create"})},
+		Setup:       setup,
 	}
 }
 

@@ -29,7 +29,7 @@ func New() controller.Controller {
 		Name:    "tainteviction",
 		Aliases: []string{"taint-eviction-controller"},
 		Reads:   []client.Object{&corev1.Pod{}, &corev1.Node{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods"}, []string{"delete"}),
 			controller.Can("", []string{"pods/status"}, []string{"update"}),
 		},

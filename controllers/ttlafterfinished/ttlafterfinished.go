@@ -24,10 +24,10 @@ import (
 func New() controller.Controller {
 	o := &options{concurrent: 5}
 	return controller.Controller{
-		Name:    name,
-		Aliases: []string{"ttl-after-finished-controller", "ttlafterfinished"},
-		Reads:   []client.Object{&batchv1.Job{}},
-		Writes:  []rbacv1.PolicyRule{controller.Can("batch", []string{"jobs"}, []string{"delete"})},
+		Name:        name,
+		Aliases:     []string{"ttl-after-finished-controller", "ttlafterfinished"},
+		Reads:       []client.Object{&batchv1.Job{}},
+		Permissions: []rbacv1.PolicyRule{controller.Can("batch", []string{"jobs"}, []string{"delete"})},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many finished jobs are looked at at the same time.")
 		},

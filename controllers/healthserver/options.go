@@ -1,7 +1,6 @@
-// Package serving is the port of the controller manager: its health, open to
-// everybody, and its metrics and profiles, for those whom the API server
-// allows to read them.
-package serving
+// Package healthserver serves the controller manager's health checks to every
+// client, and its metrics and profiles to users that the API server authorizes.
+package healthserver
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package claim
+package adoption
 
 import (
 	"context"
@@ -16,10 +16,9 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// Watch requests the reconciliation of the controlling object, of kind owner,
-// of each obj that changes: of those before and after the change. For an object
-// without a controller it requests what mayAdopt returns, when the object is
-// new or may match other selectors than before.
+// Watch enqueues the controller of an object that changes, if the controller is
+// of kind owner: the one before the change, and the one after it. For an orphan
+// it enqueues what mayAdopt returns, if the orphan is new or its labels changed.
 func Watch(obj client.Object, owner schema.GroupKind, mayAdopt func(ctx context.Context, obj client.Object) []reconcile.Request) controller.Watch[reconcile.Request] {
 	return controller.Map(obj, func(ctx context.Context, obj client.Object) []reconcile.Request {
 		ref := metav1.GetControllerOfNoCopy(obj)
@@ -39,15 +38,15 @@ func Watch(obj client.Object, owner schema.GroupKind, mayAdopt func(ctx context.
 	})
 }
 
-// Matching are requests for those owners whose selector matches obj. An object
-// without labels is nobody's.
+// Matching returns requests for the owners whose selector matches obj. No owner
+// adopts an object without labels.
 func Matching[T client.Object](owners []T, selector func(T) (labels.Selector, error), obj client.Object) []reconcile.Request {
 	if len(obj.GetLabels()) == 0 {
 		return nil
 	}
 	var requests []reconcile.Request
 	for _, owner := range owners {
-		// An owner whose selector is wrong adopts nothing.
+		// An owner whose selector is invalid or empty adopts nothing.
 		if s, err := selector(owner); err == nil && !s.Empty() && s.Matches(labels.Set(obj.GetLabels())) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
 		}

@@ -17,32 +17,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is the time between two lines that tell what is waited for.
-const patience = 2 * time.Second
+// waitLogPeriod is the time between two log lines about an API server that does
+// not respond.
+const waitLogPeriod = 2 * time.Second
 
-// Await waits until the API server answers, and finds out whether it accepts
-// the credentials and lets the manager read its lease. What cannot mend itself
-// is an error.
-func (m *Manager) Await(ctx context.Context) error {
+// Preflight waits until the API server responds, and checks that it accepts the
+// credentials and lets the manager read its lease. An error says what has to be
+// corrected; an error that may be temporary is logged and retried.
+func (m *Manager) Preflight(ctx context.Context) error {
 	key := client.ObjectKey{Namespace: m.election.Namespace, Name: m.election.Name}
-	var told time.Time
+	var logged time.Time
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := m.live.Get(ctx, key, &coordinationv1.Lease{})
 		if err == nil || apierrors.IsNotFound(err) {
 			return true, nil
 		}
-		if final := hopeless(m.api, err); final != nil {
-			return false, final
+		if permanent := permanent(m.api, err); permanent != nil {
+			return false, permanent
 		}
-		if time.Since(told) > patience {
-			told = time.Now()
+		if time.Since(logged) > waitLogPeriod {
+			logged = time.Now()
 			klog.FromContext(ctx).Info("Waiting for the API server", "server", m.api.Host, "reason", cause(err).Error())
 		}
 		return false, nil
 	})
 }
 
-// cause is what went wrong with a request, without the request.
+// cause returns the error of a request without its URL and method.
 func cause(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -51,9 +52,9 @@ func cause(err error) error {
 	return err
 }
 
-// hopeless explains an error that will not go away by itself; nil is one that
-// may.
-func hopeless(api *rest.Config, err error) error {
+// permanent returns an error that says what has to be corrected if retries
+// cannot succeed, and nil if err may be temporary.
+func permanent(api *rest.Config, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
@@ -74,7 +75,7 @@ func hopeless(api *rest.Config, err error) error {
 	return nil
 }
 
-// expired tells whether and when the client certificate has ended.
+// expired reports whether the client certificate has expired, and when.
 func expired(api *rest.Config) (time.Time, bool) {
 	config, err := rest.TLSConfigFor(api)
 	if err != nil || config == nil || config.GetClientCertificate == nil {

@@ -14,7 +14,7 @@ import (
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/controllers/subsets"
+	"svc.dev/svc/controllers/endpoints/internal/subsets"
 )
 
 // mirrored tells whether Endpoints have slices that the controller makes. It

@@ -35,7 +35,7 @@ func New() controller.Controller {
 		Name:    "endpointslicemirroring",
 		Aliases: []string{"endpointslice-mirroring-controller"},
 		Reads:   []client.Object{&corev1.Service{}, &corev1.Endpoints{}, &discoveryv1.EndpointSlice{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("discovery.k8s.io", []string{"endpointslices"}, []string{"create", "update", "delete"}),
 			// For addresses in networks that the API server guards.
 			controller.Can("discovery.k8s.io", []string{"endpointslices/restricted"}, []string{"create"}),

@@ -1,4 +1,4 @@
-package written
+package expectations
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reader notes what is read.
+// reader records the names of the objects that are read.
 type reader struct {
 	client.Reader
 	read []string
@@ -26,33 +26,33 @@ func (r *reader) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 	return r.err
 }
 
-func TestEachRequestWaitsOnceForItsOwn(t *testing.T) {
-	var objects Objects
+func TestAwaitReadsTheWritesOfOneRequestOnce(t *testing.T) {
+	var writes Writes
 	request := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "a", Name: name} }
 	add := func(owner, name string) {
-		objects.Add(request(owner), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}})
+		writes.Expect(request(owner), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}})
 	}
 	add("web", "web-1")
 	add("web", "web-2")
 	add("web", "web-1")
 	add("db", "db-1")
-	down := errors.New("cannot wait")
+	down := errors.New("cache is stopped")
 	for _, tt := range []struct {
 		rule, owner string
 		err, want   error
 		read        []string
 	}{
-		{"an error leaves all to the next time", "db", down, down, []string{"db-1"}},
-		{"its own, each once", "web", nil, nil, []string{"web-1", "web-2"}},
-		{"then no more", "web", nil, nil, nil},
-		{"those that have gone are known to have", "db", apierrors.NewNotFound(schema.GroupResource{}, "db-1"), nil, []string{"db-1"}},
-		{"and then no more", "db", nil, nil, nil},
+		{"after an error the writes are still pending", "db", down, down, []string{"db-1"}},
+		{"each object of the request is read once", "web", nil, nil, []string{"web-1", "web-2"}},
+		{"a second Await reads nothing", "web", nil, nil, nil},
+		{"a deleted object is not an error", "db", apierrors.NewNotFound(schema.GroupResource{}, "db-1"), nil, []string{"db-1"}},
+		{"and is not read again", "db", nil, nil, nil},
 	} {
 		r := &reader{err: tt.err}
-		err := objects.Await(t.Context(), r, request(tt.owner), &corev1.Pod{})
+		err := writes.Await(t.Context(), r, request(tt.owner), &corev1.Pod{})
 		slices.Sort(r.read)
-		if left := objects.Any(request(tt.owner)); left != (err != nil) {
-			t.Errorf("%s: anything left is %v", tt.rule, left)
+		if pending := writes.Pending(request(tt.owner)); pending != (err != nil) {
+			t.Errorf("%s: pending is %v", tt.rule, pending)
 		}
 		if !errors.Is(err, tt.want) || !slices.Equal(r.read, tt.read) {
 			t.Errorf("%s: read %v, %v", tt.rule, r.read, err)

@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/endpoints/internal/services"
 	"svc.dev/svc/controllers/index"
-	"svc.dev/svc/controllers/services"
 )
 
 // New declares the controller.
@@ -38,7 +38,7 @@ func New() controller.Controller {
 		Name:    "endpointslice",
 		Aliases: []string{"endpointslice-controller"},
 		Reads:   []client.Object{&corev1.Service{}, &corev1.Pod{}, &corev1.Node{}, &discoveryv1.EndpointSlice{}},
-		Writes: []rbacv1.PolicyRule{
+		Permissions: []rbacv1.PolicyRule{
 			controller.Can("discovery.k8s.io", []string{"endpointslices"}, []string{"create", "update", "delete"}),
 			// The slices block the deletion of their owner.
 			controller.Can("", []string{"services/finalizers"}, []string{"update"}),

@@ -1,4 +1,4 @@
-package pods
+package expectations
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestWhichErrorsLeaveADoubt(t *testing.T) {
+func TestOutcomeIsUnknownWithoutAResponseOrAfterAServerError(t *testing.T) {
 	resource := schema.GroupResource{Resource: "pods"}
 	for _, tt := range []struct {
 		rule string
@@ -24,21 +24,21 @@ func TestWhichErrorsLeaveADoubt(t *testing.T) {
 		want bool
 	}{
 		{"success", nil, false},
-		{"no answer", errors.New("connection reset by peer"), true},
+		{"no response", errors.New("connection reset by peer"), true},
 		{"timeout of the request", context.DeadlineExceeded, true},
-		{"etcd has not answered in time", apierrors.NewTimeoutError("etcd", 0), true},
+		{"etcd has timed out", apierrors.NewTimeoutError("etcd", 0), true},
 		{"internal error", fmt.Errorf("create: %w", apierrors.NewInternalError(errors.New("x"))), true},
-		{"refused", apierrors.NewForbidden(resource, "a", errors.New("quota")), false},
+		{"forbidden", apierrors.NewForbidden(resource, "a", errors.New("quota")), false},
 		{"invalid", apierrors.NewBadRequest("x"), false},
-		{"too many requests, not begun", apierrors.NewTooManyRequests("x", 1), false},
+		{"too many requests", apierrors.NewTooManyRequests("x", 1), false},
 	} {
-		if got := Unclear(tt.err); got != tt.want {
+		if got := outcomeUnknown(tt.err); got != tt.want {
 			t.Errorf("%s: %v", tt.rule, got)
 		}
 	}
 }
 
-func going(pod corev1.Pod) *corev1.Pod {
+func terminating(pod corev1.Pod) *corev1.Pod {
 	pod.DeletionTimestamp = ptr.To(metav1.Now())
 	return &pod
 }
@@ -56,7 +56,7 @@ func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-func TestTheServersPodsCountWhileThereIsADoubt(t *testing.T) {
+func TestPodsAreListedFromTheServerWhileAnOutcomeIsUnknown(t *testing.T) {
 	owner := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "owner"}}
 	key := client.ObjectKeyFromObject(owner)
 	owned := func(uid types.UID) corev1.Pod {
@@ -64,9 +64,9 @@ func TestTheServersPodsCountWhileThereIsADoubt(t *testing.T) {
 	}
 	one, two := owned("1"), owned("2")
 	s := &server{pods: []corev1.Pod{one, two, {ObjectMeta: metav1.ObjectMeta{UID: "orphan"}}}}
-	var d Doubts
-	resolve := func(cached ...*corev1.Pod) string {
-		found, err := d.Resolve(t.Context(), s, owner, labels.Everything(), cached)
+	var u UnknownOutcomes
+	pods := func(cached ...*corev1.Pod) string {
+		found, err := u.Pods(t.Context(), s, owner, labels.Everything(), cached)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,20 +82,20 @@ func TestTheServersPodsCountWhileThereIsADoubt(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", rule, got, want)
 		}
 	}
-	check("no doubt, no list", resolve(&one), "1 after 0 lists")
-	d.After(key, errors.New("connection reset"))
-	check("the pod was created though the answer is lost", resolve(&one), "12 after 1 lists")
-	check("the cache lacks it still", resolve(&one), "12 after 2 lists")
-	check("the cache has it", resolve(&one, &two), "12 after 3 lists")
-	check("that ends the doubt", resolve(&one), "1 after 3 lists")
+	check("no unknown outcome, no list", pods(&one), "1 after 0 lists")
+	u.Record(key, errors.New("connection reset"))
+	check("the pod was created though the response was lost", pods(&one), "12 after 1 lists")
+	check("the cache does not have the pod yet", pods(&one), "12 after 2 lists")
+	check("the cache has the pod", pods(&one, &two), "12 after 3 lists")
+	check("the outcome is known", pods(&one), "1 after 3 lists")
 
-	d.After(key, errors.New("connection reset"))
-	d.Forget(key)
-	check("a new owner of that name", resolve(), " after 3 lists")
+	u.Record(key, errors.New("connection reset"))
+	u.Forget(key)
+	check("another owner of the same name", pods(), " after 3 lists")
 
-	d.After(key, errors.New("connection reset"))
+	u.Record(key, errors.New("connection reset"))
 	s.pods = s.pods[:1]
-	check("a pod was deleted though the answer is lost", resolve(&one, &two), "1 after 4 lists")
-	check("the cache knows that it goes", resolve(&one, going(two)), "12 after 5 lists")
-	check("that ends the doubt, too", resolve(&one), "1 after 5 lists")
+	check("a pod was deleted though the response was lost", pods(&one, &two), "1 after 4 lists")
+	check("the cache has it as terminating", pods(&one, terminating(two)), "12 after 5 lists")
+	check("the outcome is known again", pods(&one), "1 after 5 lists")
 }
