@@ -64,3 +64,7 @@ go run ./hack/pause
 
 # What follows from the controllers' declarations: docs/reference and config/rbac.
 go run ./hack/reference
+
+# The reference of svc's own commands and flags.
+go run ./cmd/svc reference > bin/reference.md
+mv bin/reference.md docs/reference/svc.md

@@ -50,7 +50,7 @@ of it on this machine.`,
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newNode(), newImage(), newKubectl(), newVersion(), newCompletion())
+	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newNode(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
 	return root
 }
 
@@ -135,10 +135,14 @@ func explainFlag(err error) error {
 	return fmt.Errorf("%s: %q: %w", flag, invalid.GetValue(), errors.Unwrap(invalid))
 }
 
+// flagSubject is the annotation of a flag with the name of its set.
+const flagSubject = "svc.dev/subject"
+
 // addFlags gives cmd the flags of sets, and a help that lists them by set.
 func addFlags(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	cmd.Flags().SetNormalizeFunc(theirNames)
 	for _, name := range sets.Order {
+		sets.FlagSets[name].VisitAll(func(f *pflag.Flag) { _ = sets.FlagSets[name].SetAnnotation(f.Name, flagSubject, []string{name}) }) // the flag exists
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout()) // 0 does not wrap
