@@ -56,9 +56,9 @@ var soundness = []struct {
 		}
 		return ""
 	}},
-	{"who claims gives up", func(k *resource.Kind) string {
-		if k.Claims != nil && (k.BeginCreate == nil || k.AfterDelete == nil) {
-			return "Claims without BeginCreate or AfterDelete"
+	{"a kind that reserves also releases", func(k *resource.Kind) string {
+		if k.Reservations != nil && (k.BeginCreate == nil || k.AfterDelete == nil) {
+			return "Reservations without BeginCreate or AfterDelete"
 		}
 		return ""
 	}},

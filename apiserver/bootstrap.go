@@ -14,13 +14,13 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/bootstrap"
-	"svc.dev/svc/apiserver/claims"
+	"svc.dev/svc/apiserver/reservation"
 )
 
 const (
 	// servicePort is where pods find the kubernetes Service.
 	servicePort = 443
-	// repairInterval is how often claims are compared with their holders.
+	// repairInterval is how often reservations are compared with the objects.
 	repairInterval = 3 * time.Minute
 )
 
@@ -48,7 +48,7 @@ func (b *builder) addBootstrap(config *genericapiserver.RecommendedConfig, serve
 		Shared:         b.options.SharedStorage,
 		Authentication: auth,
 	})
-	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: b.repairClaims})
+	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: b.repairReservations})
 	if b.roles != nil {
 		steps = append(steps, bootstrap.RolesStep(b.client.RbacV1()))
 	}
@@ -66,26 +66,26 @@ func (b *builder) addBootstrap(config *genericapiserver.RecommendedConfig, serve
 	return nil
 }
 
-// repairClaims settles what crashes have left between claims and the objects
-// that hold them.
-func (b *builder) repairClaims(ctx context.Context) error {
-	holders, err := claims.Holders(ctx, b.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
+// repairReservations makes the reservations agree with the objects that hold
+// them, which a crash may have left different.
+func (b *builder) repairReservations(ctx context.Context) error {
+	holders, err := reservation.Holders(ctx, b.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
 		return b.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
 	})
 	if err != nil {
 		return err
 	}
 	for pool, held := range holders {
-		report, err := b.claims.Repair(ctx, pool, held, 2*b.options.Requests.Timeout+time.Minute)
+		report, err := b.reservations.Repair(ctx, pool, held, 2*b.options.Requests.Timeout+time.Minute)
 		if err != nil {
-			return fmt.Errorf("repair claims of %s: %w", pool, err)
+			return fmt.Errorf("repair reservations of %s: %w", pool, err)
 		}
 		logger := klog.FromContext(ctx).WithValues("pool", pool)
-		if len(report.Freed) > 0 || len(report.Claimed) > 0 {
-			logger.Info("Claims repaired", "freed", report.Freed, "claimed", report.Claimed)
+		if len(report.Released) > 0 || len(report.Reserved) > 0 {
+			logger.Info("Repaired reservations", "released", report.Released, "reserved", report.Reserved)
 		}
 		for _, conflict := range report.Conflicts {
-			logger.Error(nil, "Several objects hold the same; make all but one anew", "key", conflict.Key, "holders", conflict.Holders)
+			logger.Error(nil, "Several objects hold the same reservation, delete and create all but one again", "key", conflict.Key, "holders", conflict.Holders)
 		}
 	}
 	return nil

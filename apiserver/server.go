@@ -37,12 +37,12 @@ import (
 	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authorization"
-	"svc.dev/svc/apiserver/claims"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/serviceaccount"
 	"svc.dev/svc/apiserver/storage"
@@ -72,16 +72,16 @@ type runnable interface {
 
 // builder holds what New puts together on its way.
 type builder struct {
-	options  *options.Options
-	kinds    []*resource.Kind
-	served   release.Served
-	scheme   *runtime.Scheme
-	backend  *storage.Backend
-	claims   *claims.Store
-	env      *resource.Env
-	registry *registry.Registry
-	docs     *openapi.Documents
-	internal *internalView
+	options      *options.Options
+	kinds        []*resource.Kind
+	served       release.Served
+	scheme       *runtime.Scheme
+	backend      *storage.Backend
+	reservations *reservation.Store
+	env          *resource.Env
+	registry     *registry.Registry
+	docs         *openapi.Documents
+	internal     *internalView
 	// requests are those of the server's own clients.
 	requests  *inprocess.Stoppable
 	loopback  *rest.Config
@@ -168,9 +168,9 @@ func (b *builder) makeStorage() error {
 		return err
 	}
 	ports := b.options.Network.ServiceNodePortRange
-	b.claims = claims.New(b.backend.Client().KV, b.backend.Prefix(), clock.RealClock{})
+	b.reservations = reservation.New(b.backend.Client().KV, b.backend.Prefix(), clock.RealClock{})
 	b.env.Etcd = b.backend.Check
-	b.env.Claims = b.claims.Pool
+	b.env.Reservations = b.reservations.Pool
 	b.env.ServiceCIDRs = cidrs
 	b.env.EventTTL = b.options.EventTTL
 	b.env.AllowPrivileged = b.options.AllowPrivileged

@@ -29,7 +29,7 @@ var services = resource.Type[*corev1.Service]{
 	BeginCreate:    beginServiceCreate,
 	BeginUpdate:    beginServiceUpdate,
 	AfterDelete:    releaseService,
-	Claims:         serviceClaims,
+	Reservations:   serviceReservations,
 	Connects:       []resource.Connect{serviceProxy},
 	Fields: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },

@@ -8,17 +8,17 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// span is a range of things that can be claimed, numbered from zero. The first
-// static of them are kept for clients who name what they want: what is picked
-// for others comes from the rest as long as there is any.
+// span is a range of keys that can be allocated, numbered from zero. The first
+// static keys are preferred for clients that name one: others are allocated from
+// the remaining range until it is exhausted.
 type span struct {
 	size, static uint64
-	// key is the claim's key of a number below size.
+	// key returns the key of a number below size.
 	key func(i uint64) string
 }
 
-// pick finds a key that is not taken, from a random place on. random returns a
-// number below n, which is positive. It returns false if the span is full.
+// pick returns a key that is not taken, searching from a random offset. random
+// returns a number below n, which is positive. It returns false if the span is full.
 func (s span) pick(taken func(key string) bool, random func(n uint64) uint64) (string, bool) {
 	for _, band := range []struct{ from, size uint64 }{{s.static, s.size - s.static}, {0, s.static}} {
 		if band.size == 0 {
@@ -95,7 +95,7 @@ func addressAt(first netip.Addr, i uint64) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// usable says whether the address may be claimed in the range.
+// usable reports whether the address may be allocated from the range.
 func usable(cidr netip.Prefix, ip netip.Addr) bool {
 	if !cidr.Contains(ip) || ip == cidr.Masked().Addr() {
 		return false

@@ -20,9 +20,9 @@ type Env struct {
 	// Objects gives access to the objects of another resource type, or nil if
 	// there is no such type.
 	Objects func(resource schema.GroupResource) Objects
-	// Claims gives access to a pool of things of which each can be held once,
-	// for example the cluster IP addresses. Pools are named by those who use them.
-	Claims func(pool string) Claims
+	// Reservations gives access to a pool of keys, each of which one object can
+	// hold, for example the cluster IP addresses. The kinds that use a pool name it.
+	Reservations func(pool string) Reservations
 	// ServiceCIDRs are the ranges of cluster IP addresses, the primary family
 	// first (flag --service-cluster-ip-range).
 	ServiceCIDRs []netip.Prefix
@@ -62,29 +62,30 @@ type Objects interface {
 	Delete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error
 }
 
-// Claims is a pool of which every key can be claimed once, across all servers
-// on the same etcd. A claim is durable before Claim returns.
-type Claims interface {
-	// Claim takes the key for owner. It returns an AlreadyExists error if the
-	// key is claimed, even by the same owner: two requests that change one
-	// object must not share a claim, or the one that fails would give up what
+// Reservations is a pool of keys, each of which one object can hold across all
+// servers on the same etcd. A reservation is durable before Reserve returns.
+type Reservations interface {
+	// Reserve reserves the key for owner. It returns an AlreadyExists error if the
+	// key is reserved, even by the same owner: if two requests that change one
+	// object shared a reservation, the one that fails would release the key that
 	// the other holds.
-	Claim(ctx context.Context, key string, owner Owner) error
-	// Release gives the key up, if owner holds it.
+	Reserve(ctx context.Context, key string, owner Owner) error
+	// Release releases the key if owner holds it.
 	Release(ctx context.Context, key string, owner Owner) error
-	// Held returns all claimed keys and their owners.
+	// Held returns all reserved keys and their owners.
 	Held(ctx context.Context) (map[string]Owner, error)
 }
 
-// Owner is the object that holds a claim. The UID tells it from a later object
-// of the same name, whose claims must survive the release of its predecessor's.
+// Owner is the object that holds a reservation. The UID distinguishes it from a
+// later object of the same name, whose reservations must survive the release of
+// its predecessor's.
 type Owner struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 }
 
-// OwnerOf is the object as an owner of claims.
+// OwnerOf returns the object as an owner of reservations.
 func OwnerOf(obj metav1.Object) Owner {
 	return Owner{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()}
 }

@@ -66,7 +66,7 @@ type Kind struct {
 	CreateOnUpdate bool
 	RequireVersion bool
 	// GracePeriod, Terminate, Held, BeginCreate, BeginUpdate, AfterDelete and
-	// Claims are nil where the declaration has none.
+	// Reservations are nil where the declaration has none.
 	GracePeriod     func(obj runtime.Object, requested *int64) int64
 	Terminate       func(obj runtime.Object)
 	Held            func(obj runtime.Object) bool
@@ -76,7 +76,7 @@ type Kind struct {
 	BeginCreate     func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (func(ok bool), error)
 	BeginUpdate     func(ctx context.Context, env *Env, obj, old runtime.Object, dryRun bool) (func(ok bool), error)
 	AfterDelete     func(ctx context.Context, env *Env, obj runtime.Object)
-	Claims          func(obj runtime.Object) map[string][]string
+	Reservations    func(obj runtime.Object) map[string][]string
 
 	// Answer is set for a virtual type, and all of storage's functions are nil.
 	Answer func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (runtime.Object, error)
@@ -226,8 +226,8 @@ func (t Type[T]) eraseHooks(k *Kind) {
 	if t.AfterDelete != nil {
 		k.AfterDelete = func(ctx context.Context, env *Env, obj runtime.Object) { t.AfterDelete(ctx, env, obj.(T)) }
 	}
-	if t.Claims != nil {
-		k.Claims = func(obj runtime.Object) map[string][]string { return t.Claims(obj.(T)) }
+	if t.Reservations != nil {
+		k.Reservations = func(obj runtime.Object) map[string][]string { return t.Reservations(obj.(T)) }
 	}
 }
 

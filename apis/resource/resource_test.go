@@ -44,7 +44,7 @@ func TestADeclarationOfANameAloneIsEnough(t *testing.T) {
 		t.Errorf("refused by rules that nobody declared: %v", errs)
 	}
 	if k.Scale != nil || k.GracePeriod != nil || k.Terminate != nil || k.Held != nil || k.BeginCreate != nil || k.BeginUpdate != nil ||
-		k.AfterDelete != nil || k.Claims != nil || k.Answer != nil {
+		k.AfterDelete != nil || k.Reservations != nil || k.Answer != nil {
 		t.Error("a hook is set that nobody declared")
 	}
 	if _, ok := k.NewList().(*corev1.ReplicationControllerList); !ok {
@@ -79,8 +79,8 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 			call("BeginUpdate")
 			return nil, nil
 		},
-		AfterDelete: func(context.Context, *resource.Env, *corev1.Pod) { call("AfterDelete") },
-		Claims:      func(*corev1.Pod) map[string][]string { call("Claims"); return nil },
+		AfterDelete:  func(context.Context, *resource.Env, *corev1.Pod) { call("AfterDelete") },
+		Reservations: func(*corev1.Pod) map[string][]string { call("Reservations"); return nil },
 		Views: []resource.View[*corev1.Pod]{{
 			Name: "v", Prepare: func(_, _ *corev1.Pod) { call("view Prepare") },
 			Validate: func(_, _ *corev1.Pod) field.ErrorList { return errs("view Validate") },
@@ -108,13 +108,13 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 	_, _ = k.BeginCreate(t.Context(), nil, obj, false)
 	_, _ = k.BeginUpdate(t.Context(), nil, obj, old, false)
 	k.AfterDelete(t.Context(), nil, obj)
-	k.Claims(obj)
+	k.Reservations(obj)
 	k.Views[0].Prepare(obj, old)
 	k.Views[0].Validate(obj, old)
 	k.Columns[0].Value(obj)
 	k.Fields["f"](obj)
 	want := "NameRule Default PrepareCreate PrepareUpdate Validate ValidateCreate ValidateUpdate Warn true Warn false PrepareStatus ValidateStatus " +
-		"GracePeriod Terminate Held BeginCreate BeginUpdate AfterDelete Claims view Prepare view Validate column field"
+		"GracePeriod Terminate Held BeginCreate BeginUpdate AfterDelete Reservations view Prepare view Validate column field"
 	if got := strings.Join(called, " "); got != want {
 		t.Errorf("called %s\nwant   %s", got, want)
 	}

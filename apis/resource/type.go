@@ -126,20 +126,21 @@ type Type[T Object] struct {
 	// zero is never. The default is never.
 	TTL func(env *Env) time.Duration
 
-	// BeginCreate and BeginUpdate run after validation and before the write,
-	// to claim what must be claimed first (an address, say) and to write it
-	// into obj. The function they return is called once, with whether the
-	// write succeeded; it is not called if that is unknown (a timeout): a
-	// repair by Claims settles it later. A write that is tried again begins
-	// again. In a dry run they must claim nothing.
+	// BeginCreate and BeginUpdate run after validation and before the write, to
+	// reserve the keys that the object needs (an address, say) and to write them
+	// into obj. The function they return is called once, with whether the write
+	// succeeded; it is not called if that is unknown (a timeout): the periodic
+	// repair of reservations corrects the pool later. A retried write calls them
+	// again. In a dry run they must reserve nothing.
 	BeginCreate func(ctx context.Context, env *Env, obj T, dryRun bool) (finish func(ok bool), err error)
 	BeginUpdate func(ctx context.Context, env *Env, obj, old T, dryRun bool) (finish func(ok bool), err error)
 	// AfterDelete runs after an object has left the storage.
 	AfterDelete func(ctx context.Context, env *Env, obj T)
-	// Claims are the keys that an object holds in the pools of Env.Claims, by
-	// pool; every pool of the kind has an entry, also for an object that holds
-	// nothing. The server compares them with what is claimed from time to time.
-	Claims func(obj T) map[string][]string
+	// Reservations returns the keys that an object holds in the pools of
+	// Env.Reservations, by pool; every pool of the kind has an entry, also for an
+	// object that holds nothing. The server compares them with the pools
+	// periodically and repairs the pools.
+	Reservations func(obj T) map[string][]string
 }
 
 // Column is a column of the table view.

@@ -20,13 +20,13 @@ import (
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/apiserver/claims"
+	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/storage"
 )
 
 // newServices makes the storage of services on an etcd of its own.
-func newServices(t *testing.T) (*mainREST, resource.Claims) {
+func newServices(t *testing.T) (*mainREST, resource.Reservations) {
 	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
 	if err != nil {
@@ -47,11 +47,11 @@ func newServices(t *testing.T) (*mainREST, resource.Claims) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := claims.New(backend.Client().KV, backend.Prefix(), clock.RealClock{})
+	all := reservation.New(backend.Client().KV, backend.Prefix(), clock.RealClock{})
 	codec, versioner := storage.KindCodec(scheme, kinds)
-	kinds = slices.DeleteFunc(kinds, func(k *resource.Kind) bool { return k.Claims == nil })
+	kinds = slices.DeleteFunc(kinds, func(k *resource.Kind) bool { return k.Reservations == nil })
 	registry, err := New(kinds, scheme, backend.RESTOptions(codec, versioner), &resource.Env{
-		Claims:       all.Pool,
+		Reservations: all.Pool,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")},
 		NodePorts:    resource.PortRange{From: 30000, To: 30009},
 	})
@@ -90,7 +90,7 @@ func TestServicesHoldTheirAddressesExactlyWhileTheyExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != want {
-			t.Fatalf("claims are %v, want %d", got, want)
+			t.Fatalf("reservations are %v, want %d", got, want)
 		}
 	}
 

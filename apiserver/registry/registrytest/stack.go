@@ -27,7 +27,7 @@ import (
 	"svc.dev/svc/apis"
 	definitions "svc.dev/svc/apis/openapi"
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/apiserver/claims"
+	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/openapi"
@@ -76,7 +76,7 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 	})
 	s.Env = &resource.Env{
 		Etcd:         s.Backend.Check,
-		Claims:       claims.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
+		Reservations: reservation.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")},
 		NodePorts:    resource.PortRange{From: 30000, To: 30009},
 	}

@@ -1,4 +1,4 @@
-package claims
+package reservation
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func owner(name string) resource.Owner {
 	return resource.Owner{Namespace: "default", Name: name, UID: types.UID(name + "-uid")}
 }
 
-func TestAKeyIsHeldOnceAndOnlyItsOwnerGivesItUp(t *testing.T) {
+func TestOneOwnerHoldsAKeyAndOnlyThisOwnerReleasesIt(t *testing.T) {
 	ctx := t.Context()
 	store := New(newEtcd(t), "/registry", testingclock.NewFakePassiveClock(time.Now()))
 	p, other := store.Pool("ips"), store.Pool("ports")
@@ -78,16 +78,16 @@ func TestAKeyIsHeldOnceAndOnlyItsOwnerGivesItUp(t *testing.T) {
 		exists bool
 		held   map[string]resource.Owner
 	}{
-		{"a free key can be claimed", func() error { return p.Claim(ctx, "10.0.0.1", a) }, false, map[string]resource.Owner{"10.0.0.1": a}},
-		{"another owner is refused", func() error { return p.Claim(ctx, "10.0.0.1", b) }, true, map[string]resource.Owner{"10.0.0.1": a}},
-		{"the same owner is refused", func() error { return p.Claim(ctx, "10.0.0.1", a) }, true, map[string]resource.Owner{"10.0.0.1": a}},
-		{"a longer key is another key", func() error { return p.Claim(ctx, "10.0.0.10", b) }, false, map[string]resource.Owner{"10.0.0.1": a, "10.0.0.10": b}},
-		{"another pool has keys of its own", func() error { return other.Claim(ctx, "10.0.0.1", b) }, false, map[string]resource.Owner{"10.0.0.1": a, "10.0.0.10": b}},
+		{"a free key can be reserved", func() error { return p.Reserve(ctx, "10.0.0.1", a) }, false, map[string]resource.Owner{"10.0.0.1": a}},
+		{"another owner is refused", func() error { return p.Reserve(ctx, "10.0.0.1", b) }, true, map[string]resource.Owner{"10.0.0.1": a}},
+		{"the same owner is refused", func() error { return p.Reserve(ctx, "10.0.0.1", a) }, true, map[string]resource.Owner{"10.0.0.1": a}},
+		{"a longer key is another key", func() error { return p.Reserve(ctx, "10.0.0.10", b) }, false, map[string]resource.Owner{"10.0.0.1": a, "10.0.0.10": b}},
+		{"another pool has keys of its own", func() error { return other.Reserve(ctx, "10.0.0.1", b) }, false, map[string]resource.Owner{"10.0.0.1": a, "10.0.0.10": b}},
 		{"another owner releases nothing", func() error { return p.Release(ctx, "10.0.0.1", b) }, false, map[string]resource.Owner{"10.0.0.1": a, "10.0.0.10": b}},
 		{"a later object of the same name releases nothing", func() error { return p.Release(ctx, "10.0.0.1", reborn) }, false, map[string]resource.Owner{"10.0.0.1": a, "10.0.0.10": b}},
 		{"the owner releases", func() error { return p.Release(ctx, "10.0.0.1", a) }, false, map[string]resource.Owner{"10.0.0.10": b}},
-		{"releasing a free key is nothing", func() error { return p.Release(ctx, "10.0.0.1", a) }, false, map[string]resource.Owner{"10.0.0.10": b}},
-		{"a released key can be claimed", func() error { return p.Claim(ctx, "10.0.0.1", b) }, false, map[string]resource.Owner{"10.0.0.1": b, "10.0.0.10": b}},
+		{"releasing a free key does nothing", func() error { return p.Release(ctx, "10.0.0.1", a) }, false, map[string]resource.Owner{"10.0.0.10": b}},
+		{"a released key can be reserved", func() error { return p.Reserve(ctx, "10.0.0.1", b) }, false, map[string]resource.Owner{"10.0.0.1": b, "10.0.0.10": b}},
 	} {
 		err := step.do()
 		if apierrors.IsAlreadyExists(err) != step.exists || (err != nil && !step.exists) {
@@ -103,19 +103,19 @@ func TestAKeyIsHeldOnceAndOnlyItsOwnerGivesItUp(t *testing.T) {
 	}
 }
 
-func TestNobodyGetsWhatAnotherHolds(t *testing.T) {
-	const claimers, keys, rounds = 64, 16, 4
+func TestTwoOwnersNeverHoldTheSameKey(t *testing.T) {
+	const owners, keys, rounds = 64, 16, 4
 	ctx := t.Context()
 	store := New(newEtcd(t), "registry", testingclock.NewFakePassiveClock(time.Now()))
 	var holding [keys]struct {
 		sync.Mutex
 		by string
 	}
-	claimAll := func(me resource.Owner) error {
+	reserveAll := func(me resource.Owner) error {
 		p := store.Pool("small")
 		for i := range keys * rounds {
 			key := i % keys
-			err := p.Claim(ctx, fmt.Sprint(key), me)
+			err := p.Reserve(ctx, fmt.Sprint(key), me)
 			if apierrors.IsAlreadyExists(err) {
 				continue
 			} else if err != nil {
@@ -131,7 +131,7 @@ func TestNobodyGetsWhatAnotherHolds(t *testing.T) {
 				return err
 			}
 			if i >= keys*(rounds-1) {
-				continue // the last round keeps what it gets
+				continue // the keys of the last round stay reserved
 			}
 			holding[key].Lock()
 			holding[key].by = ""
@@ -143,9 +143,9 @@ func TestNobodyGetsWhatAnotherHolds(t *testing.T) {
 		return nil
 	}
 	var group sync.WaitGroup
-	for i := range claimers {
+	for i := range owners {
 		group.Go(func() {
-			if err := claimAll(owner(fmt.Sprintf("claimer-%d", i))); err != nil {
+			if err := reserveAll(owner(fmt.Sprintf("owner-%d", i))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -160,73 +160,73 @@ func TestNobodyGetsWhatAnotherHolds(t *testing.T) {
 	}
 	for key := range keys {
 		if got := held[fmt.Sprint(key)].Name; got != holding[key].by {
-			t.Errorf("key %d is claimed by %q, but %q was told so", key, got, holding[key].by)
+			t.Errorf("key %d is reserved by %q, but Reserve succeeded for %q", key, got, holding[key].by)
 		}
 	}
 }
 
-func TestRepairMakesClaimsAgreeWithObjects(t *testing.T) {
+func TestRepairMakesReservationsAgreeWithObjects(t *testing.T) {
 	const grace = time.Minute
 	a, b, c := owner("a"), owner("b"), owner("c")
 	client := newEtcd(t)
 	for i, test := range []struct {
-		rule         string
-		old, young   map[string]resource.Owner
-		holders      map[string][]resource.Owner
-		want         Report
-		wantedClaims map[string]resource.Owner
+		rule       string
+		old, young map[string]resource.Owner
+		holders    map[string][]resource.Owner
+		want       Report
+		wantHeld   map[string]resource.Owner
 	}{{
-		rule:         "what is claimed and held stays",
-		old:          map[string]resource.Owner{"1": a},
-		young:        map[string]resource.Owner{"2": b},
-		holders:      map[string][]resource.Owner{"1": {a}, "2": {b}},
-		wantedClaims: map[string]resource.Owner{"1": a, "2": b},
+		rule:     "a reservation with a holder stays",
+		old:      map[string]resource.Owner{"1": a},
+		young:    map[string]resource.Owner{"2": b},
+		holders:  map[string][]resource.Owner{"1": {a}, "2": {b}},
+		wantHeld: map[string]resource.Owner{"1": a, "2": b},
 	}, {
-		rule:         "a claim without a holder is freed",
-		old:          map[string]resource.Owner{"1": a},
-		want:         Report{Freed: []string{"1"}},
-		wantedClaims: map[string]resource.Owner{},
+		rule:     "a reservation without a holder is released",
+		old:      map[string]resource.Owner{"1": a},
+		want:     Report{Released: []string{"1"}},
+		wantHeld: map[string]resource.Owner{},
 	}, {
-		rule:         "a young claim without a holder survives",
-		young:        map[string]resource.Owner{"1": a},
-		wantedClaims: map[string]resource.Owner{"1": a},
+		rule:     "a reservation without a holder that is younger than the grace period stays",
+		young:    map[string]resource.Owner{"1": a},
+		wantHeld: map[string]resource.Owner{"1": a},
 	}, {
-		rule:         "what is held and not claimed is claimed",
-		holders:      map[string][]resource.Owner{"1": {a}},
-		want:         Report{Claimed: []string{"1"}},
-		wantedClaims: map[string]resource.Owner{"1": a},
+		rule:     "a key that is held and not reserved is reserved",
+		holders:  map[string][]resource.Owner{"1": {a}},
+		want:     Report{Reserved: []string{"1"}},
+		wantHeld: map[string]resource.Owner{"1": a},
 	}, {
-		rule:         "the claim of an owner who is gone passes to the holder",
-		old:          map[string]resource.Owner{"1": a},
-		holders:      map[string][]resource.Owner{"1": {b}},
-		want:         Report{Freed: []string{"1"}, Claimed: []string{"1"}},
-		wantedClaims: map[string]resource.Owner{"1": b},
+		rule:     "the reservation of a deleted owner passes to the holder",
+		old:      map[string]resource.Owner{"1": a},
+		holders:  map[string][]resource.Owner{"1": {b}},
+		want:     Report{Released: []string{"1"}, Reserved: []string{"1"}},
+		wantHeld: map[string]resource.Owner{"1": b},
 	}, {
-		rule:         "of several holders the one with the claim keeps it",
-		old:          map[string]resource.Owner{"1": b},
-		holders:      map[string][]resource.Owner{"1": {a, b}},
-		want:         Report{Conflicts: []Conflict{{Key: "1", Holders: []resource.Owner{a, b}}}},
-		wantedClaims: map[string]resource.Owner{"1": b},
+		rule:     "of several holders the one with the reservation keeps it",
+		old:      map[string]resource.Owner{"1": b},
+		holders:  map[string][]resource.Owner{"1": {a, b}},
+		want:     Report{Conflicts: []Conflict{{Key: "1", Holders: []resource.Owner{a, b}}}},
+		wantHeld: map[string]resource.Owner{"1": b},
 	}, {
-		rule:         "of several holders without a claim the first gets it",
-		holders:      map[string][]resource.Owner{"1": {c, b}},
-		want:         Report{Claimed: []string{"1"}, Conflicts: []Conflict{{Key: "1", Holders: []resource.Owner{c, b}}}},
-		wantedClaims: map[string]resource.Owner{"1": c},
+		rule:     "of several holders without a reservation the first gets it",
+		holders:  map[string][]resource.Owner{"1": {c, b}},
+		want:     Report{Reserved: []string{"1"}, Conflicts: []Conflict{{Key: "1", Holders: []resource.Owner{c, b}}}},
+		wantHeld: map[string]resource.Owner{"1": c},
 	}} {
 		t.Run(test.rule, func(t *testing.T) {
 			ctx := t.Context()
 			clock := testingclock.NewFakePassiveClock(time.Now())
 			store := New(client, fmt.Sprintf("/registry-%d", i), clock)
-			claimAll := func(claims map[string]resource.Owner) {
-				for _, key := range slices.Sorted(maps.Keys(claims)) {
-					if err := store.Pool("p").Claim(ctx, key, claims[key]); err != nil {
+			reserveAll := func(reservations map[string]resource.Owner) {
+				for _, key := range slices.Sorted(maps.Keys(reservations)) {
+					if err := store.Pool("p").Reserve(ctx, key, reservations[key]); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			claimAll(test.old)
+			reserveAll(test.old)
 			clock.SetTime(clock.Now().Add(2 * grace))
-			claimAll(test.young)
+			reserveAll(test.young)
 			clock.SetTime(clock.Now().Add(grace / 2))
 
 			got, err := store.Repair(ctx, "p", test.holders, grace)
@@ -240,8 +240,8 @@ func TestRepairMakesClaimsAgreeWithObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !maps.Equal(held, test.wantedClaims) {
-				t.Errorf("claims are %v, want %v", held, test.wantedClaims)
+			if !maps.Equal(held, test.wantHeld) {
+				t.Errorf("reservations are %v, want %v", held, test.wantHeld)
 			}
 		})
 	}

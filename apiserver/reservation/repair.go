@@ -1,4 +1,4 @@
-package claims
+package reservation
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 
 // Report is what Repair found and did, in the order of the keys.
 type Report struct {
-	// Freed are the keys that were claimed by an owner who does not hold them.
-	Freed []string
-	// Claimed are the keys that were held and not claimed.
-	Claimed []string
-	// Conflicts are the keys that several objects hold. All but one of these
-	// must be made anew by hand.
+	// Released are the keys that were reserved for an owner that does not hold them.
+	Released []string
+	// Reserved are the keys that an object holds and that were not reserved.
+	Reserved []string
+	// Conflicts are the keys that several objects hold. The user must delete all
+	// but one of these objects and create them again.
 	Conflicts []Conflict
 }
 
@@ -31,28 +31,28 @@ type Conflict struct {
 	Holders []resource.Owner
 }
 
-// Holders collects what the objects of the kinds hold, by pool and key, for
-// Repair. list reads all objects of a kind from etcd; it is called for the
-// kinds that claim anything.
+// Holders collects the owners of the keys that the objects of the kinds hold, by
+// pool and key, for Repair. list reads all objects of a kind from etcd; it is
+// called for the kinds that declare Reservations.
 func Holders(ctx context.Context, kinds []*resource.Kind, list func(context.Context, *resource.Kind) ([]runtime.Object, error)) (map[string]map[string][]resource.Owner, error) {
 	holders := map[string]map[string][]resource.Owner{}
 	for _, kind := range kinds {
-		if kind.Claims == nil {
+		if kind.Reservations == nil {
 			continue
 		}
-		for pool := range kind.Claims(kind.New()) {
+		for pool := range kind.Reservations(kind.New()) {
 			holders[pool] = map[string][]resource.Owner{}
 		}
 		objects, err := list(ctx, kind)
 		if err != nil {
-			return nil, fmt.Errorf("list %s to repair their claims: %w", kind.Resource(), err)
+			return nil, fmt.Errorf("list %s to repair their reservations: %w", kind.Resource(), err)
 		}
 		for _, obj := range objects {
 			owner, err := ownerOf(obj)
 			if err != nil {
 				return nil, err
 			}
-			for pool, keys := range kind.Claims(obj) {
+			for pool, keys := range kind.Reservations(obj) {
 				for _, key := range keys {
 					holders[pool][key] = append(holders[pool][key], owner)
 				}
@@ -70,46 +70,46 @@ func ownerOf(obj runtime.Object) (resource.Owner, error) {
 	return resource.OwnerOf(m), nil
 }
 
-// Repair makes the claims of a pool agree with what objects hold, which holders
-// says by key. The objects must have been read from etcd, not from a cache,
-// before the call.
+// Repair makes the reservations of a pool agree with the keys that objects hold;
+// holders are the owners of these objects by key. The objects must have been
+// read from etcd, not from a cache, before the call.
 //
-// A claim younger than grace is left alone: a request may be about to write
-// its object. So grace must be longer than the longest request and the reading
-// of the objects together, and cover the servers' difference in time.
+// A reservation younger than grace is kept: a request may be about to write its
+// object. So grace must be longer than the longest request and the reading of
+// the objects together, and include the clock skew between servers.
 func (s *Store) Repair(ctx context.Context, poolName string, holders map[string][]resource.Owner, grace time.Duration) (Report, error) {
 	p := s.Pool(poolName).(*pool)
-	claims, err := p.list(ctx)
+	reservations, err := p.list(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	var report Report
 	young := s.clock.Now().Add(-grace)
-	for _, key := range slices.Sorted(maps.Keys(claims)) {
-		held := claims[key]
+	for _, key := range slices.Sorted(maps.Keys(reservations)) {
+		held := reservations[key]
 		if held.Time.After(young) || slices.Contains(holders[key], held.Owner) {
 			continue
 		}
-		freed, err := p.free(ctx, held)
+		released, err := p.delete(ctx, held)
 		if err != nil {
 			return report, err
 		}
-		if freed {
-			delete(claims, key)
-			report.Freed = append(report.Freed, key)
+		if released {
+			delete(reservations, key)
+			report.Released = append(report.Released, key)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(holders)) {
 		if len(holders[key]) > 1 {
 			report.Conflicts = append(report.Conflicts, Conflict{Key: key, Holders: holders[key]})
 		}
-		if _, claimed := claims[key]; claimed {
+		if _, reserved := reservations[key]; reserved {
 			continue
 		}
-		err := p.Claim(ctx, key, holders[key][0])
+		err := p.Reserve(ctx, key, holders[key][0])
 		switch {
 		case err == nil:
-			report.Claimed = append(report.Claimed, key)
+			report.Reserved = append(report.Reserved, key)
 		case !apierrors.IsAlreadyExists(err):
 			return report, err
 		}

@@ -18,10 +18,10 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// memoryClaims is a pool in memory.
-type memoryClaims map[string]resource.Owner
+// memoryReservations is a pool in memory.
+type memoryReservations map[string]resource.Owner
 
-func (m memoryClaims) Claim(_ context.Context, key string, owner resource.Owner) error {
+func (m memoryReservations) Reserve(_ context.Context, key string, owner resource.Owner) error {
 	if _, ok := m[key]; ok {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pool"}, key)
 	}
@@ -29,28 +29,28 @@ func (m memoryClaims) Claim(_ context.Context, key string, owner resource.Owner)
 	return nil
 }
 
-func (m memoryClaims) Release(_ context.Context, key string, owner resource.Owner) error {
+func (m memoryReservations) Release(_ context.Context, key string, owner resource.Owner) error {
 	if m[key] == owner {
 		delete(m, key)
 	}
 	return nil
 }
 
-func (m memoryClaims) Held(context.Context) (map[string]resource.Owner, error) {
+func (m memoryReservations) Held(context.Context) (map[string]resource.Owner, error) {
 	return maps.Clone(m), nil
 }
 
-// cluster is a server's environment with claims in memory.
-type cluster struct{ ips, ports memoryClaims }
+// cluster is a server's environment with reservations in memory.
+type cluster struct{ ips, ports memoryReservations }
 
-func newCluster() *cluster { return &cluster{memoryClaims{}, memoryClaims{}} }
+func newCluster() *cluster { return &cluster{memoryReservations{}, memoryReservations{}} }
 
 func (c *cluster) env(cidrs ...string) *resource.Env {
 	env := &resource.Env{
 		NodePorts: resource.PortRange{From: 30000, To: 30003},
 		Objects:   func(schema.GroupResource) resource.Objects { return nil },
-		Claims: func(pool string) resource.Claims {
-			return map[string]memoryClaims{serviceIPPool: c.ips, serviceNodePortPool: c.ports}[pool]
+		Reservations: func(pool string) resource.Reservations {
+			return map[string]memoryReservations{serviceIPPool: c.ips, serviceNodePortPool: c.ports}[pool]
 		},
 	}
 	for _, cidr := range cidrs {
@@ -59,10 +59,10 @@ func (c *cluster) env(cidrs ...string) *resource.Env {
 	return env
 }
 
-// keys says who holds what: "10.0.0.1=a".
+// keys lists the reserved keys with their owners: "10.0.0.1=a".
 func (c *cluster) keys() string {
 	var keys []string
-	for _, pool := range []memoryClaims{c.ips, c.ports} {
+	for _, pool := range []memoryReservations{c.ips, c.ports} {
 		for key, owner := range pool {
 			keys = append(keys, key+"="+owner.Name)
 		}
@@ -127,29 +127,29 @@ func withIP(ip string) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Spec.ClusterIP = ip }
 }
 
-func TestServiceCreateClaims(t *testing.T) {
+func TestCreatingAServiceReservesItsAddressesAndPorts(t *testing.T) {
 	for _, test := range []struct {
 		rule   string
 		cidrs  []string
-		others memoryClaims
+		others memoryReservations
 		s      *corev1.Service
 		want   string // what is held then
 		err    string
 	}{
-		{rule: "any address", cidrs: []string{"10.0.0.0/30"}, others: memoryClaims{"10.0.0.1": {Name: "b"}},
+		{rule: "any address", cidrs: []string{"10.0.0.0/30"}, others: memoryReservations{"10.0.0.1": {Name: "b"}},
 			s: service("a", nil), want: "10.0.0.1=b 10.0.0.2=a"},
 		{rule: "the address that it names", cidrs: []string{"10.0.0.0/24"}, s: service("a", withIP("10.0.0.9")), want: "10.0.0.9=a"},
-		{rule: "an address of each family", cidrs: []string{"fd00::/127", "10.0.0.0/30"}, others: memoryClaims{"10.0.0.2": {Name: "b"}},
+		{rule: "an address of each family", cidrs: []string{"fd00::/127", "10.0.0.0/30"}, others: memoryReservations{"10.0.0.2": {Name: "b"}},
 			s: service("a", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) }), want: "10.0.0.1=a 10.0.0.2=b fd00::1=a"},
 		{rule: "nothing if it is headless", cidrs: []string{"10.0.0.0/30"}, s: service("a", withIP("None"))},
 		{rule: "nothing for an external name", cidrs: []string{"10.0.0.0/30"}, s: service("a", externalName)},
 		{rule: "one node port for two protocols of a port", cidrs: []string{"10.0.0.0/24"},
-			others: memoryClaims{"30000": {Name: "b"}, "30001": {Name: "b"}, "30003": {Name: "b"}},
+			others: memoryReservations{"30000": {Name: "b"}, "30001": {Name: "b"}, "30003": {Name: "b"}},
 			s: service("a", func(s *corev1.Service) {
 				s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeNodePort, "10.0.0.9"
 				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "quic", Port: 80, Protocol: corev1.ProtocolUDP})
 			}), want: "10.0.0.9=a 30000=b 30001=b 30002=a 30003=b"},
-		{rule: "a node port for health checks", cidrs: []string{"10.0.0.0/24"}, others: memoryClaims{"30000": {Name: "b"}, "30001": {Name: "b"}},
+		{rule: "a node port for health checks", cidrs: []string{"10.0.0.0/24"}, others: memoryReservations{"30000": {Name: "b"}, "30001": {Name: "b"}},
 			s:    service("a", func(s *corev1.Service) { local(s); s.Spec.ClusterIP = "10.0.0.9"; s.Spec.HealthCheckNodePort = 30003 }),
 			want: "10.0.0.9=a 30000=b 30001=b 30002=a 30003=a"},
 		{rule: "no node ports if a load balancer wants none", cidrs: []string{"10.0.0.0/24"},
@@ -158,22 +158,22 @@ func TestServiceCreateClaims(t *testing.T) {
 				s.Spec.AllocateLoadBalancerNodePorts = new(false)
 			}), want: "10.0.0.9=a"},
 
-		{rule: "not an address that another holds", cidrs: []string{"10.0.0.0/24"}, others: memoryClaims{"10.0.0.9": {Name: "b"}},
+		{rule: "not an address that another holds", cidrs: []string{"10.0.0.0/24"}, others: memoryReservations{"10.0.0.9": {Name: "b"}},
 			s: service("a", withIP("10.0.0.9")), want: "10.0.0.9=b",
 			err: `Service "a" is invalid: spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated`},
 		{rule: "not an address outside of the range", cidrs: []string{"10.0.0.0/24"}, s: service("a", withIP("10.0.1.9")),
 			err: "failed to allocate IP 10.0.1.9: the provided IP (10.0.1.9) is not in the valid range. The range of valid IPs is 10.0.0.0/24"},
 		{rule: "not the broadcast address", cidrs: []string{"10.0.0.0/24"}, s: service("a", withIP("10.0.0.255")), err: "not in the valid range"},
-		{rule: "not of a full range", cidrs: []string{"10.0.0.0/30"}, others: memoryClaims{"10.0.0.1": {Name: "b"}, "10.0.0.2": {Name: "b"}},
+		{rule: "not of a full range", cidrs: []string{"10.0.0.0/30"}, others: memoryReservations{"10.0.0.1": {Name: "b"}, "10.0.0.2": {Name: "b"}},
 			s: service("a", nil), want: "10.0.0.1=b 10.0.0.2=b", err: `failed to allocate a serviceIP for Service "a": range is full`},
-		{rule: "not a node port that another holds, and gives its address back", cidrs: []string{"10.0.0.0/24"}, others: memoryClaims{"30001": {Name: "b"}},
+		{rule: "not a node port that another holds, and gives its address back", cidrs: []string{"10.0.0.0/24"}, others: memoryReservations{"30001": {Name: "b"}},
 			s:    service("a", func(s *corev1.Service) { nodePort(s); s.Spec.Ports[0].NodePort = 30001 }),
 			want: "30001=b", err: "spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"},
 		{rule: "not a node port outside of the range", cidrs: []string{"10.0.0.0/24"},
 			s:   service("a", func(s *corev1.Service) { nodePort(s); s.Spec.Ports[0].NodePort = 80 }),
 			err: "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-30003"},
 		{rule: "not a node port of a full range", cidrs: []string{"10.0.0.0/24"},
-			others: memoryClaims{"30000": {Name: "b"}, "30001": {Name: "b"}, "30002": {Name: "b"}, "30003": {Name: "b"}},
+			others: memoryReservations{"30000": {Name: "b"}, "30001": {Name: "b"}, "30002": {Name: "b"}, "30003": {Name: "b"}},
 			s:      service("a", nodePort), want: "30000=b 30001=b 30002=b 30003=b", err: "failed to allocate a nodePort: range is full"},
 		{rule: "not one port for traffic and health checks", cidrs: []string{"10.0.0.0/24"},
 			s:   service("a", func(s *corev1.Service) { local(s); s.Spec.Ports[0].NodePort, s.Spec.HealthCheckNodePort = 30001, 30001 }),
@@ -195,7 +195,7 @@ func TestServiceCreateClaims(t *testing.T) {
 				t.Errorf("dry run: %v", err)
 			}
 			if got := c.keys(); got != before {
-				t.Errorf("a dry run claimed: %q", got)
+				t.Errorf("a dry run reserved: %q", got)
 			}
 			finish, err := create(t, c.env(test.cidrs...), test.s, false)
 			if (err != nil) != (test.err != "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
@@ -215,7 +215,7 @@ func TestServiceCreateClaims(t *testing.T) {
 	}
 }
 
-func TestServiceUpdateClaims(t *testing.T) {
+func TestUpdatingAServiceReservesWhatIsNewAndReleasesTheRest(t *testing.T) {
 	base := func(change func(*corev1.Service)) *corev1.Service {
 		return service("a", func(s *corev1.Service) {
 			s.Spec.ClusterIP = "10.0.0.9"

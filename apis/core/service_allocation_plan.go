@@ -8,33 +8,33 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// servicePlan is what must be claimed and released so that a service gets
-// what it needs and keeps no more.
+// servicePlan lists the addresses and node ports that a service needs and does
+// not hold yet.
 type servicePlan struct {
-	// ClaimIPs are indexes of spec.clusterIPs: addresses that the service names
-	// and does not hold yet. PickIPs are indexes of spec.ipFamilies: families
-	// of which the service gets any address, at the same index of clusterIPs.
-	ClaimIPs, PickIPs []int
-	// ClaimPorts and PickPorts are indexes of spec.ports whose node port is
-	// named and not held yet, or is to be any.
-	ClaimPorts, PickPorts []int
-	// ClaimHealthPort and PickHealthPort say the same of healthCheckNodePort.
-	ClaimHealthPort, PickHealthPort bool
+	// ReserveIPs are indexes of spec.clusterIPs: addresses that the service names
+	// and does not hold yet. AllocateIPs are indexes of spec.ipFamilies: families
+	// of which any address is allocated, at the same index of clusterIPs.
+	ReserveIPs, AllocateIPs []int
+	// ReservePorts and AllocatePorts are indexes of spec.ports: those whose node
+	// port is named and not held yet, and those that get any node port.
+	ReservePorts, AllocatePorts []int
+	// ReserveHealthPort and AllocateHealthPort say the same of healthCheckNodePort.
+	ReserveHealthPort, AllocateHealthPort bool
 }
 
-// planService decides what a service must claim, given what it holds (old, nil
-// on create). Its families are complete.
+// planService decides which keys a service must reserve and allocate, given the
+// keys that it holds (old, nil on create). Its IP families are complete.
 func planService(s, old *corev1.Service) servicePlan {
 	var plan servicePlan
 	heldIPs, heldPorts := holdings(old)
 	if needsClusterIP(s) && !headless(s) {
 		for i, ip := range s.Spec.ClusterIPs {
 			if !slices.Contains(heldIPs, canonicalIP(ip)) {
-				plan.ClaimIPs = append(plan.ClaimIPs, i)
+				plan.ReserveIPs = append(plan.ReserveIPs, i)
 			}
 		}
 		for i := len(s.Spec.ClusterIPs); i < len(s.Spec.IPFamilies); i++ {
-			plan.PickIPs = append(plan.PickIPs, i)
+			plan.AllocateIPs = append(plan.AllocateIPs, i)
 		}
 	}
 	if hasNodePorts(s) {
@@ -42,23 +42,23 @@ func planService(s, old *corev1.Service) servicePlan {
 	}
 	if needsHealthCheckPort(s) {
 		port := s.Spec.HealthCheckNodePort
-		plan.PickHealthPort = port == 0
-		// A port cannot serve health checks and traffic too: claiming it fails.
-		plan.ClaimHealthPort = port != 0 && (!slices.Contains(heldPorts, portKey(port)) || slices.Contains(nodePortsOf(s), port))
+		plan.AllocateHealthPort = port == 0
+		// A port cannot serve both health checks and traffic: reserving it again fails.
+		plan.ReserveHealthPort = port != 0 && (!slices.Contains(heldPorts, portKey(port)) || slices.Contains(nodePortsOf(s), port))
 	}
 	return plan
 }
 
-// planNodePorts claims a number once, although two protocols may share it.
+// planNodePorts reserves a port number once, although two protocols may share it.
 func (plan *servicePlan) planNodePorts(s *corev1.Service, held []string) {
-	claimed := map[int32]bool{}
+	reserved := map[int32]bool{}
 	for i, port := range s.Spec.Ports {
 		switch {
 		case port.NodePort == 0 && needsNodePorts(s):
-			plan.PickPorts = append(plan.PickPorts, i)
-		case port.NodePort != 0 && !claimed[port.NodePort] && !slices.Contains(held, portKey(port.NodePort)):
-			plan.ClaimPorts = append(plan.ClaimPorts, i)
-			claimed[port.NodePort] = true
+			plan.AllocatePorts = append(plan.AllocatePorts, i)
+		case port.NodePort != 0 && !reserved[port.NodePort] && !slices.Contains(held, portKey(port.NodePort)):
+			plan.ReservePorts = append(plan.ReservePorts, i)
+			reserved[port.NodePort] = true
 		}
 	}
 }
@@ -86,8 +86,8 @@ func shareNodePorts(s *corev1.Service) {
 	}
 }
 
-// holdings are the keys that a service holds in the pools of addresses and of
-// node ports; those of nil are none.
+// holdings returns the keys that a service holds in the pools of addresses and
+// of node ports; nil holds none.
 func holdings(s *corev1.Service) (ips, ports []string) {
 	if s == nil {
 		return nil, nil
@@ -112,7 +112,7 @@ func holdings(s *corev1.Service) (ips, ports []string) {
 	return ips, ports
 }
 
-// without are the keys of had that are not in has.
+// without returns the keys of had that are not in has.
 func without(had, has []string) []string {
 	var gone []string
 	for _, key := range had {
@@ -123,7 +123,8 @@ func without(had, has []string) []string {
 	return gone
 }
 
-// canonicalIP is the address as the key of a claim: one address, one key.
+// canonicalIP returns the canonical form of an address, which is its key in the
+// pool: each address has exactly one key.
 func canonicalIP(ip string) string {
 	if parsed := netutils.ParseIPSloppy(ip); parsed != nil {
 		return parsed.String()
