@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# ranOut says whether all that has failed is that the time was over: go before
+# ranOut reports whether all that has failed is that the time was over: go before
 # 1.27 may take that for a failure, on a busy machine (go.dev/issue/75804). What a
 # target finds is always written.
 ranOut() {

@@ -11,7 +11,7 @@ set -uo pipefail
 [[ $(uname -s) == Linux && $(id -u) == 0 ]] || exit 0
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
-# has tells whether a program, or the set of CNI plugins, is there.
+# has reports whether a program, or the set of CNI plugins, is there.
 has() {
 	if [[ $1 != cni ]]; then
 		command -v "$1" >/dev/null

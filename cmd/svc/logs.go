@@ -36,29 +36,29 @@ func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io
 	return nil
 }
 
-// warnings passes only those lines of a log in klog's text format that tell of
-// trouble.
+// warnings passes only warnings and errors of a log in klog's text format.
 type warnings struct {
 	out io.Writer
-	// muted drops all, once the parts are being stopped: what they then miss of
-	// each other is no trouble, and if there was any the error says what.
+	// muted drops all lines. It is set when the components are being stopped,
+	// because they then log errors about each other that are expected.
 	muted *atomic.Bool
 }
 
 // Write expects one whole line, as loggers write them.
 func (w warnings) Write(line []byte) (int, error) {
-	if w.muted.Load() || bytes.HasPrefix(line, []byte("I")) || slices.ContainsFunc(usual, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
+	if w.muted.Load() || bytes.HasPrefix(line, []byte("I")) || slices.ContainsFunc(expected, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
 		return len(line), nil
 	}
 	return w.out.Write(line)
 }
 
-// usual are texts of warnings that the libraries give in the usual course.
-var usual = []string{
+// expected are parts of lines that libraries log as warnings or errors although
+// nothing is wrong.
+var expected = []string{
 	"because it has no resources",          // every start, of versions that are not served
 	"Terminating all watchers from cacher", // every stop
 	"Error on socket receive",              // every end of an exec
-	// What users of exec, attach and port-forward do wrong: they are told.
+	// Mistakes of clients of exec, attach and port-forward, who get the error.
 	"error executing command in container",
 	"error attaching to container",
 	"error forwarding port",

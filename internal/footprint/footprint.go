@@ -1,4 +1,5 @@
-// Package footprint gives back what only a server's start needed.
+// Package footprint owns the memory tuning of svc's processes: it returns what
+// only a start needed, paces the garbage collector and sizes stacks.
 package footprint
 
 import (
@@ -9,26 +10,27 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// settleTime is how long a start takes until what only it needed is garbage.
+// settleTime is the time from a start until what only the start needed is
+// garbage.
 const settleTime = 10 * time.Second
 
-// Settle gives the memory of a start that has just been made back to the
-// machine, once. The collector would keep it for a growth that an idle process
-// never sees.
+// Settle calls Shrink once, settleTime after it was called, unless ctx ends
+// before. The garbage collector would keep the memory in reserve, which an idle
+// process never uses.
 func Settle(ctx context.Context) {
 	select {
 	case <-time.After(settleTime):
 		if err := Shrink(); err != nil {
-			klog.FromContext(ctx).V(2).Info("The memory of the start was not given back", "err", err)
+			klog.FromContext(ctx).V(2).Info("Failed to return memory to the operating system", "err", err)
 		}
 	case <-ctx.Done():
 	}
 }
 
-// Shrink returns to the machine the heap that is free, and unmaps the pages of
-// the binary, of which the start touches four fifths and an idle server one
-// fifth: what is used again is mapped again, from the page cache. It stops the
-// process for some milliseconds, so it is for once after the start.
+// Shrink returns free heap to the operating system and unmaps the pages of the
+// executable. A start touches four fifths of these, an idle server one fifth;
+// pages that are used again are mapped from the page cache. Shrink stops the
+// process for some milliseconds.
 func Shrink() error {
 	debug.FreeOSMemory()
 	return unmapBinary()

@@ -22,9 +22,10 @@ const (
 )
 
 // Pace lets the garbage collector run less often while the server is busy and
-// its heap is small, until ctx is done. A server that starts with 30 MB would
-// else collect several times a second under load, which takes a tenth of the
-// processor; an idle one would keep garbage for nothing.
+// its heap is small, until ctx is done. A server with a heap of 30 MB would
+// otherwise collect several times a second under load, which takes a tenth of
+// the processor time. An idle server keeps Go's own pace, so that it holds no
+// garbage.
 func Pace(ctx context.Context) {
 	collected := make(chan struct{}, 1)
 	watchCollections(ctx, collected)
@@ -54,14 +55,14 @@ func pace(since time.Duration, live uint64) int {
 	return int(min(max(headroom*100/live, basePercent), mostPercent))
 }
 
-// watchCollections sends a token after every collection: an object that nobody
-// holds is cleaned up by each, and makes the next.
+// watchCollections sends a token after every garbage collection: each one runs
+// the cleanup of an unreachable object, which creates the next such object.
 func watchCollections(ctx context.Context, collected chan<- struct{}) {
 	if ctx.Err() != nil {
 		return
 	}
 	runtime.AddCleanup(new([64]byte), func(struct{}) {
-		watchCollections(ctx, collected) // before anybody is told, who may collect again
+		watchCollections(ctx, collected) // before the token is sent: its receiver may start a collection
 		select {
 		case collected <- struct{}{}:
 		default:

@@ -1,11 +1,12 @@
-// Package suggest finds what was meant by a name that does not exist.
+// Package suggest finds the existing name that a misspelt one was meant to be.
 package suggest
 
 import "strings"
 
-// Closest is the one of these names that was probably meant by another, the
-// first of several; "" if there is none. It is the same but for case, dashes
-// and two letters (in short names one or none) put in, taken out or changed.
+// Closest returns the name with the smallest edit distance to the given one, the
+// first of several, or "" if none is close. Case, dashes and underscores do not
+// count; up to two letters (in short names one or none) may be inserted, deleted
+// or replaced.
 func Closest(name string, names []string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s))
@@ -19,8 +20,7 @@ func Closest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters must be put in, taken out or changed to make b
-// of a: the Levenshtein distance.
+// distance is the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1) // the distances of a's beginning to those of b
 	for j := range row {

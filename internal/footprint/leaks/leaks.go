@@ -1,6 +1,5 @@
-// Package leaks fails tests that leave goroutines behind. Unlike goleak's own
-// checks, which take half a second, it gives what is about to end the time that
-// a slow machine takes.
+// Package leaks fails tests that leave goroutines behind. It waits longer than
+// goleak's own checks, which allow half a second: too little on a slow machine.
 package leaks
 
 import (
@@ -12,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines may take to end.
-const patience = time.Minute
+// timeout is how long goroutines may take to end.
+const timeout = time.Minute
 
 // Main runs a package's tests, and fails if goroutines are left after the last
 // one. It is to be all that TestMain does.
@@ -37,7 +36,7 @@ func None(t testing.TB, ignored ...goleak.Option) {
 }
 
 func find(ignored []goleak.Option) error {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		err := goleak.Find(ignored...) // waits a moment itself
 		if err == nil || time.Now().After(end) {
 			return err
