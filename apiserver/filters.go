@@ -12,12 +12,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apiserver/agents"
+	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/alias"
 	"svc.dev/svc/apiserver/filters/disconnect"
-	"svc.dev/svc/apiserver/nesting"
-	"svc.dev/svc/apiserver/quantity"
+	"svc.dev/svc/apiserver/filters/dryrun"
 	"svc.dev/svc/apiserver/release"
-	"svc.dev/svc/apiserver/tolerance"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -27,9 +26,8 @@ import (
 // a closure and a part of a goroutine's stack.
 func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	handler = withHealthLine(handler)
-	handler = tolerance.Filter(handler, c.MaxRequestBodyBytes)
-	handler = quantity.Filter(handler, c.Serializer, b.kinds, c.MaxRequestBodyBytes)
-	handler = nesting.Filter(handler, c.Serializer, c.MaxRequestBodyBytes)
+	handler = bodycheck.Filter(handler, c.Serializer, bodycheck.Checks(b.kinds), c.MaxRequestBodyBytes)
+	handler = dryrun.Filter(handler)
 	handler = release.Warnings(handler, b.options.Release, b.kinds)
 	handler = b.ending.filter(handler)
 	handler = agents.Guard(handler, c.Authorization.Authorizer, c.Serializer)

@@ -1,4 +1,4 @@
-package quantity
+package bodycheck
 
 import (
 	"encoding/json"
@@ -12,15 +12,16 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// node is a Go type, reduced to where it holds quantities: it is one, or its
-// fields, or its elements, hold some. A nil node holds none.
+// node describes where a Go type holds quantities: it is a quantity itself, or
+// its fields or elements hold some. A nil node holds none.
 type node struct {
 	quantity bool
 	fields   map[string]*node
 	element  *node
 }
 
-// typesWithQuantities are the types of the kinds' versions that hold any.
+// typesWithQuantities returns the versions of the kinds whose types hold
+// quantities.
 func typesWithQuantities(kinds []*resource.Kind) map[schema.GroupVersionResource]*node {
 	found := map[schema.GroupVersionResource]*node{}
 	for _, kind := range kinds {
@@ -37,39 +38,40 @@ func typesWithQuantities(kinds []*resource.Kind) map[schema.GroupVersionResource
 	return found
 }
 
-// nodeOf reduces a type. A type within itself (above) is cut off: no type of
-// k8s.io/api contains itself.
-func nodeOf(t reflect.Type, above []reflect.Type) *node {
-	for _, a := range above {
+// nodeOf returns the node of a type, or nil if the type holds no quantities. A
+// type that contains itself (it is among the enclosing types) ends the descent:
+// no type of k8s.io/api with quantities does.
+func nodeOf(t reflect.Type, enclosing []reflect.Type) *node {
+	for _, a := range enclosing {
 		if a == t {
 			return nil
 		}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return nodeOf(t.Elem(), above)
+		return nodeOf(t.Elem(), enclosing)
 	case reflect.Slice, reflect.Map:
-		if element := nodeOf(t.Elem(), above); element != nil {
+		if element := nodeOf(t.Elem(), enclosing); element != nil {
 			return &node{element: element}
 		}
 	case reflect.Struct:
 		if t == reflect.TypeFor[apiresource.Quantity]() {
 			return &node{quantity: true}
 		}
-		return structNode(t, append(above[:len(above):len(above)], t))
+		return structNode(t, append(enclosing[:len(enclosing):len(enclosing)], t))
 	}
 	return nil
 }
 
-func structNode(t reflect.Type, above []reflect.Type) *node {
+func structNode(t reflect.Type, enclosing []reflect.Type) *node {
 	n := &node{fields: map[string]*node{}}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		child := nodeOf(f.Type, above)
+		child := nodeOf(f.Type, enclosing)
 		switch {
 		case child == nil || !f.IsExported():
-		case name == "": // embedded: its fields are the struct's own
+		case name == "": // embedded: its fields belong to the struct
 			for inner, grandchild := range child.fields {
 				n.fields[inner] = grandchild
 			}
@@ -83,8 +85,8 @@ func structNode(t reflect.Type, above []reflect.Type) *node {
 	return n
 }
 
-// child is the node of a field or an element. Decoders match fields without
-// regard to case.
+// child returns the node of a field or an element. Decoders match the names of
+// fields without regard to case.
 func (n *node) child(name string) *node {
 	switch {
 	case n == nil:
@@ -103,7 +105,7 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
-// at is the node that a JSON pointer leads to.
+// at returns the node that a JSON pointer refers to.
 func (n *node) at(pointer string) *node {
 	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
 		if token == "" {
@@ -114,31 +116,32 @@ func (n *node) at(pointer string) *node {
 	return n
 }
 
-// judge compares a value of the type with enormous.
-func (n *node) judge(value any, path string) error {
+// check returns an error if value, an object of the type, holds a quantity with
+// a huge exponent.
+func (n *node) check(value any, path string) error {
 	if n == nil {
 		return nil
 	}
 	switch v := value.(type) {
 	case map[string]any:
 		for name, inner := range v {
-			if err := n.child(name).judge(inner, path+"."+name); err != nil {
+			if err := n.child(name).check(inner, path+"."+name); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for i, inner := range v {
-			if err := n.child("").judge(inner, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			if err := n.child("").check(inner, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 				return err
 			}
 		}
 	case string:
-		if n.quantity && enormous.MatchString(strings.TrimSpace(v)) {
-			return refusal(v, path)
+		if n.quantity && hugeExponent.MatchString(strings.TrimSpace(v)) {
+			return exponentError(v, path)
 		}
 	case json.Number:
-		if n.quantity && enormous.MatchString(v.String()) {
-			return refusal(v.String(), path)
+		if n.quantity && hugeExponent.MatchString(v.String()) {
+			return exponentError(v.String(), path)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package nesting
+package bodycheck
 
 import (
 	"bytes"
@@ -27,32 +27,32 @@ func message(depth int) []byte {
 	return reversed
 }
 
-func TestDeeper(t *testing.T) {
+func TestNestedDeeper(t *testing.T) {
 	for _, test := range []struct {
 		rule string
 		data []byte
 		want bool
 	}{
-		{"nothing is not deep", nil, false},
-		{"the limit is allowed", message(Limit), false},
-		{"one more is not", message(Limit + 1), true},
-		{"so much is not", message(600_000), true},
-		{"what comes before does not hide it", append([]byte{2 << 3, 7, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}, message(Limit+1)...), true},
-		{"a group's end does not hide it", append([]byte{2<<3 | 3, 2<<3 | 4}, message(Limit+1)...), true},
+		{"an empty body is accepted", nil, false},
+		{"a message at the limit is accepted", message(maxNesting), false},
+		{"one level more is refused", message(maxNesting + 1), true},
+		{"half a million levels are refused", message(600_000), true},
+		{"fields before the message do not hide it", append([]byte{2 << 3, 7, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}, message(maxNesting+1)...), true},
+		{"an end of a group does not hide it", append([]byte{2<<3 | 3, 2<<3 | 4}, message(maxNesting+1)...), true},
 		{"text is not a message", []byte(strings.Repeat("text ", 1000)), false},
 		{"a length beyond the end is no message", []byte{1<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, false},
 		{"a cut tag is no message", []byte{0x80}, false},
 		{"a cut fixed field is no message", []byte{1<<3 | 1, 0}, false},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			NewWithT(t).Expect(deeper(test.data, Limit)).To(Equal(test.want))
+			NewWithT(t).Expect(nestedDeeper(test.data, maxNesting)).To(Equal(test.want))
 		})
 	}
 }
 
-func TestFilter(t *testing.T) {
+func TestDeeplyNestedProtobufIsRefused(t *testing.T) {
 	const maxBytes = 1 << 20
-	deep := append([]byte("k8s\x00"), message(Limit+1)...)
+	deep := append([]byte("k8s\x00"), message(maxNesting+1)...)
 	for _, test := range []struct {
 		rule, contentType string
 		body              []byte
@@ -60,9 +60,9 @@ func TestFilter(t *testing.T) {
 	}{
 		{"a flat message passes", runtime.ContentTypeProtobuf, append([]byte("k8s\x00"), message(5)...), http.StatusOK},
 		{"a body that is no message passes, for the decoder to refuse", runtime.ContentTypeProtobuf, []byte("x"), http.StatusOK},
-		{"a deep one is refused", runtime.ContentTypeProtobuf, deep, http.StatusBadRequest},
-		{"a deep one of svc's own media type is refused", "application/vnd.svc.protobuf", deep, http.StatusBadRequest},
-		{"one that is too large passes, for the handler to refuse", runtime.ContentTypeProtobuf, append(deep, make([]byte, maxBytes)...), http.StatusOK},
+		{"a deep message is refused", runtime.ContentTypeProtobuf, deep, http.StatusBadRequest},
+		{"a deep message of svc's own media type is refused", "application/vnd.svc.protobuf", deep, http.StatusBadRequest},
+		{"a body over the limit passes, for the handler to refuse", runtime.ContentTypeProtobuf, append(deep, make([]byte, maxBytes)...), http.StatusOK},
 		{"JSON passes", runtime.ContentTypeJSON, deep, http.StatusOK},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFilter(t *testing.T) {
 				got, err := io.ReadAll(req.Body)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(got).To(Equal(test.body))
-			}), clientgoscheme.Codecs.WithoutConversion(), maxBytes)
+			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil), maxBytes)
 			req := httptest.NewRequest(http.MethodPost, "/apis", bytes.NewReader(test.body))
 			req.Header.Set("Content-Type", test.contentType)
 			w := httptest.NewRecorder()
@@ -84,13 +84,13 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// FuzzDeeper reads whatever comes, at whatever limit, and ends.
-func FuzzDeeper(f *testing.F) {
+// FuzzNestedDeeper checks that any data can be examined at any limit.
+func FuzzNestedDeeper(f *testing.F) {
 	f.Add(message(3), 2)
 	f.Add([]byte("k8s\x00text"), 0)
 	f.Fuzz(func(t *testing.T, data []byte, limit int) {
 		limit &= 0xff
-		if deeper(data, limit+1) && !deeper(data, limit) {
+		if nestedDeeper(data, limit+1) && !nestedDeeper(data, limit) {
 			t.Errorf("deeper than %d and not than %d", limit+1, limit)
 		}
 	})

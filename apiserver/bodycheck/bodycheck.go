@@ -1,0 +1,111 @@
+// Package bodycheck is the stage that checks the bodies of requests before a
+// decoder reads them: it refuses what would exhaust the decoders, and completes
+// what the specification lets a client leave out.
+package bodycheck
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/apis/resource"
+)
+
+// A Check examines the bodies of some requests.
+type Check struct {
+	Name string
+	// Select returns the function that checks the body of req, or nil if the
+	// check does not concern req. It must not read the body.
+	Select func(req *http.Request) Func
+}
+
+// Func checks a body. It returns the body for the next check and the handler,
+// which is the given one unless the check completes it, or an error that says
+// why the body is refused.
+type Func func(body []byte) ([]byte, error)
+
+// Checks returns the checks of the server, in their order.
+func Checks(kinds []*resource.Kind) []Check {
+	return []Check{
+		{Name: "nesting", Select: selectNesting},
+		{Name: "quantity", Select: selectQuantity(typesWithQuantities(kinds))},
+		{Name: "apply name", Select: selectApplyName},
+	}
+}
+
+// Filter passes requests to handler when all checks accept their bodies, and
+// answers 400 otherwise. It needs the request info. A body is read once, and
+// only if a check concerns it. Bodies of more than maxBytes pass unchecked: the
+// handler refuses them without decoding.
+func Filter(handler http.Handler, s runtime.NegotiatedSerializer, checks []Check, maxBytes int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := run(req, checks, maxBytes); err != nil {
+			responsewriters.ErrorNegotiated(apierrors.NewBadRequest(err.Error()), s, schema.GroupVersion{}, w, req)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// run applies the checks to the body of req, and replaces the body by one that
+// can be read again.
+func run(req *http.Request, checks []Check, maxBytes int64) error {
+	if req.Body == nil {
+		return nil
+	}
+	var original, checked []byte
+	for _, check := range checks {
+		f := check.Select(req)
+		if f == nil {
+			continue
+		}
+		if original == nil {
+			var err error
+			if original, err = read(req, maxBytes+1); err != nil {
+				return fmt.Errorf("reading the body: %w", err)
+			}
+			checked = original
+		}
+		if int64(len(original)) > maxBytes {
+			break
+		}
+		var err error
+		if checked, err = f(checked); err != nil {
+			klog.FromContext(req.Context()).V(4).Info("Refused request body", "check", check.Name, "path", req.URL.Path, "err", err)
+			return err
+		}
+	}
+	if original == nil {
+		return nil
+	}
+	if grown := len(checked) - len(original); req.ContentLength >= 0 {
+		req.ContentLength += int64(grown) // an extension server gets as much as is announced
+	}
+	req.Body = body{io.MultiReader(bytes.NewReader(checked), req.Body), req.Body}
+	return nil
+}
+
+// maxPreallocated is the most memory, in bytes, that is allocated because a
+// client announces a length, before the client has sent so much.
+const maxPreallocated = 64 << 10
+
+// read reads up to limit bytes of the body of req. The result is not nil.
+func read(req *http.Request, limit int64) ([]byte, error) {
+	var data bytes.Buffer
+	data.Grow(int(max(0, min(req.ContentLength, maxPreallocated))) + bytes.MinRead)
+	_, err := data.ReadFrom(io.LimitReader(req.Body, limit))
+	return data.Bytes(), err
+}
+
+// body is a request's body of which the beginning was read already.
+type body struct {
+	io.Reader
+	io.Closer
+}
