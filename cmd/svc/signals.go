@@ -6,12 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// sameSignal is how close two signals count as one: timeout(1), say, sends its
-// signal to the process and to the process's group.
+// sameSignal is the time within which two signals count as one: timeout(1), for
+// example, sends its signal to the process and to the process group.
 const sameSignal = 100 * time.Millisecond
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM. A
@@ -21,7 +22,8 @@ func untilSignal(parent context.Context, errOut io.Writer) (context.Context, fun
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
 		var first time.Time
 		for s := range signals {
 			if first.IsZero() {
@@ -32,10 +34,11 @@ func untilSignal(parent context.Context, errOut io.Writer) (context.Context, fun
 				os.Exit(128 + int(second))
 			}
 		}
-	}()
+	})
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)
 		cancel()
+		waiting.Wait()
 	}
 }

@@ -62,7 +62,7 @@ func measureScheduling(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.recordWork("pods scheduled", t.sizes.Scheduled, work)
-	// Nobody stops the pods of these nodes.
+	// No agent stops the pods of these nodes.
 	for _, path := range []string{k.collection(scheduleNamespace) + "?gracePeriodSeconds=0", "/api/v1/nodes"} {
 		if err := clients[0].do(ctx, request{method: http.MethodDelete, path: path}); err != nil {
 			return err
@@ -157,7 +157,7 @@ func deployment(i int) []byte {
 	}`, i)
 }
 
-// complete tells whether every deployment is, in the words of kubectl,
+// complete reports whether every deployment is, in the words of kubectl,
 // successfully rolled out.
 func complete(ctx context.Context, c *client, path string) (bool, error) {
 	body, err := c.open(ctx, request{method: http.MethodGet, path: path})
@@ -293,7 +293,7 @@ func disown(ctx context.Context, c *client, name string) error {
 	return until(ctx, func() (bool, error) { return none(ctx, c, configMapsToCollect+"?labelSelector=of%3D"+name) })
 }
 
-// none tells whether a list, whose path has a query, is empty.
+// none reports whether a list, whose path has a query, is empty.
 func none(ctx context.Context, c *client, path string) (bool, error) {
 	n, err := countItems(ctx, c, path+"&limit=1")
 	return n == 0, err

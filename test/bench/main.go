@@ -99,7 +99,7 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 
 // run measures the systems in turn and writes the report.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	// What libraries have to say about watches that are begun anew is no figure.
+	// Logs of libraries about restarted watches are not part of the figures.
 	klog.SetLogger(logr.Discard())
 	// The client shares the processors with the servers; memory it may have.
 	debug.SetGCPercent(400)

@@ -16,8 +16,8 @@ type row struct {
 	Figure string `json:"figure"` // what was measured of it, such as "p99"
 	Unit   string `json:"unit"`
 	Higher bool   `json:"higherIsBetter"`
-	// Floor is a figure of something that both systems stand on, and nobody's
-	// merit.
+	// Floor marks a figure of something that both systems use, such as the
+	// container runtime.
 	Floor bool `json:"floor,omitempty"`
 }
 

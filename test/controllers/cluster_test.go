@@ -116,7 +116,7 @@ func (c *cluster) addPod(ctx context.Context, name, node string, change func(*co
 	}
 }
 
-// ends tells whether a simulated node ends the pod as soon as it has started.
+// ends reports whether a simulated node ends the pod as soon as it has started.
 func ends(pod *corev1.Pod) bool { return pod.Annotations[simulate.ExitAnnotation] != "" }
 
 // tolerates is a pod's toleration of a NoExecute taint for some seconds.

@@ -85,7 +85,7 @@ var _ = Describe("deployment", func() {
 	It("tells when a rollout makes no progress, and keeps what works", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=2")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
-		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"progressDeadlineSeconds":2,"template":{"spec":{"schedulerName":"nobody"}}}}`)
+		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"progressDeadlineSeconds":2,"template":{"spec":{"schedulerName":"absent"}}}}`)
 		_, errOut, err := kubectl.Run(ctx, "", "-n", ns, "rollout", "status", "deployment/web", "--timeout=2m")
 		Expect(err).To(HaveOccurred())
 		Expect(errOut).To(ContainSubstring(`deployment "web" exceeded its progress deadline`))
@@ -141,7 +141,7 @@ var _ = Describe("deployment", func() {
 		Expect(in(ctx, "get", "deployment", "web", "-o", "jsonpath={.status.collisionCount}")).To(Equal("1"))
 	})
 
-	It("goes on though somebody writes the deployment all the time", func(ctx SpecContext) {
+	It("continues while another client writes the deployment all the time", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
 		stop := disturb(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})
 		in(ctx, "set", "image", "deployment/web", "web=web:2")

@@ -100,7 +100,7 @@ var _ = Describe("disruption", func() {
 		Eventually(func() string { return run(ctx, "-n", ns, "describe", "pdb", "web") }).Should(MatchRegexp(
 			`Warning +CalculateExpectedPodCountFailed +.* +controllermanager +Failed to calculate the number of expected pods: cronjobs.batch does not implement the scale subresource`))
 
-		By("writing its status although somebody else writes, too")
+		By("writing its status while another client writes, too")
 		run(ctx, "-n", ns, "delete", "pod", "a", "b")
 		for i := range 5 {
 			run(ctx, "-n", ns, "annotate", "pdb", "web", "--overwrite", fmt.Sprintf("n=%d", i))
@@ -170,7 +170,7 @@ spec:
 	run(ctx, "wait", "--for=condition=Established", "crd/fleets.budget.example.com")
 }
 
-// ownedPod is a pod that somebody else has made for its owner.
+// ownedPod is a pod that another client has created for its owner.
 func ownedPod(namespace, name string, owner ctrlclient.Object, version, kind string) *corev1.Pod {
 	pod := boundPod(namespace, name, namespace)
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true)}}

@@ -111,7 +111,7 @@ var _ = Describe("garbagecollector", func() {
 			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.absent.example.com"},
 			"spec": map[string]any{
 				"group": "absent.example.com", "version": "v1", "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
-				"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": ns, "name": "nobody"},
+				"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": ns, "name": "absent"},
 			},
 		}}
 		Expect(client.Create(ctx, unreachable)).To(Succeed())
@@ -124,7 +124,7 @@ var _ = Describe("garbagecollector", func() {
 		Consistently(func() error { return client.Get(ctx, ctrlclient.ObjectKeyFromObject(leaf), leaf) }).WithContext(ctx).Should(Succeed())
 	})
 
-	It("tells about owners in other namespaces, and harms nobody else", func(ctx SpecContext) {
+	It("records an event for owners in other namespaces, and deletes nothing else", func(ctx SpecContext) {
 		ns, elsewhere := newNamespace(ctx), newNamespace(ctx)
 		root := owned(ctx, ns, "root")
 		good := owned(ctx, ns, "good", root)
@@ -169,7 +169,7 @@ var _ = Describe("garbagecollector", func() {
 		eventuallyGone(ctx, three)
 	})
 
-	It("collects what somebody else keeps writing", func(ctx SpecContext) {
+	It("collects an object that another client keeps writing", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		root := owned(ctx, ns, "root")
 		leaf := owned(ctx, ns, "leaf", root)

@@ -52,7 +52,7 @@ spec:
   groupPriorityMinimum: 100
   versionPriority: 100
   insecureSkipTLSVerify: true
-  service: {namespace: default, name: nobody}
+  service: {namespace: default, name: absent}
 `, group), "create", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), errOut)
 		DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "apiservice", "v1."+group, "--ignore-not-found") })

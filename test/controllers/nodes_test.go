@@ -58,7 +58,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Eventually(events(ctx, "n2", "RemovingNode")).Should(Equal("Node n2 event: Removing Node n2 from Controller"))
 		})
 
-		It("evicts nobody when all nodes are dead", func(ctx SpecContext) {
+		It("evicts no pods when all nodes are dead", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2", "n3")
 			c.addPod(ctx, "stays", "n1", tolerates("node.kubernetes.io/unreachable", 0))
 			for _, n := range []string{"n1", "n2", "n3"} {

@@ -23,7 +23,7 @@ var _ = Describe("protection of volumes", func() {
 		}
 		Expect(client.Create(ctx, claim)).To(Succeed())
 		Eventually(finalizers(ctx, claim)).Should(ConsistOf("kubernetes.io/pvc-protection"))
-		// A node that nobody plays: the pod stays as it is.
+		// No agent is simulated for this node: the pod stays as it is.
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "user"},
 			Spec: corev1.PodSpec{

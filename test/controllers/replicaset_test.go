@@ -110,7 +110,7 @@ var _ = Describe("replicaset", func() {
 			MatchRegexp(`Normal +SuccessfulDelete +\S+ +replication-controller +Deleted pod: web-\w{5}`))
 	})
 
-	It("counts its pods though somebody writes it all the time", func(ctx SpecContext) {
+	It("counts its pods while another client writes it all the time", func(ctx SpecContext) {
 		rs := replicaSet(ns, node, 2, nil)
 		create(ctx, rs)
 		stop := disturb(ctx, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})

@@ -82,7 +82,7 @@ var _ = Describe("resourcequota", func() {
 		}
 		run(ctx, "-n", ns, "delete", "pod", "bounded")
 		startManager(ctx)
-		for i := range 3 { // somebody else writes, too
+		for i := range 3 { // another client writes, too
 			run(ctx, "-n", ns, "annotate", "quota", "idle", "--overwrite", fmt.Sprintf("n=%d", i))
 		}
 		Eventually(used(ctx, ns, "bounded")).Should(Equal("pods=0"))

@@ -41,7 +41,7 @@ var _ = Describe("scheduler", func() {
 		Expect(run(ctx, "-n", p.name, "get", "pod", "huge")).To(ContainSubstring("Pending"))
 	})
 
-	It("writes the condition again when somebody else has overwritten it, and only then", func(ctx SpecContext) {
+	It("writes the condition again when another client has overwritten it, and only then", func(ctx SpecContext) {
 		p := newPool(ctx)
 		p.addNode(ctx, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		p.addPod(ctx, "web", nil)
@@ -122,7 +122,7 @@ var _ = Describe("scheduler", func() {
 	It("leaves the pods of other schedulers alone", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
-		p.addPod(ctx, "theirs", func(p *corev1.Pod) { p.Spec.SchedulerName = "somebody-else"; request(p, "3") })
+		p.addPod(ctx, "theirs", func(p *corev1.Pod) { p.Spec.SchedulerName = "another-scheduler"; request(p, "3") })
 		p.addPod(ctx, "ours", nil)
 		Eventually(nodeOf(ctx, p.name, "ours")).Should(Equal(node))
 		Expect(scheduled(ctx, p.name, "theirs")()).To(Equal("none"))
@@ -133,7 +133,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(scheduled(ctx, p.name, "more")).Should(ContainSubstring("Insufficient cpu"))
 	})
 
-	It("gets along with somebody who binds the same pods", func(ctx SpecContext) {
+	It("works beside a client that binds the same pods", func(ctx SpecContext) {
 		p := newPool(ctx)
 		var names []string
 		for range 3 {
@@ -287,7 +287,7 @@ var _ = Describe("scheduler", func() {
 		}
 	})
 
-	It("starts anew after it was killed", func(ctx SpecContext) {
+	It("resumes after it was killed", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		p.addPod(ctx, "first", func(p *corev1.Pod) { request(p, "3") })

@@ -206,7 +206,7 @@ func boundPod(namespace, name, node string) *corev1.Pod {
 	}
 }
 
-// setReady says whether a pod is ready, once it runs.
+// setReady sets whether a pod is ready once it runs.
 func setReady(ctx context.Context, namespace, name string, ready corev1.ConditionStatus) {
 	GinkgoHelper()
 	pod := &corev1.Pod{}

@@ -79,7 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 })
 
-// startManager starts the manager anew; the one before must have ended.
+// startManager starts a manager; the one before must have ended.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
 	var err error
@@ -89,7 +89,7 @@ func startManager(ctx context.Context) {
 }
 
 // killManager kills the manager and ends its lease, for which the next one would
-// wait: as nobody is there who could act on it, nothing depends on that.
+// wait: no test depends on that, because no client acts on it.
 func killManager(ctx context.Context) {
 	GinkgoHelper()
 	manager.Kill()

@@ -150,7 +150,7 @@ var _ = Describe("what a node agent and the API server tell each other", func() 
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		pod := a.await("told", func(*corev1.Pod) bool { return true })
-		// Somebody's own condition stays.
+		// A condition that another client has set stays.
 		gate := []byte(`{"status":{"conditions":[{"type":"example.com/gate","status":"True"}]}}`)
 		_, err = pods.Patch(ctx, "told", "application/strategic-merge-patch+json", gate, metav1.PatchOptions{}, "status")
 		Expect(err).NotTo(HaveOccurred())

@@ -130,7 +130,7 @@ var _ = Describe("kubectl apply --server-side", func() {
 		Expect(managed).To(And(ContainSubstring(`"manager": "ann"`), ContainSubstring(`"operation": "Apply"`), ContainSubstring(`"fieldsType": "FieldsV1"`)))
 		Expect(managed).To(ContainSubstring(`"k:{\"name\":\"web\"}"`), "containers are a map by name")
 		Expect(managed).To(ContainSubstring(`"k:{\"containerPort\":80,\"protocol\":\"TCP\"}"`), "ports are a map by port and protocol")
-		Expect(managed).NotTo(ContainSubstring("f:terminationGracePeriodSeconds"), "defaults are nobody's")
+		Expect(managed).NotTo(ContainSubstring("f:terminationGracePeriodSeconds"), "no manager owns defaults")
 	})
 
 	It("reports a conflict, and takes the field when forced", func() {

@@ -101,7 +101,7 @@ var _ = Describe("kubectl replace", func() {
 		Expect(k.get("cm", "colours")["data"]).To(Equal(object{"sky": "grey"}))
 	})
 
-	It("is refused when somebody else was faster", func() {
+	It("is refused when another client was faster", func() {
 		stale := k.run("get", "cm", "colours", "-o", "yaml")
 		k.run("patch", "cm", "colours", "-p", `{"data":{"sky":"red"}}`)
 		Expect(k.fails(strings.ReplaceAll(stale, "blue", "grey"), "replace", "-f", "-")).

@@ -128,7 +128,7 @@ func clusterAuthority() tls.Certificate {
 	return authority
 }
 
-// strangeAuthority is one that nobody trusts.
+// strangeAuthority is an authority that no component trusts.
 func strangeAuthority() tls.Certificate {
 	GinkgoHelper()
 	return issue(&x509.Certificate{

@@ -84,7 +84,7 @@ var _ = Describe("identity", func() {
 		Expect(answer.status).To(Equal(403))
 	})
 
-	It("lets an administrator act as somebody else", func() {
+	It("lets an administrator impersonate another user", func() {
 		Expect(k.fails("", "get", "pods", "--as=bob")).To(ContainSubstring(`User "bob" cannot list resource "pods"`))
 	})
 })

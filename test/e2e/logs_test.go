@@ -111,7 +111,7 @@ var _ = Describe("an agent", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("with a certificate of somebody else is refused, unless the client wants a log at any price", func(ctx SpecContext) {
+	It("with a certificate of another authority is refused, unless the client skips the verification", func(ctx SpecContext) {
 		agent := newFakeAgentWith(ctx, certificate(strangeAuthority()))
 		agent.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "here I am") })
 		agent.pod(ctx, k.Namespace, "web", "c")
@@ -123,7 +123,7 @@ var _ = Describe("an agent", func() {
 		Expect(k.run("logs", "web", "--insecure-skip-tls-verify-backend")).To(Equal("here I am\n"))
 	})
 
-	It("that says nothing holds nobody up for ever", func(ctx SpecContext) {
+	It("that does not answer delays a request only until its timeout", func(ctx SpecContext) {
 		where := silence()
 		node := makeNode(ctx, where)
 		makePod(ctx, k.Namespace, "web", corev1.PodSpec{NodeName: node}, corev1.PodStatus{Phase: corev1.PodRunning}, "c")
@@ -136,7 +136,7 @@ var _ = Describe("an agent", func() {
 	})
 
 	It("that is not there is named", func(ctx SpecContext) {
-		node := makeNode(ctx, netip.MustParseAddrPort("127.0.0.1:1")) // tcpmux, which nobody has
+		node := makeNode(ctx, netip.MustParseAddrPort("127.0.0.1:1")) // tcpmux, which no machine here serves
 		makePod(ctx, k.Namespace, "web", corev1.PodSpec{NodeName: node}, corev1.PodStatus{Phase: corev1.PodRunning}, "c")
 		Expect(k.fails("", "logs", "web")).To(ContainSubstring("dial tcp 127.0.0.1:1: connect: connection refused"))
 		Expect(k.fails("", "exec", "web", "--", "true")).To(ContainSubstring("dial tcp 127.0.0.1:1: connect: connection refused"))

@@ -194,7 +194,7 @@ var _ = Describe("the proxy", func() {
 				Expect(resp.Header.Get("Location")).To(Equal(path + "/?x=1"))
 			})
 
-			It("follows nobody, and brings home what leads away", func() {
+			It("does not follow redirects, and rewrites locations that leave the proxy", func() {
 				resp := withoutRedirects(path + "/away")
 				Expect(resp.StatusCode).To(Equal(http.StatusFound))
 				Expect(resp.Header.Get("Location")).To(HaveSuffix(path + "/pages/next"))
@@ -228,7 +228,7 @@ var _ = Describe("the proxy", func() {
 		})
 	}
 
-	It("leads to nobody who says that he is this machine", func(ctx SpecContext) {
+	It("refuses nodes and pods that claim an address of this machine", func(ctx SpecContext) {
 		podAt(ctx, k, "local", "127.0.0.1", 80)
 		Expect(k.fails("", "get", "--raw", k.pathOf("local/proxy/"))).To(ContainSubstring("address not allowed"))
 		node := makeNode(ctx, silence())

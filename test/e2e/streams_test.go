@@ -53,7 +53,7 @@ func (e echo) AttachContainer(ctx context.Context, pod, uid, container string, i
 func (echo) PortForward(_ context.Context, pod, _ string, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	if port == 81 {
-		return fmt.Errorf("nobody listens at port %d of %s", port, pod)
+		return fmt.Errorf("no listener at port %d of %s", port, pod)
 	}
 	fmt.Fprintf(stream, "%s:%d ", pod, port)
 	heard := make([]byte, 4)
@@ -285,6 +285,6 @@ var _ = Describe("a pod's ports", func() {
 		_, err := fmt.Sscanf(string(session.Out.Contents()), "Forwarding from 127.0.0.1:%d", &port)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(call(port, "ping")).To(BeEmpty())
-		Eventually(session.Err).Should(gbytes.Say("nobody listens at port 81 of web"))
+		Eventually(session.Err).Should(gbytes.Say("no listener at port 81 of web"))
 	})
 })

@@ -77,7 +77,7 @@ func TestManagersThatAreRefused(t *testing.T) {
 	host := server.Config.Host
 	end := time.Now().Add(-time.Minute)
 	expired, expiredKey := certificate(t, server, "system:kube-controller-manager", end)
-	nobody, nobodyKey := certificate(t, server, "nobody", time.Now().Add(time.Hour))
+	stranger, strangerKey := certificate(t, server, "stranger", time.Now().Add(time.Hour))
 	for _, tc := range []struct {
 		rule, file, want string
 		flags            []string
@@ -85,7 +85,7 @@ func TestManagersThatAreRefused(t *testing.T) {
 		{"a server of another cluster", connectionOf(t, host, manager.CAData, manager.CertData, manager.KeyData), "the certificate of " + host + " is not trusted: ", nil},
 		{"a user of another cluster", connectionOf(t, host, authority, manager.CertData, manager.KeyData), "does not know this user: the certificate or token is of another cluster, or no longer valid", nil},
 		{"a certificate that has ended", connectionOf(t, host, authority, expired, expiredKey), "the client certificate ended on " + end.UTC().Format(time.RFC3339), nil},
-		{"a user without rights", connectionOf(t, host, authority, nobody, nobodyKey), `the user has not the rights of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "nobody" cannot get`, nil},
+		{"a user without rights", connectionOf(t, host, authority, stranger, strangerKey), `the user has not the rights of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
 		{"a port that is in use", connection(server), "--secure-port: " + portOf(t, server.Config) + " is in use", []string{"--secure-port=" + portOf(t, server.Config)}},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
@@ -212,20 +212,20 @@ func TestWhoMaySeeWhatAManagerServes(t *testing.T) {
 		config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.TLSClientConfig.Insecure = nil, "", true
 		return config
 	}
-	cert, key := certificate(t, server, "somebody", time.Now().Add(time.Hour))
+	cert, key := certificate(t, server, "user", time.Now().Add(time.Hour))
 	users := map[string]*rest.Config{
 		"administrator": at(server.Config),
-		"somebody":      at(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}),
+		"user":          at(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}),
 		"anonymous":     at(&rest.Config{}),
 		"robot":         at(&rest.Config{BearerToken: "no such token"}),
 	}
 	for path, want := range map[string]map[string]int{
-		"/healthz":      {"administrator": 200, "somebody": 200, "anonymous": 200},
-		"/livez":        {"administrator": 200, "somebody": 200, "anonymous": 200},
-		"/readyz":       {"administrator": 200, "somebody": 200, "anonymous": 200},
-		"/metrics":      {"administrator": 200, "somebody": 403, "anonymous": 403, "robot": 401},
-		"/metrics/slis": {"administrator": 200, "somebody": 403, "anonymous": 403},
-		"/debug/pprof/": {"administrator": 200, "somebody": 403, "anonymous": 403},
+		"/healthz":      {"administrator": 200, "user": 200, "anonymous": 200},
+		"/livez":        {"administrator": 200, "user": 200, "anonymous": 200},
+		"/readyz":       {"administrator": 200, "user": 200, "anonymous": 200},
+		"/metrics":      {"administrator": 200, "user": 403, "anonymous": 403, "robot": 401},
+		"/metrics/slis": {"administrator": 200, "user": 403, "anonymous": 403},
+		"/debug/pprof/": {"administrator": 200, "user": 403, "anonymous": 403},
 		"/configz":      {"administrator": 404, "anonymous": 403},
 	} {
 		for user, code := range want {

@@ -198,14 +198,14 @@ func (f *Fleet) Errors() []string {
 	return lines
 }
 
-// isError tells whether a line is one that klog writes about an error, or the
+// isError reports whether a line is one that klog writes about an error, or the
 // beginning of a panic.
 func isError(line string) bool {
 	return len(line) > 5 && line[0] == 'E' && strings.Trim(line[1:5], "0123456789") == "" ||
 		strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")
 }
 
-// isLate tells whether a line is about a request to the API server that has taken
+// isLate reports whether a line is about a request to the API server that has taken
 // too long.
 func isLate(line string) bool {
 	return !strings.Contains(line, "rpc error") && slices.ContainsFunc([]string{

@@ -51,7 +51,7 @@ func (f *Fleet) Deploy(ctx context.Context, n int) error {
 	return nil
 }
 
-// persist makes a request until the server says whether it has been done: a
+// persist makes a request until the server has answered whether it was done: a
 // machine on which hundreds of agents start has no time for it, now and then.
 // What is there already has been made.
 func persist(ctx context.Context, request func() error) error {

@@ -226,7 +226,7 @@ func (a *Agent) configuration(cluster Cluster) (map[string]any, error) {
 	return config, nil
 }
 
-// Get reads a path of the agent's server, as somebody whom the cluster's
+// Get reads a path of the agent's server, as a user whom the cluster's
 // authority vouches for.
 func (a *Agent) Get(ctx context.Context, cluster Cluster, path string) (status int, body []byte, err error) {
 	dir, err := TempDir()

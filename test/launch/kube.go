@@ -15,7 +15,7 @@ import (
 )
 
 // Kube is a running kube-apiserver with its etcd, as hack/peers.sh builds them.
-// It has no controllers, and asks for no service accounts, which nobody makes.
+// It has no controllers, and requires no service accounts, because no controller creates them.
 type Kube struct {
 	// Config is that of its administrator, Kubeconfig the file of it.
 	Config     *rest.Config

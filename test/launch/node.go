@@ -61,7 +61,7 @@ func UpNode(ctx context.Context, dataDir string, flags ...string) (*Node, error)
 	return n, err
 }
 
-// Again starts `svc up` anew, at another port, after it has ended in whatever
+// Again starts `svc up` again, at another port, after it has ended in whatever
 // way.
 func (n *Node) Again(ctx context.Context) (err error) {
 	n.Server, err = Up(ctx, n.dataDir, n.flags...)

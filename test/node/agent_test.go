@@ -102,7 +102,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		Expect(in.exec(ctx, "static-second", "hostname")).To(Equal("static-second\n"))
 		id := containerID(p, "main")
 
-		By("even if somebody deletes them there")
+		By("even if a client deletes them there")
 		in.run(ctx, "delete", "pod", "static-second", "--grace-period=0", "--force")
 		again := in.await(ctx, "static-second", And(beReady(), HaveField("UID", Not(Equal(p.UID)))))
 		Expect(containerID(again, "main")).To(Equal(id))
@@ -113,7 +113,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		Eventually(agent.Output).Should(ContainSubstring(file))
 		Expect(containerID(in.await(ctx, "static-second", beReady()), "main")).To(Equal(id))
 
-		By("and anew when they change")
+		By("and again when they change")
 		write(whole)
 		p = in.await(ctx, "static-second", And(beReady(), HaveField("Spec.Hostname", "other")))
 		Expect(containerID(p, "main")).NotTo(Equal(id))

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("configuration", func() {
-	It("reaches a deployment's volumes when it changes, and its environment only when the pods are made anew", func(ctx SpecContext) {
+	It("reaches a deployment's volumes when it changes, and its environment only when the pods are recreated", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.run(ctx, "create", "configmap", "settings", "--from-literal=color=red", "--from-literal=size=big")
 		s.run(ctx, "create", "secret", "generic", "keys", "--from-literal=token=abc")
@@ -156,7 +156,7 @@ spec:
           - {path: labels, fieldRef: {fieldPath: metadata.labels}}
           - {path: note, fieldRef: {fieldPath: "metadata.annotations['note']"}}
           - {path: cpu, resourceFieldRef: {containerName: main, resource: requests.cpu, divisor: 1m}}
-      - serviceAccountToken: {path: token-of-account, expirationSeconds: 600, audience: somebody}
+      - serviceAccountToken: {path: token-of-account, expirationSeconds: 600, audience: another-service}
 `)
 		p := s.await(ctx, "self", beReady())
 		Expect(s.exec(ctx, "self", "echo $NAME,$SPACE,$ID,$TIER,$NODE,$ACCOUNT,$IP,$HOST,$CPU,$MEMORY")).To(Equal(strings.Join([]string{

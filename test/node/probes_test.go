@@ -119,7 +119,7 @@ spec:
 })
 
 var _ = Describe("readiness gates", func() {
-	It("hold a pod until somebody sets their conditions", func(ctx SpecContext) {
+	It("keep a pod unready until their conditions are set", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1

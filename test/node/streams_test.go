@@ -126,7 +126,7 @@ spec:
 			s.await(ctx, "shell", container("terminal", restarted(1)))
 		})
 
-		It("runs a pod for as long as somebody looks", func(ctx SpecContext) {
+		It("runs a pod with kubectl run --rm until the client disconnects", func(ctx SpecContext) {
 			out := s.feed(ctx, "hello\n", "run", "once", "--image="+busybox, "--image-pull-policy=Never", "--rm", "-i", "--restart=Never", "--quiet", "--pod-running-timeout=3m",
 				"--command", "--", "sh", "-c", "read line; echo \"$line to you\"")
 			Expect(out).To(ContainSubstring("hello to you\n"))
@@ -136,7 +136,7 @@ spec:
 	})
 
 	Describe("port-forward", func() {
-		It("reaches a pod's port, and says when nobody listens there", func(ctx SpecContext) {
+		It("reaches a pod's port, and reports a port without a listener", func(ctx SpecContext) {
 			cmd := s.command(ctx, "port-forward", "shell", ":8080", ":9")
 			out, err := cmd.StdoutPipe()
 			Expect(err).NotTo(HaveOccurred())

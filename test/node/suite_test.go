@@ -91,7 +91,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(out).To(ContainSubstring(serverImage + "  sha256:"))
 })
 
-// connect makes the clients anew, after svc up has started.
+// connect creates the clients after each start of svc up.
 func connect() {
 	GinkgoHelper()
 	var err error

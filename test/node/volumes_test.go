@@ -63,7 +63,7 @@ spec:
   volumes:
   - {name: scratch, emptyDir: {sizeLimit: 100k}}
 `)
-		// It is looked for every ten seconds, and measured anew every minute.
+		// The agent checks every ten seconds and measures every minute.
 		Eventually(s.get).WithContext(ctx).WithArguments("greedy").WithTimeout(5 * time.Minute).Should(HaveField("Status", And(
 			HaveField("Phase", corev1.PodFailed), HaveField("Reason", "Evicted"),
 			HaveField("Message", ContainSubstring(`Usage of EmptyDir volume "scratch" exceeds the limit "100k".`)))))

@@ -172,7 +172,7 @@ func (c *course) see(object any) {
 	c.last[name] = seen{pod: pod, since: time.Now()}
 }
 
-// judge says whether the pod has settled, now at the latest.
+// judge reports whether the pod has settled, now at the latest.
 func (c *course) judge(name string) bool {
 	if c.side.settled[name] != nil {
 		return true
@@ -262,7 +262,7 @@ func (s *side) describe(name string, last seen) string {
 	return fmt.Sprintf("%s/%s is since %s: %s", s.namespace, name, last.since.Format(time.TimeOnly), status)
 }
 
-// hasSettled says whether a pod is as its annotation says.
+// hasSettled reports whether a pod is as its annotation says.
 func hasSettled(pod *corev1.Pod) bool {
 	settled := pod.Annotations[settledAnnotation]
 	if settled == "" {

@@ -40,7 +40,7 @@ type Alone struct {
 }
 
 // StartAlone makes a node, as [Nodes.Add] does, and plays its machine until Stop.
-// config may impersonate anybody. beaten, if not nil, is told how long each
+// config may impersonate any user. beaten, if not nil, is told how long each
 // renewal of the lease took.
 func StartAlone(ctx context.Context, config *rest.Config, name string, change func(*corev1.Node), beaten func(time.Duration)) (*Alone, error) {
 	config = rest.CopyConfig(config)

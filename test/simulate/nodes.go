@@ -188,7 +188,7 @@ func (n *Nodes) renew(ctx context.Context, name string) error {
 		lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		lease = nil // somebody else may have changed it
+		lease = nil // another client may have changed it
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

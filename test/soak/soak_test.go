@@ -114,7 +114,7 @@ func newCluster(t *testing.T) *cluster {
 	return s
 }
 
-// startServer starts the API server anew on the same data and port.
+// startServer starts an API server on the same data and port as before.
 func (s *cluster) startServer() {
 	s.t.Helper()
 	var err error
@@ -122,7 +122,7 @@ func (s *cluster) startServer() {
 	NewWithT(s.t).Expect(err).NotTo(HaveOccurred())
 }
 
-// startManager starts the manager anew, on a port of its own.
+// startManager starts a manager on a port of its own.
 func (s *cluster) startManager() {
 	s.t.Helper()
 	g := NewWithT(s.t)

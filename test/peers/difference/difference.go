@@ -119,7 +119,7 @@ func (e *Explanation) fits(d Difference) bool {
 		(e.Svclet == "" || match(e.Svclet, d.Svclet)) && (e.Kubelet == "" || match(e.Kubelet, d.Kubelet))
 }
 
-// match says whether a pattern fits all of a text.
+// match reports whether a pattern fits all of a text.
 func match(pattern, text string) bool {
 	expression := "(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"
 	return regexp.MustCompile(expression).MatchString(text)

@@ -17,7 +17,7 @@ func TestFieldsAreNamedByWhatTellsThemApart(t *testing.T) {
 	type object = map[string]any
 	type list = []any
 	got, err := difference.Of(object{
-		"phase": "Running", "count": 12345678901234, "none": object{}, "nobody": list{},
+		"phase": "Running", "count": 12345678901234, "none": object{}, "empty": list{},
 		"labels": object{"kubernetes.io/os": "linux"},
 		"containers": list{
 			object{"name": "b", "ready": true}, object{"name": "a", "ready": false},
@@ -34,7 +34,7 @@ func TestFieldsAreNamedByWhatTellsThemApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := difference.Fields{
-		"phase": "is Running", "count": "12345678901234", "none": "{}", "nobody": "[]",
+		"phase": "is Running", "count": "12345678901234", "none": "{}", "empty": "[]",
 		"labels[kubernetes.io/os]": "linux",
 		"containers[b].name":       "b", "containers[b].ready": "true",
 		"containers[a].name": "a", "containers[a].ready": "false", "containers[]": "b a",
