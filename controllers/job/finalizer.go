@@ -12,30 +12,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/controllers/job/decide"
 	"svc.dev/svc/controllers/pods"
 )
 
-// untracked is what came of an attempt to take the finalizer from a pod.
+// untracked is the result of an attempt to remove the finalizer of a pod.
 type untracked int
 
 const (
-	// taken by this call.
-	taken untracked = iota
-	// absent says that somebody else has taken it: the pod may be known from a
-	// cache that is older than what another manager has done.
+	// removed by this call.
+	removed untracked = iota
+	// absent: the pod had no finalizer. The cache may be older than the removal by
+	// another process.
 	absent
-	// ended says that the pod was to lose it while it runs, but has ended, and
-	// keeps it to be counted.
-	ended
+	// kept: the finalizer was to be removed from a running pod, but the pod has
+	// terminated, and is to be counted.
+	kept
 )
 
-// untrack takes the finalizer from a pod, whatever the pod does now.
+// untrack removes the finalizer of a pod.
 func untrack(ctx context.Context, c client.Client, live client.Reader, pod *corev1.Pod) (untracked, error) {
 	return untrackIf(ctx, c, live, pod, false)
 }
 
-// drop takes the finalizer from a pod that runs.
-func drop(ctx context.Context, c client.Client, live client.Reader, pod *corev1.Pod) (untracked, error) {
+// untrackRunning removes the finalizer of a pod unless the pod has terminated.
+func untrackRunning(ctx context.Context, c client.Client, live client.Reader, pod *corev1.Pod) (untracked, error) {
 	return untrackIf(ctx, c, live, pod, true)
 }
 
@@ -44,22 +45,22 @@ func untrackIf(ctx context.Context, c client.Client, live client.Reader, pod *co
 	if !apierrors.IsInvalid(err) {
 		return result, err
 	}
-	// The pod is not as we know it.
+	// The pod has changed since it was read.
 	fresh := &corev1.Pod{}
 	if err := live.Get(ctx, client.ObjectKeyFromObject(pod), fresh); err != nil {
 		return absent, client.IgnoreNotFound(err)
 	}
 	switch {
-	case fresh.UID != pod.UID || !isTracked(fresh):
+	case fresh.UID != pod.UID || !decide.IsTracked(fresh):
 		return absent, nil
 	case runs && pods.IsTerminal(fresh):
-		return ended, nil
+		return kept, nil
 	}
 	return tryUntrack(ctx, c, fresh, runs)
 }
 
-// tryUntrack fails as invalid if the finalizers are not those of pod, or if its
-// phase is not, which matters if it is to run.
+// tryUntrack fails as invalid if the finalizers have changed, or the phase of a
+// pod that must be running.
 func tryUntrack(ctx context.Context, c client.Client, pod *corev1.Pod, runs bool) (untracked, error) {
 	at := slices.Index(pod.Finalizers, batchv1.JobTrackingFinalizer)
 	if at < 0 {
@@ -87,5 +88,5 @@ func tryUntrack(ctx context.Context, c client.Client, pod *corev1.Pod, runs bool
 	case err != nil:
 		return absent, fmt.Errorf("finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return taken, nil
+	return removed, nil
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,63 +21,59 @@ import (
 	"svc.dev/svc/controllers/adoption"
 	"svc.dev/svc/controllers/expectations"
 	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/job/decide"
 	"svc.dev/svc/controllers/pods"
 )
 
 // reconciler reads jobs and their pods; it alone writes the status of jobs,
-// creates and deletes their pods, and puts and takes the finalizer
+// creates and deletes their pods, and adds and removes the finalizer
 // batch.kubernetes.io/job-tracking.
 type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	pods    pods.Control
 	kind    schema.GroupVersionKind // of jobs
-	memory  *memory
+	store   *store
 	unknown expectations.UnknownOutcomes
 }
 
-// soon is the time until the next look at a job with more to do than one look
-// may do.
-const soon = time.Millisecond
-
-// Reconcile brings a job nearer to its end.
+// Reconcile syncs a job.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	job := &batchv1.Job{}
 	if err := r.client.Get(ctx, req.NamespacedName, job); err != nil {
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if isFinished(job) || isManagedElsewhere(job) {
+	if decide.IsFinished(job) || isManagedElsewhere(job) {
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	now := r.memory.look(req.NamespacedName)
+	now := r.store.startSync(req.NamespacedName)
 	controlled, err := r.controlled(ctx, job)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := decide(view{job: job, pods: controlled, backoff: r.memory.backoff(req.NamespacedName, job.UID), now: now})
-	if err := r.carryOut(ctx, p); err != nil {
+	plan := decide.Next(decide.Input{
+		Job: job, Pods: controlled, PreviousBackoff: r.store.backoff(req.NamespacedName, job.UID), Now: now,
+	})
+	if err := r.execute(ctx, job, plan); err != nil {
 		return reconcile.Result{}, err
 	}
-	if p.more {
-		p.again = soon
-	}
-	return reconcile.Result{RequeueAfter: p.again}, nil
+	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
 }
 
 func (r *reconciler) forget(job types.NamespacedName) {
-	r.memory.forget(job)
+	r.store.forget(job)
 	r.unknown.Forget(job)
 }
 
-// isManagedElsewhere tells whether another controller is to run the job (KEP-4368).
+// isManagedElsewhere reports whether another controller manages the job (KEP-4368).
 func isManagedElsewhere(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
 
-// controlled are the pods that the job controls, after it has adopted and
-// released what it must.
+// controlled returns the pods that the job controls, after it has adopted and
+// released pods by its selector.
 func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
 	if err != nil {
@@ -90,7 +86,7 @@ func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev
 	if owned, err = r.unknown.Pods(ctx, r.live, job, selector, owned); err != nil {
 		return nil, err
 	}
-	owned = r.memory.withoutAbsent(client.ObjectKeyFromObject(job), owned)
+	owned = r.store.withoutRemovedFinalizers(client.ObjectKeyFromObject(job), owned)
 	orphans, err := r.byController(ctx, job.Namespace, index.NoController)
 	if err != nil {
 		return nil, err
@@ -102,12 +98,12 @@ func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev
 		return nil, err
 	}
 	for i, pod := range claimed {
-		if isTracked(pod) {
+		if decide.IsTracked(pod) {
 			continue
 		}
 		adopted := metav1.GetControllerOfNoCopy(pod) == nil
-		// The finalizer of an active pod has gone if a crash kept the pod from
-		// being deleted after that. If it is to stay now, it must count.
+		// An active pod lacks the finalizer if the process crashed between removing
+		// the finalizer and deleting the pod. The pod may stay now: it must count.
 		lost := pods.IsActive(pod) && job.DeletionTimestamp == nil
 		if lost && !adopted {
 			if err := r.track(ctx, pod); err != nil {
@@ -122,7 +118,7 @@ func (r *reconciler) controlled(ctx context.Context, job *batchv1.Job) ([]*corev
 	return claimed, nil
 }
 
-// byController are the pods that an object controls. The cache owns them.
+// byController returns the pods that an object controls. The cache owns them.
 func (r *reconciler) byController(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
@@ -136,46 +132,46 @@ func (r *reconciler) byController(ctx context.Context, namespace, uid string) ([
 	return found, nil
 }
 
-// carryOut does what the plan says.
-func (r *reconciler) carryOut(ctx context.Context, p *plan) error {
-	key := client.ObjectKeyFromObject(p.job)
-	updated := p.job.DeepCopy()
-	tell := p.notices
-	if p.record {
-		if err := r.write(ctx, updated, p.status, tell); err != nil {
+// execute executes the plan.
+func (r *reconciler) execute(ctx context.Context, job *batchv1.Job, plan *decide.Plan) error {
+	key := client.ObjectKeyFromObject(job)
+	updated := job.DeepCopy()
+	events := plan.Events
+	if plan.StatusFirst {
+		if err := r.updateStatus(ctx, updated, plan.Status, events); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		tell = nil
+		events = nil
 	}
-	r.memory.setBackoff(key, p.job.UID, p.backoff)
+	r.store.setBackoff(key, job.UID, plan.Backoff)
 
-	o := outcome{gone: sets.New[types.UID](), released: sets.New[types.UID](), missed: sets.New[types.UID]()}
-	errs := []error{r.create(ctx, p, &o), r.delete(ctx, p, &o), r.release(ctx, p, &o)}
+	o := decide.Outcome{Deleted: sets.New[types.UID](), Released: sets.New[types.UID](), Untracked: sets.New[types.UID]()}
+	errs := []error{r.create(ctx, job, plan.Create, &o), r.delete(ctx, job, plan.Delete, &o), r.release(ctx, key, plan.Release, &o)}
 
-	status, events := p.settle(o)
-	if !sameStatus(&status, &updated.Status) {
-		errs = append(errs, client.IgnoreNotFound(r.write(ctx, updated, status, append(tell, events...))))
+	status, settled := plan.Settle(o)
+	if !apiequality.Semantic.DeepEqual(&status, &updated.Status) {
+		errs = append(errs, client.IgnoreNotFound(r.updateStatus(ctx, updated, status, append(events, settled...))))
 	}
 	return errors.Join(errs...)
 }
 
-// write writes the status into the API server and into job, and then tells the
-// events.
-func (r *reconciler) write(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus, events []notice) error {
+// updateStatus writes the status to the API server and into job, and then records
+// the events.
+func (r *reconciler) updateStatus(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus, events []decide.Event) error {
 	status.DeepCopyInto(&job.Status)
 	if err := r.client.Status().Update(ctx, job); err != nil {
-		return fmt.Errorf("status of job %s/%s: %w", job.Namespace, job.Name, err)
+		return fmt.Errorf("update status of job %s/%s: %w", job.Namespace, job.Name, err)
 	}
 	for _, e := range events {
-		r.pods.Recorder.Event(job, e.kind, e.reason, e.message)
+		r.pods.Recorder.Event(job, e.Type, e.Reason, e.Message)
 	}
 	return nil
 }
 
-func (r *reconciler) create(ctx context.Context, p *plan, o *outcome) (err error) {
-	o.created, err = pods.InBatches(len(p.create), 1, func(i int) error {
-		err := r.pods.Create(ctx, p.job, p.create[i].pod(p.job, r.kind))
-		r.unknown.Record(client.ObjectKeyFromObject(p.job), err)
+func (r *reconciler) create(ctx context.Context, job *batchv1.Job, replicas []decide.Replica, o *decide.Outcome) (err error) {
+	o.Created, err = pods.InBatches(len(replicas), 1, func(i int) error {
+		err := r.pods.Create(ctx, job, replicas[i].Pod(job, r.kind))
+		r.unknown.Record(client.ObjectKeyFromObject(job), err)
 		return err
 	})
 	if pods.NamespaceGoes(err) {
@@ -184,75 +180,58 @@ func (r *reconciler) create(ctx context.Context, p *plan, o *outcome) (err error
 	return err
 }
 
-// parallel is how many deletions or patches begin at the same time.
+// parallel is the number of deletions or patches that begin at the same time.
 const parallel = 64
 
-// delete deletes the surplus, of which nothing is to be counted, and stops what
-// runs of a job that ends.
-func (r *reconciler) delete(ctx context.Context, p *plan, o *outcome) error {
-	doomed := slices.Concat(p.surplus, p.stop)
-	gone := make([]bool, len(doomed))
-	_, err := pods.InBatches(len(doomed), parallel, func(i int) error {
-		pod := doomed[i]
-		if i < len(p.surplus) && isTracked(pod) {
-			if result, err := drop(ctx, r.client, r.live, pod); err != nil || result == ended {
+func (r *reconciler) delete(ctx context.Context, job *batchv1.Job, deletions []decide.Deletion, o *decide.Outcome) error {
+	deleted := make([]bool, len(deletions))
+	_, err := pods.InBatches(len(deletions), parallel, func(i int) error {
+		pod := deletions[i].Pod
+		if deletions[i].UntrackFirst {
+			if result, err := untrackRunning(ctx, r.client, r.live, pod); err != nil || result == kept {
 				return err
 			}
 		}
-		err := r.pods.Delete(ctx, p.job, pod)
-		gone[i] = err == nil
+		err := r.pods.Delete(ctx, job, pod)
+		deleted[i] = err == nil
 		return err
 	})
-	for i, pod := range doomed {
-		if gone[i] {
-			o.gone.Insert(pod.UID)
+	for i := range deletions {
+		if deleted[i] {
+			o.Deleted.Insert(deletions[i].Pod.UID)
 		}
 	}
 	return err
 }
 
-// release takes the finalizers from pods whose end is written down. Those that
-// could not be stopped keep it.
-func (r *reconciler) release(ctx context.Context, p *plan, o *outcome) error {
-	stop := sets.New[types.UID]()
-	for _, pod := range p.stop {
-		stop.Insert(pod.UID)
-	}
-	list := only(p.release, func(pod *corev1.Pod) bool { return o.gone.Has(pod.UID) || !stop.Has(pod.UID) })
-	results, done := make([]untracked, len(list)), make([]bool, len(list))
-	_, err := pods.InBatches(len(list), parallel, func(i int) (err error) {
-		results[i], err = p.take(list[i])(ctx, r.client, r.live, list[i])
-		done[i] = err == nil && results[i] != ended
+func (r *reconciler) release(ctx context.Context, job types.NamespacedName, releases []decide.Release, o *decide.Outcome) error {
+	due := slices.DeleteFunc(slices.Clone(releases), func(d decide.Release) bool { return d.AfterDelete && !o.Deleted.Has(d.Pod.UID) })
+	results := make([]untracked, len(due))
+	done := make([]bool, len(due))
+	_, err := pods.InBatches(len(due), parallel, func(i int) (err error) {
+		remove := untrack
+		if due[i].OnlyIfRunning {
+			remove = untrackRunning
+		}
+		results[i], err = remove(ctx, r.client, r.live, due[i].Pod)
+		done[i] = err == nil
 		return err
 	})
-	gone := sets.New[types.UID]()
-	for i, pod := range list {
-		if !done[i] {
-			continue
-		}
-		if results[i] == absent {
-			gone.Insert(pod.UID)
-		}
-		if results[i] == absent && p.first() && p.fresh.Has(pod.UID) {
-			o.missed.Insert(pod.UID)
-		} else {
-			o.released.Insert(pod.UID)
+	for i := range due {
+		switch uid := due[i].Pod.UID; {
+		case !done[i]:
+		case results[i] == removed:
+			o.Released.Insert(uid)
+		case results[i] == absent:
+			o.Untracked.Insert(uid)
 		}
 	}
-	r.memory.addAbsent(client.ObjectKeyFromObject(p.job), gone)
+	r.store.addUntracked(job, o.Untracked)
 	return err
 }
 
-// take is how the pod loses its finalizer: one that does not count only as long
-// as it runs.
-func (p *plan) take(pod *corev1.Pod) func(context.Context, client.Client, client.Reader, *corev1.Pod) (untracked, error) {
-	if pods.IsTerminal(pod) || p.uncounted.Has(pod.UID) || p.fresh.Has(pod.UID) {
-		return untrack
-	}
-	return drop
-}
-
-// track gives the finalizer to a pod that is as it was read.
+// track adds the finalizer to a pod. It fails with a conflict if the pod has
+// changed since it was read.
 func (r *reconciler) track(ctx context.Context, pod *corev1.Pod) error {
 	patched := pod.DeepCopy()
 	patched.Finalizers = append(patched.Finalizers, batchv1.JobTrackingFinalizer)

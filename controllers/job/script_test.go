@@ -11,31 +11,33 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apis"
+	"svc.dev/svc/controllers/job/decide"
 	"svc.dev/svc/internal/golden"
 )
 
 // TestScripts plays the scripts of testdata. The commands:
 //
 //	job SPEC             create the job, or change its spec
-//	start POD...         its containers run and are ready
-//	end CODE POD...      they end
-//	disrupt POD...       the pod fails since its node needs the room
-//	restart N POD        its container has restarted so often
-//	delete POD...        somebody deletes the pod
-//	gone CODE POD...     and its containers have ended
-//	label POD KEY=VALUE
-//	orphan POD           somebody takes its controller from the pod
-//	delete-job [waits]   somebody deletes the job; its pods go first
-//	quota                no pods can be created from now on
-//	pass DURATION        time passes
-//	look [crash=N]       the controller looks at the job; it crashes after N writes
-//	crash [behind=N]     the controller crashes now; the pods that the next one
-//	                     has in its cache are N changes behind
-//	free                 the controller frees pods that no job counts
-//	pods                 show the pods; * is the finalizer
+//	start POD...         the containers of pods run and are ready
+//	end CODE POD...      they terminate with the exit code
+//	disrupt POD...       pods fail with the condition DisruptionTarget
+//	restart N POD        the container of a pod has restarted N times
+//	delete POD...        a user deletes pods
+//	gone CODE POD...     the containers of deleted pods have terminated
+//	label POD KEY=VALUE  a user sets a label of a pod
+//	orphan POD           a user removes the controller reference of a pod
+//	delete-job [FINALIZER...]  a user deletes the job
+//	quota                the API server rejects new pods from now on
+//	pass DURATION        the clock advances
+//	sync [crash=N]       the controller syncs the job; it crashes after N writes
+//	crash [behind=N]     the controller restarts; its cache of pods lags N changes
+//	                     behind
+//	free                 the controller removes the finalizers of orphan pods
+//	pods                 prints the pods; * is the finalizer
 func TestScripts(t *testing.T) {
 	kinds := apis.Kinds()
 	scheme := apis.NewExternalScheme(kinds)
@@ -69,7 +71,7 @@ func (s *script) do(c golden.Command) error {
 	args := c.Args
 	for _, name := range args {
 		if strings.HasPrefix(name, "work-") && s.pods[name] == nil {
-			s.lines = append(s.lines, "there is no pod "+name)
+			s.lines = append(s.lines, "no such pod: "+name)
 			return nil
 		}
 	}
@@ -114,7 +116,7 @@ func (s *script) do(c golden.Command) error {
 		}
 	case "label":
 		key, value, _ := strings.Cut(args[1], "=")
-		each(args[:1], func(pod *corev1.Pod) { set(&pod.Labels, key, value) })
+		each(args[:1], func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value) })
 	case "orphan":
 		each(args, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
 	case "delete-job":
@@ -130,8 +132,8 @@ func (s *script) do(c golden.Command) error {
 		d, err := time.ParseDuration(args[0])
 		s.now = s.now.Add(d)
 		return err
-	case "look":
-		return s.lookOnce(args)
+	case "sync":
+		return s.syncOnce(args)
 	case "crash":
 		s.restart()
 		if len(args) > 0 {
@@ -139,7 +141,7 @@ func (s *script) do(c golden.Command) error {
 			return err
 		}
 	case "free":
-		s.lookForStrays()
+		s.syncOrphans()
 	case "pods":
 		s.showPods()
 	default:
@@ -148,18 +150,18 @@ func (s *script) do(c golden.Command) error {
 	return nil
 }
 
-func (s *script) lookOnce(args []string) error {
+func (s *script) syncOnce(args []string) error {
 	if len(args) > 0 {
 		if _, err := fmt.Sscanf(args[0], "crash=%d", &s.crash); err != nil {
 			return err
 		}
 	}
-	again, err := s.look()
+	again, err := s.sync()
 	switch {
 	case err != nil:
 		s.lines = append(s.lines, "error: "+err.Error())
 	case again > 0:
-		s.lines = append(s.lines, "again in "+again.String())
+		s.lines = append(s.lines, "requeue after "+again.String())
 	}
 	return nil
 }
@@ -168,7 +170,7 @@ func (s *script) showPods() {
 	var all []string
 	for name, pod := range s.pods {
 		line := name + " " + string(pod.Status.Phase)
-		if isTracked(pod) {
+		if decide.IsTracked(pod) {
 			line += " *"
 		}
 		if pod.DeletionTimestamp != nil {
@@ -185,7 +187,7 @@ func (s *script) showPods() {
 	s.lines = append(s.lines, all...)
 }
 
-// describe adds to a write of the status what has been written.
+// describe returns a write, with the contents of a status.
 func (s *script) describe(what string) string {
 	if what != "status" {
 		return what
@@ -223,14 +225,14 @@ func (s *script) describe(what string) string {
 	return strings.Join(lines, "\n")
 }
 
-// sortRuns sorts what happens at the same time: neighbours that begin with the
-// same word, with the events about them.
+// sortRuns sorts lines whose order is not defined: adjacent writes of the same kind
+// and the events about them.
 func sortRuns(lines []string) []string {
 	class := func(line string) string {
 		word, rest, _ := strings.Cut(line, " ")
 		for _, same := range []string{"SuccessfulCreate", "SuccessfulDelete", "untrack"} {
 			if word == same || word == "event" && strings.Contains(rest, same) {
-				return "at once"
+				return "concurrent"
 			}
 		}
 		return line

@@ -19,15 +19,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis"
+	"svc.dev/svc/controllers/job/decide"
 	"svc.dev/svc/controllers/pods"
 )
 
-// TestJobsUnderCrashes plays jobs of any kind with users and nodes that do what
-// they may, caches that lag behind, writes that fail or conflict, and crashes
-// between any two writes. Whatever happens, no pod is counted twice or lost, and
-// every job comes to an end that is right. SIMULATIONS is how many are played,
-// and SIMULATION the seed of the only one.
-func TestJobsUnderCrashes(t *testing.T) {
+// TestEveryPodCountsOnceDespiteCrashes simulates random jobs with random actions of
+// users and nodes, caches that lag behind, writes that fail or conflict, and
+// crashes between any two writes. No pod is counted twice or lost, and every job
+// finishes with the right status. The environment variable SIMULATIONS sets the
+// number of jobs, and SIMULATION runs a single seed.
+func TestEveryPodCountsOnceDespiteCrashes(t *testing.T) {
 	n := 1000
 	if s := os.Getenv("SIMULATIONS"); s != "" {
 		n, _ = strconv.Atoi(s)
@@ -51,18 +52,18 @@ func TestJobsUnderCrashes(t *testing.T) {
 	t.Logf("%d jobs ended: %v", n, ends)
 }
 
-// simulation is a world with what must hold in it.
+// simulation is a world with its invariants.
 type simulation struct {
 	*world
 	r      *rand.Rand
 	log    []string
 	faults []string
 
-	// listed are the pods that were ever among the uncounted, and counted those
-	// that have become numbers.
+	// listed are the pods that were ever listed as uncounted, and counted those
+	// that were added to the counters.
 	listed, counted map[types.UID]string
-	// succeeded are the pods that ended well while they held the finalizer, and
-	// while the job had not come to its end.
+	// succeeded are the pods that succeeded with the finalizer before the job
+	// finished.
 	succeeded map[types.UID]int
 	wake      time.Time
 }
@@ -86,7 +87,7 @@ func (s *simulation) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// play does at random what may happen, and then lets the job come to its end.
+// play takes random steps, and then runs the job until it finishes.
 func (s *simulation) play() {
 	if errs := s.setJob(s.spec); len(errs) > 0 {
 		s.fault("the job is invalid: %v", errs)
@@ -101,26 +102,26 @@ func (s *simulation) play() {
 	for range 20 + s.r.IntN(60) {
 		s.step()
 	}
-	s.note("from now on nothing bad happens")
+	s.note("from now on no write fails")
 	s.fail, s.random = nil, nil
-	if isSuspended(s.job) || *s.job.Spec.Parallelism == 0 {
+	if decide.IsSuspended(s.job) || *s.job.Spec.Parallelism == 0 {
 		s.setJob(func(spec *batchv1.JobSpec) { spec.Suspend, spec.Parallelism = nil, ptr.To(max(1, *spec.Parallelism)) })
 	}
 	s.wake = s.now
-	for i := 0; !isFinished(s.job) || i == 0; i++ {
+	for i := 0; !decide.IsFinished(s.job) || i == 0; i++ {
 		if i > 500 {
-			s.fault("the job does not end: %+v", s.job.Status)
+			s.fault("the job does not finish: %+v", s.job.Status)
 			return
 		}
-		s.goOn()
+		s.advance()
 	}
-	s.note("look for strays")
-	s.lookForStrays()
+	s.note("sync orphans")
+	s.syncOrphans()
 	s.checkEnd()
 }
 
-// goOn lets every pod end, or else time pass.
-func (s *simulation) goOn() {
+// advance terminates all pods, or advances the clock if there are none.
+func (s *simulation) advance() {
 	before := len(s.changes)
 	for _, name := range s.podNames() {
 		switch pod := s.pods[name]; {
@@ -133,15 +134,15 @@ func (s *simulation) goOn() {
 	if before == len(s.changes) && s.wake.After(s.now) {
 		s.now = s.wake
 	}
-	s.lookNow()
-	if before == len(s.changes) && !s.wake.After(s.now) && !isFinished(s.job) {
-		s.fault("the job waits for nothing: %+v", s.job.Status)
+	s.syncNow()
+	if before == len(s.changes) && !s.wake.After(s.now) && !decide.IsFinished(s.job) {
+		s.fault("the job is not requeued: %+v", s.job.Status)
 	}
 }
 
-func (s *simulation) lookNow() {
-	s.note("look at %s", s.now.Format(time.TimeOnly))
-	again, err := s.look()
+func (s *simulation) syncNow() {
+	s.note("sync at %s", s.now.Format(time.TimeOnly))
+	again, err := s.sync()
 	s.wake = s.now.Add(again)
 	switch {
 	case errors.Is(err, errCrash):
@@ -152,11 +153,11 @@ func (s *simulation) lookNow() {
 		s.wake = s.now.Add(time.Second)
 	}
 	if len(s.invalid) > 0 {
-		s.fault("the API server refuses the status: %v", s.invalid)
+		s.fault("the API server rejects the status: %v", s.invalid)
 	}
 }
 
-// spec is a job of any kind.
+// spec sets a random spec.
 func (s *simulation) spec(spec *batchv1.JobSpec) {
 	maybe := func(n int) *int32 {
 		if s.r.IntN(2) == 0 {
@@ -200,7 +201,7 @@ func (s *simulation) spec(spec *batchv1.JobSpec) {
 	}
 }
 
-// step is one thing that happens.
+// step takes one random step.
 func (s *simulation) step() {
 	switch n := s.r.IntN(20); {
 	case n < 8:
@@ -208,22 +209,22 @@ func (s *simulation) step() {
 			s.crash = s.r.IntN(8)
 			s.note("the process crashes after %d writes", s.crash)
 		}
-		s.lookNow()
+		s.syncNow()
 	case n < 14:
 		s.stepPod()
 	case n < 16:
 		s.now = s.now.Add(time.Duration(s.r.IntN(15000)) * time.Millisecond)
 	case n == 16:
-		s.note("somebody touches the job")
+		s.note("a user writes the job without a change")
 		s.touch()
 	case n == 17:
-		s.note("look for strays")
-		s.lookForStrays()
-	case n == 18 && !isFinished(s.job):
+		s.note("sync orphans")
+		s.syncOrphans()
+	case n == 18 && !decide.IsFinished(s.job):
 		suspend := s.r.IntN(2) == 0
 		s.note("suspend: %v", suspend)
 		s.setJob(func(spec *batchv1.JobSpec) { spec.Suspend = &suspend })
-	case n == 19 && !isFinished(s.job):
+	case n == 19 && !decide.IsFinished(s.job):
 		parallelism := int32(s.r.IntN(5))
 		s.note("parallelism: %d", parallelism)
 		s.setJob(func(spec *batchv1.JobSpec) { spec.Parallelism = &parallelism })
@@ -262,11 +263,11 @@ func (s *simulation) stepPod() {
 	}
 }
 
-// finish ends the containers of a pod.
+// finish terminates the containers of a pod.
 func (s *simulation) finish(name string, code int32, gone bool) {
 	pod := s.pods[name]
-	if code == 0 && isTracked(pod) && !isFinished(s.job) {
-		s.succeeded[pod.UID] = completionIndex(pod)
+	if code == 0 && decide.IsTracked(pod) && !decide.IsFinished(s.job) {
+		s.succeeded[pod.UID] = decide.CompletionIndex(pod)
 	}
 	s.note("end %s with %d", name, code)
 	if gone {
@@ -276,18 +277,18 @@ func (s *simulation) finish(name string, code int32, gone bool) {
 	}
 }
 
-// failSometimes is what goes wrong between the process and the API server. A
-// creation that fails has not happened; else there may be pods too many.
+// failSometimes fails random writes. A failed creation is never stored, as that
+// allows for excess pods.
 func (s *simulation) failSometimes(what string) (error, bool) {
 	if s.random.IntN(15) > 0 {
 		return nil, true
 	}
 	happens := what != "create" && s.random.IntN(2) == 0
-	s.note("    %s fails, and happens: %v", what, happens)
+	s.note("    %s fails; stored: %v", what, happens)
 	return apierrors.NewTimeoutError("too slow", 1), happens
 }
 
-// checkStatus checks each status as it is written.
+// checkStatus checks a status that is written against the stored one.
 func (s *simulation) checkStatus(now, old *batchv1.Job) {
 	st := now.Status
 	s.note("    active %d ready %d terminating %d succeeded %d failed %d uncounted %v indexes %q %v", st.Active, *st.Ready, *st.Terminating, st.Succeeded, st.Failed, *st.UncountedTerminatedPods, st.CompletedIndexes, ptr.Deref(st.FailedIndexes, ""))
@@ -311,7 +312,7 @@ func (s *simulation) checkStatus(now, old *batchv1.Job) {
 	if d := st.Failed - old.Status.Failed; d != left["failed"] {
 		s.fault("failed grows by %d, but %d pods are counted", d, left["failed"])
 	}
-	if d := st.Succeeded - old.Status.Succeeded; !isIndexed(now) && d != left["succeeded"] {
+	if d := st.Succeeded - old.Status.Succeeded; !decide.IsIndexed(now) && d != left["succeeded"] {
 		s.fault("succeeded grows by %d, but %d pods are counted", d, left["succeeded"])
 	}
 }
@@ -333,25 +334,25 @@ func uncountedOf(job *batchv1.Job) map[types.UID]string {
 func (s *simulation) checkEnd() {
 	st := s.job.Status
 	for _, pod := range s.pods {
-		if isTracked(pod) {
-			s.fault("%s holds its finalizer", pod.Name)
+		if decide.IsTracked(pod) {
+			s.fault("%s has the finalizer", pod.Name)
 		}
 		if pods.IsActive(pod) {
-			s.fault("%s runs still", pod.Name)
+			s.fault("%s is active", pod.Name)
 		}
 	}
 	var done []int
 	for uid, index := range s.succeeded {
 		done = append(done, index)
-		if s.counted[uid] == "" && !isIndexed(s.job) {
-			s.fault("the success of %s is lost", uid)
+		if s.counted[uid] == "" && !decide.IsIndexed(s.job) {
+			s.fault("the success of %s is not counted", uid)
 		}
 	}
-	completed := trueCondition(&st, batchv1.JobComplete)
+	completed := decide.TrueCondition(&st, batchv1.JobComplete)
 	completions := ptr.Deref(s.job.Spec.Completions, 0)
-	if isIndexed(s.job) {
-		have, all := parseIndexes(st.CompletedIndexes, int(completions)), indexesOf(done...)
-		if all.union(have).count() != all.count() || have.count() != int(st.Succeeded) {
+	if decide.IsIndexed(s.job) {
+		have, all := decide.ParseIndexes(st.CompletedIndexes, int(completions)), decide.IndexesOf(done...)
+		if all.Union(have).Count() != all.Count() || have.Count() != int(st.Succeeded) {
 			s.fault("%s are completed, but %s have succeeded", have, all)
 		}
 	}
@@ -362,6 +363,6 @@ func (s *simulation) checkEnd() {
 		s.fault("%d have succeeded of %d", st.Succeeded, completions)
 	}
 	if s.job.Spec.Completions == nil && st.Succeeded == 0 {
-		s.fault("nobody has emptied the queue")
+		s.fault("no pod of the work queue has succeeded")
 	}
 }

@@ -31,9 +31,9 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// world is an API server in memory for the one job "work" and its pods, with
-// the validation of the real one, and a process whose caches lag behind. The
-// process may crash at any write.
+// world is an in-memory API server for the job "work" and its pods, with the
+// validation of the real one, and a process whose caches lag behind. The process
+// can crash at any write.
 type world struct {
 	scheme *runtime.Scheme
 	jobs   *resource.Kind
@@ -45,21 +45,21 @@ type world struct {
 	job     *batchv1.Job
 	pods    map[string]*corev1.Pod
 
-	// changes are all that ever happened. The caches have seen those up to
-	// seenJobs and seenPods, and see at least those of the process itself.
+	// changes is the history. The caches have it up to seenJobs and seenPods, and
+	// at least up to the writes of the process itself, ownJobs and ownPods.
 	changes            []change
 	seenJobs, seenPods int
 	ownJobs, ownPods   int
-	// behind is how many changes the cache of pods lacks, if random is not set.
+	// behind is the number of changes that the cache of pods lacks, if random is nil.
 	behind int
-	// random, if set, moves the caches on by chance; else they have seen all.
+	// random, if set, advances the caches by random steps; else they are up to date.
 	random *rand.Rand
 
-	// crash is how many more writes the process lives for, if not negative.
+	// crash is the number of writes until the process crashes, if not negative.
 	crash int
-	// fail decides the error of a write, and whether it happens nevertheless.
+	// fail returns the error of a write, and whether it is stored nevertheless.
 	fail func(what string) (err error, happens bool)
-	// wrote is told about each write, and validated about each one of a status.
+	// wrote is called after each write, and validated after each one of a status.
 	wrote     func(what string)
 	validated func(now, old *batchv1.Job)
 	invalid   []string
@@ -67,12 +67,12 @@ type world struct {
 	process *process
 }
 
-// process is what a crash takes away.
+// process is the state that a crash loses.
 type process struct {
-	dead   bool
-	memory *memory
-	jobs   *reconciler
-	strays *strays
+	dead    bool
+	store   *store
+	jobs    *reconciler
+	orphans *orphans
 }
 
 // change is the state of one object after a write; both are nil for a job or
@@ -83,7 +83,7 @@ type change struct {
 	pod  *corev1.Pod
 }
 
-// newWorld makes a world of kinds, which must have jobs.
+// newWorld returns a world of kinds, which must include jobs.
 func newWorld(kinds []*resource.Kind, scheme *runtime.Scheme) *world {
 	i := slices.IndexFunc(kinds, func(k *resource.Kind) bool { return k.Name == "jobs" })
 	w := &world{
@@ -94,15 +94,15 @@ func newWorld(kinds []*resource.Kind, scheme *runtime.Scheme) *world {
 	return w
 }
 
-// restart begins a new process, which has read everything.
+// restart starts a new process with synced caches.
 func (w *world) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := &process{memory: newMemory(func() time.Time { return w.now })}
+	p := &process{store: newStore(func() time.Time { return w.now })}
 	c := &memoryClient{world: w, process: p}
 	control := pods.Control{Client: c, Recorder: (*recorder)(w)}
-	p.jobs = &reconciler{client: c, live: liveReader{w}, pods: control, kind: batchv1.SchemeGroupVersion.WithKind("Job"), memory: p.memory}
-	p.strays = &strays{client: c, live: liveReader{w}}
+	p.jobs = &reconciler{client: c, live: liveReader{w}, pods: control, kind: batchv1.SchemeGroupVersion.WithKind("Job"), store: p.store}
+	p.orphans = &orphans{client: c, live: liveReader{w}}
 	w.process, w.crash = p, -1
 	w.seenJobs, w.seenPods = len(w.changes), len(w.changes)
 	w.ownJobs, w.ownPods = 0, 0
@@ -110,8 +110,8 @@ func (w *world) restart() {
 
 var errCrash = errors.New("the process has crashed")
 
-// look lets the process look at the job once. It restarts one that has crashed.
-func (w *world) look() (time.Duration, error) {
+// sync syncs the job once. It restarts a process that has crashed.
+func (w *world) sync() (time.Duration, error) {
 	result, err := w.process.jobs.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "work"}})
 	if w.process.dead {
 		w.restart()
@@ -120,19 +120,19 @@ func (w *world) look() (time.Duration, error) {
 	return result.RequeueAfter, err
 }
 
-// lookForStrays lets the process free the pods that the job has left.
-func (w *world) lookForStrays() {
-	requests := map[stray]bool{}
+// syncOrphans syncs all pods as orphans.
+func (w *world) syncOrphans() {
+	requests := map[orphan]bool{}
 	for _, pod := range w.pods {
 		if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-			requests[stray{namespace: "ns", job: ref.Name, uid: ref.UID}] = true
+			requests[orphan{namespace: "ns", job: ref.Name, uid: ref.UID}] = true
 		} else {
-			requests[stray{namespace: "ns", pod: pod.Name}] = true
+			requests[orphan{namespace: "ns", pod: pod.Name}] = true
 		}
 	}
 	for r := range requests {
-		// What fails is tried again.
-		_, _ = w.process.strays.Reconcile(context.Background(), r)
+		// A request that fails is requeued.
+		_, _ = w.process.orphans.Reconcile(context.Background(), r)
 	}
 	if w.process.dead {
 		w.restart()
@@ -165,7 +165,7 @@ func (w *world) setJob(change func(*batchv1.JobSpec)) []string {
 	return errs
 }
 
-// touch changes a job in a way that does not matter.
+// touch writes the job without a change.
 func (w *world) touch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +187,7 @@ func (w *world) deleteJob(finalizers ...string) {
 	w.changes = append(w.changes, change{name: "work"})
 }
 
-// update changes a pod as its node would.
+// update changes a pod like its node.
 func (w *world) update(name string, do func(pod *corev1.Pod)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,7 +213,7 @@ func (w *world) end(name string, code int32) {
 	})
 }
 
-// deletePod is a deletion with grace; endPod is the end of the grace.
+// deletePod is a graceful deletion; endPod is the end of its grace period.
 func (w *world) deletePod(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,15 +260,15 @@ func (w *world) putPod(pod *corev1.Pod) {
 	w.changes = append(w.changes, change{name: pod.Name, pod: pod})
 }
 
-// memoryClient is the client of a process: it reads from the caches, which have
-// at least what the process has written, and writes as long as the process lives.
+// memoryClient is the client of a process: it reads from the caches, which have at
+// least the writes of the process, and fails once the process has crashed.
 type memoryClient struct {
 	client.Client
 	world   *world
 	process *process
 }
 
-// write does a write, unless the process has crashed or the write fails.
+// write calls do, unless the process has crashed or the write fails.
 func (c *memoryClient) write(what string, own *int, do func() error) error {
 	w := c.world
 	w.mu.Lock()
@@ -297,7 +297,7 @@ func (c *memoryClient) write(what string, own *int, do func() error) error {
 	return err
 }
 
-// see moves a cache on: to its own writes, and by chance further.
+// see advances a cache: to its own writes, and by a random step.
 func (w *world) see(seen *int, own int) int {
 	all := len(w.changes)
 	*seen = max(*seen, own)

@@ -1,4 +1,4 @@
-package job
+package decide
 
 import (
 	"slices"
@@ -10,27 +10,28 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// The time until a failed pod is replaced: it doubles with each failure.
 const (
+	// firstBackoff is the time until a failed pod is replaced. It doubles with each
+	// failure until maxBackoff.
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 10 * time.Minute
 )
 
-// backoff is what must be known of a job's pods to make new ones not too early:
-// how many have failed since the last that succeeded, and when the last failed.
-type backoff struct {
+// Backoff delays the replacement of failed pods: by the number of pods that have
+// failed since the last success, and the time of the last failure.
+type Backoff struct {
 	failures int
 	last     time.Time
 }
 
-// after is the backoff when more pods have ended.
-func (b backoff) after(succeeded, failed []*corev1.Pod) backoff {
+// after returns the backoff when more pods have terminated.
+func (b Backoff) after(succeeded, failed []*corev1.Pod) Backoff {
 	var success time.Time
 	for _, pod := range succeeded {
 		success = latest(success, finishedAt(pod))
 	}
 	if len(succeeded) > 0 {
-		b = backoff{}
+		b = Backoff{}
 	}
 	for _, pod := range failed {
 		if at := finishedAt(pod); len(succeeded) == 0 || at.After(success) {
@@ -41,8 +42,8 @@ func (b backoff) after(succeeded, failed []*corev1.Pod) backoff {
 	return b
 }
 
-// left is the time until there may be a new pod.
-func (b backoff) left(now time.Time) time.Duration {
+// left returns the time until a pod may be created.
+func (b Backoff) left(now time.Time) time.Duration {
 	if b.failures == 0 {
 		return 0
 	}
@@ -53,8 +54,8 @@ func (b backoff) left(now time.Time) time.Duration {
 	return max(0, min(wait, maxBackoff)-now.Sub(b.last))
 }
 
-// finishedAt is when a pod ended, as far as it is known: from its containers,
-// from its condition, from its deletion, or else when it was created.
+// finishedAt returns when a pod terminated. It falls back from the containers'
+// end to the condition Ready, the deletion, and the creation of the pod.
 func finishedAt(pod *corev1.Pod) time.Time {
 	if at, ok := containersFinishedAt(pod); ok {
 		return at
@@ -69,8 +70,8 @@ func finishedAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// containersFinishedAt is when the last container ended, sidecars included. It
-// is not known while one of them runs.
+// containersFinishedAt returns when the last container terminated, sidecars
+// included; false if one of them has not.
 func containersFinishedAt(pod *corev1.Pod) (last time.Time, ok bool) {
 	statuses := slices.Clone(pod.Status.ContainerStatuses)
 	for _, s := range pod.Status.InitContainerStatuses {

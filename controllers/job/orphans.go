@@ -13,39 +13,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/job/decide"
 	"svc.dev/svc/controllers/pods"
 )
 
-// stray names pods that nobody counts any more: those of a job that is gone or
-// has finished, or one pod that nothing controls.
-type stray struct {
+// orphan names pods that no job will count: those of a job that was deleted or
+// has finished, or one pod without a controller.
+type orphan struct {
 	namespace string
 	job       string
 	uid       types.UID
 	pod       string
 }
 
-func (s stray) jobKey() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.namespace, Name: s.job}
+func (o orphan) jobKey() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.namespace, Name: o.job}
 }
 
-// wanted tells whether the job by the stray's name still counts its pods.
-func (s stray) wanted(job *batchv1.Job) bool {
-	return job.UID == s.uid && (!isFinished(job) || isManagedElsewhere(job))
+// countedBy reports whether the job of the orphan's name counts its pods.
+func (o orphan) countedBy(job *batchv1.Job) bool {
+	return job.UID == o.uid && (!decide.IsFinished(job) || isManagedElsewhere(job))
 }
 
-// strays reads jobs and pods; it alone takes the finalizer
+// orphans reads jobs and pods; it alone removes the finalizer
 // batch.kubernetes.io/job-tracking from pods that no job will count.
-type strays struct {
+type orphans struct {
 	client client.Client
 	live   client.Reader
 }
 
-// Reconcile frees stray pods.
-func (s *strays) Reconcile(ctx context.Context, req stray) (reconcile.Result, error) {
+// Reconcile removes the finalizers of orphan pods.
+func (s *orphans) Reconcile(ctx context.Context, req orphan) (reconcile.Result, error) {
 	list := &corev1.PodList{}
 	if req.pod != "" {
-		// The cache may not know yet that a job has adopted it.
+		// The cache may not have its adoption by a job yet.
 		pod := corev1.Pod{}
 		if err := s.live.Get(ctx, types.NamespacedName{Namespace: req.namespace, Name: req.pod}, &pod); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -55,7 +56,7 @@ func (s *strays) Reconcile(ctx context.Context, req stray) (reconcile.Result, er
 		}
 		list.Items = append(list.Items, pod)
 	} else {
-		if wanted, err := s.wanted(ctx, req); wanted || err != nil {
+		if counted, err := s.counted(ctx, req); counted || err != nil {
 			return reconcile.Result{}, err
 		}
 		if err := s.client.List(ctx, list, client.InNamespace(req.namespace), client.UnsafeDisableDeepCopy,
@@ -70,9 +71,9 @@ func (s *strays) Reconcile(ctx context.Context, req stray) (reconcile.Result, er
 	return reconcile.Result{}, err
 }
 
-// wanted asks the API server about a job that the cache does not have: it may
-// not have it yet.
-func (s *strays) wanted(ctx context.Context, req stray) (bool, error) {
+// counted reports whether the job still counts its pods. It reads a job that is
+// missing in the cache from the API server, as the cache may lag behind.
+func (s *orphans) counted(ctx context.Context, req orphan) (bool, error) {
 	job := &batchv1.Job{}
 	err := s.client.Get(ctx, req.jobKey(), job)
 	if apierrors.IsNotFound(err) || err == nil && job.UID != req.uid {
@@ -84,5 +85,5 @@ func (s *strays) wanted(ctx context.Context, req stray) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("job %s: %w", req.jobKey(), err)
 	}
-	return req.wanted(job), nil
+	return req.countedBy(job), nil
 }

@@ -1,4 +1,4 @@
-package job
+package decide
 
 import (
 	"fmt"
@@ -11,21 +11,21 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// ruling is what a job's pod failure policy (KEP-3329) says about a failed pod.
-// The zero value is that of a failure that counts.
-type ruling struct {
+// policyMatch is the action of a job's pod failure policy (KEP-3329) for a failed
+// pod. The zero value is that of a failure that counts.
+type policyMatch struct {
 	action batchv1.PodFailurePolicyAction
-	// message says why the job fails, if action is FailJob.
+	// message is that of the job's condition, if action is FailJob.
 	message string
 }
 
-// counts tells whether the failure counts against the backoff limits.
-func (r ruling) counts() bool { return r.action != batchv1.PodFailurePolicyActionIgnore }
+// counts reports whether the failure counts against the backoff limits.
+func (r policyMatch) counts() bool { return r.action != batchv1.PodFailurePolicyActionIgnore }
 
-// rule is the ruling of the first rule that matches the pod.
-func rule(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) ruling {
+// matchFailurePolicy returns the action of the first rule that matches the pod.
+func matchFailurePolicy(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) policyMatch {
 	if policy == nil {
-		return ruling{}
+		return policyMatch{}
 	}
 	for i, r := range policy.Rules {
 		what := ""
@@ -35,14 +35,14 @@ func rule(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) ruling {
 			what = matchingCondition(pod, r.OnPodConditions)
 		}
 		if what != "" {
-			return ruling{r.Action, fmt.Sprintf("%s matching %s rule at index %d", what, r.Action, i)}
+			return policyMatch{r.Action, fmt.Sprintf("%s matching %s rule at index %d", what, r.Action, i)}
 		}
 	}
-	return ruling{}
+	return policyMatch{}
 }
 
-// matchingContainer describes the first container that has failed with an exit
-// code as required. The policy does not speak of exit code 0.
+// matchingContainer describes the first container that has failed with one of
+// the required exit codes. Exit code 0 never matches.
 func matchingContainer(pod *corev1.Pod, required *batchv1.PodFailurePolicyOnExitCodesRequirement) string {
 	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		end := c.State.Terminated
@@ -68,21 +68,21 @@ func matchingCondition(pod *corev1.Pod, patterns []batchv1.PodFailurePolicyOnPod
 	return ""
 }
 
-// metRule is the number of the first rule of a success policy (KEP-3998) that
-// the succeeded indexes fulfil.
-func metRule(policy *batchv1.SuccessPolicy, succeeded indexes, completions int) (number int, met bool) {
+// matchSuccessPolicy returns the number of the first rule of a success policy
+// (KEP-3998) that the succeeded indexes meet.
+func matchSuccessPolicy(policy *batchv1.SuccessPolicy, succeeded Indexes, completions int) (number int, met bool) {
 	if policy == nil || len(succeeded) == 0 {
 		return 0, false
 	}
 	for i, r := range policy.Rules {
-		have, want := succeeded.count(), int(ptr.Deref(r.SucceededCount, 0))
+		have, want := succeeded.Count(), int(ptr.Deref(r.SucceededCount, 0))
 		if r.SucceededIndexes != nil {
-			named := parseIndexes(*r.SucceededIndexes, completions)
+			named := ParseIndexes(*r.SucceededIndexes, completions)
 			if len(named) == 0 {
 				continue
 			}
 			have = succeeded.common(named)
-			want = int(ptr.Deref(r.SucceededCount, int32(named.count())))
+			want = int(ptr.Deref(r.SucceededCount, int32(named.Count())))
 		}
 		if have >= want {
 			return i, true
@@ -91,16 +91,16 @@ func metRule(policy *batchv1.SuccessPolicy, succeeded indexes, completions int) 
 	return 0, false
 }
 
-// isFailed tells whether a pod counts as failed. One that is being deleted does
-// so unless it is to be replaced only when it has ended: an orphan of its node
-// would never come to its end.
+// isFailed reports whether a pod counts as failed. A pod that is being deleted
+// counts, unless podReplacementPolicy is Failed: a pod of a lost node would never
+// terminate.
 func isFailed(job *batchv1.Job, pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || !replacesFailedOnly(job) && pods.IsTerminating(pod)
 }
 
-// replacesFailedOnly tells whether pods are replaced when they have failed, not
-// already when they are being deleted (KEP-3939). A pod failure policy implies
-// that, as it looks at how pods end.
+// replacesFailedOnly reports whether pods are replaced only when they have failed,
+// not already when they are being deleted (KEP-3939). A pod failure policy implies
+// that, as it depends on how pods terminate.
 func replacesFailedOnly(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.PodReplacementPolicy, "") == batchv1.Failed || job.Spec.PodFailurePolicy != nil
 }

@@ -1,4 +1,4 @@
-package job
+package decide
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func endedAt(seconds ...int) (list []*corev1.Pod) {
+func terminatedAt(seconds ...int) (list []*corev1.Pod) {
 	for _, s := range seconds {
 		at := metav1.NewTime(epoch.Add(time.Duration(s) * time.Second))
 		list = append(list, &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
@@ -29,30 +29,30 @@ func TestBackoffDoublesWithEachFailureInARow(t *testing.T) {
 		now               int
 		want              time.Duration
 	}{
-		{"nothing has failed", endedAt(1), nil, 1, 0},
-		{"the first failure", nil, endedAt(1), 1, 10 * time.Second},
-		{"part of the time has passed", nil, endedAt(1), 5, 6 * time.Second},
-		{"all of it has passed", nil, endedAt(1), 11, 0},
-		{"from the last failure", nil, endedAt(9, 1), 9, 20 * time.Second},
-		{"at most ten minutes", nil, endedAt(1, 2, 3, 4, 5, 6, 7, 8, 9), 9, 10 * time.Minute},
-		{"failures before the last success do not matter", endedAt(3, 5), endedAt(1, 2, 4, 5), 5, 0},
-		{"failures after it do", endedAt(3, 5), endedAt(1, 2, 6, 8), 8, 20 * time.Second},
+		{"nothing has failed", terminatedAt(1), nil, 1, 0},
+		{"the first failure", nil, terminatedAt(1), 1, 10 * time.Second},
+		{"part of the time has passed", nil, terminatedAt(1), 5, 6 * time.Second},
+		{"all of it has passed", nil, terminatedAt(1), 11, 0},
+		{"from the last failure", nil, terminatedAt(9, 1), 9, 20 * time.Second},
+		{"at most ten minutes", nil, terminatedAt(1, 2, 3, 4, 5, 6, 7, 8, 9), 9, 10 * time.Minute},
+		{"failures before the last success do not matter", terminatedAt(3, 5), terminatedAt(1, 2, 4, 5), 5, 0},
+		{"failures after it do", terminatedAt(3, 5), terminatedAt(1, 2, 6, 8), 8, 20 * time.Second},
 	} {
-		b := backoff{}.after(tt.succeeded, tt.failed)
+		b := Backoff{}.after(tt.succeeded, tt.failed)
 		if got := b.left(epoch.Add(time.Duration(tt.now) * time.Second)); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.rule, got, tt.want)
 		}
 	}
-	b := backoff{}.after(nil, endedAt(1, 2)).after(nil, endedAt(3))
+	b := Backoff{}.after(nil, terminatedAt(1, 2)).after(nil, terminatedAt(3))
 	if got := b.left(epoch.Add(3 * time.Second)); got != 40*time.Second {
-		t.Errorf("with those of the look before: got %s", got)
+		t.Errorf("failures of earlier syncs count, too: got %s", got)
 	}
-	if b = b.after(endedAt(4), nil); b.left(epoch) != 0 {
-		t.Error("a success does not end it")
+	if b = b.after(terminatedAt(4), nil); b.left(epoch) != 0 {
+		t.Error("a success does not reset the backoff")
 	}
 }
 
-func TestWhenAPodEnded(t *testing.T) {
+func TestTerminationTimeOfPods(t *testing.T) {
 	at := func(s int) metav1.Time { return metav1.NewTime(epoch.Add(time.Duration(s) * time.Second)) }
 	end := func(name string, s int) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: at(s)}}}
@@ -81,7 +81,7 @@ func TestWhenAPodEnded(t *testing.T) {
 	}
 }
 
-func TestPodFailurePolicyTakesTheFirstRuleThatMatches(t *testing.T) {
+func TestFirstMatchingRuleOfPodFailurePolicyApplies(t *testing.T) {
 	codes := func(action batchv1.PodFailurePolicyAction, op batchv1.PodFailurePolicyOnExitCodesOperator, container *string, values ...int32) batchv1.PodFailurePolicyRule {
 		return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: op, Values: values, ContainerName: container}}
 	}
@@ -106,18 +106,18 @@ func TestPodFailurePolicyTakesTheFirstRuleThatMatches(t *testing.T) {
 		rule  string
 		rules []batchv1.PodFailurePolicyRule
 		pod   *corev1.Pod
-		want  ruling
+		want  policyMatch
 	}{
-		{"no rule", nil, pod, ruling{}},
-		{"an exit code", []batchv1.PodFailurePolicyRule{codes(fail, in, nil, 1, 42)}, pod, ruling{fail, "Container main for pod ns/p failed with exit code 42 matching FailJob rule at index 0"}},
-		{"another exit code", []batchv1.PodFailurePolicyRule{codes(fail, in, nil, 1)}, pod, ruling{}},
-		{"success is never meant", []batchv1.PodFailurePolicyRule{codes(fail, notIn, nil, 7, 42)}, pod, ruling{}},
-		{"any other exit code", []batchv1.PodFailurePolicyRule{codes(count, notIn, nil, 42)}, pod, ruling{count, "Container init for pod ns/p failed with exit code 7 matching Count rule at index 0"}},
-		{"of a container", []batchv1.PodFailurePolicyRule{codes(count, in, ptr.To("ok"), 42), codes(count, in, ptr.To("init"), 7)}, pod, ruling{count, "Container init for pod ns/p failed with exit code 7 matching Count rule at index 1"}},
-		{"a condition", []batchv1.PodFailurePolicyRule{condition, codes(fail, in, nil, 42)}, disrupted, ruling{batchv1.PodFailurePolicyActionIgnore, "Pod ns/p has condition DisruptionTarget matching Ignore rule at index 0"}},
-		{"not this condition", []batchv1.PodFailurePolicyRule{condition}, pod, ruling{}},
+		{"no rule", nil, pod, policyMatch{}},
+		{"an exit code", []batchv1.PodFailurePolicyRule{codes(fail, in, nil, 1, 42)}, pod, policyMatch{fail, "Container main for pod ns/p failed with exit code 42 matching FailJob rule at index 0"}},
+		{"another exit code", []batchv1.PodFailurePolicyRule{codes(fail, in, nil, 1)}, pod, policyMatch{}},
+		{"exit code 0 never matches", []batchv1.PodFailurePolicyRule{codes(fail, notIn, nil, 7, 42)}, pod, policyMatch{}},
+		{"any other exit code", []batchv1.PodFailurePolicyRule{codes(count, notIn, nil, 42)}, pod, policyMatch{count, "Container init for pod ns/p failed with exit code 7 matching Count rule at index 0"}},
+		{"of a container", []batchv1.PodFailurePolicyRule{codes(count, in, ptr.To("ok"), 42), codes(count, in, ptr.To("init"), 7)}, pod, policyMatch{count, "Container init for pod ns/p failed with exit code 7 matching Count rule at index 1"}},
+		{"a condition", []batchv1.PodFailurePolicyRule{condition, codes(fail, in, nil, 42)}, disrupted, policyMatch{batchv1.PodFailurePolicyActionIgnore, "Pod ns/p has condition DisruptionTarget matching Ignore rule at index 0"}},
+		{"not this condition", []batchv1.PodFailurePolicyRule{condition}, pod, policyMatch{}},
 	} {
-		if got := rule(&batchv1.PodFailurePolicy{Rules: tt.rules}, tt.pod); got != tt.want {
+		if got := matchFailurePolicy(&batchv1.PodFailurePolicy{Rules: tt.rules}, tt.pod); got != tt.want {
 			t.Errorf("%s: got %+v", tt.rule, got)
 		}
 	}

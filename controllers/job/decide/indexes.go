@@ -1,4 +1,4 @@
-package job
+package decide
 
 import (
 	"fmt"
@@ -10,22 +10,22 @@ import (
 // interval is a range of completion indexes, both ends included.
 type interval struct{ from, to int }
 
-// indexes is a set of completion indexes: ascending intervals that neither
+// Indexes is a set of completion indexes: ascending intervals that neither
 // overlap nor touch.
-type indexes []interval
+type Indexes []interval
 
-// indexesOf is the set of the given indexes, which it sorts.
-func indexesOf(list ...int) indexes {
+// IndexesOf returns the set of the given indexes, and sorts them.
+func IndexesOf(list ...int) Indexes {
 	slices.Sort(list)
-	var set indexes
+	var set Indexes
 	for _, i := range list {
 		set = set.append(interval{i, i})
 	}
 	return set
 }
 
-// append adds an interval that begins no earlier than the last one.
-func (s indexes) append(i interval) indexes {
+// append adds an interval that does not begin before the last one.
+func (s Indexes) append(i interval) Indexes {
 	if n := len(s); n > 0 && i.from <= s[n-1].to+1 {
 		s[n-1].to = max(s[n-1].to, i.to)
 		return s
@@ -33,11 +33,11 @@ func (s indexes) append(i interval) indexes {
 	return append(s, i)
 }
 
-// parseIndexes reads what a job's status says of indexes, such as "1,3-5,7". It
-// leaves out indexes beyond completions, as the job may have been scaled down,
-// and what it cannot read.
-func parseIndexes(list string, completions int) indexes {
-	var set indexes
+// ParseIndexes parses a list of a job's status, such as "1,3-5,7". It ignores
+// indexes beyond completions, as the job may have been scaled down, and invalid
+// parts.
+func ParseIndexes(list string, completions int) Indexes {
+	var set Indexes
 	for text := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(text, "-")
 		from, err := strconv.Atoi(first)
@@ -57,18 +57,18 @@ func parseIndexes(list string, completions int) indexes {
 	return set
 }
 
-// union is the set of all that is in s or in other.
-func (s indexes) union(other indexes) indexes {
+// Union returns the indexes of both sets.
+func (s Indexes) Union(other Indexes) Indexes {
 	all := slices.Concat(s, other)
 	slices.SortFunc(all, func(a, b interval) int { return a.from - b.from })
-	var set indexes
+	var set Indexes
 	for _, i := range all {
 		set = set.append(i)
 	}
 	return set
 }
 
-func (s indexes) has(index int) bool {
+func (s Indexes) has(index int) bool {
 	_, found := slices.BinarySearchFunc(s, index, func(i interval, index int) int {
 		switch {
 		case i.to < index:
@@ -81,8 +81,8 @@ func (s indexes) has(index int) bool {
 	return found
 }
 
-// count is the number of indexes.
-func (s indexes) count() int {
+// Count is the number of indexes.
+func (s Indexes) Count() int {
 	n := 0
 	for _, i := range s {
 		n += i.to - i.from + 1
@@ -91,7 +91,7 @@ func (s indexes) count() int {
 }
 
 // common is the number of indexes that are in both sets.
-func (s indexes) common(other indexes) int {
+func (s Indexes) common(other Indexes) int {
 	n := 0
 	for len(s) > 0 && len(other) > 0 {
 		n += max(0, min(s[0].to, other[0].to)-max(s[0].from, other[0].from)+1)
@@ -104,9 +104,9 @@ func (s indexes) common(other indexes) int {
 	return n
 }
 
-// firstOutside are the first n indexes below completions that are not in s. Its
-// cost does not grow with completions.
-func (s indexes) firstOutside(n, completions int) []int {
+// firstOutside returns the first n indexes below completions that are not in s.
+// Its cost does not grow with completions.
+func (s Indexes) firstOutside(n, completions int) []int {
 	var outside []int
 	next := 0
 	for _, i := range append(slices.Clone(s), interval{completions, completions}) {
@@ -118,8 +118,9 @@ func (s indexes) firstOutside(n, completions int) []int {
 	return outside
 }
 
-// String is the form that parseIndexes reads. Two neighbours are written apart.
-func (s indexes) String() string {
+// String formats the set as in a job's status: intervals of three or more
+// indexes as "first-last".
+func (s Indexes) String() string {
 	var parts []string
 	for _, i := range s {
 		switch i.to - i.from {

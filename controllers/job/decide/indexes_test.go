@@ -1,4 +1,4 @@
-package job
+package decide
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func TestIndexesAreWrittenAsTheAPIHasThem(t *testing.T) {
 		{[]int{5, 3, 4, 4}, "3-5"},
 		{[]int{0, 2, 3, 4, 6, 7, 9}, "0,2-4,6,7,9"},
 	} {
-		if got := indexesOf(tt.list...).String(); got != tt.want {
+		if got := IndexesOf(tt.list...).String(); got != tt.want {
 			t.Errorf("%v: got %q, want %q", tt.list, got, tt.want)
 		}
 	}
@@ -34,7 +34,7 @@ func TestReadingIndexes(t *testing.T) {
 		{"indexes beyond completions are left out", "1,3-5,7", "1,3,4", 5},
 		{"what cannot be read is left out", "1,x,3-y,7", "1,7", 10},
 	} {
-		if got := parseIndexes(tt.list, tt.completions).String(); got != tt.want {
+		if got := ParseIndexes(tt.list, tt.completions).String(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.rule, got, tt.want)
 		}
 	}
@@ -52,9 +52,9 @@ func TestSetsOfIndexes(t *testing.T) {
 		return all
 	}
 	for a := range 1 << n {
-		s := indexesOf(numbers(a)...)
-		if s.count() != len(numbers(a)) {
-			t.Errorf("%s: the count is %d", s, s.count())
+		s := IndexesOf(numbers(a)...)
+		if s.Count() != len(numbers(a)) {
+			t.Errorf("%s: the count is %d", s, s.Count())
 		}
 		for i := range n {
 			if s.has(i) != (a>>i&1 == 1) {
@@ -66,8 +66,8 @@ func TestSetsOfIndexes(t *testing.T) {
 			}
 		}
 		for b := range 1 << n {
-			other := indexesOf(numbers(b)...)
-			if got, want := fmt.Sprint(s.union(other)), fmt.Sprint(indexesOf(numbers(a|b)...)); got != want {
+			other := IndexesOf(numbers(b)...)
+			if got, want := fmt.Sprint(s.Union(other)), fmt.Sprint(IndexesOf(numbers(a|b)...)); got != want {
 				t.Errorf("%s and %s: got %s, want %s", s, other, got, want)
 			}
 			if got, want := s.common(other), len(numbers(a&b)); got != want {

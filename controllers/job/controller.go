@@ -1,10 +1,9 @@
-// Package job runs the pods of jobs until enough have succeeded or too many
-// have failed, and counts them exactly.
+// Package job owns the controller of jobs: it runs their pods until enough have
+// succeeded or too many have failed, and counts each of them once.
 //
-// Every pod of a job holds the finalizer batch.kubernetes.io/job-tracking until
-// the job's status has counted it (KEP-2307); plan.go says how. The decision is
-// pure: census.go looks at the pods, ending.go knows why a job ends, and plan.go
-// and replicas.go say what to do. The scripts in testdata show it at work.
+// Every pod of a job has the finalizer batch.kubernetes.io/job-tracking until the
+// job's status has counted it (KEP-2307). Package decide makes the decisions; the
+// scripts in testdata show them.
 package job
 
 import (
@@ -30,12 +29,12 @@ func New() controller.Controller {
 		Reads:   []client.Object{&batchv1.Job{}, &corev1.Pod{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("batch", []string{"jobs/status"}, []string{"update"}),
-			// To own pods that keep a job that is deleted from going before them.
+			// To create pods with blockOwnerDeletion.
 			controller.Can("batch", []string{"jobs/finalizers"}, []string{"update"}),
 			controller.Can("", []string{"pods"}, []string{"create", "delete", "patch"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {
-			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many jobs are looked at the same time.")
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many jobs are synced at the same time.")
 		},
 		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
 		Setup:    o.setup,
@@ -44,7 +43,7 @@ func New() controller.Controller {
 
 const concurrentFlag = "concurrent-job-syncs"
 
-// component is where the events come from.
+// component is the source of the events.
 const component = "job-controller"
 
 type options struct {
@@ -64,12 +63,12 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		live:   env.Live,
 		pods:   pods.Control{Client: env.Client, Recorder: env.Recorder(component)},
 		kind:   kind,
-		memory: newMemory(env.Clock.Now),
+		store:  newStore(env.Clock.Now),
 	}
-	w := watches{cache: env.Manager.GetCache(), kind: kind, memory: r.memory}
+	w := watches{cache: env.Manager.GetCache(), kind: kind, store: r.store}
 	if err := controller.Run(env, "job", o.concurrent, r, w.jobs(), w.pods()); err != nil {
 		return err
 	}
-	s := &strays{client: env.Client, live: env.Live}
-	return controller.Run(env, "job-strays", o.concurrent, s, w.strayJobs(), w.strayPods())
+	orphanReconciler := &orphans{client: env.Client, live: env.Live}
+	return controller.Run(env, "job-orphans", o.concurrent, orphanReconciler, w.orphaningJobs(), w.orphanedPods())
 }
