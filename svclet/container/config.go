@@ -11,60 +11,58 @@ import (
 	"svc.dev/svc/svclet/runtime"
 )
 
-// Input is all that a container's configuration depends on.
+// Input is everything that a container's configuration depends on.
 type Input struct {
 	Options Options
-	// Objects are asked for what the container's variables name. Nil on a node
-	// without an API server.
+	// Objects returns the objects that the container's variables refer to. Nil on a
+	// node without an API server.
 	Objects Objects
 
 	Pod *corev1.Pod
-	// Container is one of the pod's: a regular, an init or (by
-	// corev1.Container(ephemeral.EphemeralContainerCommon)) an ephemeral one.
+	// Container is a regular, an init or an ephemeral container
+	// (corev1.Container(ephemeral.EphemeralContainerCommon)) of the pod.
 	Container *corev1.Container
 	Attempt   uint32
-	// SpecHash is what the pod's machine compares (pod.SpecHash).
+	// SpecHash is the container's pod.SpecHash.
 	SpecHash uint64
 
-	// ImageRef is what the runtime calls the image.
+	// ImageRef is the runtime's reference to the image.
 	ImageRef string
-	// ImageUser is as whom the image runs.
+	// ImageUser is the user of the image.
 	ImageUser ImageUser
 
-	// PodIPs and HostIPs are the pod's and its node's addresses, those of the
+	// PodIPs and HostIPs are the addresses of the pod and of its node, those of the
 	// node's primary family first.
 	PodIPs, HostIPs []string
-	// TargetID is the container whose processes an ephemeral container sees.
+	// TargetID is the container whose process namespace an ephemeral container shares.
 	TargetID string
-	// UserNamespace and SupplementalGroups are the sandbox's; see
+	// UserNamespace and SupplementalGroups are those of the sandbox; see
 	// [SandboxInput].
 	UserNamespace      *runtimeapi.UserNamespace
 	SupplementalGroups []int64
 
-	// Volumes are the pod's, by name.
+	// Volumes are the pod's volumes by name.
 	Volumes map[string]Volume
-	// SubPath makes a path within a volume safe to mount: it creates a
-	// directory if there is nothing, and returns a path on the host that no
-	// link can turn elsewhere.
+	// SubPath creates the directory at a path in a volume if it does not exist, and
+	// returns a path on the host that no symlink can redirect.
 	SubPath func(mount corev1.VolumeMount, subPath string) (hostPath string, err error)
-	// RecursiveReadOnly says that the runtime can make mounts below a mount
-	// read-only, too.
+	// RecursiveReadOnly reports whether the runtime supports recursive read-only
+	// mounts.
 	RecursiveReadOnly bool
-	// HostsFile is the pod's hosts file on the host, TerminationLog the file
-	// for the container's termination message; empty for none.
+	// HostsFile is the path of the pod's hosts file on the host, TerminationLog that
+	// of the container's termination message file; empty for none.
 	HostsFile, TerminationLog string
 }
 
-// ImageUser is the user that an image names: a number, or else a name. An image
-// that names nobody runs as root.
+// ImageUser is the user of an image: a number, or else a name. Without either, the
+// image runs as root.
 type ImageUser struct {
 	UID  *int64
 	Name string
 }
 
-// Config writes the configuration of a container. Its error is what the
-// container's status says while it waits with the reason
-// CreateContainerConfigError.
+// Config returns the configuration of a container. Its error is the message of the
+// waiting state with the reason CreateContainerConfigError.
 func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) {
 	if in.ImageUser == (ImageUser{}) {
 		in.ImageUser.UID = new(int64)
@@ -113,8 +111,8 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 	}, nil
 }
 
-// addresses are the pod's own and its node's. A pod on the node's network has
-// the node's.
+// addresses returns the addresses of the pod and of its node. A pod on the host
+// network has the node's.
 func (in Input) addresses() downward.Addresses {
 	addresses := downward.Addresses{PodIPs: in.PodIPs, HostIPs: in.HostIPs}
 	if len(addresses.PodIPs) == 0 && in.Pod.Spec.HostNetwork {

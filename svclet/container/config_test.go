@@ -105,7 +105,7 @@ func TestDevicesAreRefused(t *testing.T) {
 	}
 }
 
-func TestTheHostsFileNeedsAnAddress(t *testing.T) {
+func TestTheHostsFileIsMountedOnlyIfThePodHasAnAddress(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		ips         []string
@@ -130,7 +130,7 @@ func TestTheHostsFileNeedsAnAddress(t *testing.T) {
 	}
 }
 
-func TestAPodOnTheNodesNetworkHasTheNodesAddresses(t *testing.T) {
+func TestAHostNetworkPodHasTheNodesAddresses(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostNetwork = true
 	in := testInput(pod, &pod.Spec.Containers[0], nil)

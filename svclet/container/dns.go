@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxNameservers and the other bounds are those of glibc's resolver, as
-	// the API's validation has them.
+	// maxNameservers and the limits below are those of glibc's resolver, which API
+	// validation applies too.
 	maxNameservers = 3
 	maxSearches    = 32
 	maxSearchLine  = 2048
@@ -23,8 +23,8 @@ const (
 	maxResolvConf = 10 << 20
 )
 
-// dns is a pod's resolver configuration: by its policy, with what its dnsConfig
-// adds, and no more than resolvers take.
+// dns returns a pod's resolver configuration: that of its DNS policy, with its
+// dnsConfig added, within the limits of resolvers.
 func dns(in SandboxInput) (*runtimeapi.DNSConfig, error) {
 	var config *runtimeapi.DNSConfig
 	var err error
@@ -60,7 +60,7 @@ func (in SandboxInput) warn(reason, message string) {
 	}
 }
 
-// dnsPolicy is the policy that holds: on the node's network, ClusterFirst means
+// dnsPolicy returns the effective policy: on the host network, ClusterFirst means
 // Default.
 func dnsPolicy(spec *corev1.PodSpec) corev1.DNSPolicy {
 	if spec.DNSPolicy == corev1.DNSClusterFirst && spec.HostNetwork {
@@ -69,9 +69,8 @@ func dnsPolicy(spec *corev1.PodSpec) corev1.DNSPolicy {
 	return spec.DNSPolicy
 }
 
-// nodeDNS is what the node itself resolves by. Without a resolv.conf it is the
-// node's own name server, or what the C library takes for it, and no search
-// domain.
+// nodeDNS returns the node's resolver configuration. Without a resolv.conf it is
+// the C library's default, which is the local name server and no search domain.
 func nodeDNS(o Options) (*runtimeapi.DNSConfig, error) {
 	if o.ResolvConf != "" {
 		return readResolvConf(o.ResolvConf)
@@ -90,8 +89,8 @@ func nodeDNS(o Options) (*runtimeapi.DNSConfig, error) {
 	return config, nil
 }
 
-// clusterDNS asks the cluster's name servers, and only them: they forward what
-// they do not know. The node's search domains follow the cluster's.
+// clusterDNS uses only the cluster's name servers, which forward other queries.
+// The node's search domains follow the cluster's.
 func clusterDNS(in SandboxInput) (*runtimeapi.DNSConfig, error) {
 	o := in.Options
 	if len(o.ClusterDNS) == 0 {
@@ -116,7 +115,7 @@ func clusterDNS(in SandboxInput) (*runtimeapi.DNSConfig, error) {
 	return config, nil
 }
 
-// limitDNS leaves out what resolvers would not take, and says so.
+// limitDNS removes what exceeds the resolvers' limits, and warns of it.
 func limitDNS(config *runtimeapi.DNSConfig, warn func(reason, message string)) {
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
@@ -150,7 +149,7 @@ func limitDNS(config *runtimeapi.DNSConfig, warn func(reason, message string)) {
 	}
 }
 
-// unique joins two lists and leaves out what has come before.
+// unique concatenates two lists without duplicates.
 func unique(first, second []string) []string {
 	var joined []string
 	for _, list := range [][]string{first, second} {
@@ -163,8 +162,8 @@ func unique(first, second []string) []string {
 	return joined
 }
 
-// setOption adds a resolver option ("ndots:5"), in the place of an earlier one
-// of its name.
+// setOption adds a resolver option ("ndots:5") or replaces the one of the same
+// name.
 func setOption(options []string, option string) []string {
 	name, _, _ := strings.Cut(option, ":")
 	for i, old := range options {
@@ -190,8 +189,8 @@ func readResolvConf(path string) (*runtimeapi.DNSConfig, error) {
 	return config, nil
 }
 
-// ParseResolvConf reads a resolv.conf: name servers add up, the last search
-// line counts, and of an option its last value.
+// ParseResolvConf reads a resolv.conf: name servers add up, the last search line
+// wins, and so does the last value of an option.
 func ParseResolvConf(reader io.Reader) (*runtimeapi.DNSConfig, error) {
 	content, err := io.ReadAll(io.LimitReader(reader, maxResolvConf+1))
 	if err != nil {
@@ -228,7 +227,8 @@ func ParseResolvConf(reader io.Reader) (*runtimeapi.DNSConfig, error) {
 	return config, nil
 }
 
-// describe names a pod as kubelet's messages do: <name>_<namespace>(<uid>).
+// describe returns the name of a pod as in kubelet's messages:
+// <name>_<namespace>(<uid>).
 func describe(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
 }

@@ -1,14 +1,11 @@
-// Package container writes what the runtime is told of a pod: the
-// configuration of its sandbox ([Sandbox]) and of each of its containers
-// ([Config]), from the pod's spec.
+// Package container owns the translation of a pod's spec to CRI: the configuration
+// of its sandbox ([Sandbox]) and of each of its containers ([Config]).
 //
-// It decides and does not act: the ConfigMaps, Secrets and Services that a
-// spec names are asked of [Objects], paths on the host are handed to it, and
-// files (the hosts file, whose content [HostsFile] gives, the termination
-// message, the directory of logs) are made by the caller. The only file that it
-// reads itself is the node's resolv.conf.
+// It computes and does no I/O, except that it reads the node's resolv.conf: it
+// gets ConfigMaps, Secrets and Services from [Objects], host paths are passed in,
+// and the caller creates the files (the hosts file with the content of
+// [HostsFile], the termination message file, the log directory).
 //
-// What it writes is what kubelet of release 1.36 writes, its generally
-// available and its default features included; where the two differ, the
-// function says so.
+// The result is that of kubelet 1.36, with its default features; functions
+// document where they differ.
 package container

@@ -36,9 +36,9 @@ func (e *environment) keyValues() []*runtimeapi.KeyValue {
 	return list
 }
 
-// newEnvironment is a container's variables: those of whole ConfigMaps and
-// Secrets, those declared, which win, and those of services that neither
-// declares. A declared value may refer to what is before it, and to services.
+// newEnvironment returns a container's variables: those of envFrom, those of env,
+// which override them, and those of services that are in neither. A value of env
+// may refer to variables before it, and to those of services.
 func newEnvironment(ctx context.Context, in Input) (*environment, error) {
 	services, err := serviceVariables(ctx, in.Objects, in.Pod)
 	if err != nil {
@@ -98,8 +98,8 @@ func setFrom(ctx context.Context, environment *environment, objects *reader, sou
 	return nil
 }
 
-// valueFrom is what a source says; not set if the source is optional and not
-// there.
+// valueFrom returns the value of a source. set is false if the source is optional
+// and does not exist.
 func valueFrom(ctx context.Context, in Input, objects *reader, source *corev1.EnvVarSource) (value string, set bool, err error) {
 	switch {
 	case source.FieldRef != nil:
@@ -142,8 +142,8 @@ func missingKey(kind, namespace, name, key string, optional *bool) error {
 	return fmt.Errorf("couldn't find key %v in %s %v/%v", key, kind, namespace, name)
 }
 
-// reader reads each object once for a container, so that its variables come
-// from one version of it.
+// reader reads each object once for a container, so that its variables come from
+// one version of the object.
 type reader struct {
 	Objects
 	namespace  string
@@ -151,7 +151,7 @@ type reader struct {
 	secrets    map[string]*corev1.Secret
 }
 
-// configMap is nil if there is none, and that is allowed.
+// configMap returns nil if the ConfigMap does not exist and is optional.
 func (r *reader) configMap(ctx context.Context, name string, optional *bool) (*corev1.ConfigMap, error) {
 	if known, ok := r.configMaps[name]; ok {
 		return known, nil

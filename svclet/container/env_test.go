@@ -22,7 +22,7 @@ func testPod() *corev1.Pod {
 	}
 }
 
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestErrorsNameTheMissingObject(t *testing.T) {
 	objects := newFakeObjects()
 	objects.configMaps["shop/cm"] = &corev1.ConfigMap{Data: map[string]string{"k": "v"}}
 	objects.secrets["shop/s"] = &corev1.Secret{Data: map[string][]byte{"k": []byte("hidden")}}
@@ -149,7 +149,7 @@ func TestServiceVariables(t *testing.T) {
 	}
 }
 
-func TestVariablesOfAFile(t *testing.T) {
+func TestFileKeyRefReadsAVariable(t *testing.T) {
 	for _, test := range []struct{ content, key, want, err string }{
 		{content: "A='1'\nB='2'", key: "B", want: "2"},
 		{content: "# comment\n\n  \tA='1' # more\n", key: "A", want: "1"},
@@ -186,7 +186,7 @@ func FuzzVariablesOfAFile(f *testing.F) {
 	})
 }
 
-func TestAFileOfVariablesStaysInItsVolume(t *testing.T) {
+func TestFileKeyRefStaysInsideItsVolume(t *testing.T) {
 	volume, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	write := func(path, content string) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxEnvFile bounds a file of variables, in bytes: a container that writes one
-// must not fill the agent's memory.
+// maxEnvFile bounds a file of variables, in bytes: a container writes it, and must
+// not fill the agent's memory.
 const maxEnvFile = 1 << 20
 
-// fileValue is the value of a fileKeyRef: a variable that another container has
-// written to a file of a shared volume (KEP-3721). What the file says is not in
-// the errors.
+// fileValue returns the value of a fileKeyRef: a variable that another container
+// has written to a file in a shared volume (KEP-3721). Errors do not contain the
+// file's content.
 func fileValue(in Input, ref *corev1.FileKeySelector) (value string, set bool, err error) {
 	volume, mounted := in.Volumes[ref.VolumeName]
 	if !mounted || volume.HostPath == "" {
@@ -39,8 +39,8 @@ func fileValue(in Input, ref *corev1.FileKeySelector) (value string, set bool, e
 	}
 }
 
-// readInside reads a file of a directory that a pod can write to: no link leads
-// out of it, and what is no file (a pipe would block) is not read.
+// readInside reads a file in a directory that a pod can write to: no symlink leads
+// out of it, and only regular files are read (a pipe would block).
 func readInside(directory, path string) (string, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -69,11 +69,11 @@ func readInside(directory, path string) (string, error) {
 	return string(content), nil
 }
 
-// envFileValue finds a variable in a file of NAME='value' lines. It takes the
-// part of a shell's syntax that all shells agree on: values are in single
-// quotes, may have line ends in them, and are taken literally; a comment may
-// follow, or have a line of its own; a space after "=" makes the value empty.
-// A variable that is not there is empty, too.
+// envFileValue finds a variable in a file of NAME='value' lines, the syntax on
+// which all shells agree: values are in single quotes, may contain line breaks,
+// and are literal; comments are at the end of a line or on a line of their own; a
+// space after "=" makes the value empty. The value of a variable that does not
+// exist is empty too.
 func envFileValue(content, key string) (string, error) {
 	for content != "" {
 		content = strings.TrimLeft(content, " \t\r\n")

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Host is what a machine can do, as far as configurations depend on it.
+// Host describes the machine as far as configurations depend on it.
 type Host struct {
 	// MemoryCapacity and SwapCapacity are in bytes.
 	MemoryCapacity, SwapCapacity int64
-	// CgroupV2 says that the unified hierarchy is in use.
+	// CgroupV2 reports whether the unified hierarchy is in use.
 	CgroupV2 bool
-	// SwapController says that cgroups can bound swap.
+	// SwapController reports whether cgroups can limit swap.
 	SwapController bool
 	AppArmor       bool
 	SELinux        bool
-	// HugepageSizes are the sizes of huge pages that the kernel has, as
-	// cgroups name them ("2MB").
+	// HugepageSizes are the kernel's huge page sizes in the notation of cgroups
+	// ("2MB").
 	HugepageSizes []string
-	// ThermalThrottle are the directories of the CPUs' thermal throttling
-	// counters, hidden from containers.
+	// ThermalThrottle are the directories of the CPUs' thermal throttling counters,
+	// which are masked in containers.
 	ThermalThrottle []string
 }
 
-// ReadHost finds out about the machine from its /proc and /sys, which are
-// looked for under root ("/").
+// ReadHost reads the description of the machine from proc and sys below root
+// ("/").
 func ReadHost(root string) (Host, error) {
 	host := Host{
 		CgroupV2: exists(root, "sys/fs/cgroup/cgroup.controllers"),
@@ -76,7 +76,7 @@ func anyExists(root, pattern string) bool {
 	return err == nil && len(paths) > 0
 }
 
-// readMemory reads the totals of memory and swap, in bytes.
+// readMemory reads the total memory and swap, in bytes.
 func readMemory(path string) (memory, swap int64, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -129,7 +129,8 @@ func readHugepageSizes(directory string) ([]string, error) {
 	return sizes, nil
 }
 
-// hugepageSize names a size in bytes as cgroups do: "2MB" for 2 MiB.
+// hugepageSize returns a size in bytes in the notation of cgroups: "2MB" for 2
+// MiB.
 func hugepageSize(bytes int64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
 	for bytes%1024 == 0 && bytes > 0 && len(units) > 1 {

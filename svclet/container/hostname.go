@@ -9,15 +9,13 @@ import (
 )
 
 const (
-	// maxHostname is what Linux takes as a host's name, without its last byte.
+	// maxHostname is the maximum length of a host name on Linux, minus the terminator.
 	maxHostname = 63
-	// maxFQDN is what it takes with it: a name of 64 bytes needs no
-	// terminator.
+	// maxFQDN is the maximum length itself: a name of 64 bytes needs no terminator.
 	maxFQDN = 64
 )
 
-// Hostname is the name that a pod has for itself and, where it has a subdomain,
-// the domain it is in.
+// Hostname returns the pod's host name and, if it has a subdomain, its domain.
 func Hostname(o Options, pod *corev1.Pod) (name, domain string, err error) {
 	if override := pod.Spec.HostnameOverride; override != nil {
 		if problems := validation.IsDNS1123Subdomain(*override); len(problems) != 0 {
@@ -46,8 +44,8 @@ func Hostname(o Options, pod *corev1.Pod) (name, domain string, err error) {
 	return name, domain, nil
 }
 
-// kernelHostname is what uname says in the pod: with setHostnameAsFQDN, the
-// name and its domain.
+// kernelHostname returns what uname reports in the pod: with setHostnameAsFQDN,
+// the name and its domain.
 func kernelHostname(o Options, pod *corev1.Pod) (string, error) {
 	name, domain, err := Hostname(o, pod)
 	if err != nil {
@@ -65,7 +63,7 @@ func kernelHostname(o Options, pod *corev1.Pod) (string, error) {
 	return fqdn, nil
 }
 
-// truncateHostname shortens a name to what Linux takes.
+// truncateHostname truncates a name to Linux's limit.
 func truncateHostname(podName, name string) (string, error) {
 	if len(name) <= maxHostname {
 		return name, nil

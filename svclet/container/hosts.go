@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostsPath is where a container's hosts file is.
+// hostsPath is the path of the hosts file in a container.
 const hostsPath = "/etc/hosts"
 
 const (
@@ -22,8 +22,8 @@ const (
 		"fe00::2\tip6-allrouters\n"
 )
 
-// HostsFile is the content of a pod's /etc/hosts. nodeHosts is that of the
-// node, of which pods on its network have a copy.
+// HostsFile returns the content of a pod's /etc/hosts. nodeHosts is the node's,
+// which pods on the host network get.
 func HostsFile(o Options, pod *corev1.Pod, podIPs []string, nodeHosts []byte) ([]byte, error) {
 	var content bytes.Buffer
 	if pod.Spec.HostNetwork {

@@ -12,20 +12,20 @@ import (
 	"svc.dev/svc/svclet/expand"
 )
 
-// Volume is where a pod's volume is.
+// Volume is a volume of the pod.
 type Volume struct {
-	// HostPath is its directory, or file, on the host.
+	// HostPath is its directory or file on the host.
 	HostPath string
-	// ReadOnly volumes are never mounted writable.
+	// ReadOnly makes all mounts of the volume read-only.
 	ReadOnly bool
-	// SELinuxRelabel has the runtime label its files for the container.
+	// SELinuxRelabel makes the runtime label its files for the container.
 	SELinuxRelabel bool
-	// Image is the image that the volume is, in the place of a path on the
-	// host (KEP-4639).
+	// Image is the image of an image volume, instead of a host path (KEP-4639).
 	Image *runtimeapi.ImageSpec
 }
 
-// mounts are a container's volumes, its hosts file and its termination message.
+// mounts returns the mounts of a container: its volumes, the hosts file and the
+// termination message file.
 func mounts(in Input, environment map[string]string) ([]*runtimeapi.Mount, error) {
 	var list []*runtimeapi.Mount
 	for i := range in.Container.VolumeMounts {
@@ -53,8 +53,8 @@ func mounts(in Input, environment map[string]string) ([]*runtimeapi.Mount, error
 	return list, nil
 }
 
-// hostsMount is the pod's hosts file, unless the container mounts one of its
-// own, or the pod has no address to be named in it.
+// hostsMount returns the mount of the pod's hosts file, or nil if the container
+// mounts its own, or the pod has no address for it.
 func hostsMount(in Input) *runtimeapi.Mount {
 	if in.HostsFile == "" || len(in.PodIPs) == 0 && !in.Pod.Spec.HostNetwork {
 		return nil
@@ -108,8 +108,7 @@ func volumeMount(in Input, mount corev1.VolumeMount, environment map[string]stri
 	return result, nil
 }
 
-// subPath is the path within a volume that a mount names: a relative one that
-// never steps back.
+// subPath returns the path within a volume: relative, without "..".
 func subPath(mount corev1.VolumeMount, environment map[string]string) (string, error) {
 	within := mount.SubPath
 	if mount.SubPathExpr != "" {
@@ -150,7 +149,7 @@ func propagation(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagation
 	}
 }
 
-// recursiveReadOnly says whether mounts below a mount are read-only, too
+// recursiveReadOnly reports whether mounts below a mount are read-only too
 // (KEP-3857).
 func recursiveReadOnly(mount corev1.VolumeMount, possible bool) (bool, error) {
 	if mount.RecursiveReadOnly == nil || *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
@@ -175,7 +174,7 @@ func recursiveReadOnly(mount corev1.VolumeMount, possible bool) (bool, error) {
 	}
 }
 
-// noDevices refuses volumes that are to be devices: the agent has none.
+// noDevices refuses block volumes, which the agent does not support.
 func noDevices(container *corev1.Container) error {
 	if len(container.VolumeDevices) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// namespaces says which namespaces a pod's containers share with the node, with
-// one another, or with nobody.
+// namespaces returns which namespaces a pod's containers share with the node, with
+// one another, or not at all.
 func namespaces(pod *corev1.Pod, user *runtimeapi.UserNamespace) (*runtimeapi.NamespaceOption, error) {
 	users, err := userNamespace(pod, user)
 	if err != nil {
@@ -37,7 +37,7 @@ func nodeOrPod(host bool) runtimeapi.NamespaceMode {
 	return runtimeapi.NamespaceMode_POD
 }
 
-// userNamespace is the node's unless the pod asks for its own (KEP-127).
+// userNamespace is the node's unless the pod has its own (KEP-127).
 func userNamespace(pod *corev1.Pod, own *runtimeapi.UserNamespace) (*runtimeapi.UserNamespace, error) {
 	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
 		return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}, nil
@@ -48,8 +48,8 @@ func userNamespace(pod *corev1.Pod, own *runtimeapi.UserNamespace) (*runtimeapi.
 	return own, nil
 }
 
-// supplementalGroups are those of files (fsGroup, volumes) and those of the
-// spec.
+// supplementalGroups returns the groups for files (fsGroup, volumes) and those of
+// the spec.
 func supplementalGroups(sc *corev1.PodSecurityContext, volumes []int64) []int64 {
 	var groups []int64
 	if sc.FSGroup != nil {

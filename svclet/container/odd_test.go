@@ -13,9 +13,9 @@ import (
 	"svc.dev/svc/svclet/cgroup"
 )
 
-// TestOddPodsDoNoHarm hands pods that no API server would let pass: those of
+// TestInvalidPodsDoNotPanic hands pods that no API server would let pass: those of
 // files are not all checked.
-func TestOddPodsDoNoHarm(t *testing.T) {
+func TestInvalidPodsDoNotPanic(t *testing.T) {
 	for seed := range int64(300) {
 		fill := randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
 			func(q *resource.Quantity, c randfill.Continue) {

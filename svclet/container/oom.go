@@ -9,8 +9,8 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// The bounds of oom_score_adj, by classes of service: the kernel kills first
-// what has the higher score.
+// The range of oom_score_adj, by QoS class: the kernel first kills processes with
+// a higher score.
 const (
 	guaranteedOOMScoreAdjust = -997
 	bestEffortOOMScoreAdjust = 1000
@@ -19,9 +19,9 @@ const (
 // systemNodeCritical is the priority class whose pods are killed last.
 const systemNodeCritical = "system-node-critical"
 
-// oomScoreAdjust is a container's oom_score_adj. Those of burstable pods lie
-// between the bounds: the more memory they ask for, the lower, so that who
-// uses more than it has asked for is killed first.
+// oomScoreAdjust returns a container's oom_score_adj. For burstable pods it is
+// between the bounds: the more memory is requested, the lower it is, so that a
+// container that exceeds its request is killed first.
 func oomScoreAdjust(pod *corev1.Pod, container *corev1.Container, capacity int64) int64 {
 	if admit.Critical(pod) && pod.Spec.PriorityClassName == systemNodeCritical {
 		return guaranteedOOMScoreAdjust
@@ -40,16 +40,16 @@ func oomScoreAdjust(pod *corev1.Pod, container *corev1.Container, capacity int64
 	spare := sparePerContainer(pod)
 	adjust := score(container.Resources.Requests.Memory().Value() + spare)
 	if list, c := podspec.Find(&pod.Spec, container.Name); c != nil && podspec.IsSidecar(list, c) && len(pod.Spec.Containers) > 0 {
-		// A sidecar is not to be killed before the containers that it serves.
+		// A sidecar must not be killed before the containers that depend on it.
 		adjust = min(adjust, score(leastRequest(pod)+spare))
 	}
-	// Below, guaranteed pods using all memory would reach the same score;
-	// above, best-effort ones have it.
+	// Below the lower bound, guaranteed pods using all memory would have the same
+	// score; above the upper bound are best-effort pods.
 	return min(max(adjust, 1000+guaranteedOOMScoreAdjust), bestEffortOOMScoreAdjust-1)
 }
 
-// sparePerContainer is what a pod asks for beyond its containers' requests,
-// shared among them (KEP-2837).
+// sparePerContainer returns the pod-level request beyond the containers' requests,
+// divided among the containers (KEP-2837).
 func sparePerContainer(pod *corev1.Pod) int64 {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) || pod.Spec.Resources.Requests.Memory().IsZero() {
 		return 0
@@ -59,7 +59,8 @@ func sparePerContainer(pod *corev1.Pod) int64 {
 	return spare / int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
 }
 
-// leastRequest is the smallest memory request of the pod's regular containers.
+// leastRequest returns the smallest memory request of the pod's regular
+// containers.
 func leastRequest(pod *corev1.Pod) int64 {
 	least := pod.Spec.Containers[0].Resources.Requests.Memory().Value()
 	for i := range pod.Spec.Containers[1:] {

@@ -8,46 +8,44 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Options are the node's share in a configuration: the same for all pods. Those
-// that are flags bear their names.
+// Options are the node's part of a configuration, the same for all pods. Fields
+// for flags are named after them.
 type Options struct {
-	// PodLogs is the directory of all pods' logs. Default: [DefaultPodLogs].
+	// PodLogs is the directory of all pods' logs. The default is [DefaultPodLogs].
 	PodLogs string
 
-	// ClusterDNS are the addresses of --cluster-dns, ClusterDomain is
-	// --cluster-domain, ResolvConf the path of --resolv-conf; an empty one
-	// leaves pods without the node's resolvers.
+	// ClusterDNS is --cluster-dns, ClusterDomain is --cluster-domain, ResolvConf is
+	// --resolv-conf; if the latter is empty, pods do not get the node's resolvers.
 	ClusterDNS    []string
 	ClusterDomain string
 	ResolvConf    string
-	// NodeIPs are the node's addresses, the primary one first: those that
-	// status.hostIPs names.
+	// NodeIPs are the node's addresses for status.hostIPs, the primary one first.
 	NodeIPs []netip.Addr
 
-	// SeccompDefault is --seccomp-default. SeccompRoot is the directory of
-	// Localhost profiles (<root-dir>/seccomp).
+	// SeccompDefault is --seccomp-default. SeccompRoot is the directory of Localhost
+	// profiles (<root-dir>/seccomp).
 	SeccompDefault bool
 	SeccompRoot    string
 
-	// CPUCFSQuota is --cpu-cfs-quota, CPUCFSQuotaPeriod its period. Default of
-	// the latter: 100 ms.
+	// CPUCFSQuota is --cpu-cfs-quota, CPUCFSQuotaPeriod its period, by default 100 ms.
 	CPUCFSQuota       bool
 	CPUCFSQuotaPeriod time.Duration
-	// SingleProcessOOMKill kills only one process of a container that runs out
-	// of memory, not all. It counts on cgroup v2 only; v1 can do no other.
+	// SingleProcessOOMKill kills only one process of a container that runs out of
+	// memory, not all of them. It has an effect on cgroup v2 only; v1 always does so.
 	SingleProcessOOMKill bool
-	// LimitedSwap lets burstable containers swap in proportion to their
+	// LimitedSwap lets burstable containers swap in proportion to their memory
 	// requests (memorySwap.swapBehavior: LimitedSwap). Cgroup v2 only.
 	LimitedSwap bool
 
-	// Allocatable is what the node has for pods: the limits of containers
-	// without limits, as resourceFieldRef shows them.
+	// Allocatable is the node's allocatable: the value of resourceFieldRef for
+	// containers without limits.
 	Allocatable corev1.ResourceList
-	// Host is what the machine can do.
+	// Host describes the machine.
 	Host Host
 }
 
-// DefaultPodLogs is where kubelet and collectors of logs have pods' logs.
+// DefaultPodLogs is where kubelet writes pods' logs and log collectors expect
+// them.
 const DefaultPodLogs = "/var/log/pods"
 
 const defaultCFSQuotaPeriod = 100 * time.Millisecond
@@ -66,11 +64,11 @@ func (o Options) cfsQuotaPeriod() time.Duration {
 	return o.CPUCFSQuotaPeriod
 }
 
-// Objects are where what specs name is looked up. An object that does not exist
-// is an error that apierrors.IsNotFound recognises.
+// Objects returns the API objects that specs refer to. For an object that does not
+// exist it returns an error that apierrors.IsNotFound recognizes.
 type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// Services are those of a namespace.
+	// Services returns the services of a namespace.
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
 }

@@ -14,8 +14,8 @@ import (
 	"svc.dev/svc/svclet/cgroup"
 )
 
-// Resources are what a container may use, and how badly it is off when memory
-// runs out: what it is made with, and what an update of a running one sets.
+// Resources returns a container's resource limits and its oom_score_adj, to create
+// it or to update it while it runs.
 func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
 	limits := effectiveLimits(pod, container)
 	var request *resource.Quantity
@@ -29,8 +29,8 @@ func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtime
 	return resources
 }
 
-// effectiveLimits are those of a container, and those of its pod where it has
-// none (KEP-2837).
+// effectiveLimits returns the limits of a container, and those of its pod where it
+// has none (KEP-2837).
 func effectiveLimits(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	limits := corev1.ResourceList{
 		corev1.ResourceCPU:    container.Resources.Limits[corev1.ResourceCPU],
@@ -47,8 +47,8 @@ func effectiveLimits(pod *corev1.Pod, container *corev1.Container) corev1.Resour
 	return limits
 }
 
-// linuxResources puts CPU and memory as cgroups count them. Without a request,
-// the CPU's limit stands for it.
+// linuxResources translates CPU and memory to cgroup units. Without a CPU request,
+// the limit is used.
 func linuxResources(o Options, request, limit, memory *resource.Quantity) *runtimeapi.LinuxContainerResources {
 	if request == nil {
 		request = limit
@@ -68,8 +68,8 @@ func linuxResources(o Options, request, limit, memory *resource.Quantity) *runti
 	return resources
 }
 
-// sandboxResources are those of all containers of a pod together, for runtimes
-// that size a virtual machine by them.
+// sandboxResources returns the sum over the pod's containers, for runtimes that
+// size a virtual machine by it.
 func sandboxResources(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	options := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	requests, limits := resourcehelper.PodRequests(pod, options), resourcehelper.PodLimits(pod, options)
@@ -80,7 +80,7 @@ func sandboxResources(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerReso
 	return linuxResources(o, request, limits.Cpu(), limits.Memory())
 }
 
-// overhead is what the sandbox itself takes: request and limit alike.
+// overhead returns the pod overhead, as both request and limit.
 func overhead(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	if pod.Spec.Overhead == nil {
 		return &runtimeapi.LinuxContainerResources{}
@@ -88,8 +88,8 @@ func overhead(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	return linuxResources(o, pod.Spec.Overhead.Cpu(), pod.Spec.Overhead.Cpu(), pod.Spec.Overhead.Memory())
 }
 
-// hugepageLimits bound each size of huge page that the machine has: by the
-// container's limit, else by its pod's, else by none at all.
+// hugepageLimits limits each of the machine's huge page sizes: to the container's
+// limit, else its pod's, else to zero.
 func hugepageLimits(o Options, pod *corev1.Pod, container *corev1.Container) []*runtimeapi.HugepageLimit {
 	wanted := map[string]uint64{}
 	collect := func(list corev1.ResourceList) {
@@ -115,13 +115,13 @@ func hugepageLimits(o Options, pod *corev1.Pod, container *corev1.Container) []*
 	return limits
 }
 
-// setSwap keeps containers from swapping, except burstable ones where
-// LimitedSwap lets them swap in proportion to their memory requests (KEP-2400).
+// setSwap disables swap for containers, except for burstable ones with
+// LimitedSwap, which may swap in proportion to their memory requests (KEP-2400).
 func setSwap(o Options, resources *runtimeapi.LinuxContainerResources, pod *corev1.Pod, container *corev1.Container) {
 	switch {
 	case !o.Host.SwapController:
 	case !o.Host.CgroupV2:
-		// Memory and swap together: a bound equal to that of memory leaves
+		// The limit is for memory and swap together: equal to that of memory, it leaves
 		// nothing for swap.
 		resources.MemorySwapLimitInBytes = resources.MemoryLimitInBytes
 	default:

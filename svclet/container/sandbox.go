@@ -15,24 +15,24 @@ import (
 	"svc.dev/svc/svclet/runtime"
 )
 
-// SandboxInput is all that a sandbox's configuration depends on.
+// SandboxInput is everything that a sandbox's configuration depends on.
 type SandboxInput struct {
 	Options Options
 	Pod     *corev1.Pod
 	// Attempt counts the pod's sandboxes from 0.
 	Attempt uint32
-	// CgroupParent is the pod's cgroup, as the runtime's cgroup driver names it.
+	// CgroupParent is the pod's cgroup in the notation of the runtime's cgroup driver.
 	CgroupParent string
-	// UserNamespace is the pod's, where it has one of its own (hostUsers:
-	// false) and the runtime can do that. Default: the node's.
+	// UserNamespace is the pod's own (hostUsers: false), if the runtime supports it.
+	// The default is the node's.
 	UserNamespace *runtimeapi.UserNamespace
-	// SupplementalGroups are those that the pod's volumes ask for.
+	// SupplementalGroups are the groups that the pod's volumes require.
 	SupplementalGroups []int64
-	// Warn is told what the pod's owner should know by an event. Optional.
+	// Warn, if set, is called with warnings for an event about the pod.
 	Warn func(reason, message string)
 }
 
-// Sandbox writes the configuration of a pod's sandbox.
+// Sandbox returns the configuration of a pod's sandbox.
 func Sandbox(in SandboxInput) (*runtimeapi.PodSandboxConfig, error) {
 	pod := in.Pod
 	config := &runtimeapi.PodSandboxConfig{
@@ -61,19 +61,19 @@ func Sandbox(in SandboxInput) (*runtimeapi.PodSandboxConfig, error) {
 	return config, nil
 }
 
-// LogDirectory is the directory of a pod's logs:
+// LogDirectory returns the directory of a pod's logs:
 // <PodLogs>/<namespace>_<name>_<uid>.
 func LogDirectory(o Options, pod *corev1.Pod) string {
 	return filepath.Join(o.podLogs(), pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
 }
 
-// LogPath is the file of a container's log within its pod's directory of logs.
+// LogPath returns the file of a container's log within the pod's log directory.
 func LogPath(container string, attempt uint32) string {
 	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
 }
 
-// portMappings are those of one container; of ports that say the same, or bear
-// the same name, the first one counts.
+// portMappings returns the port mappings of a container; of ports that are equal
+// or have the same name, the first one counts.
 func portMappings(ports []corev1.ContainerPort) []*runtimeapi.PortMapping {
 	var mappings []*runtimeapi.PortMapping
 	names := map[string]bool{}
@@ -128,8 +128,8 @@ func linuxSandbox(in SandboxInput) (*runtimeapi.LinuxPodSandboxConfig, error) {
 	}, nil
 }
 
-// sysctls are those of the pod, named with dots. Which ones a pod may set is
-// the node's admission's to say.
+// sysctls returns the pod's sysctls, with dots. The node's admission decides which
+// ones a pod may set.
 func sysctls(pod *corev1.Pod) map[string]string {
 	if pod.Spec.SecurityContext == nil {
 		return nil
@@ -149,8 +149,8 @@ func sandboxSecurity(in SandboxInput) (*runtimeapi.LinuxSandboxSecurityContext, 
 	security := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces,
 		Privileged:       anyPrivileged(&in.Pod.Spec),
-		// The sandbox has only the pause process, which the runtime's profile
-		// suits whatever that of the containers is.
+		// The sandbox has only the pause process, for which the runtime's profile is right
+		// whatever the containers' profile is.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	sc := in.Pod.Spec.SecurityContext

@@ -124,7 +124,7 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-func TestSearchDomainsHaveBounds(t *testing.T) {
+func TestSearchDomainsAreLimited(t *testing.T) {
 	many := make([]string, 40)
 	for i := range many {
 		many[i] = strings.Repeat("a", i+1)

@@ -12,7 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerSecurity is as whom a container runs, and what it may do.
+// containerSecurity returns a container's user, groups, capabilities and profiles.
 func containerSecurity(in Input) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := effective(in.Pod, in.Container)
 	if sc.WindowsOptions != nil {
@@ -58,8 +58,8 @@ func containerSecurity(in Input) (*runtimeapi.LinuxContainerSecurityContext, err
 	return security, nil
 }
 
-// effective is a container's security context over that of its pod: each field
-// that the container sets wins.
+// effective returns a container's security context over that of its pod: fields
+// that the container sets win.
 func effective(pod *corev1.Pod, container *corev1.Container) corev1.SecurityContext {
 	var sc corev1.SecurityContext
 	if container.SecurityContext != nil {
@@ -87,8 +87,8 @@ func effective(pod *corev1.Pod, container *corev1.Container) corev1.SecurityCont
 	return sc
 }
 
-// verifyRunAsNonRoot refuses a container that must not run as root and would,
-// or that runs as somebody of whom only the name is known.
+// verifyRunAsNonRoot refuses a container with runAsNonRoot that would run as root,
+// or as a user of which only the name is known.
 func verifyRunAsNonRoot(in Input) error {
 	sc := effective(in.Pod, in.Container)
 	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
@@ -127,8 +127,8 @@ func capabilities(c *corev1.Capabilities) *runtimeapi.Capability {
 	return &runtimeapi.Capability{AddCapabilities: names(c.Add), DropCapabilities: names(c.Drop)}
 }
 
-// unmasked says whether all of /proc is shown. What is hidden otherwise is what
-// Docker hides.
+// unmasked reports whether all of /proc is visible. The default masks the same
+// paths as Docker.
 func unmasked(procMount *corev1.ProcMountType) bool {
 	return procMount != nil && *procMount == corev1.UnmaskedProcMount
 }
@@ -160,7 +160,7 @@ func readonlyPaths(procMount *corev1.ProcMountType) []string {
 	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }
 
-// seccomp is a container's profile, or its pod's, or the node's default.
+// seccomp returns the profile of a container, of its pod, or the node's default.
 func seccomp(o Options, pod *corev1.Pod, container *corev1.Container) (*runtimeapi.SecurityProfile, error) {
 	var profile *corev1.SeccompProfile
 	if pod.Spec.SecurityContext != nil {
@@ -186,9 +186,9 @@ func seccomp(o Options, pod *corev1.Pod, container *corev1.Container) (*runtimea
 	}, nil
 }
 
-// appArmor is a container's profile, in the form of today and in that which
-// older runtimes read. On a host without AppArmor, a container that asks for
-// one is refused, and one that does not has none.
+// appArmor returns a container's profile in the current form and in the one for
+// older runtimes. On a host without AppArmor, a container that requests a profile
+// is refused, and others have none.
 func appArmor(host Host, pod *corev1.Pod, container *corev1.Container) (*runtimeapi.SecurityProfile, string, error) {
 	profile := appArmorProfile(pod, container)
 	if profile == nil {
@@ -216,8 +216,8 @@ func appArmor(host Host, pod *corev1.Pod, container *corev1.Container) (*runtime
 	}
 }
 
-// appArmorProfile is a container's, by its field, by the annotation that came
-// before it, or its pod's.
+// appArmorProfile returns a container's profile: from its field, the older
+// annotation, or its pod.
 func appArmorProfile(pod *corev1.Pod, container *corev1.Container) *corev1.AppArmorProfile {
 	if sc := container.SecurityContext; sc != nil && sc.AppArmorProfile != nil {
 		return sc.AppArmorProfile

@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiService is the service of the API server, in the namespace default: every
-// container is told where it is.
+// apiService is the service of the API server in the namespace default; every
+// container gets its address.
 const apiService = "kubernetes"
 
-// serviceVariables tell a container where services are: the API server always,
-// those of its namespace unless enableServiceLinks is false.
+// serviceVariables returns the variables of services: always those of the API
+// server, and those of the pod's namespace unless enableServiceLinks is false.
 func serviceVariables(ctx context.Context, objects Objects, pod *corev1.Pod) (map[string]string, error) {
 	if objects == nil {
 		return nil, nil
@@ -51,15 +51,15 @@ func serviceVariables(ctx context.Context, objects Objects, pod *corev1.Pod) (ma
 	return variables, nil
 }
 
-// addressed says whether a service has an address of its own: without one,
-// variables have nothing to say.
+// addressed reports whether a service has a cluster IP; without one it has no
+// variables.
 func addressed(service *corev1.Service) bool {
 	ip := service.Spec.ClusterIP
 	return ip != "" && ip != corev1.ClusterIPNone && len(service.Spec.Ports) > 0
 }
 
-// setServiceVariables writes a service's address in two styles: that of
-// Kubernetes (<NAME>_SERVICE_HOST) and that of Docker's links (<NAME>_PORT).
+// setServiceVariables sets a service's variables in the style of Kubernetes
+// (<NAME>_SERVICE_HOST) and of Docker's links (<NAME>_PORT).
 func setServiceVariables(variables map[string]string, service *corev1.Service) {
 	ip := service.Spec.ClusterIP
 	name := variableName(service.Name)

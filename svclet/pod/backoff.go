@@ -2,132 +2,33 @@ package pod
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 const (
-	// minBackOff is the pause before a container is started again that has
-	// ended twice, and before an image is pulled again; each further one is
-	// twice as long.
+	// minBackOff is the first back-off of a container that crashes and of an image
+	// that cannot be pulled. The back-off doubles with each further failure.
 	minBackOff = 10 * time.Second
-	// maxBackOff is the longest of these pauses.
+	// maxBackOff is the longest back-off.
 	maxBackOff = 5 * time.Minute
-	// startRetry is the pause after a container could not be created.
+	// startRetry is the back-off after a container could not be created.
 	startRetry = 10 * time.Second
-	// pullShown is how long a status tells that a pull has failed before it
-	// tells that the next one is put off.
+	// pullShown is how long a status shows the reason of a failed pull
+	// ("ErrImagePull") before it shows that the next pull waits ("ImagePullBackOff").
 	pullShown = time.Second
 )
 
-// crashBackOff puts off the restart of a container that keeps ending.
-type crashBackOff struct {
-	delay time.Duration
-	// since is when the container was last started again.
-	since time.Time
-	// held is when the wait for the present delay was first noticed, for the
-	// attempt heldFor. It bounds the wait when the clock has been set back.
-	held    time.Time
-	heldFor string
-}
-
-// until returns when a container that ended at that time may start again; zero
-// for at once. One that ran for twice the longest pause starts from scratch.
-func (b *crashBackOff) until(ended time.Time, longest time.Duration) time.Time {
-	if b.delay == 0 || ended.Sub(b.since) > 2*longest {
-		return time.Time{}
-	}
-	return ended.Add(b.delay)
-}
-
-// next lengthens the pause after a container that ended at that time.
-func (b *crashBackOff) next(ended, now time.Time, longest time.Duration) {
-	if b.delay == 0 || ended.Sub(b.since) > 2*longest {
-		b.delay = min(minBackOff, longest)
-	} else {
-		b.delay = min(2*b.delay, longest)
-	}
-	b.since = now
-}
-
-// infer finds out which pause was in force before the agent started: its status
-// tells it while the container waits; afterwards the time between the two
-// newest attempts does.
-func (b *crashBackOff) infer(c *container, newest, previous *Container, longest time.Duration) {
-	if b.delay != 0 {
-		return
-	}
-	if c.reason == reasonCrashLoop {
-		text := strings.TrimPrefix(c.message, "back-off ")
-		text, _, _ = strings.Cut(text, " ")
-		if d, err := time.ParseDuration(text); err == nil && d > 0 {
-			b.delay, b.since = min(d, longest), newest.StartedAt
-			return
-		}
-	}
-	if previous == nil || previous.State != Exited {
-		return
-	}
-	gap := newest.StartedAt.Sub(previous.FinishedAt)
-	b.delay, b.since = min(minBackOff, longest), newest.StartedAt
-	for b.delay < longest && 2*b.delay <= gap {
-		b.delay = min(2*b.delay, longest)
-	}
-}
-
-// heldByCrashes says whether a container that has ended must wait, and until
-// when.
-func (m *Machine) heldByCrashes(c *container, newest, previous *Container) bool {
-	b, longest := &c.crash, m.options.MaxBackOff
-	ended := newest
-	if c.replaced == newest.ID && b.heldFor != newest.ID {
-		// It has been stopped to be started again at once, unless that has
-		// happened too often.
-		ended = previous
-	}
-	if ended == nil || ended.State != Exited {
-		return false
-	}
-	until := b.until(ended.FinishedAt, longest)
-	if !until.After(m.now) {
-		b.next(ended.FinishedAt, m.now, longest)
-		return false
-	}
-	if b.heldFor != newest.ID {
-		b.held, b.heldFor = m.now, newest.ID
-		m.event(corev1.EventTypeWarning, reasonBackOff, fmt.Sprintf(
-			"Back-off restarting failed container %s in pod %s", c.spec.Name, m.title()), c)
-	}
-	if b.held.After(m.now) {
-		b.held = m.now
-	}
-	if newest.State == Exited && newest != ended {
-		until = newest.FinishedAt.Add(b.delay)
-	}
-	if bound := b.held.Add(b.delay); until.After(bound) {
-		until = bound
-	}
-	if !until.After(m.now) {
-		b.next(ended.FinishedAt, m.now, longest)
-		return false
-	}
-	c.reason = reasonCrashLoop
-	c.message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", b.delay, c.spec.Name, m.title())
-	m.wakeAt(until)
-	return true
-}
-
-// pullBackOff puts off the next pull of an image.
+// pullBackOff is the ImagePullBackOff of a container.
 type pullBackOff struct {
 	delay time.Duration
-	// failed is when the last pull failed, cause what it said.
+	// failed is when the last pull failed, cause its error.
 	failed time.Time
 	cause  string
 }
 
-// fail lengthens the pause, and returns its end.
+// fail lengthens the back-off and returns its end.
 func (b *pullBackOff) fail(c *container, now time.Time) time.Time {
 	if b.delay == 0 || now.Sub(b.failed) > 2*maxBackOff {
 		b.delay = minBackOff
@@ -141,11 +42,11 @@ func (b *pullBackOff) fail(c *container, now time.Time) time.Time {
 	return now.Add(b.delay)
 }
 
-// heldByFailure says whether a container must wait because it could not be
-// started a short while ago.
-func (m *Machine) heldByFailure(c *container) bool {
+// inStartBackOff reports whether a container must wait because it recently failed
+// to start.
+func (m *Machine) inStartBackOff(c *container) bool {
 	if limit := m.now.Add(max(startRetry, c.pull.delay)); c.retry.After(limit) {
-		c.retry = limit // the clock has been set back
+		c.retry = limit // the clock was set back
 	}
 	if !c.retry.After(m.now) {
 		return false
@@ -166,8 +67,8 @@ func (m *Machine) heldByFailure(c *container) bool {
 	return true
 }
 
-// isPullFailure says whether a container could not be started because its
-// image could not be pulled.
+// isPullFailure reports whether a container could not be started because its image
+// could not be pulled.
 func isPullFailure(reason string) bool {
 	switch reason {
 	case reasonPull, reasonPullBackOff, "RegistryUnavailable", "SignatureValidationFailed":
@@ -177,7 +78,7 @@ func isPullFailure(reason string) bool {
 	}
 }
 
-// title names the pod in messages.
+// title returns the pod's name for messages.
 func (m *Machine) title() string {
 	return fmt.Sprintf("%s_%s(%s)", m.pod.Name, m.pod.Namespace, m.pod.UID)
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// isOurs says whether the node agent alone writes conditions of that type.
+// isOurs reports whether the node agent owns conditions of this type.
 func isOurs(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady,
@@ -19,7 +19,8 @@ func isOurs(t corev1.PodConditionType) bool {
 	}
 }
 
-// conditions returns those of others as the API has them, and then ours.
+// conditions returns the conditions of other writers as the API server has them,
+// followed by the agent's own.
 func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	all := make([]corev1.PodCondition, 0, len(m.pod.Status.Conditions)+6)
 	for _, c := range m.pod.Status.Conditions {
@@ -30,7 +31,7 @@ func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	set := func(c corev1.PodCondition) {
 		c.ObservedGeneration = m.pod.Generation
 		c.LastTransitionTime = second(m.now)
-		if old := conditionOf(m.told.Conditions, c.Type); old != nil && old.Status == c.Status {
+		if old := conditionOf(m.reported.Conditions, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 		all = append(all, c)
@@ -51,11 +52,12 @@ func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	return all
 }
 
-// isDisrupted says whether the pod has ended for what the node needs, not for
-// what it did itself.
+// isDisrupted reports whether the pod was terminated because of the node (a
+// disruption) and not because of its own behavior.
 func (m *Machine) isDisrupted() bool { return m.killed != nil && m.killed.disruption != "" && m.ended }
 
-// initialized says whether the init containers have done their work.
+// initialized returns the condition Initialized: whether the init containers have
+// completed.
 func (m *Machine) initialized(s *corev1.PodStatus) corev1.PodCondition {
 	condition := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	if m.phase == corev1.PodSucceeded {
@@ -78,7 +80,7 @@ func (m *Machine) initialized(s *corev1.PodStatus) corev1.PodCondition {
 			incomplete = append(incomplete, c.spec.Name)
 		}
 	}
-	if old := conditionOf(m.told.Conditions, corev1.PodInitialized); incomplete != nil &&
+	if old := conditionOf(m.reported.Conditions, corev1.PodInitialized); incomplete != nil &&
 		(old == nil || old.Status != corev1.ConditionTrue) {
 		condition.Status = corev1.ConditionFalse
 		condition.Reason = "ContainersNotInitialized"
@@ -87,7 +89,8 @@ func (m *Machine) initialized(s *corev1.PodStatus) corev1.PodCondition {
 	return condition
 }
 
-// containersReady says whether all sidecars and regular containers are ready.
+// containersReady returns the condition ContainersReady: whether all sidecars and
+// regular containers are ready.
 func (m *Machine) containersReady(s *corev1.PodStatus) corev1.PodCondition {
 	condition := corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse}
 	switch m.phase {
@@ -117,8 +120,8 @@ func (m *Machine) containersReady(s *corev1.PodStatus) corev1.PodCondition {
 	return condition
 }
 
-// ready says whether the pod is: its containers are, and so say its readiness
-// gates.
+// ready returns the condition Ready: the containers are ready, and all readiness
+// gates are true.
 func ready(pod *corev1.Pod, all []corev1.PodCondition, containers corev1.PodCondition) corev1.PodCondition {
 	condition := containers
 	condition.Type = corev1.PodReady

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// role is what a container is for.
+// role distinguishes init containers, sidecars, regular and ephemeral containers.
 type role int
 
 const (
@@ -21,48 +21,49 @@ const (
 	ephemeral
 )
 
-// finding is what a probe has found last.
-type finding int8
+// probeOutcome is the last result of a probe.
+type probeOutcome int8
 
 const (
-	nothing finding = iota
+	nothing probeOutcome = iota
 	success
 	failure
 )
 
-// container is what the machine remembers of one container of the spec.
+// container is the machine's state of one container of the spec.
 type container struct {
 	spec *corev1.Container
 	role role
 	hash uint64
-	// next is the attempt with which it will be created.
+	// next is the number of the next attempt, its restart count.
 	next uint32
 
-	// id is its newest attempt, which the findings are about.
+	// id is the container ID of the newest attempt; the probe results are about it.
 	id                           string
-	startup, readiness, liveness finding
+	startup, readiness, liveness probeOutcome
 
-	// outcome is that of the attempt tried, which Next has not seen yet.
+	// outcome is the result of starting the attempt tried, until Next has processed
+	// it.
 	outcome *Result
 	tried   uint32
-	// reason and message say why it is not running: what its status says while
-	// it waits. They stay until it has been started.
+	// reason and message are those of the waiting state in the status. They stay until
+	// the container has been started.
 	reason, message string
-	// retry is when it may be started after an attempt that failed.
+	// retry is when the container may be started again after a failed start.
 	retry time.Time
 	crash crashBackOff
 	pull  pullBackOff
 
-	// replaced is the attempt that is stopped to be started again, whatever the
-	// restart policy.
+	// replaced is the ID of the attempt that is stopped in order to be restarted
+	// whatever the restart policy.
 	replaced string
-	// announced is the attempt of which an event has told that it is being
-	// stopped, hooked the one whose preStop hook has run ahead of its stop.
-	announced, hooked string
+	// killingEventFor is the attempt whose Killing event has been recorded, hooked the one
+	// whose preStop hook has run before its stop.
+	killingEventFor, hooked string
 }
 
-// containersOf returns the containers of a pod in the order of their start,
-// with what is remembered of them.
+// containersOf returns the containers of a pod in start order, with the state that
+// is known of them.
 func containersOf(pod *corev1.Pod, known []container, status *corev1.PodStatus) []container {
 	spec := &pod.Spec
 	all := make([]container, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
@@ -81,7 +82,7 @@ func containersOf(pod *corev1.Pod, known []container, status *corev1.PodStatus) 
 			return
 		}
 		n := container{spec: c, role: r, hash: hash}
-		n.recall(statusOf(statuses, c.Name))
+		n.restore(statusOf(statuses, c.Name))
 		all = append(all, n)
 	}
 	for i := range spec.InitContainers {
@@ -102,9 +103,9 @@ func containersOf(pod *corev1.Pod, known []container, status *corev1.PodStatus) 
 	return all
 }
 
-// recall takes from the status that an earlier run of the agent has left what
-// the runtime cannot tell.
-func (c *container) recall(status *corev1.ContainerStatus) {
+// restore restores, from the status that an earlier run of the agent wrote, what
+// the runtime does not keep.
+func (c *container) restore(status *corev1.ContainerStatus) {
 	if status == nil {
 		return
 	}
@@ -116,7 +117,7 @@ func (c *container) recall(status *corev1.ContainerStatus) {
 	}
 }
 
-// observe takes in what the runtime shows of the container.
+// observe updates the container from what the runtime reports.
 func (c *container) observe(m *Machine) {
 	newest, previous := attempts(m.observed.Containers, c.spec.Name)
 	if newest == nil {
@@ -139,12 +140,12 @@ func (c *container) observe(m *Machine) {
 			c.readiness = success
 		}
 	}
-	if !m.known {
+	if !m.hasObserved {
 		c.crash.infer(c, newest, previous, m.options.MaxBackOff)
 	}
 }
 
-// started takes in what has become of an attempt to start the container.
+// started processes the result of an attempt to start the container.
 func (c *container) started(m *Machine) {
 	result := c.outcome
 	if result == nil {
@@ -160,21 +161,20 @@ func (c *container) started(m *Machine) {
 	case isPullFailure(result.Reason):
 		c.retry = c.pull.fail(c, m.now)
 	case result.Reason == reasonPostStart, m.hasEndedAt(c, c.tried):
-		// To the runtime the container has run: the back-off of those that end
-		// decides.
+		// For the runtime the container has run: CrashLoopBackOff applies.
 	default:
 		c.retry = m.now.Add(startRetry)
 	}
 }
 
-// hasEndedAt says whether the newest attempt of a container is that one, and has
-// ended.
+// hasEndedAt reports whether the newest attempt of a container has this number and
+// has exited.
 func (m *Machine) hasEndedAt(c *container, attempt uint32) bool {
 	newest, _ := m.attempts(c)
 	return newest != nil && newest.Attempt == attempt && newest.State == Exited
 }
 
-// probed takes in what a probe has found.
+// probed processes the result of a probe.
 func (c *container) probed(result ProbeResult) {
 	found := failure
 	if result.Success {
@@ -190,19 +190,19 @@ func (c *container) probed(result ProbeResult) {
 	}
 }
 
-// isStarted says whether the container, which is running, has passed its
-// startup probe.
+// isStarted reports whether the running container has passed its startup probe.
 func (c *container) isStarted() bool {
 	return c.spec.StartupProbe == nil || c.startup == success
 }
 
-// isReady says whether the container, which has started, is ready.
+// isReady reports whether the started container is ready.
 func (c *container) isReady() bool {
 	return c.spec.ReadinessProbe == nil || c.readiness == success
 }
 
-// restarts says whether the container is to run again after it has ended with
-// that exit code: by its own rules, its own policy, or that of its pod.
+// restarts reports whether the container is to be restarted after it exited with
+// this code: by its restart rules, by its own restart policy, or by that of the
+// pod.
 func (c *container) restarts(pod *corev1.Pod, exitCode int32) bool {
 	if c.spec.RestartPolicy != nil {
 		if restart, ok := matchRule(c.spec.RestartPolicyRules, exitCode); ok {
@@ -213,14 +213,14 @@ func (c *container) restarts(pod *corev1.Pod, exitCode int32) bool {
 	return restartsBy(string(pod.Spec.RestartPolicy), exitCode)
 }
 
-// restartsAfter says whether the container is to run again after that end, be
-// it because it was ended to that purpose.
+// restartsAfter reports whether the container is to be restarted after the attempt
+// id exited, which includes an attempt that was stopped for that purpose.
 func (c *container) restartsAfter(pod *corev1.Pod, id string, exitCode int32) bool {
 	return c.replaced != "" && c.replaced == id || c.restarts(pod, exitCode)
 }
 
-// restartsKilled says the same of one that is stopped because a probe failed:
-// it has no exit code yet.
+// restartsKilled is restartsAfter for a container that is stopped because a probe
+// failed: it has no exit code yet.
 func (c *container) restartsKilled(pod *corev1.Pod) bool {
 	if c.spec.RestartPolicy != nil {
 		return *c.spec.RestartPolicy != corev1.ContainerRestartPolicyNever
@@ -239,8 +239,8 @@ func restartsBy(policy string, exitCode int32) bool {
 	}
 }
 
-// matchRule returns what the first rule says that matches an exit code
-// (KEP-5307).
+// matchRule returns the action of the first restart rule that matches the exit
+// code (KEP-5307).
 func matchRule(rules []corev1.ContainerRestartRule, exitCode int32) (restart, ok bool) {
 	for _, r := range rules {
 		if r.ExitCodes == nil || r.Action != corev1.ContainerRestartRuleActionRestart {
@@ -254,19 +254,19 @@ func matchRule(rules []corev1.ContainerRestartRule, exitCode int32) (restart, ok
 	return false, false
 }
 
-// SpecHash identifies what a container was made of. Its name and image are all
-// that may not change without a restart: the rest of a container's spec is
-// immutable or, as its resources, changed in place. The value is kubelet's, so
-// that each of the two adopts the containers of the other.
+// SpecHash identifies the part of a container's spec that cannot change without a
+// restart: its name and its image. The other fields are immutable or, as
+// resources, changed in place. The value is the same as kubelet's, so that either
+// agent adopts the other's containers.
 func SpecHash(c *corev1.Container) uint64 {
-	// A map of two strings cannot fail to be marshalled.
+	// Marshalling a map of two strings cannot fail.
 	fields, _ := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
 	h := fnv.New32a()
 	_, _ = fmt.Fprintf(h, "%v", dump.ForHash(fields))
 	return uint64(h.Sum32())
 }
 
-// container returns that of a name.
+// container returns the container with this name.
 func (m *Machine) container(name string) *container {
 	for i := range m.containers {
 		if m.containers[i].spec.Name == name {
@@ -290,8 +290,8 @@ func attempts(observed []Container, name string) (newest, previous *Container) {
 	return newest, nil
 }
 
-// attempts returns the two newest attempts of a container but for the one that
-// is being started: until its postStart hook has succeeded it does not count.
+// attempts returns the two newest attempts of a container without the one that is
+// being started: an attempt counts only once its postStart hook has succeeded.
 func (m *Machine) attempts(c *container) (newest, previous *Container) {
 	o, starting := m.starting(c.spec.Name)
 	for i := range m.observed.Containers {
@@ -307,5 +307,5 @@ func (m *Machine) attempts(c *container) (newest, previous *Container) {
 	return newest, nil
 }
 
-// containerID is the identity of a container in statuses.
+// containerID returns the container's ID as statuses have it: RUNTIME://ID.
 func containerID(c *Container) string { return c.Runtime + "://" + c.ID }

@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// containerStatus returns the status of a container from what the runtime shows
-// of its two newest attempts and, for what the runtime shows no more, from its
-// last status.
+// containerStatus computes the status of a container from its two newest attempts
+// in the runtime and, where the runtime no longer knows, from its last status.
 func (m *Machine) containerStatus(c *container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	newest, previous := m.attempts(c)
 	var s corev1.ContainerStatus
@@ -25,7 +24,8 @@ func (m *Machine) containerStatus(c *container, old *corev1.ContainerStatus) cor
 	return s
 }
 
-// unseenStatus is that of a container of which the runtime has no attempt.
+// unseenStatus returns the status of a container of which the runtime has no
+// attempt.
 func (m *Machine) unseenStatus(c *container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	if old != nil && old.State.Terminated != nil {
 		return *old
@@ -46,7 +46,7 @@ func (m *Machine) unseenStatus(c *container, old *corev1.ContainerStatus) corev1
 	return s
 }
 
-// waitingStatus is that of a container that nothing is known of.
+// waitingStatus returns the status of a container that has never been created.
 func (m *Machine) waitingStatus(c *container) corev1.ContainerStatus {
 	reason := reasonCreating
 	if len(m.pod.Spec.InitContainers) > 0 {
@@ -58,7 +58,8 @@ func (m *Machine) waitingStatus(c *container) corev1.ContainerStatus {
 	}
 }
 
-// seenStatus is that of a container whose newest attempt the runtime shows.
+// seenStatus returns the status of a container whose newest attempt the runtime
+// reports.
 func (m *Machine) seenStatus(c *container, newest, previous *Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{
 		Name: c.spec.Name, Image: newest.Image, ImageID: newest.ImageID, ContainerID: containerID(newest),
@@ -100,8 +101,8 @@ func (m *Machine) seenStatus(c *container, newest, previous *Container, old *cor
 	return s
 }
 
-// stateOf is what an attempt is doing. One that has been created and does not
-// run waits to.
+// stateOf returns the state of an attempt. One that is created and not yet running
+// is waiting.
 func stateOf(o *Container) corev1.ContainerState {
 	switch o.State {
 	case Running:
@@ -116,9 +117,9 @@ func stateOf(o *Container) corev1.ContainerState {
 	}
 }
 
-// overrideState lets a container that is to be started wait, for the reason for
-// which it could not be. An init container that the runtime holds no more has
-// done its work if those after it have been started.
+// overrideState sets the state of a container that is to be started to waiting,
+// with the reason why it could not be. An init container that the runtime no
+// longer has is completed if the containers after it have been started.
 func (m *Machine) overrideState(c *container, newest *Container, s *corev1.ContainerStatus) {
 	if (c.role == initial || c.role == sidecar) && newest != nil && newest.State == Exited && newest.ExitCode == 0 {
 		return
@@ -144,8 +145,8 @@ func (m *Machine) overrideState(c *container, newest *Container, s *corev1.Conta
 	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: c.reason, Message: c.message}}
 }
 
-// setReadiness says whether the container has started and is ready. An init
-// container is ready when it has succeeded.
+// setReadiness sets started and ready. An init container is ready when it has
+// succeeded.
 func (m *Machine) setReadiness(c *container, s *corev1.ContainerStatus) {
 	if c.role == ephemeral {
 		return
@@ -159,7 +160,7 @@ func (m *Machine) setReadiness(c *container, s *corev1.ContainerStatus) {
 	s.Ready = started && c.isReady()
 }
 
-// volumeMounts tells how a container's volumes are mounted (KEP-3857).
+// volumeMounts returns how the container's volumes are mounted (KEP-3857).
 func (m *Machine) volumeMounts(c *corev1.Container) []corev1.VolumeMountStatus {
 	var all []corev1.VolumeMountStatus
 	for _, v := range c.VolumeMounts {
@@ -176,15 +177,15 @@ func (m *Machine) volumeMounts(c *corev1.Container) []corev1.VolumeMountStatus {
 	return all
 }
 
-// Requests and limits of CPU up to these, in thousandths, are the least that
-// the kernel knows: what is in force is not told from what was asked for.
+// The kernel's minimum of CPU requests and limits, in milli-CPU: at or below it,
+// the runtime's value does not tell what was requested.
 const (
 	minRequest = 2
 	minLimit   = 10
 )
 
-// resourcesOf are the resources in force: those of the spec, with what the
-// runtime tells in their place.
+// resourcesOf returns the resources in force: those of the spec, overridden by
+// what the runtime reports.
 func resourcesOf(c *corev1.Container, o *Container) *corev1.ResourceRequirements {
 	r := c.Resources.DeepCopy()
 	if o.State != Running || o.Resources == nil {
@@ -206,7 +207,7 @@ func resourcesOf(c *corev1.Container, o *Container) *corev1.ResourceRequirements
 	return r
 }
 
-// second returns a time as the API keeps it.
+// second truncates a time to the API's precision.
 func second(t time.Time) metav1.Time {
 	if t.IsZero() {
 		return metav1.Time{}
@@ -214,8 +215,8 @@ func second(t time.Time) metav1.Time {
 	return metav1.NewTime(t).Rfc3339Copy()
 }
 
-// sinceEpoch is second for a container that has ended. Of one that never ran, the
-// runtime gives 1970 as its start, as 0, and so does kubelet.
+// sinceEpoch is second for a container that has exited. The runtime reports 1970,
+// as 0, for the start of one that never ran, and so does kubelet.
 func sinceEpoch(t time.Time) metav1.Time {
 	if t.IsZero() {
 		t = time.Unix(0, 0)
@@ -227,10 +228,11 @@ func sortByName(all []corev1.ContainerStatus) {
 	slices.SortFunc(all, func(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// maxMessages is how long the termination messages of a pod may be together.
+// maxMessages is the maximum total length of a pod's termination messages, in
+// bytes.
 const maxMessages = 12 * 1024
 
-// limitMessages shortens termination messages to their share.
+// limitMessages truncates each termination message to its share.
 func limitMessages(s *corev1.PodStatus) {
 	n := len(s.ContainerStatuses) + len(s.InitContainerStatuses) + len(s.EphemeralContainerStatuses)
 	for _, list := range [][]corev1.ContainerStatus{

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// end brings a pod to its end: containers and sandboxes stopped, what they
-// stood on released and, once nobody wants the pod any more, all of it removed.
-// It says whether nothing is left.
+// end terminates a pod: it stops containers and sandboxes, releases the pod's
+// resources and, once the pod is no longer desired, removes everything that the
+// runtime holds of it. It reports whether nothing is left.
 func (m *Machine) end() (released bool) {
 	if !m.halt(m.endGrace()) {
 		return false
 	}
 	m.ended = true
 	if !m.tornDown {
-		m.ask(Operation{Kind: TearDown})
+		m.request(Operation{Kind: TearDown})
 	}
 	if m.removed || m.killed != nil || m.pod.DeletionTimestamp != nil {
 		m.clear()
 	} else {
 		m.prune()
 	}
-	return m.tornDown && len(m.observed.Sandboxes) == 0 && len(m.observed.Containers) == 0 && len(m.flight) == 0
+	return m.tornDown && len(m.observed.Sandboxes) == 0 && len(m.observed.Containers) == 0 && len(m.operations) == 0
 }
 
-// halt stops every container of the pod, sidecars after those that they serve,
-// and then its sandboxes. It says whether nothing runs any more.
+// halt stops every container of the pod, sidecars after the containers that depend
+// on them, and then its sandboxes. It reports whether nothing runs any more.
 func (m *Machine) halt(total time.Duration) bool {
 	if m.halting.IsZero() || m.halting.After(m.now) || total < m.haltGrace {
 		m.halting, m.haltGrace = m.now, total
@@ -43,7 +43,7 @@ func (m *Machine) halt(total time.Duration) bool {
 			continue
 		}
 		c := m.container(o.Name)
-		if slices.ContainsFunc(m.flight, func(f Operation) bool {
+		if slices.ContainsFunc(m.operations, func(f Operation) bool {
 			return f.Kind == StopContainer && f.ID == o.ID && f.Grace <= total
 		}) {
 			continue
@@ -53,11 +53,11 @@ func (m *Machine) halt(total time.Duration) bool {
 			m.stop(c, o, total, message)
 			continue
 		}
-		m.announce(c, o, message)
+		m.recordKilling(c, o, message)
 		if hasPreStop(c.spec) && c.hooked != o.ID && left > 0 {
-			m.ask(Operation{Kind: PreStop, ID: o.ID, Name: o.Name, Attempt: o.Attempt, Grace: left})
+			m.request(Operation{Kind: PreStop, ID: o.ID, Name: o.Name, Attempt: o.Attempt, Grace: left})
 		}
-		if left > 0 && m.isServing(c) {
+		if left > 0 && m.hasDependents(c) {
 			m.wakeAt(m.halting.Add(total))
 			continue
 		}
@@ -69,15 +69,15 @@ func (m *Machine) halt(total time.Duration) bool {
 	for i := range m.observed.Sandboxes {
 		if s := &m.observed.Sandboxes[i]; s.Ready || !slices.Contains(m.stopped, s.ID) {
 			quiet = false
-			m.ask(Operation{Kind: StopSandbox, ID: s.ID, Attempt: s.Attempt})
+			m.request(Operation{Kind: StopSandbox, ID: s.ID, Attempt: s.Attempt})
 		}
 	}
 	return quiet
 }
 
-// isServing says whether a container still runs that the sidecar has to
-// outlive: a regular one, or a sidecar that was started after it (KEP-753).
-func (m *Machine) isServing(c *container) bool {
+// hasDependents reports whether a container still runs that must stop before the
+// sidecar: a regular one, or a sidecar that was started after it (KEP-753).
+func (m *Machine) hasDependents(c *container) bool {
 	after := false
 	for i := range m.containers {
 		other := &m.containers[i]
@@ -97,13 +97,14 @@ func (m *Machine) isServing(c *container) bool {
 	return false
 }
 
-// cancelStarts gives up what is being started, and says whether nothing is.
+// cancelStarts cancels all starts in flight and reports whether there are none
+// left.
 func (m *Machine) cancelStarts() bool {
 	quiet := true
-	for i := range m.flight {
-		switch o := m.flight[i]; o.Kind {
+	for i := range m.operations {
+		switch o := m.operations[i]; o.Kind {
 		case StartContainer, CreateSandbox:
-			m.ask(Operation{Kind: Cancel, Name: o.Name, Attempt: o.Attempt})
+			m.request(Operation{Kind: Cancel, Name: o.Name, Attempt: o.Attempt})
 			quiet = false
 		case Cancel:
 			quiet = false
@@ -112,36 +113,38 @@ func (m *Machine) cancelStarts() bool {
 	return quiet
 }
 
-// clear removes all that the runtime holds of the pod.
+// clear removes everything that the runtime holds of the pod.
 func (m *Machine) clear() {
 	for i := range m.observed.Sandboxes {
-		m.ask(Operation{Kind: RemoveSandbox, ID: m.observed.Sandboxes[i].ID, Attempt: m.observed.Sandboxes[i].Attempt})
+		m.request(Operation{Kind: RemoveSandbox, ID: m.observed.Sandboxes[i].ID, Attempt: m.observed.Sandboxes[i].Attempt})
 	}
 	for i := range m.observed.Containers {
 		o := &m.observed.Containers[i]
 		if !slices.ContainsFunc(m.observed.Sandboxes, func(s Sandbox) bool { return s.ID == o.SandboxID }) {
-			m.ask(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
+			m.request(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
 		}
 	}
 }
 
-// minGrace is what every pod has to end, whatever it asks for.
+// minGrace is the shortest termination grace period, whatever the pod asks for.
 const minGrace = time.Second
 
-// unsetGrace is that of a pod without terminationGracePeriodSeconds, which the
-// API does not admit.
+// unsetGrace is the grace period of a pod without terminationGracePeriodSeconds,
+// which API defaulting rules out.
 const unsetGrace = 2 * time.Second
 
-// maxSeconds is 68 years: what an answer in seconds can be on every runtime.
+// maxSeconds is 68 years, the largest number of seconds that every runtime
+// accepts.
 const maxSeconds = math.MaxInt32
 
-// Seconds are those of a field of the API. What it holds may be more than a
-// duration can be, and must not become less than nothing by that.
+// Seconds converts a number of seconds from an API field to a duration, and
+// saturates instead of overflowing.
 func Seconds(n int64) time.Duration {
 	return time.Duration(min(n, maxSeconds)) * time.Second
 }
 
-// specGrace is how long a container has to stop while its pod goes on.
+// specGrace returns the termination grace period of a container that is stopped
+// while its pod goes on.
 func (m *Machine) specGrace() time.Duration {
 	if s := m.pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		return Seconds(*s)
@@ -149,9 +152,10 @@ func (m *Machine) specGrace() time.Duration {
 	return unsetGrace
 }
 
-// endGrace is how long the containers have to stop now that the pod ends:
-// what its deletion says, or its spec, or whoever evicts it if that is shorter.
-// It never becomes longer. Containers of a pod without a spec tell themselves.
+// endGrace returns the termination grace period of the pod's containers now that
+// the pod terminates: that of its deletion, else of its spec, or of its eviction
+// if that is shorter. It never becomes longer. Containers of a pod without a spec
+// have their own.
 func (m *Machine) endGrace() time.Duration {
 	var grace time.Duration
 	switch {

@@ -7,127 +7,123 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Options are what a machine has to know of its node. The zero value works.
+// Options describe the node. The zero value works.
 type Options struct {
-	// HostIPs are the node's addresses, the primary one first, two at most.
-	// Statuses name them; without them (standalone) they name none.
+	// HostIPs are the node's addresses for the pod's status, the primary one first, at
+	// most two. They are empty in standalone mode.
 	HostIPs []string
-	// MaxBackOff is the longest pause before a container that keeps ending is
-	// started again (crashLoopBackOff.maxContainerRestartPeriod). Zero stands
-	// for 5 minutes.
+	// MaxBackOff is the longest CrashLoopBackOff
+	// (crashLoopBackOff.maxContainerRestartPeriod). Zero means 5 minutes.
 	MaxBackOff time.Duration
-	// RecursiveReadOnly says that the runtime can make a mount read-only
-	// recursively (KEP-3857).
+	// RecursiveReadOnly reports whether the runtime supports recursive read-only
+	// mounts (KEP-3857).
 	RecursiveReadOnly bool
 }
 
-// Machine is the state of one pod. It is not safe for use by several
-// goroutines at once.
+// Machine is the state machine of one pod. It is not safe for concurrent use.
 type Machine struct {
 	options Options
 
-	// What is wanted.
+	// Desired state.
 	pod      *corev1.Pod
 	removed  bool
-	rejected *verdict
-	killed   *verdict
+	rejected *podFailure
+	killed   *podFailure
 	overdue  bool
-	// untried says that it was rejected before anything of it was made.
-	untried bool
+	// neverStarted reports that the pod was rejected before any of it was created.
+	neverStarted bool
 
-	// What is known.
+	// Observed state.
 	observed   Observed
 	containers []container
 	isSetUp    bool
 	tornDown   bool
-	// known says that the runtime has been looked at.
-	known bool
-	// stopped are the sandboxes and containers that have been stopped.
+	// hasObserved reports that the runtime has been observed at least once.
+	hasObserved bool
+	// stopped are the IDs of sandboxes and containers that have been stopped.
 	stopped []string
-	// announced is the sandbox whose end has been told by an event.
-	announced string
+	// sandboxEventFor is the sandbox for whose loss an event has been recorded.
+	sandboxEventFor string
 
-	// What goes on.
-	flight  []Operation
-	retries []retry
-	// halting is when the containers began to be stopped for good, zero when
-	// they are not.
+	// Operations in flight.
+	operations []Operation
+	retries    []retry
+	// halting is when the containers began to be stopped for good, or zero.
 	halting time.Time
-	// haltGrace is how long they had then, grace the shortest that the pod has
-	// been given.
+	// haltGrace is the grace period that they had then, grace the shortest one that
+	// the pod has been given.
 	haltGrace, grace time.Duration
-	// ended says that no container runs any more and none will.
+	// ended reports that no container runs and none will be started.
 	ended bool
-	// stranded says that the pod has lost its sandbox and may not have a new
-	// one, although some of it has not been run.
-	stranded bool
+	// cannotRecover reports that the pod has lost its sandbox and must not get a new one,
+	// although some of its containers have not run.
+	cannotRecover bool
 
-	// What has been told. The phase is the one that the pod has come to; its
-	// status shows one of the two last phases only when the pod has ended, and
-	// is final then.
+	// Reported state. The phase is the one that the machine has decided on; the status
+	// shows Succeeded or Failed, which are final, only after the pod has ended.
 	status corev1.PodStatus
 	phase  corev1.PodPhase
 	final  bool
-	// told is the status that the last call of Next returned.
-	told corev1.PodStatus
+	// reported is the status that the last call of Next returned.
+	reported corev1.PodStatus
 
-	// Of one call of Next.
+	// Valid during one call of Next.
 	now    time.Time
 	start  []Operation
 	events []Event
 	wake   time.Time
 }
 
-// verdict is a decision from outside that the pod has failed.
-type verdict struct {
+// podFailure is a decision from outside that the pod has failed: rejection, eviction,
+// or a deadline.
+type podFailure struct {
 	reason, message string
 	// disruption is the message of the condition DisruptionTarget.
 	disruption string
 	grace      *int64
 }
 
-// New returns the machine of a pod that nothing is known about but its object.
-// Of a pod that only the runtime knows, the object may be its metadata.
+// New returns the machine of a pod of which only the object is known. For a pod
+// that only the runtime knows, the object may consist of metadata.
 func New(pod *corev1.Pod, options Options) *Machine {
 	if options.MaxBackOff == 0 {
 		options.MaxBackOff = maxBackOff
 	}
-	m := &Machine{options: options, told: *pod.Status.DeepCopy(), phase: pod.Status.Phase}
+	m := &Machine{options: options, reported: *pod.Status.DeepCopy(), phase: pod.Status.Phase}
 	m.Update(pod)
 	return m
 }
 
-// Update tells what the pod's object is now: its spec, its deletion, and the
-// conditions in its status that belong to others. The machine only reads it.
+// Update sets the pod's current object: its spec, its deletion, and conditions of
+// other writers. The machine only reads it.
 func (m *Machine) Update(pod *corev1.Pod) {
 	m.pod = pod
-	m.containers = containersOf(pod, m.containers, &m.told)
+	m.containers = containersOf(pod, m.containers, &m.reported)
 	if !m.ended && isTerminal(pod.Status.Phase) {
 		m.phase = pod.Status.Phase
 	}
 }
 
-// Remove tells that the pod's source wants it no more.
+// Remove marks the pod as no longer desired by its source.
 func (m *Machine) Remove() { m.removed = true }
 
-// Reject tells that the node does not admit the pod. Whoever decides so records
-// the event.
+// Reject marks the pod as not admitted by the node. The caller records the event.
 func (m *Machine) Reject(reason, message string) {
 	if m.rejected != nil {
 		return
 	}
-	m.rejected = &verdict{reason: reason, message: "Pod was rejected: " + message}
-	m.untried = !m.isSetUp && len(m.flight)+len(m.observed.Sandboxes) == 0 &&
+	m.rejected = &podFailure{reason: reason, message: "Pod was rejected: " + message}
+	m.neverStarted = !m.isSetUp && len(m.operations)+len(m.observed.Sandboxes) == 0 &&
 		!slices.ContainsFunc(m.containers, func(c container) bool { return c.next > 0 })
 }
 
-// Kill evicts the pod: it fails for that reason; disruption is the message of its
-// condition DisruptionTarget, empty where the pod itself is to blame and has
-// none. Grace, in seconds, shortens its termination grace period, unless it is
-// nil. Whoever decides so records the event.
+// Kill terminates the pod as Failed with this reason. disruption is the message of
+// its condition DisruptionTarget, empty if the pod itself is the cause and gets no
+// such condition. grace, in seconds, shortens the termination grace period unless
+// it is nil. The caller records the event.
 func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 	if m.killed == nil && !m.ended {
-		m.killed = &verdict{reason: reason, message: message, disruption: disruption, grace: grace}
+		m.killed = &podFailure{reason: reason, message: message, disruption: disruption, grace: grace}
 		return
 	}
 	if m.killed != nil && grace != nil && (m.killed.grace == nil || *grace < *m.killed.grace) {
@@ -135,13 +131,13 @@ func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 	}
 }
 
-// Observe tells what the runtime holds of the pod. It comes before the first
-// call of Next: a pod may have been run before.
+// Observe sets what the runtime holds of the pod. It must be called before the
+// first call of Next, because the pod may have run before.
 func (m *Machine) Observe(observed Observed) {
 	m.observed = observed
 	m.forget()
-	if !m.known && isTerminal(m.pod.Status.Phase) {
-		// It had come to its end before the agent started.
+	if !m.hasObserved && isTerminal(m.pod.Status.Phase) {
+		// The pod had ended before the agent started.
 		for _, s := range observed.Sandboxes {
 			if !s.Ready {
 				m.stopped = append(m.stopped, s.ID)
@@ -151,13 +147,13 @@ func (m *Machine) Observe(observed Observed) {
 	for i := range m.containers {
 		m.containers[i].observe(m)
 	}
-	m.known = true
+	m.hasObserved = true
 }
 
-// Done tells what has become of an operation.
+// Done reports the result of an operation to the machine.
 func (m *Machine) Done(operation Operation, result Result) {
-	if i := slices.Index(m.flight, operation); i >= 0 {
-		m.flight = slices.Delete(m.flight, i, i+1)
+	if i := slices.Index(m.operations, operation); i >= 0 {
+		m.operations = slices.Delete(m.operations, i, i+1)
 	}
 	if result.Cancelled || operation.Kind == Cancel {
 		return
@@ -169,13 +165,13 @@ func (m *Machine) Done(operation Operation, result Result) {
 		}
 		return
 	}
-	m.settle(operation, failed)
+	m.recordOutcome(operation, failed)
 	if c := m.container(operation.Name); c != nil && operation.Kind == PreStop {
 		c.hooked = operation.ID
 	}
 	switch {
 	case failed:
-		m.event(corev1.EventTypeWarning, result.Reason, complaint(operation.Kind)+result.Message, nil)
+		m.event(corev1.EventTypeWarning, result.Reason, failurePrefix(operation.Kind)+result.Message, nil)
 	case operation.Kind == SetUp:
 		m.isSetUp = true
 	case operation.Kind == TearDown:
@@ -185,7 +181,7 @@ func (m *Machine) Done(operation Operation, result Result) {
 	}
 }
 
-// Probe tells what a probe has found.
+// Probe reports the result of a probe to the machine.
 func (m *Machine) Probe(result ProbeResult) {
 	for i := range m.containers {
 		if c := &m.containers[i]; c.id == result.ContainerID {
@@ -194,8 +190,8 @@ func (m *Machine) Probe(result ProbeResult) {
 	}
 }
 
-// Next says what is to be done now. It may be called at any time; when nothing
-// has happened since, it starts nothing.
+// Next returns what is to be done now. It may be called at any time; if nothing
+// has happened since the last call, it starts nothing.
 func (m *Machine) Next(now time.Time) Output {
 	m.now, m.start, m.wake = now, nil, time.Time{}
 	for i := range m.containers {
@@ -204,31 +200,31 @@ func (m *Machine) Next(now time.Time) Output {
 	m.report()
 	m.meetDeadline()
 	released := false
-	if m.ending() {
+	if m.isTerminating() {
 		released = m.end()
 	} else {
 		m.run()
-		if m.stranded {
+		if m.cannotRecover {
 			released = m.end()
 		}
 	}
 	m.report()
 	out := Output{
 		Start:    m.start,
-		Probes:   m.probes(),
+		Probes:   m.activeProbes(),
 		Status:   m.status,
 		Events:   m.events,
 		Wake:     m.wake,
 		Ended:    m.ended,
 		Released: released,
 	}
-	m.events, m.told = nil, m.status
+	m.events, m.reported = nil, m.status
 	return out
 }
 
-// ending says whether the pod is on its way out.
-func (m *Machine) ending() bool {
-	return m.removed || m.rejected != nil || m.killed != nil || m.overdue || m.stranded || m.ended ||
+// isTerminating reports whether the pod is terminating.
+func (m *Machine) isTerminating() bool {
+	return m.removed || m.rejected != nil || m.killed != nil || m.overdue || m.cannotRecover || m.ended ||
 		m.pod.DeletionTimestamp != nil || isTerminal(m.phase)
 }
 
@@ -248,7 +244,7 @@ func (m *Machine) meetDeadline() {
 	m.event(corev1.EventTypeNormal, reasonDeadline, messageDeadline, nil)
 }
 
-// event records one about the pod, or about one of its containers.
+// event records an event about the pod, or about one of its containers.
 func (m *Machine) event(kind, reason, message string, c *container) {
 	e := Event{Type: kind, Reason: reason, Message: message}
 	if c != nil {
@@ -257,8 +253,8 @@ func (m *Machine) event(kind, reason, message string, c *container) {
 	m.events = append(m.events, e)
 }
 
-// complaint is how the event of an operation that failed begins.
-func complaint(k Kind) string {
+// failurePrefix returns how the event message of a failed operation begins.
+func failurePrefix(k Kind) string {
 	switch k {
 	case CreateSandbox:
 		return "Failed to create pod sandbox: "
@@ -269,7 +265,7 @@ func complaint(k Kind) string {
 	}
 }
 
-// wakeAt asks for another call of Next at that time.
+// wakeAt asks for another call of Next at t.
 func (m *Machine) wakeAt(t time.Time) {
 	if m.wake.IsZero() || t.Before(m.wake) {
 		m.wake = t

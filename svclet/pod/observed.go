@@ -8,13 +8,12 @@ import (
 
 // Observed is what the runtime holds of one pod.
 type Observed struct {
-	// Sandboxes and Containers are in the order of their creation, the newest
-	// first; containers of earlier attempts that the runtime still keeps are
-	// among them.
+	// Sandboxes and Containers are ordered by creation, newest first, and include
+	// earlier attempts that the runtime keeps.
 	Sandboxes  []Sandbox
 	Containers []Container
-	// Sequence orders the observations of one pod: of two, that with the
-	// higher one is the newer, and the older one is to be forgotten.
+	// Sequence orders the observations of one pod: an observation with a lower number
+	// than a previous one is outdated and must be ignored.
 	Sequence uint64
 }
 
@@ -24,15 +23,15 @@ type Sandbox struct {
 	Attempt   uint32
 	Ready     bool
 	CreatedAt time.Time
-	// IPs are its addresses, the primary one first. Those of a pod on the
-	// host's network are not among them.
+	// IPs are the sandbox's addresses, the primary one first. A pod on the host
+	// network has none.
 	IPs []string
 }
 
-// State is what a container is doing.
+// State is the state of a container.
 type State string
 
-// The states of CRI's ContainerState.
+// The states are those of CRI's ContainerState.
 const (
 	Created State = "created"
 	Running State = "running"
@@ -40,35 +39,34 @@ const (
 	Unknown State = "unknown"
 )
 
-// Container is one container of a pod, of whichever attempt.
+// Container is one attempt of a container of the pod.
 type Container struct {
-	// ID is the runtime's, without its scheme; Runtime is that scheme
-	// ("containerd").
+	// ID is the runtime's ID without the scheme, Runtime the scheme ("containerd").
 	ID, Runtime string
 	Name        string
-	// Attempt counts from 0; it is the restart count of its status.
+	// Attempt counts from 0; the status shows it as the restart count.
 	Attempt   uint32
 	SandboxID string
 	State     State
 
 	CreatedAt, StartedAt, FinishedAt time.Time
 	ExitCode                         int32
-	// Reason and Message are the runtime's ("OOMKilled", "Error", "Completed").
-	// Of a container that has ended, Message is its termination message, where
-	// it left one.
+	// Reason and Message are the runtime's ("OOMKilled", "Error", "Completed"). The
+	// Message of an exited container is its termination message, if it wrote one.
 	Reason, Message string
 
 	Image, ImageID string
-	// SpecHash is that of the spec from which it was made; see [SpecHash].
+	// SpecHash is the hash of the spec that the container was created from; see
+	// [SpecHash].
 	SpecHash uint64
 	User     *corev1.ContainerUser
 	Mounts   []corev1.VolumeMountStatus
-	// Grace is the termination grace period that its pod had when it was made,
-	// in seconds; PreStop is its hook, and Ports are those that the hook may
-	// name. All are for pods that nobody wants any more.
+	// Grace is the pod's termination grace period when the container was created, in
+	// seconds; PreStop is the container's hook, and Ports are the ports that the hook
+	// may name. They are needed for pods that no source wants any more.
 	Grace   int64
 	PreStop *corev1.LifecycleHandler
 	Ports   []corev1.ContainerPort
-	// Resources are those in force, where the runtime tells them.
+	// Resources are the resources in force, if the runtime reports them.
 	Resources *corev1.ResourceRequirements
 }

@@ -5,65 +5,65 @@ import "time"
 // Kind is what an operation does.
 type Kind string
 
-// The operations that a machine asks for.
+// The operations that a machine requests.
 const (
-	// SetUp makes what the containers stand on: the pod's directories, cgroups
-	// and volumes. It is done once, before the first sandbox, and again after
-	// the agent has started anew.
+	// SetUp creates the pod's directories, cgroups and volumes. It runs once, before
+	// the first sandbox, and again after a restart of the agent.
 	SetUp Kind = "set up"
-	// CreateSandbox creates and starts a sandbox of the attempt Attempt.
+	// CreateSandbox creates and starts a sandbox with the number Attempt.
 	CreateSandbox Kind = "create sandbox"
 	// StopSandbox stops the sandbox ID, after its containers.
 	StopSandbox Kind = "stop sandbox"
 	// RemoveSandbox removes the sandbox ID and its containers from the runtime.
 	RemoveSandbox Kind = "remove sandbox"
-	// StartContainer pulls the image of the container Name as its policy says,
-	// creates the container of the attempt Attempt, starts it, and runs its
+	// StartContainer pulls the image of the container Name according to its pull
+	// policy, creates the container with the number Attempt, starts it, and runs its
 	// postStart hook.
 	StartContainer Kind = "start container"
-	// StopContainer runs the preStop hook of the container ID and then stops
-	// it, both within Grace.
+	// StopContainer runs the preStop hook of the container ID and then stops it, both
+	// within Grace.
 	StopContainer Kind = "stop container"
-	// PreStop runs the preStop hook of the container ID, within Grace, and
-	// leaves it running: a sidecar is told at once that its pod ends, and
-	// stopped when its turn comes (KEP-753).
+	// PreStop runs the preStop hook of the container ID, within Grace, and leaves the
+	// container running: a sidecar's hook runs as soon as its pod terminates, while
+	// the sidecar itself is stopped after the containers that depend on it (KEP-753).
 	PreStop Kind = "run preStop hook"
 	// RemoveContainer removes the container ID from the runtime.
 	RemoveContainer Kind = "remove container"
-	// TearDown releases what SetUp made. The logs of containers stay until the
-	// pod is released.
+	// TearDown releases what SetUp created. Container logs stay until the pod is
+	// released.
 	TearDown Kind = "tear down"
-	// Cancel does nothing itself: it replaces, and thereby gives up, the
-	// operation under way that starts the container Name or, without a name,
-	// creates the sandbox.
+	// Cancel does nothing itself. It replaces, and thereby cancels, the operation in
+	// flight that starts the container Name or, without a name, that creates the
+	// sandbox.
 	Cancel Kind = "cancel"
 )
 
-// Operation is something to be done about a pod. Operations of different keys
-// run side by side. One with the key of another that is still running replaces
-// it: that one is cancelled, and its end, which is reported like any other,
-// awaited first.
+// Operation is an operation on the runtime, the volumes or the images of a pod.
+// Operations with different keys run in parallel. An operation with the key of
+// another one in flight replaces it: the executor cancels the other one and waits
+// for its end, whose result is reported as any other.
 type Operation struct {
 	Kind Kind
-	// ID is that of the sandbox or container.
+	// ID is the ID of the sandbox or container.
 	ID string
-	// Name is that of the container in the spec.
+	// Name is the name of the container in the spec.
 	Name    string
 	Attempt uint32
-	// SandboxID is that in which a container is to start.
+	// SandboxID is the sandbox in which a container is to start.
 	SandboxID string
-	// Grace is the time that a container has to stop, its preStop hook
-	// included. However little the hook leaves of it, the container has two
-	// seconds from its signal to its end.
+	// Grace is the time that a container has to stop, including its preStop hook. A
+	// container always has at least two seconds between the signal and the kill, even
+	// if the hook used up all of Grace.
 	Grace time.Duration
-	// Hook says whether the preStop hook is to run.
+	// Hook reports whether the preStop hook is to run.
 	Hook bool
-	// Reason and Message say why a container is stopped. They are those of an
-	// event ("Killing"), which is already among the events of the output.
+	// Reason and Message say why a container is stopped. The machine has already
+	// recorded them in an event ("Killing").
 	Reason, Message string
 }
 
-// Key tells operations apart that may run side by side.
+// Key returns the operation's key: operations with different keys may run in
+// parallel.
 func (o Operation) Key() string {
 	switch o.Kind {
 	case StartContainer:
@@ -84,15 +84,15 @@ func (o Operation) Key() string {
 	}
 }
 
-// Result is what has become of an operation.
+// Result is the result of an operation.
 type Result struct {
-	// Reason is empty when the operation succeeded. Otherwise it is what the
-	// container's status says while it waits ("ErrImagePull",
-	// "CreateContainerConfigError", "RunContainerError", "PostStartHookError"),
-	// or of any other operation the reason of the event ("FailedMount",
-	// "FailedCreatePodSandBox", "FailedKillPod"), which the machine records
-	// with Message.
+	// Reason is empty if the operation succeeded. Otherwise, for the start of a
+	// container, it is the reason of the waiting state in its status ("ErrImagePull",
+	// "CreateContainerConfigError", "RunContainerError", "PostStartHookError"), and
+	// for any other operation the reason of the event ("FailedMount",
+	// "FailedCreatePodSandBox", "FailedKillPod") that the machine records with
+	// Message.
 	Reason, Message string
-	// Cancelled says that the operation was given up for another one.
+	// Cancelled reports whether the operation was cancelled for one that replaces it.
 	Cancelled bool
 }

@@ -6,32 +6,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Output is what [Machine.Next] wants done.
+// Output is the result of [Machine.Next].
 type Output struct {
-	// Start are operations to start now.
+	// Start are the operations to start now.
 	Start []Operation
-	// Probes are all probes that are to run from now on.
+	// Probes are all the probes that are to run from now on.
 	Probes []Probe
-	// Status is what the API is to show.
+	// Status is the pod's status for the API server.
 	Status corev1.PodStatus
-	// Events are to be recorded now.
+	// Events are the events to record now.
 	Events []Event
-	// Wake is when Next is to be asked again although nothing has happened;
-	// zero for never.
+	// Wake is when Next is to be called again even if nothing happens; zero means
+	// never.
 	Wake time.Time
-	// Ended says that no container runs any more and none will. Status is the
-	// last one; volumes may still be in use by the operation that releases
-	// them.
+	// Ended reports that no container runs and none will be started. Status is then
+	// final; the TearDown operation may still be using volumes.
 	Ended bool
-	// Released says that nothing of the pod is left on this node. When the pod
-	// is being deleted, its object may go.
+	// Released reports that nothing of the pod is left on this node. If the pod is
+	// being deleted, its object may be removed.
 	Released bool
 }
 
-// Event is one to be recorded about the pod, or about one of its containers.
+// Event is an event about the pod, or about one of its containers.
 type Event struct {
-	// Type is that of corev1.Event: Normal or Warning.
+	// corev1.EventTypeNormal or EventTypeWarning
 	Type, Reason, Message string
-	// Container is the name of the container in the spec, if it is about one.
+	// Container is the name of the container in the spec, if the event is about one.
 	Container string
 }

@@ -2,24 +2,24 @@ package pod
 
 import corev1 "k8s.io/api/core/v1"
 
-// census counts the containers of a pod by what they do.
-type census struct {
-	// pendingInit are init containers that have not done their work,
-	// pendingSidecars those that have not started for the first time, fatalInit
-	// those that have failed for good.
+// containerCounts counts the containers of a pod by their state.
+type containerCounts struct {
+	// pendingInit are init containers that have not completed, pendingSidecars those
+	// that have not started for the first time, fatalInit those that have failed for
+	// good.
 	pendingInit, pendingSidecars, fatalInit int
-	// Of sidecars and regular containers.
+	// Counts of sidecars and regular containers.
 	unknown, running, waiting int
-	// Of regular containers: those that have ended, that will not run again,
-	// that ended well.
+	// Counts of regular containers: exited, exited and not to be restarted, exited
+	// with code 0.
 	stopped, final, succeeded int
 }
 
-// phaseOf returns the phase of a pod whose containers have these statuses.
-// Settled says that none of them will run again whatever its restart policy,
-// initialized that a regular container has been created in the present sandbox.
+// phaseOf returns the phase of a pod whose containers have these statuses. settled
+// means that none of them will be restarted whatever its restart policy,
+// initialized that a regular container has been created in the current sandbox.
 func (m *Machine) phaseOf(s *corev1.PodStatus, settled, initialized bool) corev1.PodPhase {
-	var n census
+	var n containerCounts
 	for i := range m.containers {
 		c := &m.containers[i]
 		switch c.role {
@@ -50,7 +50,7 @@ func (m *Machine) phaseOf(s *corev1.PodStatus, settled, initialized bool) corev1
 	}
 }
 
-func (n *census) addInit(pod *corev1.Pod, c *container, s *corev1.ContainerStatus) {
+func (n *containerCounts) addInit(pod *corev1.Pod, c *container, s *corev1.ContainerStatus) {
 	ended := endOf(s)
 	switch {
 	case s == nil || s.State.Running != nil || ended == nil:
@@ -60,7 +60,7 @@ func (n *census) addInit(pod *corev1.Pod, c *container, s *corev1.ContainerStatu
 	}
 }
 
-func (n *census) addSidecar(s *corev1.ContainerStatus) {
+func (n *containerCounts) addSidecar(s *corev1.ContainerStatus) {
 	switch {
 	case s == nil:
 		n.unknown++
@@ -70,14 +70,14 @@ func (n *census) addSidecar(s *corev1.ContainerStatus) {
 		}
 		n.running++
 	case s.State.Terminated != nil || s.LastTerminationState.Terminated != nil:
-		// A sidecar that has ended says nothing about the pod.
+		// An exited sidecar does not affect the phase.
 	default:
 		n.pendingSidecars++
 		n.waiting++
 	}
 }
 
-func (n *census) addRegular(pod *corev1.Pod, c *container, s *corev1.ContainerStatus) {
+func (n *containerCounts) addRegular(pod *corev1.Pod, c *container, s *corev1.ContainerStatus) {
 	ended := endOf(s)
 	switch {
 	case s == nil:
@@ -97,7 +97,7 @@ func (n *census) addRegular(pod *corev1.Pod, c *container, s *corev1.ContainerSt
 	}
 }
 
-// endOf returns how a container that does not run has ended.
+// endOf returns the terminated state of a container that does not run.
 func endOf(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case s == nil:
@@ -113,10 +113,11 @@ func endOf(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 
 func isTerminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
-// sourceAnnotation names where a pod comes from; the agent writes it.
+// sourceAnnotation is the source of a pod ("file", "http", "api"), written by the
+// agent.
 const sourceAnnotation = "kubernetes.io/config.source"
 
-// isStatic says whether a pod comes from elsewhere than the API.
+// isStatic reports whether the pod comes from another source than the API server.
 func isStatic(pod *corev1.Pod) bool {
 	source, ok := pod.Annotations[sourceAnnotation]
 	return ok && source != "api"

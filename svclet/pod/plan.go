@@ -8,16 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// plan is what is to become of the containers of a pod whose sandbox is ready.
+// plan is what is to happen to the containers of a pod whose sandbox is ready.
 type plan struct {
-	// start are containers to start, in their order.
+	// start are the containers to start, in order.
 	start []*container
 	stop  []stop
-	// kill says that all that still runs is to be stopped, for the pod is done.
+	// kill means that everything that runs is to be stopped because the pod is
+	// complete.
 	kill bool
 }
 
-// stop is a container to be stopped although its pod goes on.
+// stop is a container to stop although its pod goes on.
 type stop struct {
 	container *container
 	observed  *Container
@@ -25,8 +26,8 @@ type stop struct {
 	message   string
 }
 
-// plan decides about the init containers and then, if they have done their
-// work, about the others.
+// plan decides about the init containers and, once they have completed, about the
+// others.
 func (m *Machine) plan() plan {
 	var p plan
 	if m.isDone() {
@@ -47,7 +48,7 @@ func (m *Machine) plan() plan {
 		newest, _ := m.attempts(c)
 		switch {
 		case newest != nil && newest.State == Running:
-			message, grace := m.faults(c, newest, "Container")
+			message, grace := m.stopMessage(c, newest, "Container")
 			if message == "" || m.inFlight(StopContainer, newest.ID) {
 				continue
 			}
@@ -61,7 +62,8 @@ func (m *Machine) plan() plan {
 	return p
 }
 
-// isDone says whether all regular containers have ended and none will run again. Sidecars do not keep a pod alive.
+// isDone reports whether all regular containers have exited and none will be
+// restarted. Sidecars do not keep a pod running.
 func (m *Machine) isDone() bool {
 	for i := range m.containers {
 		c := &m.containers[i]
@@ -79,9 +81,9 @@ func (m *Machine) isDone() bool {
 	return true
 }
 
-// faults says why a running container has to be stopped, if it has, and with
-// which grace.
-func (m *Machine) faults(c *container, o *Container, what string) (string, time.Duration) {
+// stopMessage returns the message why a running container has to be stopped, "" if it
+// need not be, and the grace period.
+func (m *Machine) stopMessage(c *container, o *Container, what string) (string, time.Duration) {
 	switch {
 	case o.SpecHash != c.hash:
 		return fmt.Sprintf("%s %s definition changed", what, c.spec.Name), m.specGrace()
@@ -94,7 +96,7 @@ func (m *Machine) faults(c *container, o *Container, what string) (string, time.
 	}
 }
 
-// planStop stops a container that runs, to start it again if it may.
+// planStop stops a running container, and restarts it if restart allows that.
 func (m *Machine) planStop(p *plan, c *container, o *Container, message string, grace time.Duration, restart bool) {
 	if restart {
 		c.replaced = o.ID
@@ -105,8 +107,8 @@ func (m *Machine) planStop(p *plan, c *container, o *Container, message string, 
 	p.stop = append(p.stop, stop{container: c, observed: o, grace: grace, message: message})
 }
 
-// planUnknown stops a container of which the runtime does not know whether it
-// runs, before another attempt is started.
+// planUnknown stops a container whose state the runtime does not know, before
+// another attempt is started.
 func (m *Machine) planUnknown(p *plan, c *container, o *Container, what string) {
 	if o == nil || o.State != Unknown || slices.Contains(m.stopped, o.ID) {
 		return
@@ -115,14 +117,14 @@ func (m *Machine) planUnknown(p *plan, c *container, o *Container, what string) 
 		message: fmt.Sprintf("%s is in %q state, try killing it before restart", what, o.State)})
 }
 
-// restartDue says whether a container that does not run is to be started.
+// restartDue reports whether a container that does not run is to be started.
 func (m *Machine) restartDue(c *container, newest *Container) bool {
 	return newest == nil || newest.State != Exited || c.restartsAfter(m.pod, newest.ID, newest.ExitCode)
 }
 
-// planInit decides about the init containers, from the last to the first: the
-// later ones tell that the earlier ones are done, which the runtime may hold no
-// more. It says whether the pod is initialized.
+// planInit decides about the init containers, from the last to the first: a later
+// one that has started shows that the earlier ones have completed, even if the
+// runtime no longer has them. It reports whether the pod is initialized.
 func (m *Machine) planInit(p *plan) bool {
 	last := -1
 	for i := range m.containers {
@@ -176,8 +178,8 @@ func (m *Machine) planInit(p *plan) bool {
 	return initialized
 }
 
-// hasLiveRegular says whether a regular container has been created and has not
-// ended: the pod has been initialized then.
+// hasLiveRegular reports whether a regular container has been created and has not
+// exited, which means that the pod has been initialized.
 func (m *Machine) hasLiveRegular() bool {
 	for i := range m.containers {
 		c := &m.containers[i]
@@ -194,8 +196,8 @@ func (m *Machine) hasLiveRegular() bool {
 	return false
 }
 
-// planInitial decides about an init container that has been created: whether
-// it is done, and whether its failure is the end of the pod.
+// planInitial decides about an init container that has been created: whether it
+// has completed, and whether its failure fails the pod.
 func (m *Machine) planInitial(p *plan, c *container, newest *Container) (done, fatal bool) {
 	switch newest.State {
 	case Running:
@@ -213,14 +215,14 @@ func (m *Machine) planInitial(p *plan, c *container, newest *Container) (done, f
 		}
 		m.planUnknown(p, c, newest, "Init container")
 	case Created:
-		// It could not be started.
+		// The container could not be started.
 	}
 	p.start = append(p.start, c)
 	return false, false
 }
 
-// planSidecar decides about a restartable init container (KEP-753) that has
-// been created: whether the next one may start.
+// planSidecar decides about a restartable init container (KEP-753) that has been
+// created, and reports whether the next init container may start.
 func (m *Machine) planSidecar(p *plan, c *container, newest *Container) (done bool) {
 	if newest.State != Running {
 		m.planUnknown(p, c, newest, "Init container")
@@ -228,14 +230,15 @@ func (m *Machine) planSidecar(p *plan, c *container, newest *Container) (done bo
 		return false
 	}
 	done = c.isStarted() && c.startup != failure
-	message, grace := m.faults(c, newest, "Init container")
+	message, grace := m.stopMessage(c, newest, "Init container")
 	if message != "" && (done || c.startup == failure) && !m.inFlight(StopContainer, newest.ID) {
 		m.planStop(p, c, newest, message, grace, true)
 	}
 	return done
 }
 
-// probeGrace is the grace of a container that a probe has condemned.
+// probeGrace returns the grace period of a container that is stopped because of a
+// failed probe.
 func (m *Machine) probeGrace(p *corev1.Probe) time.Duration {
 	if p != nil && p.TerminationGracePeriodSeconds != nil {
 		return Seconds(*p.TerminationGracePeriodSeconds)

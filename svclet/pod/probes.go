@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ProbeKind is what a probe is for.
+// ProbeKind is the kind of a probe.
 type ProbeKind string
 
 // The kinds of probes.
@@ -16,11 +16,11 @@ const (
 	Liveness  ProbeKind = "Liveness"
 )
 
-// Probe is a probe that is to run, for as long as it is in the output of
+// Probe is a probe that is to run for as long as it is in the output of
 // [Machine.Next].
 type Probe struct {
 	Kind ProbeKind
-	// Container is a name, ContainerID the runtime's identity of its present
+	// Container is the name in the spec, ContainerID the runtime's ID of the current
 	// attempt.
 	Container, ContainerID string
 	Spec                   *corev1.Probe
@@ -28,12 +28,12 @@ type Probe struct {
 	Since time.Time
 }
 
-// ProbeResult is what a probe has found, once it has found it as often in a
-// row as its threshold says.
+// ProbeResult is the result of a probe once its success or failure threshold is
+// reached.
 type ProbeResult struct {
 	Kind        ProbeKind
 	ContainerID string
 	Success     bool
-	// Message says why it failed.
+	// Message is the reason of the failure.
 	Message string
 }

@@ -19,9 +19,9 @@ var (
 	seed  = flag.Int64("seed", -1, "the only one to play, with its history")
 )
 
-// TestRandomLives plays lives of pods in which anything may happen at any time,
-// and checks after each step what must always be so.
-func TestRandomLives(t *testing.T) {
+// TestInvariantsHoldInRandomScenarios plays random scenarios, in which anything may happen at any time, and
+// checks the invariants after each step.
+func TestInvariantsHoldInRandomScenarios(t *testing.T) {
 	if *seed >= 0 {
 		live(t, *seed, true)
 		return
@@ -34,13 +34,13 @@ func TestRandomLives(t *testing.T) {
 	}
 }
 
-// life is one of them.
+// life is one scenario.
 type life struct {
 	*world
 	r       *rand.Rand
 	history []string
 	shown   []string
-	// unwanted says that nothing may be started any more.
+	// unwanted reports that nothing may be started any more.
 	unwanted bool
 	ended    bool
 	released bool
@@ -102,7 +102,7 @@ func (l *life) log(format string, args ...any) {
 	l.history = append(l.history, fmt.Sprintf("%s ", l.now.Sub(epoch))+fmt.Sprintf(format, args...))
 }
 
-// check asks the machine, and looks at what it says.
+// check calls Next and checks its output.
 func (l *life) check() {
 	before := l.status
 	out := l.next()
@@ -148,7 +148,7 @@ func (l *life) check() {
 	l.flight = flight
 }
 
-// checkStart looks at an operation that is to be started.
+// checkStart checks an operation that is to be started.
 func (l *life) checkStart(o Operation) {
 	switch o.Kind {
 	case SetUp, CreateSandbox, StartContainer:
@@ -219,8 +219,7 @@ func (l *life) running() string {
 	return ""
 }
 
-// checkStuck makes sure that something is going to happen, unless the pod runs
-// or has ended.
+// checkStuck checks that progress is possible, unless the pod runs or has ended.
 func (l *life) checkStuck(out Output) {
 	if len(l.flight) > 0 || !out.Wake.IsZero() || out.Ended {
 		return
@@ -230,7 +229,7 @@ func (l *life) checkStuck(out Output) {
 	}
 }
 
-// happen lets something happen.
+// happen applies a random event.
 func (l *life) happen() {
 	r := l.r
 	switch n := r.Intn(100); {
@@ -277,7 +276,7 @@ func (l *life) happen() {
 	}
 }
 
-// command lets somebody want the pod no more.
+// command makes the pod deleted, removed or evicted.
 func (l *life) command() {
 	switch l.r.Intn(3) {
 	case 0:
@@ -287,7 +286,7 @@ func (l *life) command() {
 		l.update()
 	case 1:
 		l.log("kill")
-		l.pod.DeletionTimestamp = &metav1.Time{Time: l.now} // the verdict does not survive an agent
+		l.pod.DeletionTimestamp = &metav1.Time{Time: l.now} // the podFailure does not survive an agent
 		l.update()
 		l.m.Kill("Evicted", "for want of memory", "memory is wanted", nil)
 	case 2:
@@ -299,7 +298,7 @@ func (l *life) command() {
 	l.unwanted = true
 }
 
-// disturb does something to a container.
+// disturb applies a random event to a container.
 func (l *life) disturb(c *Container) {
 	r := l.r
 	switch n := r.Intn(12); {
@@ -336,7 +335,7 @@ func randomFailure(r *rand.Rand, o Operation) Result {
 	return Result{Reason: reasons[r.Intn(len(reasons))], Message: "no luck"}
 }
 
-// randomSpec returns a pod of anything.
+// randomSpec returns a random pod spec.
 func randomSpec(r *rand.Rand) corev1.PodSpec {
 	var s corev1.PodSpec
 	s.RestartPolicy = []corev1.RestartPolicy{"Always", "OnFailure", "Never"}[r.Intn(3)]

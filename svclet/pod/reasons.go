@@ -1,6 +1,6 @@
 package pod
 
-// Reasons and messages that users and their tools know from kubelet.
+// Reasons and messages, spelled as kubelet's, which users and their tools know.
 const (
 	reasonCreating     = "ContainerCreating"
 	reasonInitializing = "PodInitializing"
@@ -24,5 +24,5 @@ const (
 	messageInferred       = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
 )
 
-// exitUnknown is the exit code of a container whose own is not known.
+// exitUnknown is the exit code of a container whose exit code is not known.
 const exitUnknown = 137

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// States of containers in the tables.
+// Container states for the tables.
 var (
 	waits  = corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
 	runs   = corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
@@ -28,7 +28,7 @@ func ended(code int32) corev1.ContainerStatus {
 	return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
 }
 
-func TestPhaseFollowsFromContainers(t *testing.T) {
+func TestPhaseIsComputedFromContainerStatuses(t *testing.T) {
 	type statuses = []corev1.ContainerStatus
 	for _, c := range []struct {
 		name             string
@@ -90,7 +90,7 @@ func TestPhaseFollowsFromContainers(t *testing.T) {
 	}
 }
 
-func TestQualityOfServiceFollowsFromResources(t *testing.T) {
+func TestQOSClassIsComputedFromResources(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
 		l := corev1.ResourceList{}
 		if cpu != "" {
@@ -130,8 +130,8 @@ func TestQualityOfServiceFollowsFromResources(t *testing.T) {
 	}
 }
 
-// Kubelet says 8e45cbd0 of this container.
-func TestSpecHashIsKubeletsOfNameAndImage(t *testing.T) {
+// Kubelet computes 8e45cbd0 for this container.
+func TestSpecHashEqualsKubeletsHashOfNameAndImage(t *testing.T) {
 	c := corev1.Container{Name: "test_container", Image: "foo/image:v1", Args: []string{"/bin/sh", "-c", "echo abc"}}
 	if h := SpecHash(&c); h != 0x8e45cbd0 {
 		t.Errorf("%x", h)
@@ -146,7 +146,7 @@ func TestSpecHashIsKubeletsOfNameAndImage(t *testing.T) {
 	}
 }
 
-func TestRulesMatchExitCodes(t *testing.T) {
+func TestRestartRulesMatchExitCodes(t *testing.T) {
 	rule := func(operator corev1.ContainerRestartRuleOnExitCodesOperator, values ...int32) corev1.ContainerRestartRule {
 		return corev1.ContainerRestartRule{
 			Action:    corev1.ContainerRestartRuleActionRestart,
@@ -175,7 +175,7 @@ func TestRulesMatchExitCodes(t *testing.T) {
 	}
 }
 
-func TestAddressesAreOneOfEachFamilyTheNodesFirst(t *testing.T) {
+func TestPodIPsAreOneOfEachFamilyTheNodesFamilyFirst(t *testing.T) {
 	for _, c := range []struct{ node, sandbox, shown []string }{
 		{node: []string{"192.0.2.1"}, sandbox: []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, shown: []string{"10.0.0.1", "fd00::1"}},
 		{node: []string{"fd00::9"}, sandbox: []string{"10.0.0.1", "FD00:0::1"}, shown: []string{"fd00::1", "10.0.0.1"}},
@@ -190,7 +190,7 @@ func TestAddressesAreOneOfEachFamilyTheNodesFirst(t *testing.T) {
 	}
 }
 
-func TestTerminationMessagesShareTheirRoom(t *testing.T) {
+func TestTerminationMessagesShareTheirLimit(t *testing.T) {
 	long := string(make([]byte, maxMessages))
 	s := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{ended(1), ended(1)}}
 	s.ContainerStatuses[0].State.Terminated.Message = long
@@ -200,7 +200,7 @@ func TestTerminationMessagesShareTheirRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkNext asks about a pod of which nothing has changed.
+// BenchmarkNext measures Next for a pod without changes.
 func BenchmarkNext(b *testing.B) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "a", Image: "a"}, {Name: "b", Image: "b"}},
@@ -223,7 +223,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-func TestNoTimeIsTooLongForAPodToEnd(t *testing.T) {
+func TestGracePeriodsOfAnyLengthDoNotOverflow(t *testing.T) {
 	for seconds, want := range map[int64]time.Duration{
 		-1: -time.Second, 0: 0, 30: 30 * time.Second, math.MaxInt32: math.MaxInt32 * time.Second,
 		9223372037: math.MaxInt32 * time.Second, math.MaxInt64: math.MaxInt32 * time.Second,
@@ -242,7 +242,7 @@ func TestNoTimeIsTooLongForAPodToEnd(t *testing.T) {
 	}
 }
 
-func TestARunningPodTellsOfWhatItsCgroupHolds(t *testing.T) {
+func TestARunningPodReportsTheResourcesOfItsCgroup(t *testing.T) {
 	quantity := resource.MustParse
 	requests := corev1.ResourceList{
 		corev1.ResourceCPU: quantity("1"), corev1.ResourceMemory: quantity("1Mi"), corev1.ResourceEphemeralStorage: quantity("1Gi"),
@@ -272,7 +272,7 @@ func TestARunningPodTellsOfWhatItsCgroupHolds(t *testing.T) {
 	}
 }
 
-func TestAContainerThatNeverRanStartedIn1970(t *testing.T) {
+func TestAContainerThatNeverRanReportsTheEpochAsStart(t *testing.T) {
 	state := stateOf(&Container{State: Exited, Reason: "StartError", FinishedAt: time.Unix(5, 0)}).Terminated
 	if state.StartedAt.Unix() != 0 || state.FinishedAt.Unix() != 5 {
 		t.Errorf("it ran from %s to %s", state.StartedAt, state.FinishedAt)

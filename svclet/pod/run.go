@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// run brings a pod that is wanted on: what it stands on, its sandbox, its init
-// containers in order, its containers.
+// run makes progress with a pod that is desired: its resources, its sandbox, its
+// init containers in order, its containers.
 func (m *Machine) run() {
 	if !m.isSetUp {
-		m.ask(Operation{Kind: SetUp})
+		m.request(Operation{Kind: SetUp})
 		return
 	}
 	if m.inFlight(CreateSandbox, "") {
@@ -37,8 +37,8 @@ func (m *Machine) run() {
 	m.startOne(p.start)
 }
 
-// sandboxLost says whether the pod needs a new sandbox, and of which attempt:
-// it has none, or more than one that is ready, or the newest is not ready or
+// sandboxLost reports whether the pod needs a new sandbox, and its attempt number:
+// the pod has none, or several that are ready, or the newest one is not ready or
 // has no address.
 func (m *Machine) sandboxLost() (bool, uint32) {
 	all := m.observed.Sandboxes
@@ -56,20 +56,20 @@ func (m *Machine) sandboxLost() (bool, uint32) {
 	return lost, newest.Attempt + 1
 }
 
-// replaceSandbox stops all that runs in the pod, and creates a sandbox, in
+// replaceSandbox stops everything that runs in the pod and creates a sandbox, in
 // which initialization starts from the first container.
 func (m *Machine) replaceSandbox(attempt uint32) {
 	known := len(m.observed.Sandboxes) > 0
 	start := m.startInNewSandbox(attempt)
-	if start && known && m.announced != m.observed.Sandboxes[0].ID {
-		m.announced = m.observed.Sandboxes[0].ID
+	if start && known && m.sandboxEventFor != m.observed.Sandboxes[0].ID {
+		m.sandboxEventFor = m.observed.Sandboxes[0].ID
 		m.event(corev1.EventTypeNormal, reasonSandboxChanged, messageSandboxChanged, nil)
 	}
 	if known && !m.halt(m.specGrace()) {
 		return
 	}
 	if !start {
-		m.stranded = !isTerminal(m.phase)
+		m.cannotRecover = !isTerminal(m.phase)
 		return
 	}
 	m.halting = time.Time{}
@@ -78,15 +78,16 @@ func (m *Machine) replaceSandbox(attempt uint32) {
 		o := &m.observed.Containers[i]
 		if c := m.container(o.Name); c != nil && (c.role == initial || c.role == sidecar) {
 			clear = false
-			m.ask(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
+			m.request(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
 		}
 	}
 	if clear {
-		m.ask(Operation{Kind: CreateSandbox, Attempt: attempt})
+		m.request(Operation{Kind: CreateSandbox, Attempt: attempt})
 	}
 }
 
-// startInNewSandbox says whether anything would be started in a new sandbox.
+// startInNewSandbox reports whether any container would be started in a new
+// sandbox.
 func (m *Machine) startInNewSandbox(attempt uint32) bool {
 	if m.pod.Spec.RestartPolicy == corev1.RestartPolicyNever && attempt != 0 && len(m.observed.Containers) > 0 {
 		return false
@@ -114,32 +115,32 @@ func (m *Machine) startInNewSandbox(attempt uint32) bool {
 	return !created
 }
 
-// startEphemeral starts the ephemeral containers, which run once, beside the
-// others.
+// startEphemeral starts the ephemeral containers. They run once, in parallel to
+// the others.
 func (m *Machine) startEphemeral() {
 	for i := range m.containers {
 		c := &m.containers[i]
 		if c.role != ephemeral {
 			continue
 		}
-		if c.next == 0 && !m.heldByFailure(c) {
+		if c.next == 0 && !m.inStartBackOff(c) {
 			m.launch(c)
 		}
 	}
 }
 
-// startOne starts the first of these containers that may start now. They start
-// one after the other: each has run its postStart hook when the next is
-// started. An init container that has to wait holds up all after it.
+// startOne starts the first of the due containers that may start now. They start
+// one after the other: the next one starts after the postStart hook of the
+// previous one. An init container that has to wait delays all that follow it.
 func (m *Machine) startOne(due []*container) {
-	for _, o := range m.flight {
+	for _, o := range m.operations {
 		if c := m.container(o.Name); c != nil && c.role != ephemeral &&
 			(o.Kind == StartContainer || o.Kind == Cancel) {
 			return
 		}
 	}
 	for _, c := range due {
-		if m.held(c) {
+		if m.mustWait(c) {
 			if c.role == initial {
 				return
 			}
@@ -150,29 +151,29 @@ func (m *Machine) startOne(due []*container) {
 	}
 }
 
-// held says whether a container that is to start has to wait.
-func (m *Machine) held(c *container) bool {
+// mustWait reports whether a container that is to be started has to wait.
+func (m *Machine) mustWait(c *container) bool {
 	if m.stopping(c) {
 		return true
 	}
 	newest, previous := m.attempts(c)
 	if newest != nil && newest.State == Running {
-		return true // it is to be stopped first
+		return true // it has to be stopped first
 	}
 	if newest != nil && newest.State == Unknown && !slices.Contains(m.stopped, newest.ID) {
 		return true
 	}
-	return m.heldByFailure(c) || newest != nil && m.heldByCrashes(c, newest, previous)
+	return m.inStartBackOff(c) || newest != nil && m.inCrashLoopBackOff(c, newest, previous)
 }
 
 // launch starts a container in the newest sandbox.
 func (m *Machine) launch(c *container) {
-	m.ask(Operation{
+	m.request(Operation{
 		Kind: StartContainer, Name: c.spec.Name, Attempt: c.next, SandboxID: m.observed.Sandboxes[0].ID,
 	})
 }
 
-// stop stops one attempt of a container.
+// stop stops an attempt of a container.
 func (m *Machine) stop(c *container, o *Container, grace time.Duration, message string) {
 	op := Operation{
 		Kind: StopContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt, SandboxID: o.SandboxID,
@@ -180,24 +181,24 @@ func (m *Machine) stop(c *container, o *Container, grace time.Duration, message 
 	}
 	if c != nil {
 		op.Hook = op.Hook && c.hooked != o.ID && hasPreStop(c.spec)
-		m.announce(c, o, message)
+		m.recordKilling(c, o, message)
 	}
-	m.ask(op)
+	m.request(op)
 }
 
-// announce tells by an event that an attempt of a container is being stopped.
-func (m *Machine) announce(c *container, o *Container, message string) {
-	if c.announced != o.ID {
-		c.announced = o.ID
+// recordKilling records the event that an attempt of a container is being stopped.
+func (m *Machine) recordKilling(c *container, o *Container, message string) {
+	if c.killingEventFor != o.ID {
+		c.killingEventFor = o.ID
 		m.event(corev1.EventTypeNormal, reasonKilling, message, c)
 	}
 }
 
 func hasPreStop(c *corev1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.PreStop != nil }
 
-// prune removes what need not be kept: of each container all attempts but the
-// two newest (the older of them is for `logs --previous`), and sandboxes that
-// are not the newest and hold no container any more.
+// prune removes what need not be kept: all attempts of a container but the two
+// newest (the older of them is for `logs --previous`), and sandboxes other than
+// the newest that have no containers.
 func (m *Machine) prune() {
 	for i := range m.observed.Containers {
 		o := &m.observed.Containers[i]
@@ -213,7 +214,7 @@ func (m *Machine) prune() {
 		case o.State == Running || o.State == Unknown && !slices.Contains(m.stopped, o.ID):
 			m.stop(c, o, m.specGrace(), fmt.Sprintf("Stopping container %s", o.Name))
 		case newer > 1:
-			m.ask(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
+			m.request(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
 		}
 	}
 	for i := range m.observed.Sandboxes {
@@ -222,15 +223,15 @@ func (m *Machine) prune() {
 			continue
 		}
 		if s.Ready || !slices.Contains(m.stopped, s.ID) {
-			m.ask(Operation{Kind: StopSandbox, ID: s.ID, Attempt: s.Attempt})
+			m.request(Operation{Kind: StopSandbox, ID: s.ID, Attempt: s.Attempt})
 			continue
 		}
-		m.ask(Operation{Kind: RemoveSandbox, ID: s.ID, Attempt: s.Attempt})
+		m.request(Operation{Kind: RemoveSandbox, ID: s.ID, Attempt: s.Attempt})
 	}
 }
 
-// addresses are the pod's, one of each family at most, that of the node's
-// primary address first.
+// addresses returns the pod's addresses, at most one of each IP family, that of
+// the node's primary family first.
 func (m *Machine) addresses() []string {
 	if m.pod.Spec.HostNetwork || len(m.observed.Sandboxes) == 0 || !m.observed.Sandboxes[0].Ready {
 		return nil

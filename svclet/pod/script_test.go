@@ -15,29 +15,29 @@ import (
 	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts plays the scripts in testdata: a list of steps, each with what
-// the machine says after it. An operation succeeds when the script says so.
+// TestScripts plays the golden scripts in testdata: steps, each followed by the
+// machine's output. An operation ends when the script says so.
 //
-//	pod [static|unasked] / YAML  a pod with that spec (further lines, indented)
-//	                            comes; unasked: the machine is not asked yet
-//	edit / YAML                 its object changes
-//	go                          all operations succeed, until none is under way
-//	done OPERATION              one of them does; named by the words that it shows
-//	fail OPERATION: REASON TEXT it fails
-//	cancelled                   those end that have been given up
-//	exit NAME CODE [REASON]     a container ends
-//	state NAME STATE            the runtime says so of a container
-//	lose ID                     the runtime has it no more
-//	dead ID / ready ID          a sandbox dies, or is ready
-//	started|live|ready NAME yes|no  what a probe found
-//	tick DURATION / wake        time passes, or until the machine wants to be asked
+//	pod [static|unasked] / YAML  a pod with this spec (further lines, indented) is
+//	                            added; unasked: without a call of Next
+//	edit / YAML                 the pod's object changes
+//	go                          all operations succeed, until none is in flight
+//	done OPERATION              an operation succeeds; named by words of its output
+//	fail OPERATION: REASON TEXT an operation fails
+//	cancelled                   the cancelled operations end
+//	exit NAME CODE [REASON]     a container exits
+//	state NAME STATE            the runtime reports this state of a container
+//	lose ID                     the runtime no longer has a container
+//	dead ID / ready ID          a sandbox becomes not ready, or ready
+//	started|live|ready NAME yes|no  the result of a probe
+//	tick DURATION / wake        time passes, or passes until the output's Wake
 //	delete [SECONDS], remove, kill REASON TEXT [SECONDS], reject REASON TEXT
-//	evict REASON TEXT [SECONDS] as kill, of a pod that is itself to blame
-//	restart                     of the agent
-//	orphan                      the same, and nobody knows the pod but the runtime
-//	probes, status, again       show the probes, the whole status; ask once more
+//	evict REASON TEXT [SECONDS] like kill, without a disruption condition
+//	restart                     the agent restarts
+//	orphan                      the agent restarts, and only the runtime has the pod
+//	probes, status, again       show the probes or the whole status, or call Next
 //
-// Of the status only those lines are shown that have changed.
+// Of the status, only changed lines are shown.
 func TestScripts(t *testing.T) {
 	golden.Run(t, newPlayer)
 }

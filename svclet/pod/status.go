@@ -10,15 +10,15 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// report brings the pod's phase and status up to date. The status that was told
-// last is the basis of the next one, for what the runtime no longer knows.
+// report updates the pod's phase and status. It starts from the last reported
+// status, because the runtime may no longer have everything.
 func (m *Machine) report() {
-	old := &m.told
+	old := &m.reported
 	if m.final {
 		s := *old
 		s.ObservedGeneration = m.pod.Generation
-		if !m.untried {
-			m.correct(&s)
+		if !m.neverStarted {
+			m.updateTerminated(&s)
 			s.Conditions = m.conditions(&s)
 		}
 		m.status = s
@@ -35,8 +35,8 @@ func (m *Machine) report() {
 		now := second(m.now)
 		s.StartTime = &now
 	}
-	if m.untried {
-		// There is nothing to tell of its containers.
+	if m.neverStarted {
+		// The pod has no container statuses.
 		m.phase = corev1.PodFailed
 		s.Phase, s.Reason, s.Message = m.phase, m.rejected.reason, m.rejected.message
 		m.status, m.final = *s, m.ended
@@ -55,16 +55,16 @@ func (m *Machine) report() {
 	sortByName(s.EphemeralContainerStatuses)
 	limitMessages(s)
 	s.Conditions = m.conditions(s)
-	m.explain(s)
+	m.setShownPhase(s)
 	m.setAddresses(s)
 	s.AllocatedResources = resource.PodRequests(m.pod, resource.PodResourcesOptions{})
 	s.Resources = m.resources(s.Phase)
 	m.status, m.final = *s, m.ended
 }
 
-// correct takes over what the runtime says only now about why a container has
-// ended: that the kernel killed it for want of memory.
-func (m *Machine) correct(s *corev1.PodStatus) {
+// updateTerminated updates a terminated state with what the runtime reports late: that the
+// kernel's OOM killer ended the container.
+func (m *Machine) updateTerminated(s *corev1.PodStatus) {
 	for _, list := range []*[]corev1.ContainerStatus{&s.InitContainerStatuses, &s.ContainerStatuses, &s.EphemeralContainerStatuses} {
 		*list = slices.Clone(*list)
 		for i := range *list {
@@ -81,8 +81,8 @@ func (m *Machine) correct(s *corev1.PodStatus) {
 	}
 }
 
-// resources are those of the pod as a whole. While it runs they are what its
-// cgroup can hold, processors and memory, and what the pod itself asks for.
+// resources returns the pod-level resources. While the pod runs, CPU and memory
+// are those of its cgroup, and the others those of its spec.
 func (m *Machine) resources(phase corev1.PodPhase) *corev1.ResourceRequirements {
 	r := &corev1.ResourceRequirements{
 		Requests: resource.PodRequests(m.pod, resource.PodResourcesOptions{}),
@@ -107,25 +107,24 @@ func (m *Machine) resources(phase corev1.PodPhase) *corev1.ResourceRequirements 
 	return r
 }
 
-// decidePhase sets the phase that the pod has come to, which is never left once
-// it is Succeeded or Failed.
+// decidePhase sets the phase. Succeeded and Failed are final.
 func (m *Machine) decidePhase(s *corev1.PodStatus) {
 	switch {
 	case isTerminal(m.phase):
-	case m.rejected != nil, m.killed != nil, m.overdue, m.stranded:
+	case m.rejected != nil, m.killed != nil, m.overdue, m.cannotRecover:
 		m.phase = corev1.PodFailed
 	default:
 		m.phase = m.phaseOf(s, m.ended, m.isInitialized())
 	}
 }
 
-// isInitialized says whether a regular container has been created in the
+// isInitialized reports whether a regular container has been created in the
 // sandbox that is ready.
 func (m *Machine) isInitialized() bool {
 	return len(m.observed.Sandboxes) > 0 && m.observed.Sandboxes[0].Ready && m.regularCreated()
 }
 
-// regularCreated says whether a regular container has been created in the
+// regularCreated reports whether a regular container has been created in the
 // newest sandbox.
 func (m *Machine) regularCreated() bool {
 	for i := range m.containers {
@@ -140,11 +139,12 @@ func (m *Machine) regularCreated() bool {
 	return false
 }
 
-// explain sets the phase that is shown, with its reason and message. A pod is
-// not shown as ended before its containers have, unless the API does so: others
-// count on what it held.
-func (m *Machine) explain(s *corev1.PodStatus) {
-	old, api := &m.told, &m.pod.Status
+// setShownPhase sets the phase in the status, with its reason and message. The status
+// does not show a terminal phase before the containers have exited, unless the API
+// server already does: the scheduler and other controllers would reuse the pod's
+// resources too early.
+func (m *Machine) setShownPhase(s *corev1.PodStatus) {
+	old, api := &m.reported, &m.pod.Status
 	if isTerminal(m.phase) && !isTerminal(old.Phase) && !isTerminal(api.Phase) && !m.ended {
 		s.Phase, s.Reason, s.Message = old.Phase, old.Reason, old.Message
 		if s.Phase == "" {
@@ -168,8 +168,8 @@ func (m *Machine) explain(s *corev1.PodStatus) {
 	}
 }
 
-// finish makes a status the last one: what has ever been started has ended, and
-// so has the pod.
+// finish makes the status final: every container that was ever started has
+// terminated, and so has the pod.
 func (m *Machine) finish(s *corev1.PodStatus) {
 	if m.hasInitialized() {
 		for i := range s.ContainerStatuses {
@@ -195,8 +195,8 @@ func terminate(s *corev1.ContainerStatus) {
 	}}
 }
 
-// started is how many init containers there are up to the last that has ever
-// been started: at least one, if there is any.
+// started returns the number of init containers up to the last one that was ever
+// started: at least 1 if there are any.
 func started(all []corev1.ContainerStatus) int {
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].State.Waiting == nil || all[i].LastTerminationState.Terminated != nil {
@@ -206,8 +206,8 @@ func started(all []corev1.ContainerStatus) int {
 	return min(len(all), 1)
 }
 
-// hasInitialized says whether the last status shows that the regular
-// containers have been started, or were about to be.
+// hasInitialized reports whether the last status shows that the regular containers
+// had been started, or were about to be.
 func (m *Machine) hasInitialized() bool {
 	last := -1
 	for i := range m.containers {
@@ -218,13 +218,13 @@ func (m *Machine) hasInitialized() bool {
 	if last < 0 {
 		return true
 	}
-	for i := range m.told.ContainerStatuses {
-		s := &m.told.ContainerStatuses[i]
+	for i := range m.reported.ContainerStatuses {
+		s := &m.reported.ContainerStatuses[i]
 		if s.LastTerminationState.Terminated != nil || s.State.Waiting == nil {
 			return true
 		}
 	}
-	s := statusOf(m.told.InitContainerStatuses, m.containers[last].spec.Name)
+	s := statusOf(m.reported.InitContainerStatuses, m.containers[last].spec.Name)
 	if s == nil {
 		return false
 	}
@@ -239,14 +239,14 @@ func (m *Machine) hasInitialized() bool {
 	return false
 }
 
-// setAddresses sets those of the node and of the pod. What an ended pod had
-// stays.
+// setAddresses sets the addresses of the node and of the pod. An ended pod keeps
+// its addresses.
 func (m *Machine) setAddresses(s *corev1.PodStatus) {
 	for _, ip := range m.addresses() {
 		s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
 	}
-	if len(s.PodIPs) == 0 && (m.ended || m.ending()) {
-		s.PodIPs = m.told.PodIPs
+	if len(s.PodIPs) == 0 && (m.ended || m.isTerminating()) {
+		s.PodIPs = m.reported.PodIPs
 	}
 	hosts := m.options.HostIPs
 	if len(hosts) > 0 {
@@ -268,7 +268,7 @@ func (m *Machine) setAddresses(s *corev1.PodStatus) {
 	}
 }
 
-// statusList returns the list that the status of a container is in.
+// statusList returns the list in the status that holds containers of this role.
 func statusList(s *corev1.PodStatus, r role) *[]corev1.ContainerStatus {
 	switch r {
 	case initial, sidecar:
@@ -280,7 +280,7 @@ func statusList(s *corev1.PodStatus, r role) *[]corev1.ContainerStatus {
 	}
 }
 
-// statusOf returns the status of a container.
+// statusOf returns the status of the container with this name.
 func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range all {
 		if all[i].Name == name {
@@ -290,7 +290,7 @@ func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus
 	return nil
 }
 
-// statusOf returns the last status of a container.
+// statusOf returns the container's last reported status.
 func (m *Machine) statusOf(c *container) *corev1.ContainerStatus {
-	return statusOf(*statusList(&m.told, c.role), c.spec.Name)
+	return statusOf(*statusList(&m.reported, c.role), c.spec.Name)
 }

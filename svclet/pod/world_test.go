@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// epoch is when the clock of every test starts.
+// epoch is the initial time of every test's clock.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is what is around a machine: a clock, a runtime, the operations under
-// way, and the API that has the last status.
+// world is the environment of a machine: a clock, a runtime, the operations in
+// flight, and an API server with the last status.
 type world struct {
 	t   *testing.T
 	now time.Time
@@ -24,8 +24,8 @@ type world struct {
 
 	observed Observed
 	flight   []Operation
-	// begun are those of them that have had their effect, cancelled those that
-	// others have replaced.
+	// begun are the operations that have had their effect, cancelled those that were
+	// replaced.
 	begun     []Operation
 	cancelled []Operation
 	sandboxes int
@@ -49,27 +49,27 @@ func newWorld(t *testing.T, spec corev1.PodSpec) *world {
 	return w
 }
 
-// boot starts an agent: a new machine that looks at the runtime.
+// boot starts an agent: a new machine that observes the runtime.
 func (w *world) boot() {
 	w.flight, w.begun, w.cancelled = nil, nil, nil
 	w.m = New(w.pod.DeepCopy(), Options{HostIPs: []string{"192.0.2.1"}})
 	w.observe()
 }
 
-// orphan starts an agent that knows the pod only from the runtime.
+// orphan starts an agent that knows the pod from the runtime only.
 func (w *world) orphan() {
 	w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: w.pod.Name, Namespace: w.pod.Namespace, UID: w.pod.UID}}
 	w.boot()
 }
 
-// observe shows the machine the runtime.
+// observe passes the runtime's state to the machine.
 func (w *world) observe() {
 	w.m.Observe(Observed{
 		Sandboxes: slices.Clone(w.observed.Sandboxes), Containers: slices.Clone(w.observed.Containers),
 	})
 }
 
-// next asks the machine, and writes the status to the API.
+// next calls Next, and writes the status to the API server.
 func (w *world) next() Output {
 	w.out = w.m.Next(w.now)
 	for _, o := range w.out.Start {
@@ -91,7 +91,7 @@ func (w *world) begin(o Operation) {
 	}
 }
 
-// update hands the machine the object as the API has it.
+// update passes the object in the API server to the machine.
 func (w *world) update() { w.m.Update(w.pod.DeepCopy()) }
 
 // finish ends an operation. It has its effect on the runtime unless it fails.
@@ -150,7 +150,7 @@ func (w *world) apply(o Operation) {
 	}
 }
 
-// create makes a container that runs.
+// create creates a running container.
 func (w *world) create(o Operation) {
 	for i := range w.m.containers {
 		c := &w.m.containers[i]

@@ -18,31 +18,31 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options are those of [Connect].
+// Options are the options of [Connect].
 type Options struct {
 	// RuntimeEndpoint is the runtime's socket ("unix:///run/containerd/containerd.sock").
 	RuntimeEndpoint string
-	// ImageEndpoint is the image service's; the runtime's if it is empty.
+	// ImageEndpoint is the image service's socket, by default RuntimeEndpoint.
 	ImageEndpoint string
-	// RequestTimeout bounds each request but pulls and streams (flag
-	// --runtime-request-timeout). Stopping a container may take its grace
-	// period longer, creating a sandbox twice as long. The default is 2 minutes.
+	// RequestTimeout bounds each request except pulls and streams (flag
+	// --runtime-request-timeout). Stopping a container may take longer by its grace
+	// period, and creating a sandbox twice as long. The default is 2 minutes.
 	RequestTimeout time.Duration
 
-	// Sources are where [Client.Watch] may learn what changes, in order of
-	// preference. The default is all of them.
+	// Sources are the event sources of [Client.Watch], in order of preference. The
+	// default is all of them.
 	Sources []Source
-	// PollPeriod is that of looking for changes where nobody tells them: the
-	// source is [Relist], or a stream of events is broken. The default is 1s.
+	// PollPeriod is the relist period while no events arrive: the source is [Relist],
+	// or the event stream is broken. The default is 1s.
 	PollPeriod time.Duration
-	// CheckPeriod is that of looking for changes that events have not told.
-	// The default is 90s.
+	// CheckPeriod is the relist period while events arrive, to find changes without an
+	// event. The default is 90s.
 	CheckPeriod time.Duration
 
-	// Record, if set, is told of each request: its name is the label
-	// operation_type of kubelet_runtime_operations_total and its sisters.
+	// Record, if set, is called after each request. operation is the label
+	// operation_type of kubelet_runtime_operations_total and the related metrics.
 	Record func(operation string, took time.Duration, err error)
-	// Clock is the system's if it is nil.
+	// Clock is the system clock by default.
 	Clock clock.Clock
 }
 
@@ -71,26 +71,26 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Client is a connection to a container runtime. It connects anew by itself
-// when the runtime has been away. Its methods may be called side by side.
+// Client is a connection to a container runtime. It reconnects by itself. Its
+// methods are safe for concurrent use.
 type Client struct {
 	options Options
 	runtime criapi.RuntimeService
 	images  criapi.ImageManagerService
-	// name is the runtime's ("containerd"): the scheme of container ids.
+	// name is the runtime's name ("containerd"), which is the scheme of container IDs.
 	name, version string
 
 	mu     sync.Mutex
 	health Health
-	// pods and owners are what is remembered between observations; see entry.
+	// pods and owners are the cache of observations; see entry.
 	pods     map[types.UID]*entry
 	owners   map[string]types.UID
 	sequence uint64
 	seed     maphash.Seed
 }
 
-// Connect connects to the runtime and its image service, and makes sure that
-// they answer and speak CRI v1. Its errors are one line, and say what to do.
+// Connect connects to the runtime and its image service, and checks that they
+// answer and support CRI v1. Its errors are one line that says what to do.
 func Connect(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	if options.RuntimeEndpoint == "" {
@@ -129,50 +129,50 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connection. Requests that are still running fail: end a
-// [Client.Watch] before.
+// Close closes the connection. Requests in flight fail, so stop [Client.Watch]
+// first.
 func (c *Client) Close() error {
 	ctx := quiet(context.Background())
 	return errors.Join(c.runtime.Close(ctx), c.images.Close(ctx))
 }
 
-// Name is the runtime's own: "containerd", "cri-o". It is the scheme of the
-// container ids of the API.
+// Name returns the runtime's name ("containerd", "cri-o"), which is the scheme of
+// container IDs in the API.
 func (c *Client) Name() string { return c.name }
 
-// CRI is the runtime as cri-client's reader of logs wants it.
+// CRI returns the runtime as cri-client's log reader needs it.
 func (c *Client) CRI() criapi.RuntimeService { return c.runtime }
 
-// Health says whether the runtime can be reached.
+// Health describes whether the runtime can be reached.
 type Health struct {
-	// LastContact is when the runtime last answered, whatever it answered.
+	// LastContact is when the runtime last answered a request, successfully or not.
 	LastContact time.Time
-	// Err is why the last request got no answer; nil if it got one.
+	// Err is why the last request got no answer, or nil.
 	Err error
 }
 
-// Health tells what the last requests have found. It asks nobody.
+// Health returns the outcome of the last requests. It makes none of its own.
 func (c *Client) Health() Health {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.health
 }
 
-// Error is a request that has failed.
+// Error is a request that failed.
 type Error struct {
-	// What says what was to be done, and on which object.
+	// What is the operation and its object.
 	What string
-	// Err is the runtime's answer, a gRPC status.
+	// Err is the runtime's gRPC status.
 	Err error
 }
 
 func (e *Error) Error() string { return e.What + ": " + e.Err.Error() }
 
-// Unwrap gives the runtime's own error.
+// Unwrap returns the runtime's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Message is what the runtime says about the failure, without gRPC's framing
-// and without what this package adds: the text of events and statuses.
+// Message returns the runtime's own description of the failure, without what gRPC
+// and this package add. It is the text of events and statuses.
 func Message(err error) string {
 	var framed interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &framed) {
@@ -185,22 +185,23 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// IsNotFound says whether the runtime knows nothing of the object.
+// IsNotFound reports whether the runtime does not have the object.
 func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
-// IsTimeout says whether a command or a request took too long.
+// IsTimeout reports whether a command or a request exceeded its timeout.
 func IsTimeout(err error) bool {
 	return errors.Is(err, cri.ErrCommandTimedOut) || errors.Is(err, context.DeadlineExceeded) ||
 		status.Code(err) == codes.DeadlineExceeded
 }
 
-// IsAway says whether the runtime could not be reached at all.
-func IsAway(err error) bool { return status.Code(err) == codes.Unavailable }
+// IsUnavailable reports whether the runtime could not be reached.
+func IsUnavailable(err error) bool { return status.Code(err) == codes.Unavailable }
 
-// IsUnimplemented says whether the runtime does not know the request.
+// IsUnimplemented reports whether the runtime does not implement the request.
 func IsUnimplemented(err error) bool { return status.Code(err) == codes.Unimplemented }
 
-// do makes one request, records it, and says what failed.
+// do makes a request, records it, and adds the operation and its object to the
+// error.
 func (c *Client) do(ctx context.Context, operation, what string, request func(ctx context.Context) error) error {
 	err := c.plain(ctx, operation, request)
 	if err != nil {
@@ -209,7 +210,7 @@ func (c *Client) do(ctx context.Context, operation, what string, request func(ct
 	return nil
 }
 
-// plain makes one request and records it, but leaves its error as it is.
+// plain makes a request and records it, and returns the error unchanged.
 func (c *Client) plain(ctx context.Context, operation string, request func(ctx context.Context) error) error {
 	start := c.options.Clock.Now()
 	err := request(quiet(ctx))
@@ -219,19 +220,19 @@ func (c *Client) plain(ctx context.Context, operation string, request func(ctx c
 	return err
 }
 
-// contact notes whether the runtime has answered. A request that its caller
-// gave up says nothing about the runtime.
+// contact records whether the runtime has answered. A request that the caller
+// cancelled says nothing about the runtime.
 func (c *Client) contact(ctx context.Context, now time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() != nil:
-	case IsAway(err) || status.Code(err) == codes.DeadlineExceeded:
+	case IsUnavailable(err) || status.Code(err) == codes.DeadlineExceeded:
 		c.health.Err = err
 	default:
 		c.health = Health{LastContact: now}
 	}
 }
 
-// quiet keeps cri-client from logging what it returns.
+// quiet discards cri-client's logs: it logs what it also returns.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }

@@ -19,7 +19,7 @@ import (
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
-// serve serves gRPC without CRI v1, but with what register adds.
+// serve serves gRPC without CRI v1, and with what register adds.
 func serve(t *testing.T, register func(*grpc.Server)) string {
 	t.Helper()
 	path := socket(t)
@@ -40,7 +40,7 @@ func serve(t *testing.T, register func(*grpc.Server)) string {
 	return "unix://" + path
 }
 
-// alpha is the version request of the API before v1.
+// alpha answers the version request of CRI v1alpha2.
 var alpha = grpc.ServiceDesc{
 	ServiceName: "runtime.v1alpha2.RuntimeService",
 	HandlerType: (*any)(nil),
@@ -52,7 +52,7 @@ var alpha = grpc.ServiceDesc{
 	}},
 }
 
-func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
+func TestConnectErrorsAreOneLineThatSaysWhatIsWrong(t *testing.T) {
 	tests := []struct {
 		name     string
 		endpoint func(*testing.T) string
@@ -114,7 +114,7 @@ func TestConnectSaysInOneLineWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestRequestsAreBounded(t *testing.T) {
+func TestRequestsHaveATimeout(t *testing.T) {
 	t.Parallel() // it takes the time that a request has
 	w := start(t, runtimetest.Options{}, runtime.Options{RequestTimeout: 3 * time.Second})
 	w.Rule("StopPodSandbox", runtimetest.Rule{Hang: true})
@@ -126,7 +126,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsStoppedAndRemoved(t *testing.T) {
+func TestStopAndRemoveSucceedForObjectsThatDoNotExist(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	missing := runtimetest.Rule{Err: status.Error(codes.NotFound, "not found")}
 	for _, method := range []string{"StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer", "RemoveImage"} {
@@ -143,7 +143,7 @@ func TestWhatIsNotThereIsStoppedAndRemoved(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatFailedOnWhichObject(t *testing.T) {
+func TestErrorsNameTheOperationAndTheObject(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	w.Rule("CreateContainer", runtimetest.Rule{Err: status.Error(codes.Unknown, "no space left")})
@@ -159,7 +159,7 @@ func TestErrorsSayWhatFailedOnWhichObject(t *testing.T) {
 	}
 }
 
-func TestACommandThatFailsIsNoError(t *testing.T) {
+func TestANonZeroExitCodeIsNotAnError(t *testing.T) {
 	var ran []string
 	var bound int64
 	w := start(t, runtimetest.Options{
@@ -196,10 +196,10 @@ func TestACommandThatTakesTooLongIsATimeout(t *testing.T) {
 	}
 }
 
-func TestTheClientConnectsAnewByItself(t *testing.T) {
+func TestTheClientReconnects(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.Down()
-	if _, err := w.client.Status(t.Context()); !runtime.IsAway(err) {
+	if _, err := w.client.Status(t.Context()); !runtime.IsUnavailable(err) {
 		t.Errorf("Status without a runtime: %v", err)
 	}
 	if err := w.Up(); err != nil {
@@ -214,7 +214,7 @@ func TestTheClientConnectsAnewByItself(t *testing.T) {
 	}
 }
 
-func TestStatusTellsConditionsHandlersAndFeatures(t *testing.T) {
+func TestStatusReturnsConditionsHandlersAndFeatures(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.SetCondition(&runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Reason: "NetworkPluginNotReady"})
 	got, err := w.client.Status(t.Context())

@@ -1,9 +1,9 @@
-// Package runtime is the connection to the container runtime, through CRI, and
-// the observation of the pods that it holds.
+// Package runtime owns the connection to the container runtime through CRI, and
+// the observation of the pods that the runtime holds.
 //
-// [Connect] gives a [Client]. Its calls create, start, stop and remove
-// sandboxes and containers; [Client.Pods] and [Client.Pod] tell what is there;
-// [Client.Watch] tells what changes, as it changes. What the agent has to
-// remember of a pod is written on its sandboxes and containers, as labels and
-// annotations (labels.go): after a restart the runtime is the agent's memory.
+// [Connect] returns a [Client]. Its methods create, start, stop and remove
+// sandboxes and containers; [Client.Pods] and [Client.Pod] return what exists;
+// [Client.Watch] reports changes as they happen. What the agent has to know about
+// a pod after a restart is stored as labels and annotations of its sandboxes and
+// containers (labels.go).
 package runtime

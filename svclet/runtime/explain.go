@@ -16,14 +16,14 @@ import (
 	criutil "k8s.io/cri-client/pkg/util"
 )
 
-// The services of a runtime, as errors name them.
+// The names of a runtime's services in errors.
 const (
 	runtimeService = "container runtime"
 	imageService   = "image service"
 )
 
-// probe makes sure that both services answer, by connections that it closes:
-// cri-client keeps one open for each attempt that fails.
+// probe checks that both services answer, over connections that it closes:
+// cri-client leaks a connection for each failed attempt.
 func probe(ctx context.Context, options Options) error {
 	if err := ask(ctx, options.RuntimeEndpoint, options.RequestTimeout, func(ctx context.Context, conn *grpc.ClientConn) error {
 		_, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
@@ -40,7 +40,7 @@ func probe(ctx context.Context, options Options) error {
 	return nil
 }
 
-// ask makes one request by a connection of its own.
+// ask makes one request over a connection of its own.
 func ask(ctx context.Context, endpoint string, timeout time.Duration, request func(context.Context, *grpc.ClientConn) error) error {
 	conn, err := dial(endpoint)
 	if err != nil {
@@ -55,7 +55,7 @@ func ask(ctx context.Context, endpoint string, timeout time.Duration, request fu
 	return err
 }
 
-// explain says in one line why the service at endpoint cannot be used, and
+// explain describes in one line why the service at endpoint cannot be used, and
 // what to do about it.
 func explain(ctx context.Context, service, endpoint string, timeout time.Duration, err error) error {
 	address, _, parseErr := criutil.GetAddressAndDialer(endpoint)
@@ -89,7 +89,7 @@ func explain(ctx context.Context, service, endpoint string, timeout time.Duratio
 	}
 }
 
-// rootCode is the gRPC code of an error, however deep it is.
+// rootCode returns the gRPC code of an error, however deeply it is wrapped.
 func rootCode(err error) codes.Code {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return codes.DeadlineExceeded
@@ -97,16 +97,15 @@ func rootCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// speaksAlpha asks for the version by the API that came before v1; the
-// messages are the same.
+// speaksAlpha reports whether the runtime answers CRI v1alpha2, whose messages are
+// the same.
 func speaksAlpha(ctx context.Context, endpoint string) bool {
 	return ask(ctx, endpoint, 5*time.Second, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &runtimeapi.VersionRequest{}, &runtimeapi.VersionResponse{})
 	}) == nil
 }
 
-// dial opens a connection of its own to a runtime's socket, for what
-// cri-client does not speak.
+// dial connects to a runtime's socket for what cri-client does not support.
 func dial(endpoint string) (*grpc.ClientConn, error) {
 	address, dialer, err := criutil.GetAddressAndDialer(endpoint)
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PullImage pulls an image and gives its reference in the runtime. It takes as
-// long as it takes: bound it by the context. Its error is the runtime's own,
-// as it stands in events.
+// PullImage pulls an image and returns the runtime's reference to it. It has no
+// timeout but the context's. The error is the runtime's own, as events show it.
 func (c *Client) PullImage(
 	ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -20,8 +19,8 @@ func (c *Client) PullImage(
 	return ref, err
 }
 
-// ImageStatus is what the runtime knows of an image, by its name or its id;
-// nil if it does not have it.
+// ImageStatus returns the runtime's image with this name or ID, or nil if it does
+// not exist.
 func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
 	var answer *runtimeapi.ImageStatusResponse
 	err := c.do(ctx, "image_status", "ask for image "+image.GetImage(), func(ctx context.Context) (err error) {
@@ -31,7 +30,8 @@ func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec) (
 	return answer.GetImage(), err
 }
 
-// ListImages lists the runtime's images; all of them where filter is nil.
+// ListImages lists the runtime's images that match filter; nil matches all of
+// them.
 func (c *Client) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	var images []*runtimeapi.Image
 	err := c.do(ctx, "list_images", "list images", func(ctx context.Context) (err error) {
@@ -41,14 +41,14 @@ func (c *Client) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter)
 	return images, err
 }
 
-// RemoveImage removes an image. One that is not there is removed.
+// RemoveImage removes an image. It is not an error if the image does not exist.
 func (c *Client) RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error {
 	return c.unlessGone(ctx, "remove_image", "remove image "+image.GetImage(), func(ctx context.Context) error {
 		return c.images.RemoveImage(ctx, image)
 	})
 }
 
-// ImageFsInfo says how much room images and the containers' own layers take.
+// ImageFsInfo returns the disk usage of images and of containers' writable layers.
 func (c *Client) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	var answer *runtimeapi.ImageFsInfoResponse
 	err := c.do(ctx, "image_fs_info", "ask for the file systems of images", func(ctx context.Context) (err error) {

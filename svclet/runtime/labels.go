@@ -11,8 +11,8 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 )
 
-// Labels of sandboxes and containers. They are kubelet's, so that crictl and
-// collectors of logs find what they look for.
+// Labels of sandboxes and containers. They are kubelet's, so that crictl and log
+// collectors work.
 const (
 	PodNameLabel       = kubelettypes.KubernetesPodNameLabel
 	PodNamespaceLabel  = kubelettypes.KubernetesPodNamespaceLabel
@@ -20,7 +20,7 @@ const (
 	ContainerNameLabel = kubelettypes.KubernetesContainerNameLabel
 )
 
-// Annotations of containers, kubelet's as well.
+// Annotations of containers, also kubelet's.
 const (
 	HashAnnotation                     = "io.kubernetes.container.hash"
 	RestartCountAnnotation             = "io.kubernetes.container.restartCount"
@@ -32,8 +32,8 @@ const (
 	TerminationGraceAnnotation         = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// SandboxLabels are the labels of a pod's sandbox: those of the pod, and who
-// it is.
+// SandboxLabels returns the labels of a pod's sandbox: the pod's own and its
+// identity.
 func SandboxLabels(pod *corev1.Pod) map[string]string {
 	labels := make(map[string]string, len(pod.Labels)+3)
 	maps.Copy(labels, pod.Labels)
@@ -43,12 +43,13 @@ func SandboxLabels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
-// SandboxAnnotations are the annotations of a pod's sandbox: those of the pod.
+// SandboxAnnotations returns the annotations of a pod's sandbox, which are the
+// pod's.
 func SandboxAnnotations(pod *corev1.Pod) map[string]string {
 	return maps.Clone(pod.Annotations)
 }
 
-// ContainerLabels are the labels of one of a pod's containers.
+// ContainerLabels returns the labels of a container.
 func ContainerLabels(pod *corev1.Pod, container *corev1.Container) map[string]string {
 	return map[string]string{
 		PodNameLabel:       pod.Name,
@@ -58,9 +59,9 @@ func ContainerLabels(pod *corev1.Pod, container *corev1.Container) map[string]st
 	}
 }
 
-// ContainerAnnotations are the annotations of the given attempt of one of a
-// pod's containers. hash is that of the spec (pod.SpecHash); extra are the
-// annotations that devices ask for, over which the agent's own win.
+// ContainerAnnotations returns the annotations of an attempt of a container. hash
+// is its pod.SpecHash. extra are the annotations that devices require; the agent's
+// own take precedence.
 func ContainerAnnotations(
 	pod *corev1.Pod, container *corev1.Container, attempt uint32, hash uint64, extra map[string]string,
 ) (map[string]string, error) {
@@ -93,14 +94,14 @@ func ContainerAnnotations(
 	return annotations, nil
 }
 
-// PodIdentity says which pod a sandbox or a container belongs to.
+// PodIdentity identifies the pod of a sandbox or a container.
 type PodIdentity struct {
 	UID             types.UID
 	Namespace, Name string
 }
 
-// ReadPodIdentity reads it from the labels of a sandbox or a container. It is
-// false for those that are no pod's.
+// ReadPodIdentity reads the identity from the labels of a sandbox or a container.
+// It returns false if they belong to no pod.
 func ReadPodIdentity(labels map[string]string) (PodIdentity, bool) {
 	identity := PodIdentity{
 		UID:       types.UID(labels[PodUIDLabel]),
@@ -110,7 +111,7 @@ func ReadPodIdentity(labels map[string]string) (PodIdentity, bool) {
 	return identity, identity.UID != "" && identity.Namespace != "" && identity.Name != ""
 }
 
-// ReadPodLabels gives the pod's own labels among those of its sandbox.
+// ReadPodLabels returns the pod's own labels among those of its sandbox.
 func ReadPodLabels(labels map[string]string) map[string]string {
 	own := maps.Clone(labels)
 	for _, label := range []string{PodNameLabel, PodNamespaceLabel, PodUIDLabel} {
@@ -119,28 +120,26 @@ func ReadPodLabels(labels map[string]string) map[string]string {
 	return own
 }
 
-// ContainerRecord is what the agent has written down about a container when it
-// made it.
+// ContainerRecord is what the agent stored on a container when it created it.
 type ContainerRecord struct {
 	Name string
-	// SpecHash and RestartCount are 0 where they are missing or unreadable.
+	// SpecHash and RestartCount are 0 if they are missing or invalid.
 	SpecHash     uint64
 	RestartCount uint32
-	// TerminationMessagePath is inside the container.
+	// TerminationMessagePath is a path inside the container.
 	TerminationMessagePath   string
 	TerminationMessagePolicy corev1.TerminationMessagePolicy
-	// Grace is the time to stop that its pod had, in seconds: that of its
-	// deletion if it was being deleted, else of its spec, else the default of
-	// the API (30).
+	// Grace is the pod's termination grace period in seconds: that of its deletion if
+	// it was being deleted, else of its spec, else the API default (30).
 	Grace int64
-	// PreStop and Ports are those of the spec.
+	// PreStop and Ports are the container's, from the spec.
 	PreStop *corev1.LifecycleHandler
 	Ports   []corev1.ContainerPort
 }
 
-// ReadContainerRecord reads it from a container's labels and annotations. What
-// is missing or unreadable is left at its zero: containers of another agent,
-// or of an older one, are still to be seen and stopped.
+// ReadContainerRecord reads the record from a container's labels and annotations.
+// Missing or invalid values are left zero: containers of another agent, or of an
+// older version, can still be observed and stopped.
 func ReadContainerRecord(labels, annotations map[string]string) ContainerRecord {
 	record := ContainerRecord{
 		Name:                     labels[ContainerNameLabel],

@@ -18,7 +18,7 @@ func labelledPod() *corev1.Pod {
 	}
 }
 
-func TestASandboxSaysWhoseItIs(t *testing.T) {
+func TestSandboxLabelsIdentifyThePod(t *testing.T) {
 	p := labelledPod()
 	labels := SandboxLabels(p)
 	want := map[string]string{
@@ -43,7 +43,7 @@ func TestASandboxSaysWhoseItIs(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenOnAContainerIsReadBack(t *testing.T) {
+func TestContainerRecordsRoundTrip(t *testing.T) {
 	p := labelledPod()
 	container := &corev1.Container{
 		Name: "c", TerminationMessagePath: "/m", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -66,7 +66,7 @@ func TestWhatIsWrittenOnAContainerIsReadBack(t *testing.T) {
 	}
 }
 
-func TestTheGracePeriodOfADeletionCounts(t *testing.T) {
+func TestTheGracePeriodOfADeletionTakesPrecedence(t *testing.T) {
 	p, deletion := labelledPod(), int64(0)
 	p.DeletionGracePeriodSeconds = &deletion
 	annotations, err := ContainerAnnotations(p, &corev1.Container{Name: "c"}, 0, 0, nil)
@@ -78,7 +78,7 @@ func TestTheGracePeriodOfADeletionCounts(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnreadableOnAContainerIsLeftOut(t *testing.T) {
+func TestInvalidAnnotationsAreLeftZero(t *testing.T) {
 	got := ReadContainerRecord(nil, map[string]string{
 		HashAnnotation: "xyz", RestartCountAnnotation: "-1", TerminationGraceAnnotation: "soon", DeletionGraceAnnotation: "-5",
 		PreStopAnnotation: "{", PortsAnnotation: "{}",

@@ -18,8 +18,8 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// Bounds of termination messages (Kubernetes documentation, "Determine the
-// Reason for Pod Failure"), in bytes and lines.
+// Limits of termination messages (Kubernetes documentation, "Determine the Reason
+// for Pod Failure"), in bytes and lines.
 const (
 	maxMessage    = 4 << 10
 	maxPodMessage = 12 << 10
@@ -27,13 +27,13 @@ const (
 	maxLogLines   = 80
 )
 
-// reasonCannotRun is that of a container that has not even started; it has no
-// log.
+// reasonCannotRun is the reason of a container that could not be started; it has
+// no log.
 const reasonCannotRun = "ContainerCannotRun"
 
-// endMessage is what a container that has ended leaves behind: the runtime's
-// message, and its own, from its termination message file or, where its policy
-// says so and it has failed, from the end of its log.
+// endMessage returns the termination message of an exited container: the runtime's
+// message, and that of its termination message file or, with policy
+// FallbackToLogsOnError after a failure, the end of its log.
 func endMessage(ctx context.Context, status *runtimeapi.ContainerStatus) string {
 	record := ReadContainerRecord(status.GetLabels(), status.GetAnnotations())
 	message, found := fileMessage(status.GetMounts(), record.TerminationMessagePath)
@@ -51,9 +51,9 @@ func endMessage(ctx context.Context, status *runtimeapi.ContainerStatus) string 
 	}
 }
 
-// fileMessage reads the termination message file through the mount that brought
-// it into the container. It is not found if it is missing or empty; when it
-// cannot be read, the message says why.
+// fileMessage reads the termination message file through its mount. found is false
+// if the file is missing or empty; if it cannot be read, the message is the
+// reason.
 func fileMessage(mounts []*runtimeapi.Mount, inContainer string) (message string, found bool) {
 	if inContainer == "" {
 		return "", false
@@ -61,8 +61,8 @@ func fileMessage(mounts []*runtimeapi.Mount, inContainer string) (message string
 	if !path.IsAbs(inContainer) {
 		inContainer = "/" + inContainer
 	}
-	// Of mounts at the same path the last one is what the container sees, and
-	// the agent's own comes after the pod's.
+	// Of several mounts at one path the container sees the last, and the agent adds
+	// its own after the pod's.
 	onHost := ""
 	for _, mount := range mounts {
 		if mount.GetContainerPath() == inContainer {
@@ -83,8 +83,8 @@ func fileMessage(mounts []*runtimeapi.Mount, inContainer string) (message string
 	}
 }
 
-// readEnd reads the last bytes of a file. The file may be in a pod's hands: a
-// symbolic link is not followed, and a pipe not waited for.
+// readEnd reads the last bytes of a file. The pod may control the file, so
+// symbolic links are not followed and pipes do not block.
 func readEnd(name string, limit int64) (data []byte, err error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func readEnd(name string, limit int64) (data []byte, err error) {
 	return io.ReadAll(io.LimitReader(file, limit))
 }
 
-// logMessage is the end of a container's log.
+// logMessage returns the end of a container's log.
 func logMessage(ctx context.Context, name string) string {
 	lines := int64(maxLogLines)
 	end := &lastBytes{}
@@ -116,7 +116,7 @@ func logMessage(ctx context.Context, name string) string {
 	return end.String()
 }
 
-// lastBytes keeps the last maxLogMessage bytes that are written to it.
+// lastBytes is a writer that keeps the last maxLogMessage bytes.
 type lastBytes struct{ buffer bytes.Buffer }
 
 func (l *lastBytes) Write(p []byte) (int, error) {
@@ -129,8 +129,8 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 
 func (l *lastBytes) String() string { return l.buffer.String() }
 
-// boundMessages bounds the messages of a pod by an equal share for each of its
-// containers that have been made. Those that have not may make it smaller yet,
+// boundMessages truncates the messages of a pod to an equal share for each of its
+// created containers. Containers that are not created yet reduce the share further
 // when a status is written.
 func boundMessages(containers []pod.Container) {
 	names := map[string]bool{}

@@ -16,8 +16,8 @@ import (
 
 const messagePath = "/dev/termination-log"
 
-// leftover is what a container leaves behind: a message file, made by file if
-// it is not nil, and a log of the given lines.
+// leftover returns the status of an exited container with a message file, created
+// by file unless it is nil, and a log of the given lines.
 type leftover struct {
 	file   func(path string) error
 	lines  int
@@ -103,7 +103,7 @@ func TestTerminationMessages(t *testing.T) {
 	}
 }
 
-func TestOnlyTheEndOfTheLogIsAMessage(t *testing.T) {
+func TestOnlyTheEndOfTheLogIsTheMessage(t *testing.T) {
 	got := endMessage(t.Context(), leftover{lines: 200, policy: corev1.TerminationMessageFallbackToLogsOnError}.status(t))
 	if lines := strings.Count(got, "\n"); lines != 80 || !strings.HasSuffix(got, "line 199\n") {
 		t.Errorf("%d lines of the log, the last of which are %q", lines, got[max(0, len(got)-20):])

@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// looksAtOnce bounds the pods that are looked at side by side.
-	looksAtOnce = 8
-	// lookPatience is how long other pods wait for a look: the runtime answers
-	// within milliseconds, unless a container hangs.
-	lookPatience = time.Second
-	// allPatience is how long [Client.Pods] waits for its looks.
-	allPatience = 5 * time.Second
+	// maxInspections bounds the pods that are inspected in parallel.
+	maxInspections = 8
+	// slowInspection is how long an inspection may delay other pods: the runtime
+	// answers within milliseconds, unless a container hangs.
+	slowInspection = time.Second
+	// podsTimeout bounds the inspections of [Client.Pods].
+	podsTimeout = 5 * time.Second
 )
 
-// Pod is what the runtime holds of one pod. What Observed points to is shared
-// and must not be changed.
+// Pod is what the runtime holds of one pod. What Observed points to is shared and
+// must not be modified.
 type Pod struct {
 	UID             types.UID
 	Namespace, Name string
 	Observed        pod.Observed
-	// Err says why a pod that is there could not be looked at; Observed is
-	// then empty and means nothing.
+	// Err is why an existing pod could not be inspected; Observed is then empty and
+	// not valid.
 	Err error
 }
 
-// Pods looks at all pods. Those that the runtime tells wrongly, or not within 5
-// seconds, have an Err of their own; the error is that of asking which pods there
-// are.
+// Pods inspects all pods. A pod about which the runtime's answer is invalid or
+// takes longer than 5 seconds has an Err of its own. An error is returned if the
+// pods cannot be listed.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	listings, _, err := c.list(ctx, "")
 	if err != nil {
@@ -47,13 +47,13 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 		pods = append(pods, Pod{UID: uid, Namespace: listing.identity.Namespace, Name: listing.identity.Name})
 	}
 	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
-	looking, cancel := context.WithTimeout(ctx, allPatience)
+	inspecting, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
 	group := errgroup.Group{}
-	group.SetLimit(looksAtOnce)
+	group.SetLimit(maxInspections)
 	for i := range pods {
 		group.Go(func() error {
-			seen, err := c.look(looking, pods[i].UID, listings[pods[i].UID])
+			seen, err := c.inspect(inspecting, pods[i].UID, listings[pods[i].UID])
 			pods[i].Observed, pods[i].Err = seen.observed, err
 			return nil
 		})
@@ -64,27 +64,28 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	return pods, ctx.Err()
 }
 
-// Pod looks at one pod afresh. It is empty for a pod of which the runtime
-// holds nothing. Looks at one pod never overlap: their Sequence is their order.
+// Pod inspects one pod now. The result is empty if the runtime holds nothing of
+// the pod. Inspections of one pod never overlap, and their Sequence is their
+// order.
 func (c *Client) Pod(ctx context.Context, uid types.UID) (pod.Observed, error) {
-	seen, err := c.look(ctx, uid, nil)
+	seen, err := c.inspect(ctx, uid, nil)
 	return seen.observed, err
 }
 
-// listing is what the runtime's lists say of one pod.
+// listing is what the runtime's lists contain of one pod.
 type listing struct {
 	identity   PodIdentity
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	// sequence was taken before the lists were asked for.
+	// sequence was taken before the lists were requested.
 	sequence uint64
-	// print tells listings apart that differ in what is there and its state.
+	// print is the fingerprint of what exists and its state.
 	print uint64
 }
 
-// list asks for the sandboxes and containers of one pod, or of all of them if
-// uid is empty, and gives the listings' sequence as well. What is nobody's,
-// because the agent has not made it, is left out.
+// list requests the sandboxes and containers of one pod, or of all pods if uid is
+// empty, and also returns the listings' sequence. What the agent has not created
+// is left out.
 func (c *Client) list(ctx context.Context, uid types.UID) (map[types.UID]*listing, uint64, error) {
 	var sandboxFilter *runtimeapi.PodSandboxFilter
 	var containerFilter *runtimeapi.ContainerFilter
@@ -113,8 +114,8 @@ func (c *Client) list(ctx context.Context, uid types.UID) (map[types.UID]*listin
 	return c.group(uid, sequence, sandboxes, containers), sequence, nil
 }
 
-// group sorts what has been listed by its pods. Where uid is not empty, it
-// takes only what is that pod's, whatever the runtime has answered.
+// group groups list results by pod. If uid is not empty, it drops all other pods,
+// whatever the runtime has answered.
 func (c *Client) group(
 	uid types.UID, sequence uint64, sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container,
 ) map[types.UID]*listing {
@@ -144,28 +145,28 @@ func (c *Client) group(
 	return listings
 }
 
-// looked is the outcome of one look.
-type looked struct {
+// inspection is the result of one inspection.
+type inspection struct {
 	observed pod.Observed
 	identity PodIdentity
-	// revision is the Sequence of the first of the latest looks that have
-	// found the same.
+	// revision is the Sequence of the first of the latest inspections that found the
+	// same.
 	revision uint64
 }
 
-// look looks at one pod: what is there by the lists, and by its status what is
-// not known already. Lists that are given are used unless the pod has been
-// looked at since they were asked for.
-func (c *Client) look(ctx context.Context, uid types.UID, given *listing) (looked, error) {
+// inspect inspects one pod: the lists tell what exists, and statuses that are not
+// cached are requested. The given listing is used unless the pod has been
+// inspected since it was requested.
+func (c *Client) inspect(ctx context.Context, uid types.UID, given *listing) (inspection, error) {
 	e, err := c.acquire(ctx, uid)
 	if err != nil {
-		return looked{}, err
+		return inspection{}, err
 	}
 	defer c.release(uid, e)
 	if given == nil || given.sequence <= e.sequence {
 		listings, sequence, err := c.list(ctx, uid)
 		if err != nil {
-			return looked{}, err
+			return inspection{}, err
 		}
 		if given = listings[uid]; given == nil {
 			given = &listing{identity: e.identity, sequence: sequence}
@@ -173,21 +174,21 @@ func (c *Client) look(ctx context.Context, uid types.UID, given *listing) (looke
 	}
 	observed, fresh, err := c.read(ctx, e, given)
 	if err != nil {
-		return looked{}, err
+		return inspection{}, err
 	}
-	revision := c.remember(uid, e, given, observed, fresh)
+	revision := c.store(uid, e, given, observed, fresh)
 	observed.Sequence = given.sequence
-	return looked{observed: observed, identity: e.identity, revision: revision}, nil
+	return inspection{observed: observed, identity: e.identity, revision: revision}, nil
 }
 
-// read translates a listing, and asks for the statuses that it needs. fresh
-// are those that are worth remembering.
-func (c *Client) read(ctx context.Context, e *entry, from *listing) (pod.Observed, []memory, error) {
+// read translates a listing and requests the statuses that it needs. fresh are
+// those to be cached.
+func (c *Client) read(ctx context.Context, e *entry, from *listing) (pod.Observed, []cachedStatus, error) {
 	var observed pod.Observed
-	var fresh []memory
+	var fresh []cachedStatus
 	for _, listed := range from.sandboxes {
 		sandbox := translateSandbox(listed)
-		known, ok := c.recall(e, listed.Id, int32(listed.GetState()))
+		known, ok := c.cached(e, listed.Id, int32(listed.GetState()))
 		switch {
 		case !sandbox.Ready:
 		case ok:
@@ -202,13 +203,13 @@ func (c *Client) read(ctx context.Context, e *entry, from *listing) (pod.Observe
 			}
 			sandbox.IPs = sandboxIPs(status)
 			if len(sandbox.IPs) > 0 || onHostNetwork(status) {
-				fresh = append(fresh, memory{id: listed.Id, known: true, state: int32(listed.GetState()), ips: sandbox.IPs})
+				fresh = append(fresh, cachedStatus{id: listed.Id, known: true, state: int32(listed.GetState()), ips: sandbox.IPs})
 			}
 		}
 		observed.Sandboxes = append(observed.Sandboxes, sandbox)
 	}
 	for _, listed := range from.containers {
-		if known, ok := c.recall(e, listed.Id, int32(listed.GetState())); ok {
+		if known, ok := c.cached(e, listed.Id, int32(listed.GetState())); ok {
 			observed.Containers = append(observed.Containers, *known.container)
 			continue
 		}
@@ -225,7 +226,7 @@ func (c *Client) read(ctx context.Context, e *entry, from *listing) (pod.Observe
 		}
 		observed.Containers = append(observed.Containers, container)
 		if container.State != pod.Unknown {
-			fresh = append(fresh, memory{id: listed.Id, known: true, state: int32(status.GetState()), container: &container})
+			fresh = append(fresh, cachedStatus{id: listed.Id, known: true, state: int32(status.GetState()), container: &container})
 		}
 	}
 	newestFirst(&observed)

@@ -18,7 +18,7 @@ import (
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
-func TestAPodIsToldWithAllThatTheRuntimeKnows(t *testing.T) {
+func TestAnObservationHasEverythingTheRuntimeReports(t *testing.T) {
 	w := start(t, runtimetest.Options{Name: "crio"}, runtime.Options{})
 	first := w.sandbox("a", 0)
 	w.BreakSandbox(first)
@@ -65,7 +65,7 @@ func TestAPodIsToldWithAllThatTheRuntimeKnows(t *testing.T) {
 	}
 }
 
-func TestAPodOfWhichNothingIsLeftIsEmpty(t *testing.T) {
+func TestAPodThatIsGoneIsObservedAsEmpty(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	if observed := w.look("a"); !nothing(observed) {
 		t.Errorf("observed %+v", observed)
@@ -82,7 +82,7 @@ func TestAPodOfWhichNothingIsLeftIsEmpty(t *testing.T) {
 	}
 }
 
-func TestAddressesAreThoseOfThePodAlone(t *testing.T) {
+func TestHostNetworkAndInvalidAddressesAreLeftOut(t *testing.T) {
 	network := func(edit func(*runtimeapi.PodSandboxStatus)) runtimetest.Rule {
 		return runtimetest.Rule{Edit: func(answer proto.Message) { edit(answer.(*runtimeapi.PodSandboxStatusResponse).Status) }}
 	}
@@ -114,7 +114,7 @@ func TestAddressesAreThoseOfThePodAlone(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatHasChangedIsAskedForItsStatus(t *testing.T) {
+func TestStatusesAreRequestedOnlyForChangedContainers(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	one, two := w.run("a", "one", 0), w.run("a", "two", 0)
@@ -140,7 +140,7 @@ func TestOnlyWhatHasChangedIsAskedForItsStatus(t *testing.T) {
 	}
 }
 
-func TestWhatTheAgentHasNotMadeIsLeftAlone(t *testing.T) {
+func TestContainersOfOthersAreIgnored(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	config := sandboxConfig(podOf("a"), 0)
 	config.Labels = map[string]string{"someone": "else"}
@@ -152,7 +152,7 @@ func TestWhatTheAgentHasNotMadeIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAWrongAnswerAboutOnePodLeavesOthersAlone(t *testing.T) {
+func TestAnInvalidAnswerAboutOnePodDoesNotAffectOthers(t *testing.T) {
 	container := func(edit func(*runtimeapi.ContainerStatusResponse)) func(proto.Message) {
 		return func(answer proto.Message) { edit(answer.(*runtimeapi.ContainerStatusResponse)) }
 	}
@@ -192,7 +192,7 @@ func TestAWrongAnswerAboutOnePodLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-func TestAStateThatNobodyKnowsIsUnknown(t *testing.T) {
+func TestAnUnsupportedStateIsUnknown(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	w.Change(w.run("a", "app", 0), func(status *runtimeapi.ContainerStatus) { status.State = 99 })
@@ -201,7 +201,7 @@ func TestAStateThatNobodyKnowsIsUnknown(t *testing.T) {
 	}
 }
 
-func TestWhatIsRemovedBetweenListAndStatusIsLeftOut(t *testing.T) {
+func TestContainersRemovedBetweenListAndStatusAreLeftOut(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	w.run("a", "app", 0)
@@ -216,7 +216,7 @@ func TestWhatIsRemovedBetweenListAndStatusIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestListsWithoutLabelsOrIdsAreSurvived(t *testing.T) {
+func TestListsWithoutLabelsOrIDsDoNotPanic(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	w.run("a", "app", 0)
@@ -229,7 +229,7 @@ func TestListsWithoutLabelsOrIdsAreSurvived(t *testing.T) {
 	}
 }
 
-func TestLooksAtOnePodNeverOverlap(t *testing.T) {
+func TestInspectionsOfOnePodNeverOverlap(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
@@ -243,7 +243,7 @@ func TestLooksAtOnePodNeverOverlap(t *testing.T) {
 	lists := w.Calls("ListPodSandbox")
 	w.End(id, runtimetest.End{})
 	go func() { second <- w.look("a") }()
-	// Another pod does not wait.
+	// Another pod is not delayed.
 	w.look("b")
 	if got := w.Calls("ListPodSandbox") - lists; got != 1 {
 		t.Errorf("%d looks have begun beside the first one, instead of that at the other pod", got)
@@ -255,7 +255,7 @@ func TestLooksAtOnePodNeverOverlap(t *testing.T) {
 	}
 }
 
-func TestPodsGivesEachPodOnce(t *testing.T) {
+func TestPodsReturnsEachPodOnce(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	for _, uid := range []string{"c", "a", "b"} {
 		w.sandbox(uid, 0)
@@ -280,7 +280,7 @@ func TestPodsGivesEachPodOnce(t *testing.T) {
 	}
 }
 
-func TestAContainerThatHangsKeepsNoOtherPodFromBeingFound(t *testing.T) {
+func TestAHangingContainerDoesNotKeepOtherPodsFromBeingListed(t *testing.T) {
 	t.Parallel() // it takes the time that a look has
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)

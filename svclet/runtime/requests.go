@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Version asks for the runtime's name and version.
+// Version requests the runtime's name and version.
 func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, error) {
 	var answer *runtimeapi.VersionResponse
 	err := c.do(ctx, "version", "ask the runtime for its version", func(ctx context.Context) (err error) {
@@ -22,16 +22,16 @@ func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, erro
 	return answer, err
 }
 
-// SetPodCIDRs tells the runtime from which ranges the addresses of pods are: one,
-// or one of each family, with a comma between them.
+// SetPodCIDRs sets the runtime's pod address ranges: one, or one of each IP
+// family, separated by a comma.
 func (c *Client) SetPodCIDRs(ctx context.Context, cidrs string) error {
 	return c.do(ctx, "update_runtime_config", "tell the runtime the addresses of pods", func(ctx context.Context) error {
 		return c.runtime.UpdateRuntimeConfig(ctx, &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidrs}})
 	})
 }
 
-// RunSandbox creates and starts a sandbox, and gives its id. handler is the
-// runtime handler of the pod's RuntimeClass, empty for the default one.
+// RunSandbox creates and starts a sandbox, and returns its ID. handler is the
+// runtime handler of the pod's RuntimeClass, "" for the default one.
 func (c *Client) RunSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	var id string
 	what := fmt.Sprintf("run the sandbox of pod %s/%s", config.GetMetadata().GetNamespace(), config.GetMetadata().GetName())
@@ -45,25 +45,25 @@ func (c *Client) RunSandbox(ctx context.Context, config *runtimeapi.PodSandboxCo
 	return id, err
 }
 
-// StopSandbox stops a sandbox and whatever runs in it. One that is not there
-// is stopped.
+// StopSandbox stops a sandbox and its containers. It is not an error if the
+// sandbox does not exist.
 func (c *Client) StopSandbox(ctx context.Context, id string) error {
-	defer c.forget(id)
+	defer c.invalidate(id)
 	return c.unlessGone(ctx, "stop_podsandbox", "stop sandbox "+id, func(ctx context.Context) error {
 		return c.runtime.StopPodSandbox(ctx, id)
 	})
 }
 
-// RemoveSandbox removes a sandbox and its containers. One that is not there is
-// removed.
+// RemoveSandbox removes a sandbox and its containers. It is not an error if the
+// sandbox does not exist.
 func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
-	defer c.forget(id)
+	defer c.invalidate(id)
 	return c.unlessGone(ctx, "remove_podsandbox", "remove sandbox "+id, func(ctx context.Context) error {
 		return c.runtime.RemovePodSandbox(ctx, id)
 	})
 }
 
-// CreateContainer creates a container in a sandbox, and gives its id.
+// CreateContainer creates a container in a sandbox, and returns its ID.
 func (c *Client) CreateContainer(
 	ctx context.Context, sandboxID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -80,27 +80,29 @@ func (c *Client) CreateContainer(
 	return id, err
 }
 
-// StartContainer starts a container that has been created.
+// StartContainer starts a created container.
 func (c *Client) StartContainer(ctx context.Context, id string) error {
-	defer c.forget(id)
+	defer c.invalidate(id)
 	return c.do(ctx, "start_container", "start container "+id, func(ctx context.Context) error {
 		return c.runtime.StartContainer(ctx, id)
 	})
 }
 
-// StopContainer asks a container to end, and kills it after grace, which the
-// runtime counts in whole seconds (it is rounded up; zero kills at once). It
-// returns when the container has ended. One that is not there has.
+// StopContainer sends a container its stop signal and kills it after grace, which
+// CRI counts in whole seconds (it is rounded up; zero kills at once). It returns
+// when the container has exited. It is not an error if the container does not
+// exist.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	defer c.forget(id)
+	defer c.invalidate(id)
 	return c.unlessGone(ctx, "stop_container", "stop container "+id, func(ctx context.Context) error {
 		return c.runtime.StopContainer(ctx, id, int64(wholeSeconds(grace)/time.Second))
 	})
 }
 
-// RemoveContainer removes a container. One that is not there is removed.
+// RemoveContainer removes a container. It is not an error if the container does
+// not exist.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
-	defer c.forget(id)
+	defer c.invalidate(id)
 	return c.unlessGone(ctx, "remove_container", "remove container "+id, func(ctx context.Context) error {
 		return c.runtime.RemoveContainer(ctx, id)
 	})
@@ -108,14 +110,14 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 
 // UpdateResources changes the resources of a container.
 func (c *Client) UpdateResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error {
-	defer c.forget(id)
+	defer c.invalidate(id)
 	return c.do(ctx, "update_container", "update the resources of container "+id, func(ctx context.Context) error {
 		return c.runtime.UpdateContainerResources(ctx, id, resources)
 	})
 }
 
-// UpdateSandboxResources tells the runtime of a pod's new resources, which the
-// agent has already put in force on the pod's cgroup.
+// UpdateSandboxResources notifies the runtime of a pod's new resources, which the
+// agent has already applied to the pod's cgroup.
 func (c *Client) UpdateSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error {
 	what := "update the resources of sandbox " + request.PodSandboxId
 	return c.do(ctx, "update_podsandbox_resources", what, func(ctx context.Context) error {
@@ -124,10 +126,10 @@ func (c *Client) UpdateSandboxResources(ctx context.Context, request *runtimeapi
 	})
 }
 
-// ExecSync runs a command in a container and gives what it wrote and its exit
-// code. The runtime ends it after timeout, which it counts in whole seconds
-// (it is rounded up; zero is no limit); [IsTimeout] tells that. A command that
-// ran and failed is no error.
+// ExecSync runs a command in a container and returns its output and exit code. The
+// runtime kills it after timeout, which CRI counts in whole seconds (it is rounded
+// up; zero means no limit); [IsTimeout] is then true of the error. A non-zero exit
+// code is not an error.
 func (c *Client) ExecSync(
 	ctx context.Context, id string, command []string, timeout time.Duration,
 ) (stdout, stderr []byte, exitCode int32, err error) {
@@ -144,15 +146,15 @@ func (c *Client) ExecSync(
 	return stdout, stderr, exitCode, err
 }
 
-// ReopenLog makes the runtime write a container's log into a new file of the
-// same name, after the old one has been moved away.
+// ReopenLog makes the runtime write a container's log to a new file of the same
+// name, after the old one has been renamed.
 func (c *Client) ReopenLog(ctx context.Context, id string) error {
 	return c.do(ctx, "reopen_container_log", "reopen the log of container "+id, func(ctx context.Context) error {
 		return c.runtime.ReopenContainerLog(ctx, id)
 	})
 }
 
-// Exec gives the URL at which the runtime streams a command.
+// Exec returns the URL at which the runtime streams a command.
 func (c *Client) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (string, error) {
 	var url string
 	err := c.do(ctx, "exec", "prepare a command in container "+request.ContainerId, func(ctx context.Context) error {
@@ -163,7 +165,7 @@ func (c *Client) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (str
 	return url, err
 }
 
-// Attach gives the URL at which the runtime streams a container's own process.
+// Attach returns the URL at which the runtime streams a container's main process.
 func (c *Client) Attach(ctx context.Context, request *runtimeapi.AttachRequest) (string, error) {
 	var url string
 	err := c.do(ctx, "attach", "attach to container "+request.ContainerId, func(ctx context.Context) error {
@@ -174,7 +176,7 @@ func (c *Client) Attach(ctx context.Context, request *runtimeapi.AttachRequest) 
 	return url, err
 }
 
-// PortForward gives the URL at which the runtime forwards ports of a sandbox.
+// PortForward returns the URL at which the runtime forwards ports of a sandbox.
 func (c *Client) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (string, error) {
 	var url string
 	err := c.do(ctx, "port_forward", "forward ports of sandbox "+request.PodSandboxId, func(ctx context.Context) error {
@@ -185,7 +187,7 @@ func (c *Client) PortForward(ctx context.Context, request *runtimeapi.PortForwar
 	return url, err
 }
 
-// ContainerStatus is the runtime's own status of a container.
+// ContainerStatus returns CRI's status of a container.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	var answer *runtimeapi.ContainerStatusResponse
 	err := c.do(ctx, "container_status", "ask for the status of container "+id, func(ctx context.Context) (err error) {
@@ -197,7 +199,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtimeapi.Co
 	return answer.GetStatus(), err
 }
 
-// SandboxStatus is the runtime's own status of a sandbox.
+// SandboxStatus returns CRI's status of a sandbox.
 func (c *Client) SandboxStatus(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error) {
 	var answer *runtimeapi.PodSandboxStatusResponse
 	err := c.do(ctx, "podsandbox_status", "ask for the status of sandbox "+id, func(ctx context.Context) (err error) {
@@ -209,7 +211,7 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (*runtimeapi.PodS
 	return answer.GetStatus(), err
 }
 
-// unlessGone is do, where an object that is not there is as good as done.
+// unlessGone is do for requests that succeed if the object does not exist.
 func (c *Client) unlessGone(ctx context.Context, operation, what string, request func(ctx context.Context) error) error {
 	return c.do(ctx, operation, what, func(ctx context.Context) error {
 		if err := request(ctx); !IsNotFound(err) {
@@ -219,7 +221,7 @@ func (c *Client) unlessGone(ctx context.Context, operation, what string, request
 	})
 }
 
-// rightID refuses an answer that is about another object, or about none.
+// rightID refuses an answer about another object.
 func rightID(got, want string) error {
 	switch got {
 	case want:
@@ -231,7 +233,7 @@ func rightID(got, want string) error {
 	}
 }
 
-// wholeSeconds rounds up to seconds; a negative time is none.
+// wholeSeconds rounds up to seconds; a negative duration becomes zero.
 func wholeSeconds(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

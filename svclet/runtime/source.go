@@ -16,37 +16,37 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Source is where a watch learns that something has changed.
+// Source is where a watch gets notice of changes.
 type Source string
 
-// The sources.
+// The event sources.
 const (
-	// ContainerEvents is CRI's GetContainerEvents, which newer runtimes have.
+	// ContainerEvents is CRI's GetContainerEvents, which newer runtimes implement.
 	ContainerEvents Source = "container events"
-	// ContainerdEvents is containerd's own event service, which every
-	// containerd has at the same socket.
+	// ContainerdEvents is containerd's event service, which every containerd has at
+	// the CRI socket.
 	ContainerdEvents Source = "containerd events"
-	// Relist is comparing lists of all pods.
+	// Relist compares lists of all pods.
 	Relist Source = "relist"
 )
 
-// settling is how long a stream of events must last before it is relied upon.
-// A runtime that has no events says so sooner, and one that has them has
-// registered the listener by then.
+// settling is how long an event stream must last before the watch relies on it. A
+// runtime without events fails sooner, and a runtime with events has registered
+// the listener by then.
 const settling = 500 * time.Millisecond
 
-// firstReconnect is the pause before the first attempt to listen again. It
-// doubles up to PollPeriod.
+// firstReconnect is the pause before the first reconnect. It doubles up to
+// PollPeriod.
 const firstReconnect = 50 * time.Millisecond
 
-// listen passes on what the best source says, until the context ends.
+// listen forwards the notices of the best available source until ctx is done.
 func (c *Client) listen(ctx context.Context, notices chan<- notice) {
 	pause := firstReconnect
 	for ctx.Err() == nil {
 		source, lasted, err := c.listenOnce(ctx, notices)
 		switch {
 		case source == Relist:
-			// The runtime may have become another one when it is next asked.
+			// The runtime may have been replaced by the next attempt.
 			pause = c.options.CheckPeriod
 		case lasted:
 			pause = firstReconnect
@@ -66,8 +66,8 @@ func (c *Client) listen(ctx context.Context, notices chan<- notice) {
 	}
 }
 
-// listenOnce passes on what the first source says that the runtime has, until
-// it breaks. lasted is whether it has been relied upon.
+// listenOnce forwards the notices of the first source that the runtime supports,
+// until its stream breaks. lasted reports whether the stream was relied on.
 func (c *Client) listenOnce(ctx context.Context, notices chan<- notice) (source Source, lasted bool, err error) {
 	for _, source := range c.options.Sources {
 		var stream func(ctx context.Context, emit func(notice)) error
@@ -79,7 +79,7 @@ func (c *Client) listenOnce(ctx context.Context, notices chan<- notice) (source 
 		case Relist:
 			return Relist, false, nil
 		}
-		lasted, err = c.follow(ctx, source, stream, notices)
+		lasted, err = c.receive(ctx, source, stream, notices)
 		if lasted || !IsUnimplemented(err) {
 			return source, lasted, err
 		}
@@ -87,8 +87,8 @@ func (c *Client) listenOnce(ctx context.Context, notices chan<- notice) (source 
 	return Relist, false, err
 }
 
-// follow passes on what one source says until it breaks.
-func (c *Client) follow(
+// receive forwards the notices of one source until its stream breaks.
+func (c *Client) receive(
 	ctx context.Context, source Source, stream func(ctx context.Context, emit func(notice)) error, notices chan<- notice,
 ) (lasted bool, err error) {
 	say := func(to chan<- notice, n notice) {
@@ -126,13 +126,13 @@ func (c *Client) follow(
 	}
 }
 
-// containerEvents is the source of that name.
+// containerEvents receives the events of the source [ContainerEvents].
 func (c *Client) containerEvents(ctx context.Context, emit func(notice)) error {
 	events, done := make(chan *runtimeapi.ContainerEventResponse), make(chan error, 1)
 	go func() {
 		done <- c.runtime.GetContainerEvents(quiet(ctx), events, nil)
 	}()
-	// Whatever comes is received until the end: the sender waits for that.
+	// Receive until the end of the stream: otherwise the sender blocks.
 	for {
 		select {
 		case event := <-events:
@@ -145,39 +145,39 @@ func (c *Client) containerEvents(ctx context.Context, emit func(notice)) error {
 	}
 }
 
-// noticeOfCRI reads an event. It is false for those that say nothing new: a
-// container that has only been created does nothing yet, and its maker knows.
+// noticeOfCRI translates an event. It returns false for events without new
+// information: a created container does nothing yet, and the creator knows of it.
 func noticeOfCRI(event *runtimeapi.ContainerEventResponse) (notice, bool) {
 	n := notice{id: event.GetContainerId(), uid: types.UID(event.GetPodSandboxStatus().GetMetadata().GetUid())}
 	switch event.GetContainerEventType() {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
 		return notice{}, false
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		n.want = started
+		n.expectation = started
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		n.want = ended
+		n.expectation = ended
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		n.want = removed
+		n.expectation = removed
 	}
 	return n, n.id != ""
 }
 
-// containerd's names: its runtime name in CRI, the namespace of what CRI makes
-// in it, and the header by which requests name a namespace.
+// containerd's name as a runtime in CRI, the namespace of its CRI objects, and the
+// header that selects a namespace.
 const (
 	containerdName      = "containerd"
 	containerdNamespace = "k8s.io"
 	namespaceHeader     = "containerd-namespace"
 )
 
-// containerdFilter selects the events that tell something about a pod. It
-// leaves out /tasks/exit: CRI shows the end of a container only once it has
-// deleted the task, and the end of each command that is run in a container (by
-// a probe, say) comes by that name too.
+// containerdFilter selects the events that concern pods. It leaves out
+// /tasks/exit: CRI shows the exit of a container only after the task is deleted,
+// and each command run in a container (by a probe, for example) has such an event
+// too.
 const containerdFilter = `namespace==` + containerdNamespace +
 	`,topic~="^/(tasks/(start|oom|delete)|containers/delete)$"`
 
-// containerdEvents is the source of that name.
+// containerdEvents receives the events of the source [ContainerdEvents].
 func (c *Client) containerdEvents(ctx context.Context, emit func(notice)) error {
 	if c.name != containerdName {
 		return status.Errorf(codes.Unimplemented, "%s has no event service of containerd", c.name)
@@ -207,8 +207,8 @@ func (c *Client) containerdEvents(ctx context.Context, emit func(notice)) error 
 	}
 }
 
-// noticeOfContainerd reads an event. It is false for those that say nothing
-// about a pod.
+// noticeOfContainerd translates an event. It returns false for events that do not
+// concern a pod.
 func noticeOfContainerd(envelope *containerdtypes.Envelope) (notice, bool) {
 	raw := envelope.GetEvent().GetValue()
 	var n notice
@@ -217,12 +217,12 @@ func noticeOfContainerd(envelope *containerdtypes.Envelope) (notice, bool) {
 	case "/tasks/start":
 		event := &containerdevents.TaskStart{}
 		err = proto.Unmarshal(raw, event)
-		n = notice{id: event.GetContainerID(), want: started}
+		n = notice{id: event.GetContainerID(), expectation: started}
 	case "/tasks/delete":
 		event := &containerdevents.TaskDelete{}
 		err = proto.Unmarshal(raw, event)
 		if isTask(event) {
-			n = notice{id: event.GetContainerID(), want: ended}
+			n = notice{id: event.GetContainerID(), expectation: ended}
 		}
 	case "/tasks/oom":
 		event := &containerdevents.TaskOOM{}
@@ -231,13 +231,13 @@ func noticeOfContainerd(envelope *containerdtypes.Envelope) (notice, bool) {
 	case "/containers/delete":
 		event := &containerdevents.ContainerDelete{}
 		err = proto.Unmarshal(raw, event)
-		n = notice{id: event.GetID(), want: removed}
+		n = notice{id: event.GetID(), expectation: removed}
 	}
 	return n, err == nil && n.id != ""
 }
 
-// isTask says whether an event is about the container's own process, and not
-// about a command that was run beside it.
+// isTask reports whether an event concerns the container's main process, and not a
+// command run in it.
 func isTask(event *containerdevents.TaskDelete) bool {
 	return event.GetID() == "" || event.GetID() == event.GetContainerID()
 }

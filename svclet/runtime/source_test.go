@@ -10,18 +10,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestWhatContainerdsEventsSay(t *testing.T) {
+func TestContainerdEventsAreTranslated(t *testing.T) {
 	tests := []struct {
 		name, topic string
 		event       proto.Message
 		want        notice
 		ok          bool
 	}{
-		{"a start", "/tasks/start", &containerdevents.TaskStart{ContainerID: "c"}, notice{id: "c", want: started}, true},
-		{"an end", "/tasks/delete", &containerdevents.TaskDelete{ContainerID: "c"}, notice{id: "c", want: ended}, true},
-		{"an end by its id", "/tasks/delete", &containerdevents.TaskDelete{ContainerID: "c", ID: "c"}, notice{id: "c", want: ended}, true},
+		{"a start", "/tasks/start", &containerdevents.TaskStart{ContainerID: "c"}, notice{id: "c", expectation: started}, true},
+		{"an end", "/tasks/delete", &containerdevents.TaskDelete{ContainerID: "c"}, notice{id: "c", expectation: ended}, true},
+		{"an end by its id", "/tasks/delete", &containerdevents.TaskDelete{ContainerID: "c", ID: "c"}, notice{id: "c", expectation: ended}, true},
 		{"want of memory", "/tasks/oom", &containerdevents.TaskOOM{ContainerID: "c"}, notice{id: "c"}, true},
-		{"a removal", "/containers/delete", &containerdevents.ContainerDelete{ID: "c"}, notice{id: "c", want: removed}, true},
+		{"a removal", "/containers/delete", &containerdevents.ContainerDelete{ID: "c"}, notice{id: "c", expectation: removed}, true},
 		{"the end of a command", "/tasks/delete", &containerdevents.TaskDelete{ContainerID: "c", ID: "exec"}, notice{}, false},
 		{"an exit, which CRI does not show yet", "/tasks/exit", &containerdevents.TaskExit{ContainerID: "c", ID: "c"}, notice{}, false},
 		{"anything else", "/images/create", &containerdevents.ImageCreate{Name: "i"}, notice{}, false},
@@ -47,7 +47,7 @@ func TestWhatContainerdsEventsSay(t *testing.T) {
 	}
 }
 
-func TestWhatContainerEventsSay(t *testing.T) {
+func TestCRIContainerEventsAreTranslated(t *testing.T) {
 	box := &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}}
 	tests := []struct {
 		event *runtimeapi.ContainerEventResponse
@@ -56,11 +56,11 @@ func TestWhatContainerEventsSay(t *testing.T) {
 	}{
 		{&runtimeapi.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: box}, notice{}, false},
 		{&runtimeapi.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: box, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT},
-			notice{id: "c", uid: "u", want: started}, true},
+			notice{id: "c", uid: "u", expectation: started}, true},
 		{&runtimeapi.ContainerEventResponse{ContainerId: "c", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT},
-			notice{id: "c", want: ended}, true},
+			notice{id: "c", expectation: ended}, true},
 		{&runtimeapi.ContainerEventResponse{ContainerId: "c", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT},
-			notice{id: "c", want: removed}, true},
+			notice{id: "c", expectation: removed}, true},
 		{&runtimeapi.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: box, ContainerEventType: 77}, notice{id: "c", uid: "u"}, true},
 		{&runtimeapi.ContainerEventResponse{ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT}, notice{}, false},
 		{nil, notice{}, false},

@@ -6,8 +6,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ListSandboxStats lists what sandboxes and their containers use; all of them
-// where filter is nil.
+// ListSandboxStats returns the resource usage of the sandboxes that match filter,
+// with their containers; nil matches all of them.
 func (c *Client) ListSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	var stats []*runtimeapi.PodSandboxStats
 	err := c.do(ctx, "list_podsandbox_stats", "list the stats of sandboxes", func(ctx context.Context) (err error) {
@@ -17,8 +17,8 @@ func (c *Client) ListSandboxStats(ctx context.Context, filter *runtimeapi.PodSan
 	return stats, err
 }
 
-// ListContainerStats lists what containers use; all of them where filter is
-// nil.
+// ListContainerStats returns the resource usage of the containers that match
+// filter; nil matches all of them.
 func (c *Client) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
 	var stats []*runtimeapi.ContainerStats
 	err := c.do(ctx, "list_container_stats", "list the stats of containers", func(ctx context.Context) (err error) {
@@ -28,7 +28,7 @@ func (c *Client) ListContainerStats(ctx context.Context, filter *runtimeapi.Cont
 	return stats, err
 }
 
-// ContainerStats is what one container uses.
+// ContainerStats returns the resource usage of one container.
 func (c *Client) ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error) {
 	var stats *runtimeapi.ContainerStats
 	err := c.do(ctx, "container_stats", "ask for the stats of container "+id, func(ctx context.Context) (err error) {

@@ -6,20 +6,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Status is what the runtime says of itself.
+// Status is the runtime's own status.
 type Status struct {
-	// Conditions are at least RuntimeReady and NetworkReady (the constants are
+	// Conditions include at least RuntimeReady and NetworkReady (the constants are
 	// runtimeapi's).
 	Conditions []*runtimeapi.RuntimeCondition
-	// Handlers are those that a RuntimeClass may name, the default one, whose
-	// name is empty, among them. Older runtimes tell none.
+	// Handlers are those that a RuntimeClass may name, including the default one,
+	// whose name is empty. Older runtimes report none.
 	Handlers []*runtimeapi.RuntimeHandler
-	// Features are nil from older runtimes.
+	// Features is nil for older runtimes.
 	Features *runtimeapi.RuntimeFeatures
 }
 
-// Condition gives the condition of the given type. Where the runtime does not
-// tell it, its status is false.
+// Condition returns the condition of the given type. If the runtime does not
+// report it, its status is false.
 func (s Status) Condition(kind string) *runtimeapi.RuntimeCondition {
 	for _, condition := range s.Conditions {
 		if condition.GetType() == kind {
@@ -29,8 +29,8 @@ func (s Status) Condition(kind string) *runtimeapi.RuntimeCondition {
 	return &runtimeapi.RuntimeCondition{Type: kind}
 }
 
-// Handler gives the runtime handler of the given name; nil if there is none or
-// the runtime does not tell them.
+// Handler returns the runtime handler with this name, or nil if it does not exist
+// or the runtime does not report handlers.
 func (s Status) Handler(name string) *runtimeapi.RuntimeHandler {
 	for _, handler := range s.Handlers {
 		if handler.GetName() == name {
@@ -40,7 +40,7 @@ func (s Status) Handler(name string) *runtimeapi.RuntimeHandler {
 	return nil
 }
 
-// Status asks the runtime how it is.
+// Status requests the runtime's status.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var answer *runtimeapi.StatusResponse
 	err := c.do(ctx, "status", "ask the runtime for its status", func(ctx context.Context) (err error) {
@@ -54,8 +54,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	}, err
 }
 
-// CgroupDriver asks the runtime which driver it makes cgroups with. It is
-// false where the runtime does not tell.
+// CgroupDriver returns the runtime's cgroup driver, and false if the runtime does
+// not report it.
 func (c *Client) CgroupDriver(ctx context.Context) (runtimeapi.CgroupDriver, bool, error) {
 	var answer *runtimeapi.RuntimeConfigResponse
 	err := c.do(ctx, "runtime_config", "ask the runtime for its configuration", func(ctx context.Context) (err error) {
@@ -68,7 +68,7 @@ func (c *Client) CgroupDriver(ctx context.Context) (runtimeapi.CgroupDriver, boo
 	return answer.GetLinux().GetCgroupDriver(), err == nil && answer.GetLinux() != nil, err
 }
 
-// UpdateRuntimeConfig tells the runtime the node's range of pod addresses.
+// UpdateRuntimeConfig sets the node's range of pod addresses in the runtime.
 func (c *Client) UpdateRuntimeConfig(ctx context.Context, podCIDR string) error {
 	what := "tell the runtime the pod range " + podCIDR
 	return c.do(ctx, "update_runtime_config", what, func(ctx context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// translateSandbox translates what a list says of a sandbox. Its addresses are
-// in its status alone.
+// translateSandbox translates a sandbox of a list. Its addresses are only in its
+// status.
 func translateSandbox(listed *runtimeapi.PodSandbox) pod.Sandbox {
 	return pod.Sandbox{
 		ID:        listed.GetId(),
@@ -24,9 +24,8 @@ func translateSandbox(listed *runtimeapi.PodSandbox) pod.Sandbox {
 	}
 }
 
-// sandboxIPs are the addresses of a sandbox, the primary one first. If one of
-// them is none, all of them are in doubt, and there are none. A sandbox on the
-// host's network has none of its own.
+// sandboxIPs returns the addresses of a sandbox, the primary one first. If one is
+// invalid, none is returned. A sandbox on the host network has none of its own.
 func sandboxIPs(status *runtimeapi.PodSandboxStatus) []string {
 	network := status.GetNetwork()
 	if network.GetIp() == "" {
@@ -48,8 +47,7 @@ func onHostNetwork(status *runtimeapi.PodSandboxStatus) bool {
 	return status.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 }
 
-// translateContainer translates a container: what a list says of it, and its
-// status.
+// translateContainer translates a container of a list, and its status.
 func translateContainer(listed *runtimeapi.Container, status *runtimeapi.ContainerStatus, runtime string) pod.Container {
 	record := ReadContainerRecord(status.GetLabels(), status.GetAnnotations())
 	container := pod.Container{
@@ -61,7 +59,7 @@ func translateContainer(listed *runtimeapi.Container, status *runtimeapi.Contain
 		State:     translateState(status.GetState()),
 		CreatedAt: moment(status.GetCreatedAt()),
 		Image:     status.GetImage().GetImage(),
-		// Runtimes from before Kubernetes 1.30 tell the reference alone.
+		// Runtimes before Kubernetes 1.30 report only the reference.
 		ImageID:   cmp.Or(status.GetImageId(), status.GetImageRef()),
 		SpecHash:  record.SpecHash,
 		User:      translateUser(status.GetUser()),
@@ -115,8 +113,9 @@ func translateUser(user *runtimeapi.ContainerUser) *corev1.ContainerUser {
 	return translated
 }
 
-// translateMounts gives the mounts as the runtime has made them. It does not
-// know the volumes' names, so Name is empty: MountPath says which it is.
+// translateMounts returns the mounts as the runtime made them. The runtime does
+// not know the volumes' names, so Name is empty and MountPath identifies the
+// mount.
 func translateMounts(mounts []*runtimeapi.Mount) []corev1.VolumeMountStatus {
 	var translated []corev1.VolumeMountStatus
 	for _, mount := range mounts {
@@ -133,15 +132,15 @@ func translateMounts(mounts []*runtimeapi.Mount) []corev1.VolumeMountStatus {
 	return translated
 }
 
-// The least CPU shares that a container can have, those of a whole CPU, and
-// the CFS period where none is told, in microseconds: cgroup v1.
+// The minimum of CPU shares, the shares of one CPU, and the default CFS period in
+// microseconds: cgroup v1.
 const (
 	minShares    = 2
 	sharesPerCPU = 1024
 )
 
-// translateResources gives the resources in force, as far as the runtime tells
-// them: a CPU request from its shares, rounded up, and the limits of CPU and
+// translateResources returns the resources in force, as far as the runtime reports
+// them: the CPU request from the shares, rounded up, and the limits of CPU and
 // memory.
 func translateResources(linux *runtimeapi.LinuxContainerResources) *corev1.ResourceRequirements {
 	var resources corev1.ResourceRequirements
@@ -165,8 +164,8 @@ func translateResources(linux *runtimeapi.LinuxContainerResources) *corev1.Resou
 	return &resources
 }
 
-// newestFirst sorts by the time of creation, and by attempts where a runtime
-// tells no times.
+// newestFirst sorts by creation time, and by attempt number if the runtime reports
+// no times.
 func newestFirst(observed *pod.Observed) {
 	slices.SortStableFunc(observed.Sandboxes, func(a, b pod.Sandbox) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
@@ -176,7 +175,7 @@ func newestFirst(observed *pod.Observed) {
 	})
 }
 
-// moment is a CRI time, in nanoseconds since 1970; 0 is none.
+// moment converts a CRI time, in nanoseconds since 1970; 0 means no time.
 func moment(nanoseconds int64) time.Time {
 	if nanoseconds <= 0 {
 		return time.Time{}

@@ -8,26 +8,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Watch calls changed with each pod that there is, and then with each that has
-// changed; with an empty Observed when nothing is left of one. It goes on when
-// the runtime is away, until the context ends, and returns the context's
-// error.
+// Watch calls changed with every existing pod, and then with every pod that has
+// changed; Observed is empty if nothing is left of a pod. It continues while the
+// runtime is not available, until ctx is done, and returns the context's error.
 //
-// The calls come one after the other, and about one pod the newest last; what
-// [Client.Pod] has found meanwhile may be newer still: Sequence tells. changed
-// must not block.
+// The calls are sequential and, for one pod, in order. [Client.Pod] may have
+// returned something newer meanwhile: compare Sequence. changed must not block.
 func (c *Client) Watch(ctx context.Context, changed func(Pod)) error {
 	w := &watcher{
-		client:    c,
-		changed:   changed,
-		agenda:    agenda{},
-		told:      map[types.UID]uint64{},
-		names:     map[types.UID]PodIdentity{},
-		strangers: map[string]bool{},
-		looking:   map[types.UID]time.Time{},
-		notices:   make(chan notice),
-		lists:     make(chan listed),
-		looks:     make(chan outcome),
+		client:          c,
+		changed:         changed,
+		inspectionQueue: inspectionQueue{},
+		reported:        map[types.UID]uint64{},
+		names:           map[types.UID]PodIdentity{},
+		unknownIDs:      map[string]bool{},
+		inspecting:      map[types.UID]time.Time{},
+		notices:         make(chan notice),
+		lists:           make(chan listed),
+		inspections:     make(chan outcome),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	listening := make(chan struct{})
@@ -41,57 +39,58 @@ func (c *Client) Watch(ctx context.Context, changed func(Pod)) error {
 	return err
 }
 
-// notice is what a source of events says.
+// notice is a notice of a change from an event source.
 type notice struct {
-	// connected and disconnected say that events begin and cease to come.
+	// connected and disconnected report that events start and stop arriving.
 	connected, disconnected bool
-	// Otherwise it is an event about the sandbox or container id. uid is that
-	// of its pod, if the source knows.
-	id   string
-	uid  types.UID
-	want want
+	// Otherwise the notice is about the sandbox or container id. uid is its pod, if
+	// the source knows it.
+	id          string
+	uid         types.UID
+	expectation expectation
 }
 
-// listed is the outcome of a list of all pods.
+// listed is the result of a relist.
 type listed struct {
 	listings map[types.UID]*listing
 	err      error
 }
 
-// outcome is the outcome of a look at one pod.
+// outcome is the result of an inspection of one pod.
 type outcome struct {
 	uid  types.UID
-	seen looked
+	seen inspection
 	err  error
 }
 
-// watcher is one call of Watch. Its fields belong to the goroutine of run.
+// watcher is the state of one call of Watch. Its fields belong to the goroutine of
+// run.
 type watcher struct {
-	client  *Client
-	changed func(Pod)
-	agenda  agenda
-	// told are the revisions that changed has been called with.
-	told  map[types.UID]uint64
-	names map[types.UID]PodIdentity
+	client          *Client
+	changed         func(Pod)
+	inspectionQueue inspectionQueue
+	// reported are the revisions that changed has been called with.
+	reported map[types.UID]uint64
+	names    map[types.UID]PodIdentity
 
-	// events says that events come; away, that the runtime did not answer.
-	events, away bool
-	// listAt is when all pods are to be listed. listing says that they are
-	// being, and again that they are to be once more right after that.
+	// events reports that events arrive; unavailable, that the runtime did not answer.
+	events, unavailable bool
+	// listAt is when the next relist is due. listing reports that one is in flight,
+	// again that another one is due right after it.
 	listAt         time.Time
 	listing, again bool
-	// strangers are sandboxes and containers that have started and of which it
-	// is not known whose they are; strangersAt is when to see to them.
-	strangers   map[string]bool
-	strangersAt time.Time
-	// failing says that the last list has failed.
+	// unknownIDs are started sandboxes and containers whose pod is not known;
+	// unknownAt is when to resolve them.
+	unknownIDs map[string]bool
+	unknownAt  time.Time
+	// failing reports that the last relist failed.
 	failing bool
-	// looking are the looks that are under way, and when they began.
-	looking map[types.UID]time.Time
+	// inspecting are the inspections in flight, and when they began.
+	inspecting map[types.UID]time.Time
 
-	notices chan notice
-	lists   chan listed
-	looks   chan outcome
+	notices     chan notice
+	lists       chan listed
+	inspections chan outcome
 }
 
 func (w *watcher) run(ctx context.Context) error {
@@ -110,17 +109,17 @@ func (w *watcher) run(ctx context.Context) error {
 			w.noticed(notice, clock.Now())
 		case list := <-w.lists:
 			w.listed(ctx, list, clock.Now())
-		case look := <-w.looks:
-			w.looked(ctx, look, clock.Now())
+		case inspect := <-w.inspections:
+			w.inspected(ctx, inspect, clock.Now())
 		}
 		timer.Stop()
 	}
 }
 
-// start starts what is due, and says when something is due again.
+// start starts what is due, and returns when something is due next.
 func (w *watcher) start(ctx context.Context, now time.Time) time.Time {
-	if !w.strangersAt.After(now) {
-		w.introduce(now)
+	if !w.unknownAt.After(now) {
+		w.resolveUnknown(now)
 	}
 	if !w.listing && !w.listAt.After(now) {
 		w.listing = true
@@ -133,41 +132,41 @@ func (w *watcher) start(ctx context.Context, now time.Time) time.Time {
 	if !w.listing && w.listAt.Before(wake) {
 		wake = w.listAt
 	}
-	if len(w.strangers) > 0 && w.strangersAt.Before(wake) {
-		wake = w.strangersAt
+	if len(w.unknownIDs) > 0 && w.unknownAt.Before(wake) {
+		wake = w.unknownAt
 	}
-	for !w.away {
+	for !w.unavailable {
 		if full := w.full(now); !full.IsZero() {
 			if full.Before(wake) {
 				wake = full
 			}
 			break
 		}
-		uid, it, soonest := w.agenda.next(now)
+		uid, it, soonest := w.inspectionQueue.next(now)
 		if it == nil {
 			if !soonest.IsZero() && soonest.Before(wake) {
 				wake = soonest
 			}
 			break
 		}
-		w.looking[uid] = now
+		w.inspecting[uid] = now
 		given := it.listing
 		go func() {
-			seen, err := w.client.look(ctx, uid, given)
-			w.looks <- outcome{uid: uid, seen: seen, err: err}
+			seen, err := w.client.inspect(ctx, uid, given)
+			w.inspections <- outcome{uid: uid, seen: seen, err: err}
 		}()
 	}
 	return wake
 }
 
-// full says until when no look may begin beside those that are under way, zero
-// if one may now. One that takes long waits for a container that hangs, and
-// keeps no other pod waiting.
+// full returns until when no further inspection may start, or zero if one may
+// start now. An inspection that takes long waits for a container that hangs, and
+// does not delay other pods.
 func (w *watcher) full(now time.Time) time.Time {
 	var quick int
 	var soonest time.Time
-	for _, began := range w.looking {
-		until := began.Add(lookPatience)
+	for _, began := range w.inspecting {
+		until := began.Add(slowInspection)
 		if !until.After(now) {
 			continue
 		}
@@ -176,29 +175,29 @@ func (w *watcher) full(now time.Time) time.Time {
 			soonest = until
 		}
 	}
-	if quick < looksAtOnce {
+	if quick < maxInspections {
 		return time.Time{}
 	}
 	return soonest
 }
 
-// period is the time from one list of all pods to the next.
+// period is the relist period.
 func (w *watcher) period() time.Duration {
-	if w.events && !w.away {
+	if w.events && !w.unavailable {
 		return w.client.options.CheckPeriod
 	}
 	return w.client.options.PollPeriod
 }
 
-// wait waits for what has been started.
+// wait waits for everything that was started.
 func (w *watcher) wait() {
-	for len(w.looking) > 0 || w.listing {
+	for len(w.inspecting) > 0 || w.listing {
 		select {
 		case <-w.notices:
 		case <-w.lists:
 			w.listing = false
-		case look := <-w.looks:
-			delete(w.looking, look.uid)
+		case inspect := <-w.inspections:
+			delete(w.inspecting, inspect.uid)
 		}
 	}
 }
@@ -210,35 +209,36 @@ func (w *watcher) noticed(n notice, now time.Time) {
 		w.again = w.listing
 		return
 	}
-	uid := w.client.forget(n.id)
+	uid := w.client.invalidate(n.id)
 	if uid == "" {
 		uid = n.uid
 	}
 	switch {
 	case uid != "":
-		w.agenda.event(uid, n.id, n.want)
-	case n.want == started:
-		if len(w.strangers) == 0 {
-			w.strangersAt = now.Add(w.client.options.PollPeriod)
+		w.inspectionQueue.event(uid, n.id, n.expectation)
+	case n.expectation == started:
+		if len(w.unknownIDs) == 0 {
+			w.unknownAt = now.Add(w.client.options.PollPeriod)
 		}
-		w.strangers[n.id] = true
+		w.unknownIDs[n.id] = true
 	}
 }
 
-// introduce lists all pods if there are strangers left. Most are sandboxes that
-// were still being made when they started.
-func (w *watcher) introduce(now time.Time) {
-	for id := range w.strangers {
+// resolveUnknown requests a relist if there are sandboxes or containers whose pod
+// is still not known. Most are sandboxes that were still being created when their
+// event arrived.
+func (w *watcher) resolveUnknown(now time.Time) {
+	for id := range w.unknownIDs {
 		if !w.client.known(id) {
 			w.listAt = now
 		}
 	}
-	clear(w.strangers)
+	clear(w.unknownIDs)
 }
 
 func (w *watcher) listed(ctx context.Context, list listed, now time.Time) {
 	w.listing = false
-	w.away = IsAway(list.err) || IsTimeout(list.err)
+	w.unavailable = IsUnavailable(list.err) || IsTimeout(list.err)
 	w.listAt = now.Add(w.period())
 	if w.again {
 		w.listAt, w.again = now, false
@@ -255,47 +255,47 @@ func (w *watcher) listed(ctx context.Context, list listed, now time.Time) {
 		w.listAt = now.Add(w.client.options.PollPeriod)
 		return
 	}
-	for _, uid := range w.client.doubtful(list.listings, w.told) {
-		w.agenda.listed(uid, list.listings[uid])
+	for _, uid := range w.client.outdated(list.listings, w.reported) {
+		w.inspectionQueue.listed(uid, list.listings[uid])
 	}
 }
 
-func (w *watcher) looked(ctx context.Context, look outcome, now time.Time) {
-	delete(w.looking, look.uid)
+func (w *watcher) inspected(ctx context.Context, inspect outcome, now time.Time) {
+	delete(w.inspecting, inspect.uid)
 	switch {
-	case look.err == nil:
-		w.tell(look)
-		w.agenda.looked(look.uid, look.seen.observed, now)
+	case inspect.err == nil:
+		w.report(inspect)
+		w.inspectionQueue.inspected(inspect.uid, inspect.seen.observed, now)
 	case ctx.Err() != nil:
-	case IsAway(look.err):
-		w.away = true
+	case IsUnavailable(inspect.err):
+		w.unavailable = true
 		w.listAt = now
-		w.agenda.failed(look.uid, now, false)
+		w.inspectionQueue.failed(inspect.uid, now, false)
 	default:
-		klog.FromContext(ctx).Error(look.err, "Failed to get pod status from the container runtime, will retry", "pod", klog.KRef(w.names[look.uid].Namespace, w.names[look.uid].Name), "podUID", look.uid)
-		w.agenda.failed(look.uid, now, true)
+		klog.FromContext(ctx).Error(inspect.err, "Failed to get pod status from the container runtime, will retry", "pod", klog.KRef(w.names[inspect.uid].Namespace, w.names[inspect.uid].Name), "podUID", inspect.uid)
+		w.inspectionQueue.failed(inspect.uid, now, true)
 	}
 }
 
-// tell calls changed unless it knows already.
-func (w *watcher) tell(look outcome) {
-	observed := look.seen.observed
-	if w.told[look.uid] == look.seen.revision {
+// report calls changed, unless this revision has been reported.
+func (w *watcher) report(inspect outcome) {
+	observed := inspect.seen.observed
+	if w.reported[inspect.uid] == inspect.seen.revision {
 		return
 	}
-	identity, known := w.names[look.uid]
+	identity, known := w.names[inspect.uid]
 	if !known {
-		identity = look.seen.identity
+		identity = inspect.seen.identity
 	}
 	if len(observed.Sandboxes)+len(observed.Containers) == 0 {
-		delete(w.told, look.uid)
-		delete(w.names, look.uid)
+		delete(w.reported, inspect.uid)
+		delete(w.names, inspect.uid)
 		if !known {
 			return
 		}
 	} else {
-		w.told[look.uid] = look.seen.revision
-		w.names[look.uid] = identity
+		w.reported[inspect.uid] = inspect.seen.revision
+		w.names[inspect.uid] = identity
 	}
-	w.changed(Pod{UID: look.uid, Namespace: identity.Namespace, Name: identity.Name, Observed: observed})
+	w.changed(Pod{UID: inspect.uid, Namespace: identity.Namespace, Name: identity.Name, Observed: observed})
 }

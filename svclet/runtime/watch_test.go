@@ -15,25 +15,25 @@ import (
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
-// kind is a runtime and how a watch learns of its changes.
+// kind is a kind of runtime and event source.
 type kind struct {
 	name    string
 	served  runtimetest.Options
 	options runtime.Options
 }
 
-// kinds are all of them. Where there are events nothing is polled, so that
-// what is told has come by an event.
+// kinds are all of them. With events the relist period is longer than the test, so
+// that every report is due to an event.
 var kinds = []kind{
 	{"container events", runtimetest.Options{Events: true}, runtime.Options{PollPeriod: never, CheckPeriod: never}},
 	{"containerd events", runtimetest.Options{Name: "containerd"}, runtime.Options{PollPeriod: never, CheckPeriod: never}},
 	{"relist", runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond}},
 }
 
-// withEvents are those that have events.
+// withEvents are the kinds with events.
 var withEvents = kinds[:2]
 
-// each runs a test with each kind, once its watch hears of changes.
+// each runs a test with each kind, once its watch receives events.
 func each(t *testing.T, kinds []kind, test func(t *testing.T, w *world, heard *told)) {
 	t.Helper()
 	for _, kind := range kinds {
@@ -48,7 +48,7 @@ func each(t *testing.T, kinds []kind, test func(t *testing.T, w *world, heard *t
 	}
 }
 
-func TestAWatchTellsWhatThereIsFirst(t *testing.T) {
+func TestAWatchFirstReportsExistingPods(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			w := start(t, kind.served, kind.options)
@@ -66,7 +66,7 @@ func TestAWatchTellsWhatThereIsFirst(t *testing.T) {
 	}
 }
 
-func TestAWatchTellsWhatBecomesOfAPod(t *testing.T) {
+func TestAWatchReportsChangesOfAPod(t *testing.T) {
 	each(t, kinds, func(t *testing.T, w *world, heard *told) {
 		box := w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
@@ -94,11 +94,10 @@ func TestAWatchTellsWhatBecomesOfAPod(t *testing.T) {
 	})
 }
 
-func TestAWatchTellsOfPodsThatOthersHaveMade(t *testing.T) {
+func TestAWatchReportsPodsCreatedByAnotherClient(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
-			// Containers of which nobody knows whose they are are seen to after
-			// this time.
+			// The relist that resolves containers without a known pod.
 			kind.options.PollPeriod = 5 * time.Millisecond
 			w := start(t, kind.served, kind.options)
 			heard := w.watch()
@@ -124,7 +123,7 @@ func TestAWatchTellsOfPodsThatOthersHaveMade(t *testing.T) {
 	}
 }
 
-func TestAnEventThatRunsAheadOfTheStateIsWaitedFor(t *testing.T) {
+func TestAnEventBeforeItsStateIsVisibleIsNotLost(t *testing.T) {
 	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
@@ -138,7 +137,7 @@ func TestAnEventThatRunsAheadOfTheStateIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAReasonThatComesAfterTheEndIsTold(t *testing.T) {
+func TestAReasonSetAfterTheExitIsReported(t *testing.T) {
 	each(t, kinds[1:2], func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
@@ -149,7 +148,7 @@ func TestAReasonThatComesAfterTheEndIsTold(t *testing.T) {
 	})
 }
 
-func TestWhatHappensWhileTheRuntimeIsAwayIsToldWhenItIsBack(t *testing.T) {
+func TestChangesDuringAnOutageAreReportedAfterIt(t *testing.T) {
 	each(t, kinds, func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
@@ -161,13 +160,13 @@ func TestWhatHappensWhileTheRuntimeIsAwayIsToldWhenItIsBack(t *testing.T) {
 		w.End(id, runtimetest.End{Code: 4})
 		eventually(t, "the runtime is missed", func() bool {
 			_, err := w.client.Status(t.Context())
-			return runtime.IsAway(err) && w.client.Health().Err != nil
+			return runtime.IsUnavailable(err) && w.client.Health().Err != nil
 		})
 		if err := w.Up(); err != nil {
 			t.Fatal(err)
 		}
 		heard.until("a", in("app", pod.Exited))
-		// And what happens afterwards is heard again.
+		// Later changes are received too.
 		w.End(other, runtimetest.End{})
 		heard.until("b", in("app", pod.Exited))
 		if health := w.client.Health(); health.Err != nil {
@@ -176,7 +175,7 @@ func TestWhatHappensWhileTheRuntimeIsAwayIsToldWhenItIsBack(t *testing.T) {
 	})
 }
 
-func TestABrokenStreamOfEventsIsOpenedAnew(t *testing.T) {
+func TestABrokenEventStreamIsReopened(t *testing.T) {
 	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
@@ -193,7 +192,7 @@ func TestABrokenStreamOfEventsIsOpenedAnew(t *testing.T) {
 	})
 }
 
-func TestARuntimeThatLearnsOfEventsIsListenedTo(t *testing.T) {
+func TestEventsAreUsedOnceTheRuntimeSupportsThem(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{CheckPeriod: 5 * time.Millisecond, PollPeriod: 5 * time.Millisecond})
 	w.watch()
 	w.Down()
@@ -204,7 +203,7 @@ func TestARuntimeThatLearnsOfEventsIsListenedTo(t *testing.T) {
 	eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
 }
 
-func TestContainerdsEventsStandInForThoseOfCRI(t *testing.T) {
+func TestContainerdEventsReplaceMissingCRIEvents(t *testing.T) {
 	w := start(t, runtimetest.Options{Name: "containerd"}, runtime.Options{PollPeriod: never, CheckPeriod: never})
 	w.watch()
 	eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
@@ -213,7 +212,7 @@ func TestContainerdsEventsStandInForThoseOfCRI(t *testing.T) {
 	}
 }
 
-func TestWhatEventsHaveNotToldIsFoundByTheCheck(t *testing.T) {
+func TestARelistFindsChangesWithoutAnEvent(t *testing.T) {
 	w := start(t, runtimetest.Options{Events: true}, runtime.Options{PollPeriod: 5 * time.Millisecond, CheckPeriod: 5 * time.Millisecond})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
@@ -225,8 +224,8 @@ func TestWhatEventsHaveNotToldIsFoundByTheCheck(t *testing.T) {
 	heard.until("a", in("app", pod.Exited))
 }
 
-func TestWhatALookHasFoundIsToldAsWell(t *testing.T) {
-	// Somebody else's look at a pod must not keep the watch from telling.
+func TestAWatchReportsWhatAnotherInspectionFound(t *testing.T) {
+	// An inspection for another caller must not keep the watch from reporting.
 	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
@@ -237,12 +236,13 @@ func TestWhatALookHasFoundIsToldAsWell(t *testing.T) {
 	heard.until("a", in("app", pod.Exited))
 }
 
-func TestAnOlderObservationNeverComesAfterANewerOne(t *testing.T) {
+func TestObservationsOfAPodAreReportedInOrder(t *testing.T) {
 	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		heard.until("a", in("app", pod.Running))
-		// The watch's look hangs at the status while somebody looks afresh.
+		// The watch's inspection hangs in the status request while another caller inspects
+		// the pod.
 		gate := make(chan struct{})
 		asked := w.Calls("ContainerStatus")
 		w.Rule("ContainerStatus", runtimetest.Rule{Gate: gate, Times: 1})
@@ -262,9 +262,9 @@ func TestAnOlderObservationNeverComesAfterANewerOne(t *testing.T) {
 	})
 }
 
-func TestWhatIsMadeDuringALookIsNotForgotten(t *testing.T) {
+func TestAContainerCreatedDuringAnInspectionStaysKnown(t *testing.T) {
 	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
-		// The look has asked for sandboxes, and is about to ask for containers.
+		// The inspection has listed sandboxes, and is about to list containers.
 		gate := make(chan struct{})
 		w.Rule("ListContainers", runtimetest.Rule{Gate: gate, Times: 1, Match: func(request proto.Message) bool {
 			return request.(*runtimeapi.ListContainersRequest).GetFilter() != nil
@@ -281,7 +281,7 @@ func TestWhatIsMadeDuringALookIsNotForgotten(t *testing.T) {
 	})
 }
 
-func TestABurstOfEventsIsOneLook(t *testing.T) {
+func TestABurstOfEventsCausesOneInspection(t *testing.T) {
 	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		var ids []string
@@ -300,8 +300,8 @@ func TestABurstOfEventsIsOneLook(t *testing.T) {
 		for _, id := range ids[1:] {
 			w.End(id, runtimetest.End{})
 		}
-		// The watch takes events one by one: when it has heard of another pod
-		// that comes after them, it has heard of them.
+		// The watch processes events one by one: once it has processed one about another
+		// pod, it has processed those before.
 		w.sandbox("b", 0)
 		w.run("b", "app", 0)
 		heard.until("b", in("app", pod.Running))
@@ -321,7 +321,7 @@ func TestABurstOfEventsIsOneLook(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsToldWronglyIsLookedAtAgainAndOthersAreTold(t *testing.T) {
+func TestAPodWithInvalidAnswersIsRetriedAndOthersAreReported(t *testing.T) {
 	each(t, kinds, func(t *testing.T, w *world, heard *told) {
 		w.sandbox("a", 0)
 		bad := w.run("a", "app", 0)
@@ -340,7 +340,7 @@ func TestAPodThatIsToldWronglyIsLookedAtAgainAndOthersAreTold(t *testing.T) {
 	})
 }
 
-func TestContainersThatHangKeepNoOtherPodWaiting(t *testing.T) {
+func TestHangingContainersDoNotDelayOtherPods(t *testing.T) {
 	each(t, kinds, func(t *testing.T, w *world, heard *told) {
 		hang := map[string]bool{}
 		for i := range 10 {
@@ -365,7 +365,7 @@ func TestContainersThatHangKeepNoOtherPodWaiting(t *testing.T) {
 	})
 }
 
-func TestARuntimeThatHangsIsSurvived(t *testing.T) {
+func TestAWatchSurvivesAHangingRuntime(t *testing.T) {
 	t.Parallel() // it takes the time that a request has
 	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond, RequestTimeout: 3 * time.Second})
 	w.sandbox("a", 0)
@@ -379,15 +379,15 @@ func TestARuntimeThatHangsIsSurvived(t *testing.T) {
 	heard.until("a", in("app", pod.Exited))
 }
 
-func TestNothingIsAskedForAtRest(t *testing.T) {
+func TestNoRequestsAreMadeWithoutChanges(t *testing.T) {
 	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
 		for _, uid := range []string{"a", "b", "c"} {
 			w.sandbox(uid, 0)
 			w.run(uid, "app", 0)
 			heard.until(uid, in("app", pod.Running))
 		}
-		// Lists of all pods that show nothing new; the first ones may still come
-		// among the looks that the pods' beginning has caused.
+		// Relists that find nothing new; the first ones may overlap with the inspections
+		// at the start of the pods.
 		eventually(t, "pods are listed without asking for any status", func() bool {
 			calls, lists := w.Calls("ContainerStatus"), w.Calls("ListPodSandbox")
 			w.BreakStreams()

@@ -25,20 +25,20 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 const image = "localhost/app:1"
 
 const (
-	// never is longer than any test: what is due then does not happen.
+	// never is longer than any test: what is due after it does not happen.
 	never = time.Hour
-	// patience is how long a test waits for what is to happen.
+	// patience is the timeout of a test's wait.
 	patience = time.Minute
 )
 
-// world is a runtime that runs nothing, and a client of it.
+// world is a fake runtime and a client of it.
 type world struct {
 	*runtimetest.Runtime
 	t      *testing.T
 	client *runtime.Client
 }
 
-// socket gives a path short enough for a socket.
+// socket returns a path short enough for a Unix socket.
 func socket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri")
@@ -91,7 +91,7 @@ func sandboxConfig(p *corev1.Pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// sandbox makes a sandbox of a pod.
+// sandbox creates a sandbox of a pod.
 func (w *world) sandbox(uid string, attempt uint32) string {
 	w.t.Helper()
 	id, err := w.client.RunSandbox(w.t.Context(), sandboxConfig(podOf(uid), attempt), "")
@@ -101,7 +101,7 @@ func (w *world) sandbox(uid string, attempt uint32) string {
 	return id
 }
 
-// create makes a container that has not started.
+// create creates a container without starting it.
 func (w *world) create(uid, name string, attempt uint32, edits ...func(*runtimeapi.ContainerConfig)) string {
 	w.t.Helper()
 	p, container := podOf(uid), &corev1.Container{Name: name, TerminationMessagePath: "/dev/termination-log"}
@@ -126,7 +126,7 @@ func (w *world) create(uid, name string, attempt uint32, edits ...func(*runtimea
 	return id
 }
 
-// run makes a container that runs.
+// run creates and starts a container.
 func (w *world) run(uid, name string, attempt uint32, edits ...func(*runtimeapi.ContainerConfig)) string {
 	w.t.Helper()
 	id := w.create(uid, name, attempt, edits...)
@@ -136,7 +136,7 @@ func (w *world) run(uid, name string, attempt uint32, edits ...func(*runtimeapi.
 	return id
 }
 
-// look looks at a pod afresh.
+// look inspects a pod.
 func (w *world) look(uid string) pod.Observed {
 	w.t.Helper()
 	observed, err := w.client.Pod(w.t.Context(), types.UID(uid))
@@ -146,7 +146,7 @@ func (w *world) look(uid string) pod.Observed {
 	return observed
 }
 
-// told is what a watch has told.
+// told records what a watch has reported.
 type told struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -155,7 +155,7 @@ type told struct {
 	pods map[types.UID]runtime.Pod
 }
 
-// watch watches until the test ends.
+// watch watches until the end of the test.
 func (w *world) watch() *told {
 	w.t.Helper()
 	heard := &told{t: w.t, changed: make(chan struct{}, 1), pods: map[types.UID]runtime.Pod{}}
@@ -184,7 +184,7 @@ func (h *told) tell(p runtime.Pod) {
 	}
 }
 
-// until waits until what has last been told of a pod is as it should be.
+// until waits until the last reported observation of a pod meets a condition.
 func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 	h.t.Helper()
 	timeout := time.After(patience)
@@ -203,7 +203,7 @@ func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 	}
 }
 
-// eventually waits for a condition that nobody announces.
+// eventually polls a condition without an event.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -218,7 +218,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// in says that a pod's newest container of that name is in that state.
+// in reports whether a pod's newest container with that name is in that state.
 func in(name string, state pod.State) func(pod.Observed) bool {
 	return func(observed pod.Observed) bool {
 		for _, container := range observed.Containers {
@@ -230,7 +230,7 @@ func in(name string, state pod.State) func(pod.Observed) bool {
 	}
 }
 
-// nothing says that nothing is left of a pod.
+// nothing reports whether nothing of the pod is left.
 func nothing(observed pod.Observed) bool {
 	return len(observed.Sandboxes)+len(observed.Containers) == 0
 }

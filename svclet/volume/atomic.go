@@ -14,35 +14,36 @@ import (
 	"time"
 )
 
-// file is one that a volume shows.
+// file is a file that a volume shows.
 type file struct {
 	data []byte
 	mode fs.FileMode
-	// user owns it, if not the agent's own.
+	// user owns the file; nil means the agent's user.
 	user *int64
 }
 
-// Names in a directory that is written atomically. Those of files never begin
-// with two dots.
+// Names in an atomically written directory. Names of volume files never begin with
+// two dots.
 const (
 	dataLink    = "..data"
 	newDataLink = "..data_tmp"
 	stampFormat = "..2006_01_02_15_04_05."
 )
 
-// writer shows a set of files in a directory so that a reader who opens ..data
-// sees either the old set or the new one whole. The files lie in a directory
-// named after the time; ..data is a symlink to it, exchanged by one rename; and
-// what users see are symlinks into ..data.
+// writer updates the files of a directory atomically: a reader who opens ..data
+// sees either the old set or the new set. The files are in a directory named after
+// the time, ..data is a symlink to it that is replaced by one rename, and the
+// names that users see are symlinks into ..data. The layout is that of kubelet's
+// atomic writer.
 type writer struct {
 	dir string
 	now time.Time
-	// own is called before new files are shown.
+	// own sets the ownership of new files before they are published.
 	own func() error
 }
 
-// write shows files in place of what was shown before. It does nothing if they
-// are what is shown, and completes what an earlier call, killed halfway, began.
+// write replaces the files. It does nothing if the files are unchanged, and
+// completes what an earlier call that was interrupted began.
 func (w writer) write(files map[string]file) error {
 	files, err := cleanPaths(files)
 	if err != nil {
@@ -52,7 +53,7 @@ func (w writer) write(files map[string]file) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// A link that leads elsewhere is none of ours.
+	// A link out of the directory was not made by the writer.
 	if current != filepath.Base(current) || !strings.HasPrefix(current, "..") {
 		current = ""
 	}
@@ -75,7 +76,7 @@ func (w writer) path(elements ...string) string {
 	return filepath.Join(append([]string{w.dir}, elements...)...)
 }
 
-// shows says whether exactly these files are in the directory current.
+// shows reports whether the directory current has exactly these files.
 func (w writer) shows(current string, files map[string]file) (bool, error) {
 	if current == "" {
 		return false, nil
@@ -155,7 +156,8 @@ func (w writer) fill(dir string, files map[string]file) error {
 	return w.own()
 }
 
-// makeParents makes the directories of name below dir, for all to enter.
+// makeParents creates the parent directories of name below dir, with access for
+// all users.
 func makeParents(dir, name string) error {
 	for i, c := range name {
 		if c != '/' {
@@ -168,7 +170,7 @@ func makeParents(dir, name string) error {
 	return nil
 }
 
-// link makes the symlinks that users see.
+// link creates the symlinks that users see.
 func (w writer) link(files map[string]file) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		top, _, _ := strings.Cut(name, "/")
@@ -188,8 +190,8 @@ func (w writer) link(files map[string]file) error {
 	return nil
 }
 
-// tidy removes symlinks to files that are no more, and directories of earlier
-// sets.
+// tidy removes symlinks to files that no longer exist, and the directories of
+// earlier sets.
 func (w writer) tidy(current string, files map[string]file) error {
 	wanted := map[string]bool{dataLink: true, current: true}
 	for name := range files {
@@ -218,7 +220,7 @@ func (w writer) tidy(current string, files map[string]file) error {
 	return nil
 }
 
-// cleanPaths checks the paths of files, which must stay below their directory.
+// cleanPaths checks that the files' paths stay below the directory.
 func cleanPaths(files map[string]file) (map[string]file, error) {
 	clean := make(map[string]file, len(files))
 	for name, f := range files {
@@ -230,7 +232,7 @@ func cleanPaths(files map[string]file) (map[string]file, error) {
 	return clean, nil
 }
 
-// Limits of Linux, in bytes.
+// Linux's limits, in bytes.
 const (
 	maxPath = 4096
 	maxName = 255

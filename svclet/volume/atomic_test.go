@@ -33,7 +33,7 @@ func filesOf(texts map[string]string) map[string]file {
 	return files
 }
 
-func TestAnySequenceOfWritesShowsTheLast(t *testing.T) {
+func TestAfterAnySequenceOfWritesTheLastSetIsShown(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	names := []string{"a", "b", "c/d", "c/e", "f/g/h", "f/i", ".hidden"}
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestUnchangedFilesAreNotWrittenAgain(t *testing.T) {
+func TestUnchangedFilesAreNotRewritten(t *testing.T) {
 	dir := t.TempDir()
 	files := filesOf(map[string]string{"a": "1", "b/c": "2"})
 	must(t, writer{dir: dir, now: time.Unix(0, 0)}.write(files))
@@ -89,7 +89,7 @@ func TestUnchangedFilesAreNotWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestReadersSeeOneSetOfFilesAndNeverAMixture(t *testing.T) {
+func TestReadersNeverSeeAMixtureOfTwoSets(t *testing.T) {
 	dir := t.TempDir()
 	set := func(i int) map[string]file {
 		text := fmt.Sprint(i)
@@ -157,7 +157,7 @@ func readSet(dir string) string {
 	return ""
 }
 
-func TestPathsOfFilesStayInside(t *testing.T) {
+func TestFilePathsStayInsideTheDirectory(t *testing.T) {
 	for _, path := range []string{
 		"", ".", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "..data", "..x/y", "./..data", "a//../b",
 		"...", strings.Repeat("x", 256), strings.Repeat("x/", 2100),

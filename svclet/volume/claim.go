@@ -21,9 +21,9 @@ const (
 	groupAnnotation     = "pv.beta.kubernetes.io/gid"
 )
 
-// mountClaim mounts the PersistentVolume behind a claim, if it is one of this
-// node: of type hostPath or local. Whether it is meant for this node is the
-// scheduler's affair.
+// mountClaim mounts the PersistentVolume that is bound to a claim, if its type is
+// hostPath or local. The node affinity of the volume has been checked by the
+// scheduler.
 func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	name, readOnly := "", false
 	if source := volume.PersistentVolumeClaim; source != nil {
@@ -85,7 +85,7 @@ func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.Pe
 	return claim, pv, nil
 }
 
-// checkMode refuses what is to be a device: svclet hands on none.
+// checkMode refuses block volumes, which svclet does not support.
 func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) error {
 	mounts, devices := false, false
 	for _, c := range podspec.Lasting(&pod.Spec) {
@@ -104,7 +104,7 @@ func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) erro
 	return nil
 }
 
-// mountLocal mounts a directory of this node.
+// mountLocal mounts a volume of type local.
 func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume, readOnly bool) (mountedVolume, error) {
 	source := pv.Spec.Local.Path
 	mounted := mountedVolume{name: volume, Mounted: Mounted{HostPath: source, ReadOnly: readOnly}}
@@ -131,8 +131,8 @@ func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.Persiste
 	return mounted, m.bindLocal(pod, source, dir, readOnly)
 }
 
-// bindLocal mounts source on dir, and gives it to the pod's group if no other
-// pod uses it already.
+// bindLocal mounts source on dir, and sets the pod's fsGroup on it unless another
+// pod already uses it.
 func (m *Manager) bindLocal(pod *corev1.Pod, source, dir string, readOnly bool) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (m *Manager) bindLocal(pod *corev1.Pod, source, dir string, readOnly bool) 
 	return m.Mounter.Bind(source, dir)
 }
 
-// usedElsewhere says whether a pod has the directory source mounted already.
+// usedElsewhere reports whether another pod has source mounted.
 func (m *Manager) usedElsewhere(source, dir string) (bool, error) {
 	info, err := os.Stat(source)
 	if err != nil {

@@ -23,7 +23,7 @@ func memoryLimit(limits ...string) *corev1.Pod {
 	return pod
 }
 
-func TestVolumesInMemoryAreBoundedByTheLeastOfTheirLimits(t *testing.T) {
+func TestMemoryBackedVolumesHaveTheSmallestOfTheirLimits(t *testing.T) {
 	podLevel := memoryLimit("", "")
 	podLevel.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("40Mi")}}
 	for _, test := range []struct {
@@ -57,7 +57,7 @@ func TestVolumesInMemoryAreBoundedByTheLeastOfTheirLimits(t *testing.T) {
 	}
 }
 
-func TestHugePagesAreThoseThatContainersAskFor(t *testing.T) {
+func TestHugePageSizesAreThoseThatContainersRequest(t *testing.T) {
 	asking := func(names ...string) *corev1.Pod {
 		requests := corev1.ResourceList{}
 		for _, name := range names {
@@ -84,7 +84,7 @@ func TestHugePagesAreThoseThatContainersAskFor(t *testing.T) {
 	}
 }
 
-func TestGroupsGetWhatTheyNeed(t *testing.T) {
+func TestGroupModesGrantTheGroupAccess(t *testing.T) {
 	for _, test := range []struct {
 		mode     fs.FileMode
 		readOnly bool
@@ -104,7 +104,7 @@ func TestGroupsGetWhatTheyNeed(t *testing.T) {
 	}
 }
 
-func TestTokensBelongToTheOnlyUserOfAPod(t *testing.T) {
+func TestTokensBelongToTheSingleUserOfAPod(t *testing.T) {
 	as := func(user *int64, containers ...*int64) *corev1.Pod {
 		pod := &corev1.Pod{}
 		if user != nil {
@@ -148,7 +148,7 @@ func TestMountPointsInsideOfVolumesAreFound(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeadOutOfTheDirectoryAreRefused(t *testing.T) {
+func TestNamesThatLeaveTheDirectoryAreRefused(t *testing.T) {
 	h := newHouse(t)
 	for _, uid := range []string{"", ".", "..", "../../etc", "a/b"} {
 		pod := podOf()

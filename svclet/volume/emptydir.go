@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// mountEmptyDir gives a volume of type emptyDir its directory.
+// mountEmptyDir sets up a volume of type emptyDir.
 func (m *Manager) mountEmptyDir(pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	dir := m.layout.volume(pod.UID, emptyDirPlugin, volume.Name)
 	err := m.setUpDir(pod, volume.EmptyDir, dir, m.layout.ready(pod.UID, volume.Name), false)
@@ -25,8 +25,8 @@ func (m *Manager) mountEmptyDir(pod *corev1.Pod, volume *corev1.Volume) (mounted
 	}, err
 }
 
-// setUpDir makes a directory on the medium that is wanted, once: what the pod
-// has made of its mode and owner since then stays.
+// setUpDir creates a directory on the requested medium, once: later changes of its
+// mode and owner by the pod stay.
 func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, dir, ready string, readOnly bool) error {
 	fstype, options, err := medium(pod, source, m.allocatable())
 	if err != nil {
@@ -50,7 +50,7 @@ func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource,
 		if err := m.mountMemory(fstype, dir, options); err != nil {
 			return err
 		}
-		// The root of the new file system has a mode of its own.
+		// The root of the new file system has its own mode.
 		if err := makeDir(dir, 0o777); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource,
 	return markReady(ready)
 }
 
-// mountMemory keeps tmpfs out of swap where the kernel can (Linux 6.4).
+// mountMemory mounts tmpfs with noswap where the kernel supports it (Linux 6.4).
 func (m *Manager) mountMemory(fstype, dir, options string) error {
 	if fstype == "tmpfs" {
 		noswap := strings.TrimPrefix(options+",noswap", ",")
@@ -85,7 +85,7 @@ func markReady(path string) error {
 	return file.Close()
 }
 
-// medium is the file system that an emptyDir lies on, and its options; none
+// medium returns the file system type and the mount options of an emptyDir, or ""
 // for a directory on disk.
 func medium(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable corev1.ResourceList) (fstype, options string, err error) {
 	switch {
@@ -105,9 +105,9 @@ func medium(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable co
 	}
 }
 
-// memorySize is the size of a volume in memory in bytes: the least of its
-// limit, the pod's memory limit and what the node has for pods
-// (KEP-1967, SizeMemoryBackedVolumes). Zero leaves it to the kernel.
+// memorySize returns the size of a memory-backed volume in bytes: the minimum of
+// its size limit, the pod's memory limit and the node's allocatable memory
+// (KEP-1967, SizeMemoryBackedVolumes). Zero means the kernel's default.
 func memorySize(pod *corev1.Pod, limit *resource.Quantity, allocatable corev1.ResourceList) int64 {
 	size := int64(0)
 	for _, bound := range []int64{allocatable.Memory().Value(), podMemoryLimit(pod), limitValue(limit)} {
@@ -125,8 +125,8 @@ func limitValue(q *resource.Quantity) int64 {
 	return q.Value()
 }
 
-// podMemoryLimit is that of the pod's cgroup in bytes: zero if a container is
-// without one, unless the pod itself has one.
+// podMemoryLimit returns the memory limit of the pod's cgroup in bytes: zero if a
+// container has none, unless the pod itself has one.
 func podMemoryLimit(pod *corev1.Pod) int64 {
 	bounded := pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Memory().IsZero()
 	if !bounded {
@@ -140,8 +140,8 @@ func podMemoryLimit(pod *corev1.Pod) int64 {
 	return limits.Memory().Value()
 }
 
-// pageSize is the size of the huge pages of a medium. One that does not name it
-// has that of the only size that containers ask for.
+// pageSize returns the huge page size of a medium. A medium that does not name it
+// has the only size that the containers request.
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (string, error) {
 	var wanted *resource.Quantity
 	if text, named := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); named {

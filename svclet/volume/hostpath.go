@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mountHostPath checks what lies at the path of a volume of type hostPath, and
-// makes it if its type says so.
+// mountHostPath checks the path of a volume of type hostPath against its type, and
+// creates it if the type says so.
 func mountHostPath(name string, source *corev1.HostPathVolumeSource, readOnly bool) (mountedVolume, error) {
 	mounted := mountedVolume{name: name, Mounted: Mounted{HostPath: source.Path, ReadOnly: readOnly}}
 	if err := noBacksteps(source.Path); err != nil {
@@ -24,7 +24,7 @@ func mountHostPath(name string, source *corev1.HostPathVolumeSource, readOnly bo
 	return mounted, checkHostPath(source.Path, *source.Type)
 }
 
-// noBacksteps refuses paths that climb.
+// noBacksteps refuses paths with "..".
 func noBacksteps(path string) error {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return errors.New("must not contain '..'")
@@ -32,8 +32,8 @@ func noBacksteps(path string) error {
 	return nil
 }
 
-// hostPathTypes are what a hostPath may be asked to be. Of those that can be
-// made, make makes it.
+// hostPathTypes are the types of hostPath volumes. make, if set, creates a path
+// that does not exist.
 var hostPathTypes = map[corev1.HostPathType]struct {
 	name string
 	mode fs.FileMode
@@ -65,7 +65,7 @@ func checkHostPath(path string, wanted corev1.HostPathType) error {
 
 func makeHostDir(path string) error { return os.MkdirAll(path, 0o755) }
 
-// makeHostFile does not make the directory that the file lies in.
+// makeHostFile creates a file, but not its parent directory.
 func makeHostFile(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE, 0o644)
 	if err != nil {

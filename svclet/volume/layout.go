@@ -28,8 +28,8 @@ const (
 	privateDir fs.FileMode = 0o750
 )
 
-// layout knows where things lie below the agent's directory. Names that it is
-// given have been checked.
+// layout returns the paths below the agent's directory. The names passed to it
+// have been checked.
 type layout struct{ root string }
 
 func (l layout) pod(uid types.UID) string { return filepath.Join(l.root, podsDir, string(uid)) }
@@ -38,8 +38,8 @@ func (l layout) volume(uid types.UID, plugin, name string) string {
 	return filepath.Join(l.pod(uid), volumesDir, plugin, name)
 }
 
-// ready is the mark of a volume on disk or in memory that it has been set up:
-// from then on its mode and owner are the pod's affair.
+// ready returns the path of the mark that a volume has been set up: afterwards its
+// mode and owner belong to the pod.
 func (l layout) ready(uid types.UID, name string) string {
 	return filepath.Join(l.pod(uid), pluginsDir, emptyDirPlugin, name, "ready")
 }
@@ -48,8 +48,8 @@ func (l layout) subPath(uid types.UID, volume, container string, index int) stri
 	return filepath.Join(l.pod(uid), subPathDir, volume, container, strconv.Itoa(index))
 }
 
-// check refuses a pod of whose names one would lead out of its directory.
-// Those from the API are checked there; those from files are not.
+// check refuses a pod with a name that would lead out of the pod's directory. The
+// API server validates names; manifests on disk may have invalid ones.
 func (l layout) check(pod *corev1.Pod) error {
 	if !isName(string(pod.UID)) {
 		return fmt.Errorf("uid %q of pod %s/%s cannot be a directory's name", pod.UID, pod.Namespace, pod.Name)
@@ -75,16 +75,16 @@ func (l layout) makePodDirs(uid types.UID) error {
 	return nil
 }
 
-// PodDir is the directory of a pod.
+// PodDir returns the directory of a pod.
 func (m *Manager) PodDir(uid types.UID) string { return m.layout.pod(uid) }
 
-// HostsFile is where the hosts file of a pod lies, once it has been written.
+// HostsFile returns the path of a pod's hosts file.
 func (m *Manager) HostsFile(uid types.UID) string {
 	return filepath.Join(m.layout.pod(uid), "etc-hosts")
 }
 
-// TerminationLog makes an empty file into which an attempt of a container can
-// write its termination message, and returns its path.
+// TerminationLog creates an empty termination message file for an attempt of a
+// container, and returns its path.
 func (m *Manager) TerminationLog(uid types.UID, container string) (string, error) {
 	if !isName(string(uid)) || !isName(container) {
 		return "", fmt.Errorf("container %q of pod %q cannot have a directory", container, uid)
@@ -102,11 +102,11 @@ func (m *Manager) TerminationLog(uid types.UID, container string) (string, error
 	if err != nil {
 		return "", fmt.Errorf("making the termination log of container %s: %w", container, err)
 	}
-	// Any user may write it, whatever the agent's umask.
+	// Any user may write to the file, whatever the agent's umask.
 	return path, errors.Join(file.Chmod(0o666), file.Close())
 }
 
-// UIDs are those of all pods that have left a directory on this node.
+// UIDs returns the UIDs of all pods that have a directory on this node.
 func (m *Manager) UIDs() ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(m.layout.root, podsDir))
 	if err != nil {
@@ -121,8 +121,8 @@ func (m *Manager) UIDs() ([]types.UID, error) {
 	return uids, nil
 }
 
-// makeDir makes a directory with exactly the mode that is wanted, whatever the
-// agent's umask.
+// makeDir creates a directory with exactly the given mode, whatever the agent's
+// umask.
 func makeDir(path string, mode fs.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err

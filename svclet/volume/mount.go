@@ -1,30 +1,29 @@
 package volume
 
-// Mounter changes the table of mounts. Paths are absolute and without symlinks.
+// Mounter changes the mount table. Paths are absolute and contain no symlinks.
 type Mounter interface {
-	// Mounted says whether something is mounted on path. A path that does not
-	// exist is an error.
+	// Mounted reports whether path is a mount point. A path that does not exist is an
+	// error.
 	Mounted(path string) (bool, error)
-	// Mount mounts a file system of the given type, with options separated by
-	// commas.
+	// Mount mounts a file system of the given type, with comma-separated options.
 	Mount(fstype, target, options string) error
-	// Bind mounts source, which may be a symlink of /proc/self/fd, on target.
+	// Bind mounts source, which may be a symlink in /proc/self/fd, on target.
 	Bind(source, target string) error
-	// Unmount detaches what is mounted topmost on path, even if it is in use,
-	// and never follows a symlink. That nothing is mounted is no error.
+	// Unmount lazily detaches the topmost mount on path and never follows a symlink.
+	// It is not an error if nothing is mounted.
 	Unmount(path string) error
-	// Under lists what is mounted on dir and below it, in the order of mounting;
-	// a path on which several are stacked is listed as often.
+	// Under lists the mounts on dir and below it, in mount order; a path with several
+	// mounts is listed several times.
 	Under(dir string) ([]Mount, error)
 }
 
-// Mount is one line of the table of mounts.
+// Mount is an entry of the mount table.
 type Mount struct {
-	// Path is where it is mounted.
+	// Path is the mount point.
 	Path string
-	// Device and Root tell what is mounted: two mounts of the same directory
-	// have both in common.
+	// Device and Root identify what is mounted: they are equal for two mounts of one
+	// directory.
 	Device, Root string
-	// Type and Options are those of the file system.
+	// Type and Options are the file system's.
 	Type, Options string
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel mounts by system calls: a process for each mount, as k8s.io/mount-utils
-// starts it, would cost more than all else that starting a pod takes here.
+// kernel mounts with system calls. k8s.io/mount-utils runs a process for each
+// mount, which would take more time than everything else in the start of a pod.
 type kernel struct{}
 
 func (kernel) Mounted(path string) (bool, error) { return mountinfo.Mounted(path) }
@@ -56,10 +56,9 @@ func (kernel) Under(dir string) ([]Mount, error) {
 	return mounts, nil
 }
 
-// ShareMounts makes what is mounted below dir visible in containers that ask
-// for it, and the other way round (mountPropagation): dir, which must exist, is
-// mounted on itself unless it lies on a shared mount already, and shared. It is
-// for the start of the agent; the mount outlives it, as its pods do.
+// ShareMounts makes dir, which must exist, a shared mount, which mountPropagation
+// needs. It bind-mounts dir on itself unless it is on a shared mount already. The
+// agent calls it when it starts; the mount outlives the agent, like its pods.
 func ShareMounts(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -68,7 +67,7 @@ func ShareMounts(dir string) error {
 	var nearest *mountinfo.Info
 	_, err = mountinfo.GetMounts(func(info *mountinfo.Info) (skip, stop bool) {
 		above := info.Mountpoint == "/" || info.Mountpoint == dir || strings.HasPrefix(dir, info.Mountpoint+"/")
-		// Of mounts on the same path, the later one hides the earlier.
+		// Of several mounts on one path, the last one hides the others.
 		if above && (nearest == nil || len(info.Mountpoint) >= len(nearest.Mountpoint)) {
 			nearest = info
 		}

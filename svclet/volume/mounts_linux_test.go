@@ -111,7 +111,7 @@ func subPathPod(source corev1.VolumeSource, sub string) *corev1.Pod {
 	return pod
 }
 
-func TestSubPathsStayInside(t *testing.T) {
+func TestSubPathsStayInsideTheVolume(t *testing.T) {
 	h := reallyMounting(t)
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "secret"), nil, 0o600))
@@ -175,7 +175,7 @@ func TestSubPathsStayInside(t *testing.T) {
 
 // A container renames a directory and a symlink to the outside over one another
 // all the time, while the agent mounts paths through it.
-func TestNoRaceLeadsASubPathOutside(t *testing.T) {
+func TestNoRaceMakesASubPathLeaveTheVolume(t *testing.T) {
 	h := reallyMounting(t)
 	outside := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(outside, "sub"), 0o755))
@@ -253,7 +253,7 @@ func TestSubPathsFollowUpdatesOfTheirVolume(t *testing.T) {
 	must(t, h.Unmount(t.Context(), pod.UID))
 }
 
-func TestUnmountingNeverLeavesThePodsDirectory(t *testing.T) {
+func TestUnmountNeverLeavesThePodsDirectory(t *testing.T) {
 	h := reallyMounting(t)
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "precious"), nil, 0o600))
@@ -280,7 +280,7 @@ func TestUnmountingNeverLeavesThePodsDirectory(t *testing.T) {
 	}
 }
 
-func TestDirectoriesNestedVeryDeepAreRemoved(t *testing.T) {
+func TestDeeplyNestedDirectoriesAreRemoved(t *testing.T) {
 	h := newHouse(t)
 	pod := podOf(volumeOf("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}))
 	mounted, err := h.Mount(t.Context(), pod)
@@ -305,7 +305,7 @@ func TestDirectoriesNestedVeryDeepAreRemoved(t *testing.T) {
 	}
 }
 
-func TestVolumesBelongToThePodsGroup(t *testing.T) {
+func TestVolumesGetThePodsFSGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changing groups needs root")
 	}
@@ -336,7 +336,7 @@ func TestVolumesBelongToThePodsGroup(t *testing.T) {
 	}
 }
 
-func TestClaimsOnVolumesOfThisNodeAreMounted(t *testing.T) {
+func TestClaimsBoundToLocalVolumesAreMounted(t *testing.T) {
 	h := reallyMounting(t)
 	disk := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(disk, "data"), nil, 0o600))

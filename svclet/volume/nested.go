@@ -12,8 +12,8 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// makeNested makes the directories on which other volumes are mounted inside of
-// this one: no container can make them, for it is read-only.
+// makeNested creates the mount points of other volumes inside this one: a
+// container cannot create them in a read-only volume.
 func makeNested(pod *corev1.Pod, volume, dir string) error {
 	var nested []string
 	for _, c := range podspec.All(&pod.Spec) {
@@ -35,8 +35,8 @@ func makeNested(pod *corev1.Pod, volume, dir string) error {
 	return nil
 }
 
-// nestedIn are the mount points of a container inside of the volume's, relative
-// to it, but for those that are nested in one of them in turn.
+// nestedIn returns a container's mount points inside the volume's mount, relative
+// to it, without those that are nested in another one of them.
 func nestedIn(mounts []corev1.VolumeMount, volume string) []string {
 	var all []string
 	for _, m := range mounts {

@@ -17,7 +17,7 @@ func (kernel) Bind(_, _ string) error        { return errLinuxOnly }
 func (kernel) Unmount(string) error          { return errLinuxOnly }
 func (kernel) Under(string) ([]Mount, error) { return nil, errLinuxOnly }
 
-// ShareMounts makes mounts visible in containers, on Linux.
+// ShareMounts returns an error: it is supported on Linux only.
 func ShareMounts(string) error { return errLinuxOnly }
 
 func (m *Manager) bindSubPath(_, _, _ string) error { return errLinuxOnly }

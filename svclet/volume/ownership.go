@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// fsGroup is the group to which a pod's volumes are to belong, if it has one.
+// fsGroup returns the pod's fsGroup, or nil.
 func fsGroup(pod *corev1.Pod) *int64 {
 	if pod.Spec.SecurityContext == nil {
 		return nil
@@ -20,8 +20,8 @@ func fsGroup(pod *corev1.Pod) *int64 {
 	return pod.Spec.SecurityContext.FSGroup
 }
 
-// onlyUser is the user as whom all containers of a pod run, if it is one. Tokens
-// belong to it.
+// onlyUser returns the user that all containers of a pod run as, or nil if there
+// are several. Service account tokens belong to this user.
 func onlyUser(pod *corev1.Pod) *int64 {
 	var podUser, only *int64
 	if c := pod.Spec.SecurityContext; c != nil {
@@ -40,16 +40,15 @@ func onlyUser(pod *corev1.Pod) *int64 {
 	return only
 }
 
-// Bits that the group gets on what belongs to it.
+// Permissions that the group gets on the files of a volume.
 const (
 	groupWrites fs.FileMode = 0o660
 	groupReads  fs.FileMode = 0o440
 	groupEnters fs.FileMode = 0o110
 )
 
-// groupMode is the mode of a file or directory of the given mode once it
-// belongs to the pod's group. Those of directories pass the group on to what is
-// made in them.
+// groupMode returns the mode of a file or directory after its group is set to the
+// fsGroup. Directories get the setgid bit, so that new files inherit the group.
 func groupMode(mode fs.FileMode, readOnly bool) fs.FileMode {
 	if readOnly {
 		mode |= groupReads
@@ -62,10 +61,9 @@ func groupMode(mode fs.FileMode, readOnly bool) fs.FileMode {
 	return mode
 }
 
-// own gives dir and all that is in it to the group. The directory itself comes
-// last: once it is the group's, all the rest is (see owned). Nothing outside
-// of it is touched, whatever the pods that use it put in the place of what was
-// there.
+// own sets the group of dir and everything in it. dir itself comes last: once it
+// has the group, everything in it does too (see owned). It never changes anything
+// outside of dir, even if a pod replaces paths concurrently.
 func own(dir string, group int64, readOnly bool) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -90,7 +88,7 @@ func own(dir string, group int64, readOnly bool) error {
 		if err == nil && path != "." {
 			err = change(path)
 		}
-		// What goes away meanwhile needs no owner.
+		// A file that was removed meanwhile needs no owner.
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -105,8 +103,8 @@ func own(dir string, group int64, readOnly bool) error {
 	return nil
 }
 
-// owned says whether dir belongs to the group already, as own leaves it: what
-// fsGroupChangePolicy OnRootMismatch asks.
+// owned reports whether dir has the group and mode that own sets, for
+// fsGroupChangePolicy OnRootMismatch.
 func owned(dir string, group int64, readOnly bool) bool {
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {

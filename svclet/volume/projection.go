@@ -15,14 +15,14 @@ import (
 	"svc.dev/svc/svclet/container/downward"
 )
 
-// showsObjects says whether a volume's content is made from objects, and
-// follows them.
+// showsObjects reports whether a volume's content comes from API objects and has
+// to be refreshed.
 func showsObjects(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// mountObjects makes a volume that shows objects, or brings it up to date. What
-// is secret lies in memory.
+// mountObjects sets up a volume with content from API objects, or refreshes it.
+// Secret content is kept in memory.
 func (m *Manager) mountObjects(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	plugin, medium := "kubernetes.io~configmap", corev1.StorageMediumDefault
 	switch {
@@ -55,7 +55,7 @@ func (m *Manager) mountObjects(ctx context.Context, pod *corev1.Pod, volume *cor
 	return mounted, w.write(files)
 }
 
-// content is what a volume shows now.
+// content returns the volume's current content.
 func (m *Manager) content(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (map[string]file, error) {
 	switch {
 	case volume.ConfigMap != nil:
@@ -71,8 +71,8 @@ func (m *Manager) content(ctx context.Context, pod *corev1.Pod, volume *corev1.V
 	}
 }
 
-// projected is the content of all sources of a projected volume. It tells of
-// each source that fails.
+// projected returns the content of all sources of a projected volume. The error
+// joins the errors of all sources.
 func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, volume *corev1.ProjectedVolumeSource) (map[string]file, error) {
 	all := map[string]file{}
 	var failed []error
@@ -115,16 +115,16 @@ func (m *Manager) source(ctx context.Context, pod *corev1.Pod, source *corev1.Vo
 	}
 }
 
-// keys say which keys of an object are shown, and how: all of them if no items
-// are named.
+// keys select the keys of an object and their paths: all keys if there are no
+// items.
 type keys struct {
 	items    []corev1.KeyToPath
 	mode     fs.FileMode
 	optional bool
 }
 
-// defaultMode is that of files for which the pod says none; the API fills it in,
-// manifests on disk may not.
+// defaultMode is the mode of files for which the pod has none: the API server sets
+// the default, manifests on disk may lack it.
 const defaultMode fs.FileMode = 0o644
 
 func modeOf(mode *int32) fs.FileMode {
@@ -163,8 +163,8 @@ func (m *Manager) secret(ctx context.Context, namespace, name string, k keys) (m
 	return k.pick(object.Data, "references non-existent secret key: %s")
 }
 
-// pick makes files of an object's data; missing tells of a key that is not
-// there.
+// pick returns files of an object's data; missing is the error format for a key
+// that does not exist.
 func (k keys) pick(data map[string][]byte, missing string) (map[string]file, error) {
 	files := make(map[string]file, len(data))
 	if len(k.items) == 0 {
@@ -190,7 +190,7 @@ func (k keys) pick(data map[string][]byte, missing string) (map[string]file, err
 	return files, nil
 }
 
-// downward is the content of the pod's own fields.
+// downward returns the content of a downward API volume.
 func (m *Manager) downward(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode fs.FileMode) (map[string]file, error) {
 	files := make(map[string]file, len(items))
 	var failed []error

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how deep removeTree descends, and so how many directories it
-// holds open. What lies deeper is moved up first: those who nest directories by
-// the hundred thousand can have them removed too.
+// maxDepth is how deep removeTree descends, which bounds the open directories.
+// Deeper directories are first moved up, so that hundreds of thousands of nested
+// directories can be removed.
 const maxDepth = 64
 
-// remover removes a directory without leaving it.
+// remover removes a directory tree without leaving it.
 type remover struct {
 	top   *os.File
 	moved int
 }
 
-// removeTree removes a directory and all that is in it. It neither follows
-// symlinks nor enters what is mounted, of which it tells by an error, EXDEV. A
-// directory that is not there is no error.
+// removeTree removes a directory and everything in it. It neither follows symlinks
+// nor enters mount points, for which it returns EXDEV. It is not an error if the
+// directory does not exist.
 func removeTree(ctx context.Context, path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,10 +52,10 @@ func removeTree(ctx context.Context, path string) error {
 	return unlink(parent, name, unix.AT_REMOVEDIR)
 }
 
-// empty removes what is in an open directory, until nothing is.
+// empty removes the content of an open directory, until it is empty.
 func (r *remover) empty(ctx context.Context, dir *os.File, depth int) error {
 	for {
-		// A file system may pass over names while others are removed.
+		// A file system may skip names while others are removed.
 		if _, err := dir.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (r *remover) empty(ctx context.Context, dir *os.File, depth int) error {
 
 func (r *remover) remove(ctx context.Context, dir *os.File, name string, depth int) error {
 	err := unlink(dir, name, 0)
-	// Linux tells that it is a directory by EISDIR; POSIX by EPERM.
+	// For a directory, Linux returns EISDIR, and POSIX EPERM.
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *remover) remove(ctx context.Context, dir *os.File, name string, depth i
 	return unlink(dir, name, unix.AT_REMOVEDIR)
 }
 
-// moveUp puts a directory into the top one, where it is found again.
+// moveUp moves a directory into the top one, where it is removed later.
 func (r *remover) moveUp(dir *os.File, name string) error {
 	for {
 		r.moved++

@@ -10,14 +10,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// SubPath bind-mounts a path inside of a volume for the mount of the given
-// index of a container, and returns where: the path on the host of what goes
-// into the container. A directory that is not there is made, with the mode of
-// the volume. subPath is that of the mount, or its subPathExpr expanded. The
-// bind mount stays until Unmount; repeated, it follows what the path has become.
+// SubPath bind-mounts a path inside a volume for the container's volume mount with
+// the given index, and returns the host path to mount into the container. It
+// creates a missing directory, with the mode of the volume. subPath is the mount's
+// subPath, or its expanded subPathExpr. The bind mount stays until Unmount; a
+// repeated call follows changes of the path.
 //
-// No symlink leads out of the volume, whatever its users do meanwhile. Errors
-// are kubelet's, and say nothing of what is on the node: that is only logged.
+// No symlink leads out of the volume, even if its users change it concurrently.
+// Errors are kubelet's and do not reveal anything about the node; details are only
+// logged.
 func (m *Manager) SubPath(ctx context.Context, pod *corev1.Pod, container *corev1.Container, index int, volume Mounted, subPath string) (string, error) {
 	if filepath.IsAbs(subPath) {
 		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", subPath)
@@ -51,5 +52,6 @@ func (m *Manager) SubPath(ctx context.Context, pod *corev1.Pod, container *corev
 	return "", fmt.Errorf("failed to %s for volumeMount %q of container %q", what, mount.Name, container.Name)
 }
 
-// errMakingSubPath marks errors of making a directory, as opposed to mounting it.
+// errMakingSubPath marks errors of creating a directory, as opposed to mounting
+// it.
 var errMakingSubPath = errors.New("making the directory")

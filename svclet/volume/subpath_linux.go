@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindSubPath mounts what is at subPath inside of volume on target. What it
-// has opened inside of the volume, and found to be there, is what it mounts:
-// names that change afterwards do not matter.
+// bindSubPath mounts subPath of the volume on target. It mounts the descriptor
+// that it has opened inside the volume, so later changes of names have no effect.
 func (m *Manager) bindSubPath(volume, subPath, target string) error {
 	root, err := os.OpenFile(volume, unix.O_PATH, 0)
 	if err != nil {
@@ -34,8 +33,8 @@ func (m *Manager) bindSubPath(volume, subPath, target string) error {
 	return m.bindOpen(source, target)
 }
 
-// bindOpen mounts an open file or directory on target, unless it is mounted
-// there already.
+// bindOpen mounts an open file or directory on target, unless it is mounted there
+// already.
 func (m *Manager) bindOpen(source *os.File, target string) error {
 	info, err := source.Stat()
 	if err != nil {
@@ -59,8 +58,8 @@ func (m *Manager) bindOpen(source *os.File, target string) error {
 	return m.Mounter.Bind(fmt.Sprintf("/proc/self/fd/%d", source.Fd()), target)
 }
 
-// makeTarget makes what is mounted on: a directory for a directory, a file for
-// anything else. What an earlier mount of the other kind has left goes away.
+// makeTarget creates the mount point: a directory for a directory, a file for
+// anything else. It replaces one of the other kind left by an earlier mount.
 func makeTarget(target string, dir bool) error {
 	if err := os.MkdirAll(filepath.Dir(target), privateDir); err != nil {
 		return err
@@ -84,12 +83,12 @@ func makeTarget(target string, dir bool) error {
 	return file.Close()
 }
 
-// attempts are how often the kernel is asked again when it could not tell
-// whether a path stays inside, for something was renamed meanwhile.
+// attempts bounds the retries when the kernel cannot determine whether a path
+// stays inside, because of a concurrent rename.
 const attempts = 100
 
 // openInside opens a path below dir. Symlinks are followed as long as they stay
-// below it; one that is absolute or climbs out is an error, EXDEV.
+// below dir; one that is absolute or leads out is an error, EXDEV.
 func openInside(dir *os.File, path string, flags uint64) (*os.File, error) {
 	return openAt(dir, path, &unix.OpenHow{
 		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
@@ -111,7 +110,7 @@ func openAt(dir *os.File, path string, how *unix.OpenHow) (*os.File, error) {
 	return nil, &os.PathError{Op: "openat2", Path: filepath.Join(dir.Name(), path), Err: unix.EAGAIN}
 }
 
-// makeInside makes the directories of a path below root, with root's mode.
+// makeInside creates the directories of a path below root, with root's mode.
 func makeInside(root *os.File, path string) error {
 	info, err := root.Stat()
 	if err != nil {
@@ -142,8 +141,8 @@ func makeInside(root *os.File, path string) error {
 	return nil
 }
 
-// makeChild makes one directory in an open one. What is opened afterwards may
-// be another one that was put in its place, but not a symlink.
+// makeChild creates one directory in an open one. The directory that is then
+// opened may have been replaced meanwhile, but not by a symlink.
 func makeChild(parent *os.File, name string, mode uint32) (*os.File, error) {
 	path := filepath.Join(parent.Name(), name)
 	if err := unix.Mkdirat(int(parent.Fd()), name, mode); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -156,7 +155,7 @@ func makeChild(parent *os.File, name string, mode uint32) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Mkdirat heeds the umask.
+	// Mkdirat applies the umask.
 	if err := unix.Fchmod(int(child.Fd()), mode); err != nil {
 		child.Close()
 		return nil, &os.PathError{Op: "chmod", Path: path, Err: err}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Unmount unmounts and removes all that lies on this node for a pod whose
-// containers are gone. A pod that has left nothing is no error.
+// Unmount unmounts and removes everything on this node that belongs to a pod whose
+// containers are gone. It is not an error if there is nothing.
 //
 // It never leaves the pod's directory: mounts in it are detached, the latest
 // first, and if one remains, nothing is removed; symlinks are removed and not
@@ -27,7 +27,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
 	}
-	// What is mounted inside of another mount was mounted after it.
+	// Mounts inside another mount were mounted after it.
 	for _, mount := range slices.Backward(mounts) {
 		if err := m.Mounter.Unmount(mount.Path); err != nil {
 			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)

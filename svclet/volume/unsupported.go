@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unsupported tells of a volume of a type that svclet does not mount.
+// unsupported returns the error for a volume of a type that svclet does not
+// support.
 func unsupported(source *corev1.VolumeSource) error {
 	switch name := sourceName(source); name {
 	case "":
@@ -21,12 +22,12 @@ func unsupported(source *corev1.VolumeSource) error {
 	}
 }
 
-// unsupportedVolume tells of a claim that is bound to such a volume.
+// unsupportedVolume returns the error for a claim that is bound to such a volume.
 func unsupportedVolume(pv *corev1.PersistentVolume) error {
 	return fmt.Errorf("no volume plugin matched: PersistentVolume %s is of type %s: svclet mounts those of types local and hostPath", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
 }
 
-// sourceName is the name of the only field that is set in a union.
+// sourceName returns the name of the only field that is set in a union.
 func sourceName(union any) string {
 	value := reflect.ValueOf(union).Elem()
 	for i := range value.NumField() {

@@ -8,33 +8,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Usage is what a volume takes up. Sizes are in bytes.
+// Usage is the disk usage of a volume. Sizes are in bytes.
 type Usage struct {
-	// Name is that of the volume in the pod's spec; Claim that of its
-	// PersistentVolumeClaim, if it has one.
+	// Name is the volume's name in the pod's spec; Claim is its PersistentVolumeClaim,
+	// if it has one.
 	Name, Claim string
-	// Used and InodesUsed are the volume's own; the others are those of the
-	// file system that it lies on.
+	// Used and InodesUsed are the volume's own; the others are those of its file
+	// system.
 	Used, Available, Capacity          uint64
 	InodesUsed, InodesFree, InodeCount uint64
 }
 
-// measure is how the usage of a volume is found out.
+// measure is how the usage of a volume is measured.
 type measure int
 
 const (
-	// measureNothing is for what is not the pod's own: a hostPath, a device.
+	// measureNothing is for volumes that are not the pod's own: a hostPath, a device.
 	measureNothing measure = iota
-	// measureWalk adds up the files of a directory on a file system that is
-	// shared with others.
+	// measureWalk adds up the files of a directory on a shared file system.
 	measureWalk
-	// measureFilesystem takes what the file system says of itself.
+	// measureFilesystem uses the figures of the file system.
 	measureFilesystem
 )
 
-// Usage measures the volumes of a pod that is mounted. An earlier measurement
-// that is not older than Options.UsagePeriod is returned as it is, and must not
-// be changed. It does not wait for a pod that is being mounted.
+// Usage measures the volumes of a mounted pod. It returns an earlier measurement
+// that is at most Options.UsagePeriod old, which the caller must not modify. It
+// does not wait for a mount in flight.
 func (m *Manager) Usage(ctx context.Context, uid types.UID) ([]Usage, error) {
 	m.mutex.Lock()
 	pod := m.pods[uid]
@@ -63,7 +62,7 @@ func (m *Manager) Usage(ctx context.Context, uid types.UID) ([]Usage, error) {
 	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	// Unless it has been mounted anew meanwhile, or unmounted.
+	// Unless the volumes were mounted again or unmounted meanwhile.
 	if len(failed) == 0 && len(volumes) > 0 && len(pod.volumes) == len(volumes) && &pod.volumes[0] == &volumes[0] {
 		pod.usage, pod.usedAt = usage, now
 	}

@@ -40,24 +40,24 @@ func measureVolume(ctx context.Context, v mountedVolume) (Usage, error) {
 	return usage, err
 }
 
-// maxWalk is how deep directories are measured, and so how many are held open.
+// maxWalk is how deep directories are measured, which bounds the open directories.
 const maxWalk = 1000
 
-// sum adds up what lies in a directory, as du does: a file with several links
-// once, other file systems not at all.
+// sum adds up the content of a directory as du does: a file with several links
+// counts once, other file systems do not count.
 type sum struct {
 	bytes, inodes uint64
 	linked        map[uint64]bool
 }
 
 func (s *sum) add(stat *unix.Stat_t) {
-	// st_blocks counts in units of 512 bytes, whatever the file system's.
+	// st_blocks is in units of 512 bytes on every file system.
 	s.bytes += uint64(stat.Blocks) * 512
 	s.inodes++
 }
 
-// walk adds what is in an open directory. Names that go away meanwhile, or turn
-// into something else, take up nothing.
+// walk adds the content of an open directory. Names that are removed or replaced
+// meanwhile do not count.
 func (s *sum) walk(ctx context.Context, dir *os.File, depth int) error {
 	if depth > maxWalk {
 		return fmt.Errorf("directories are nested more than %d deep", maxWalk)

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestUsageIsWhatDuCounts(t *testing.T) {
+func TestUsageEqualsDu(t *testing.T) {
 	h := newHouse(t)
 	h.UsagePeriod = time.Minute
 	pod := podOf(
@@ -50,7 +50,7 @@ func TestUsageIsWhatDuCounts(t *testing.T) {
 	}
 }
 
-func TestTheGroupIsGivenAgainOnlyWhenTheTopIsNot(t *testing.T) {
+func TestOnRootMismatchChangesOwnershipOnlyIfTheRootDiffers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changing groups needs root")
 	}
@@ -69,7 +69,7 @@ func TestTheGroupIsGivenAgainOnlyWhenTheTopIsNot(t *testing.T) {
 	}
 }
 
-func TestTerminationLogsMayBeWrittenByAnybody(t *testing.T) {
+func TestTerminationLogsAreWritableByEveryUser(t *testing.T) {
 	h := newHouse(t)
 	seen := map[string]bool{}
 	for range 3 {

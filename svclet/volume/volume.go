@@ -15,42 +15,41 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Objects are the API's objects that volumes are filled with.
+// Objects are the API objects that volumes get their content from.
 type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// Token is a token of the pod's service account, bound to the pod. It asks
-	// for a new one when the old one nears its end.
+	// Token returns a token of the pod's service account that is bound to the pod. It
+	// requests a new one before the old one expires.
 	Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error)
 	PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 }
 
-// Options are what a manager is made with.
+// Options are the options of [New].
 type Options struct {
-	// RootDir is the agent's directory (--root-dir). It is made if it is not
-	// there.
+	// RootDir is the agent's directory (--root-dir). New creates it.
 	RootDir string
-	// Objects are required.
+	// Objects is required.
 	Objects Objects
-	// Allocatable is what the node has for pods: the bound of volumes in
-	// memory, and what resource fields without a limit show. Nil means that it
-	// is not known.
+	// Allocatable returns the node's allocatable resources: the bound of memory-backed
+	// volumes, and the value of resource fields without a limit. Nil means that they
+	// are not known.
 	Allocatable func() corev1.ResourceList
-	// UsagePeriod is how long a measurement of a pod's volumes is good for
-	// (--volume-stats-agg-period). Zero measures each time.
+	// UsagePeriod is how long a measurement of a pod's volumes is used
+	// (--volume-stats-agg-period). Zero measures on every call.
 	UsagePeriod time.Duration
-	// Images says that the runtime mounts images into containers (KEP-4639).
-	// Volumes of type image are then left to it, and refused otherwise.
+	// Images reports whether the runtime mounts images into containers (KEP-4639). If
+	// not, volumes of type image are refused.
 	Images bool
 	// Mounter defaults to the kernel's.
 	Mounter Mounter
-	// Clock defaults to the real one.
+	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
 }
 
-// Manager mounts and unmounts the volumes of pods. Its methods may be called
-// from any goroutine; those about one pod wait for each other.
+// Manager mounts and unmounts the volumes of pods. Its methods are safe for
+// concurrent use; calls for one pod are serialized.
 type Manager struct {
 	Options
 	layout layout
@@ -59,8 +58,8 @@ type Manager struct {
 	pods  map[types.UID]*state
 }
 
-// state is what is remembered of a pod. Its own mutex is held by whoever changes
-// what is on disk; what is in it is guarded by the manager's.
+// state is the state of a pod. Its own mutex is held while the pod's files on disk
+// change; its fields are guarded by the manager's mutex.
 type state struct {
 	sync.Mutex
 	users   int
@@ -71,22 +70,23 @@ type state struct {
 
 // Mounted is a volume that is ready to be mounted into containers.
 type Mounted struct {
-	// HostPath is where it lies: a directory, or for a volume of type hostPath
-	// whatever is there. It is empty for an image.
+	// HostPath is the volume's path on the host: a directory, or for a hostPath volume
+	// any kind of file. It is empty for an image.
 	HostPath string
-	// Image is what the runtime is to mount.
+	// Image is the image that the runtime is to mount.
 	Image *corev1.ImageVolumeSource
-	// ReadOnly says that containers may only read it, whatever their mounts say.
+	// ReadOnly makes all container mounts of the volume read-only.
 	ReadOnly bool
-	// Relabel says that the runtime should give it the pod's SELinux label.
+	// Relabel reports whether the runtime should set the pod's SELinux label on the
+	// volume.
 	Relabel bool
-	// Group is one that the pod's processes need besides their own, from the
-	// annotation pv.beta.kubernetes.io/gid of a PersistentVolume.
+	// Group is a supplemental group that the pod's processes need, from the annotation
+	// pv.beta.kubernetes.io/gid of a PersistentVolume.
 	Group *int64
 }
 
-// Error says why one volume could not be mounted. Its text is that of
-// kubelet's FailedMount event.
+// Error is the failure to mount one volume. Its text is that of kubelet's
+// FailedMount event.
 type Error struct {
 	Volume string
 	Err    error
@@ -96,10 +96,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
 }
 
-// Unwrap is what went wrong.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// New makes the agent's directory and returns a manager of what is in it.
+// New creates the agent's directory and returns a manager of its content.
 func New(options Options) (*Manager, error) {
 	if options.Objects == nil {
 		return nil, errors.New("volumes need a source of objects")
@@ -117,7 +117,7 @@ func New(options Options) (*Manager, error) {
 	if err := os.MkdirAll(filepath.Join(root, podsDir), privateDir); err != nil {
 		return nil, fmt.Errorf("making the directory of pods: %w", err)
 	}
-	// The kernel's table of mounts knows only true paths.
+	// The kernel's mount table has only paths without symlinks.
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, fmt.Errorf("root directory %q: %w", options.RootDir, err)
 	}
@@ -125,13 +125,13 @@ func New(options Options) (*Manager, error) {
 	return &Manager{Options: options, layout: layout{root: root}, pods: map[types.UID]*state{}}, nil
 }
 
-// Mount makes the pod's directories and volumes and returns the volumes by
-// name. It waits, as long as the context lets it, for objects that it has not
-// heard of yet, and can be repeated: what is there already stays as it is, but
-// for the content that Refresh would bring up to date.
+// Mount creates the pod's directories and volumes, and returns the volumes by
+// name. It waits, until ctx is done, for objects that have not been received yet.
+// It is idempotent: existing volumes are kept, and their content is refreshed as
+// by Refresh.
 //
-// Its error joins one [*Error] for each volume that failed; the others are
-// mounted and returned nonetheless.
+// The error joins an [*Error] for each volume that failed; the others are mounted
+// and returned nonetheless.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounted, error) {
 	if err := m.layout.check(pod); err != nil {
 		return nil, err
@@ -158,9 +158,9 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounte
 	return result, errors.Join(failed...)
 }
 
-// Refresh brings the content of the pod's volumes up to date with the objects
-// that they show. A volume that cannot be is left as it was, and told of in the
-// error as Mount does. A pod that is not mounted is left alone.
+// Refresh updates the content of the pod's volumes from their API objects. A
+// volume that fails keeps its content and is in the error, as for Mount. Refresh
+// does nothing for a pod that is not mounted.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	if err := m.layout.check(pod); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(failed...)
 }
 
-// mount mounts one volume, or brings it up to date.
+// mount mounts one volume, or refreshes it.
 func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	switch {
 	case volume.EmptyDir != nil:
@@ -198,11 +198,11 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	}
 }
 
-// mountedVolume is what is remembered of a volume.
+// mountedVolume is the state of a mounted volume.
 type mountedVolume struct {
 	Mounted
 	name string
-	// measure says how its usage is found out.
+	// measure is how its usage is measured.
 	measure measure
 	claim   string
 }
@@ -219,7 +219,7 @@ func (m *Manager) remembers(s *state, name string) bool {
 	return slices.ContainsFunc(s.volumes, func(v mountedVolume) bool { return v.name == name })
 }
 
-// hold locks what is on disk of a pod until done is called.
+// hold locks the files of a pod on disk until done is called.
 func (m *Manager) hold(uid types.UID) (held *state, done func()) {
 	m.mutex.Lock()
 	held = m.pods[uid]

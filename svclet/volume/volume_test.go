@@ -193,7 +193,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return shown
 }
 
-func TestKindsOfVolumesLieWhereKubeletPutsThem(t *testing.T) {
+func TestVolumesAreInKubeletsLayout(t *testing.T) {
 	h := newHouse(t)
 	pod := podOf(
 		volumeOf("scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
@@ -246,7 +246,7 @@ func TestKindsOfVolumesLieWhereKubeletPutsThem(t *testing.T) {
 	}
 }
 
-func TestKeysAreShownAsItemsSay(t *testing.T) {
+func TestItemsSelectKeysAndPaths(t *testing.T) {
 	h := newHouse(t)
 	pod := podOf(
 		volumeOf("conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -283,7 +283,7 @@ func TestKeysAreShownAsItemsSay(t *testing.T) {
 	check("conf", map[string]string{"colour": "-rw-r----- red"})
 }
 
-func TestErrorsAreKubelets(t *testing.T) {
+func TestErrorsAreSpelledAsKubelets(t *testing.T) {
 	h := newHouse(t)
 	missing := corev1.LocalObjectReference{Name: "nothing"}
 	file := filepath.Join(t.TempDir(), "file")
@@ -331,7 +331,7 @@ func TestErrorsAreKubelets(t *testing.T) {
 	}
 }
 
-func TestOneVolumeThatFailsDoesNotKeepOthersFromBeingMounted(t *testing.T) {
+func TestAFailedVolumeDoesNotKeepOthersFromBeingMounted(t *testing.T) {
 	h := newHouse(t)
 	mounted, err := h.Mount(t.Context(), podOf(
 		volumeOf("bad", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "nothing"}}),

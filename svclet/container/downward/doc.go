@@ -1,3 +1,3 @@
-// Package downward gives what a pod may know about itself: the values of
-// fieldRef and resourceFieldRef, in variables and in files.
+// Package downward owns the downward API: the values of fieldRef and
+// resourceFieldRef, for environment variables and files.
 package downward

@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Addresses are what a pod's object may not say yet: the primary one first.
+// Addresses are addresses that the pod's object may not have yet, the primary one
+// first.
 type Addresses struct {
 	PodIPs, HostIPs []string
 }
 
-// Variable is the value of a fieldRef in a container's environment: what
-// [Field] gives, and besides the node, the service account and the addresses.
+// Variable returns the value of a fieldRef in a container's environment: the
+// fields of [Field], and also the node, the service account and the addresses.
 func Variable(pod *corev1.Pod, selector *corev1.ObjectFieldSelector, addresses Addresses) (string, error) {
 	if selector.APIVersion != "" && selector.APIVersion != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", selector.APIVersion)
@@ -47,8 +48,9 @@ func primary(ips []string) string {
 	return ips[0]
 }
 
-// Field is the value of a field of a pod's metadata: of its labels or
-// annotations all of them, a line for each, or one ("metadata.labels['app']").
+// Field returns the value of a field of a pod's metadata. For labels or
+// annotations it returns all of them, one per line, or a single one
+// ("metadata.labels['app']").
 func Field(pod *corev1.Pod, path string) (string, error) {
 	if path, key, subscripted := split(path); subscripted {
 		return entry(pod, path, key)
@@ -69,7 +71,7 @@ func Field(pod *corev1.Pod, path string) (string, error) {
 	}
 }
 
-// split takes "metadata.labels['app']" apart.
+// split splits "metadata.labels['app']" into field and key.
 func split(path string) (field, key string, subscripted bool) {
 	inside, ends := strings.CutSuffix(path, "']")
 	field, key, begins := strings.Cut(inside, "['")
@@ -86,7 +88,7 @@ func entry(pod *corev1.Pod, path, key string) (string, error) {
 	case "metadata.labels":
 		entries = pod.Labels
 	case "metadata.annotations":
-		// Annotations may have upper case in their prefix.
+		// The prefix of an annotation may have upper case letters.
 		entries, name = pod.Annotations, strings.ToLower(key)
 	default:
 		return "", fmt.Errorf("fieldPath %q does not support subscript", path+"['"+key+"']")
@@ -97,7 +99,7 @@ func entry(pod *corev1.Pod, path, key string) (string, error) {
 	return entries[key], nil
 }
 
-// lines writes key="value" lines, sorted.
+// lines returns sorted key="value" lines.
 func lines(entries map[string]string) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {

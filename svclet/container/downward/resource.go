@@ -13,10 +13,10 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// Resource is the value of a resourceFieldRef, in units of its divisor, rounded
-// up. container is the one that asks, or nil for a volume, whose selector names
-// one. A container without a limit has that of its pod, or else what the node
-// has allocatable.
+// Resource returns the value of a resourceFieldRef, in units of its divisor,
+// rounded up. container is the one with the variable, or nil for a volume, whose
+// selector names it. A container without a limit has that of its pod, or else the
+// node's allocatable.
 func Resource(
 	pod *corev1.Pod, container *corev1.Container, selector *corev1.ResourceFieldSelector, allocatable corev1.ResourceList,
 ) (string, error) {
@@ -61,8 +61,8 @@ func hugepages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// limit is a container's, its pod's, or what the node has. Huge pages are never
-// overcommitted, so that no limit of them means none of them.
+// limit returns the limit of a container, of its pod, or the node's allocatable.
+// Huge pages are never overcommitted, so no limit means none.
 func limit(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName, allocatable corev1.ResourceList) resource.Quantity {
 	own := container.Resources.Limits[name]
 	if !own.IsZero() || hugepages(name) {
@@ -80,7 +80,7 @@ func limit(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceNam
 	return node
 }
 
-// inUnits divides, rounding up. A CPU is counted in thousandths.
+// inUnits divides, rounding up. CPU is in milli-CPU.
 func inUnits(name corev1.ResourceName, amount, divisor resource.Quantity) string {
 	if divisor.IsZero() {
 		divisor = resource.MustParse("1")

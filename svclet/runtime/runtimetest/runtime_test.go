@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 const image = "localhost/app:1"
 
-// start starts a runtime and a client of it.
+// start starts a fake runtime and a client of it.
 func start(t *testing.T, options runtimetest.Options) (*runtimetest.Runtime, *runtime.Client) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri")
@@ -55,7 +55,7 @@ func start(t *testing.T, options runtimetest.Options) (*runtimetest.Runtime, *ru
 	return r, client
 }
 
-// run runs a container in a pod of its own, and gives its id.
+// run runs a container in its own pod, and returns its ID.
 func run(t *testing.T, client *runtime.Client, uid string) string {
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: uid}}
@@ -88,7 +88,7 @@ func state(t *testing.T, client *runtime.Client, uid string) pod.Container {
 	return observed.Containers[0]
 }
 
-func TestPodsTakeNoGoroutines(t *testing.T) {
+func TestFakePodsUseNoGoroutines(t *testing.T) {
 	r, client := start(t, runtimetest.Options{})
 	run(t, client, "first")
 	before := goruntime.NumGoroutine()
@@ -105,7 +105,7 @@ func TestPodsTakeNoGoroutines(t *testing.T) {
 	}
 }
 
-func TestContainersEndOfThemselves(t *testing.T) {
+func TestFakeContainersExitByThemselves(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	r, client := start(t, runtimetest.Options{Clock: clock, Behave: func(*runtimeapi.ContainerConfig) runtimetest.Behaviour {
 		return runtimetest.Behaviour{EndsAfter: time.Minute, End: runtimetest.End{Code: 5}}
@@ -123,7 +123,7 @@ func TestContainersEndOfThemselves(t *testing.T) {
 	}
 }
 
-func TestContainersThatDoNotStopAreKilledAfterTheirGrace(t *testing.T) {
+func TestFakeContainersAreKilledAfterTheirGracePeriod(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	_, client := start(t, runtimetest.Options{Clock: clock, Behave: func(*runtimeapi.ContainerConfig) runtimetest.Behaviour {
 		return runtimetest.Behaviour{StopTakes: time.Hour}

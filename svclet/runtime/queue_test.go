@@ -7,20 +7,21 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// begin starts the look that is due, and fails if there is none.
-func begin(t *testing.T, a agenda, now time.Time) {
+// begin starts the inspection that is due, and fails the test if none is.
+func begin(t *testing.T, a inspectionQueue, now time.Time) {
 	t.Helper()
 	if uid, _, _ := a.next(now); uid != "a" {
-		t.Fatalf("%q is to be looked at", uid)
+		t.Fatalf("%q is to be inspected", uid)
 	}
 }
 
-// rest says when there is something to do again, and fails if there is now.
-func rest(t *testing.T, a agenda, now time.Time) time.Time {
+// idleUntil returns when the next inspection is due, and fails the test if one is
+// due now.
+func idleUntil(t *testing.T, a inspectionQueue, now time.Time) time.Time {
 	t.Helper()
 	uid, _, soonest := a.next(now)
 	if uid != "" {
-		t.Fatalf("%q is to be looked at already", uid)
+		t.Fatalf("%q is due already", uid)
 	}
 	return soonest
 }
@@ -29,96 +30,96 @@ func observed(state pod.State) pod.Observed {
 	return pod.Observed{Containers: []pod.Container{{ID: "c", State: state}}}
 }
 
-func TestAPodIsLookedAtOnceForAllThatHappensMeanwhile(t *testing.T) {
-	a, now := agenda{}, time.Unix(100, 0)
+func TestEventsDuringAnInspectionAreCoalescedIntoOne(t *testing.T) {
+	a, now := inspectionQueue{}, time.Unix(100, 0)
 	a.event("a", "c", started)
 	begin(t, a, now)
 	a.event("a", "c", ended)
 	a.event("a", "d", ended)
-	if soonest := rest(t, a, now); !soonest.IsZero() {
-		t.Errorf("beside a look there is another one at %s", soonest)
+	if soonest := idleUntil(t, a, now); !soonest.IsZero() {
+		t.Errorf("an inspection is due during another one, at %s", soonest)
 	}
-	a.looked("a", observed(pod.Running), now)
+	a.inspected("a", observed(pod.Running), now)
 	begin(t, a, now)
-	a.looked("a", observed(pod.Exited), now)
+	a.inspected("a", observed(pod.Exited), now)
 	if len(a) != 0 {
 		t.Errorf("left over: %+v", a["a"])
 	}
 }
 
-func TestWhatAnEventSaysIsLookedForUntilItShows(t *testing.T) {
-	a, now := agenda{}, time.Unix(100, 0)
+func TestAPodIsInspectedUntilTheEventsExpectationIsMet(t *testing.T) {
+	a, now := inspectionQueue{}, time.Unix(100, 0)
 	a.event("a", "c", ended)
 	begin(t, a, now)
-	a.looked("a", observed(pod.Running), now)
-	due := rest(t, a, now)
+	a.inspected("a", observed(pod.Running), now)
+	due := idleUntil(t, a, now)
 	if due != now.Add(2*time.Millisecond) {
-		t.Errorf("it is looked at again after %s", due.Sub(now))
+		t.Errorf("it is inspected again after %s", due.Sub(now))
 	}
 	begin(t, a, due)
-	a.looked("a", observed(pod.Exited), due)
+	a.inspected("a", observed(pod.Exited), due)
 	if len(a) != 0 {
 		t.Errorf("left over: %+v", a["a"])
 	}
 }
 
-func TestWhatDoesNotShowIsGivenUpAfterSeconds(t *testing.T) {
+func TestAnUnmetExpectationIsDroppedAfterSeconds(t *testing.T) {
 	start := time.Unix(100, 0)
-	a, now := agenda{}, start
+	a, now := inspectionQueue{}, start
 	a.event("a", "c", ended)
-	looks := 0
+	inspections := 0
 	for len(a) > 0 {
 		begin(t, a, now)
-		a.looked("a", observed(pod.Running), now)
-		looks++
-		if due := rest(t, a, now); !due.IsZero() {
+		a.inspected("a", observed(pod.Running), now)
+		inspections++
+		if due := idleUntil(t, a, now); !due.IsZero() {
 			now = due
 		}
 	}
-	if took := now.Sub(start); looks != againTimes+1 || took < time.Second || took > 3*time.Second {
-		t.Errorf("it was given up after %d looks and %s", looks, took)
+	if took := now.Sub(start); inspections != againTimes+1 || took < time.Second || took > 3*time.Second {
+		t.Errorf("it was given up after %d looks and %s", inspections, took)
 	}
 }
 
-func TestAPodThatCannotBeLookedAtIsRetriedLessAndLessOften(t *testing.T) {
-	a, now := agenda{}, time.Unix(100, 0)
+func TestFailedInspectionsAreRetriedWithBackoff(t *testing.T) {
+	a, now := inspectionQueue{}, time.Unix(100, 0)
 	a.event("a", "c", ended)
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		begin(t, a, now)
 		a.failed("a", now, true)
-		// Lists go on doubting it.
+		// Relists keep reporting a difference.
 		a.listed("a", &listing{})
-		due := rest(t, a, now)
+		due := idleUntil(t, a, now)
 		if got := due.Sub(now); got != want*time.Second {
-			t.Errorf("the next look is after %s instead of %ds", got, want)
+			t.Errorf("the next inspection is after %s instead of %ds", got, want)
 		}
 		now = due
 	}
-	// An event is news, though.
+	// An event resets the back-off.
 	a.event("a", "c", removed)
 	begin(t, a, now)
-	a.looked("a", pod.Observed{}, now)
+	a.inspected("a", pod.Observed{}, now)
 	if len(a) != 0 {
 		t.Errorf("left over: %+v", a["a"])
 	}
 }
 
-func TestALookThatTheRuntimeMissedIsMadeWhenItIsBack(t *testing.T) {
-	a, now := agenda{}, time.Unix(100, 0)
+func TestAnInspectionThatFoundTheRuntimeUnavailableIsRetriedAtOnce(t *testing.T) {
+	a, now := inspectionQueue{}, time.Unix(100, 0)
 	a.event("a", "c", ended)
 	begin(t, a, now)
 	a.failed("a", now, false)
 	begin(t, a, now)
 }
 
-func TestAListingIsUsedUnlessSomethingHasHappenedSince(t *testing.T) {
-	a, now := agenda{}, time.Unix(100, 0)
+func TestAListingIsUsedUnlessAnEventHasArrivedSince(t *testing.T) {
+	a, now := inspectionQueue{}, time.Unix(100, 0)
 	given := &listing{}
 	a.listed("a", given)
 	if _, it, _ := a.next(now); it.listing != given {
 		t.Error("the listing is lost")
 	}
-	a.looked("a", observed(pod.Running), now)
+	a.inspected("a", observed(pod.Running), now)
 	a.listed("a", given)
 	a.event("a", "c", started)
 	if _, it, _ := a.next(now); it.listing != nil {
@@ -126,14 +127,14 @@ func TestAListingIsUsedUnlessSomethingHasHappenedSince(t *testing.T) {
 	}
 }
 
-func TestWhatMeetsAnEvent(t *testing.T) {
+func TestWhichStatesMeetAnExpectation(t *testing.T) {
 	sandbox := func(ready bool) pod.Observed {
 		return pod.Observed{Sandboxes: []pod.Sandbox{{ID: "c", Ready: ready}}}
 	}
 	tests := []struct {
-		want     want
-		observed pod.Observed
-		met      bool
+		expectation expectation
+		observed    pod.Observed
+		met         bool
 	}{
 		{started, observed(pod.Created), false},
 		{started, observed(pod.Running), true},
@@ -154,8 +155,8 @@ func TestWhatMeetsAnEvent(t *testing.T) {
 		{anything, pod.Observed{}, true},
 	}
 	for _, test := range tests {
-		if got := test.want.met("c", test.observed); got != test.met {
-			t.Errorf("%q met by %+v: %v", test.want, test.observed, got)
+		if got := test.expectation.met("c", test.observed); got != test.met {
+			t.Errorf("%q met by %+v: %v", test.expectation, test.observed, got)
 		}
 	}
 }

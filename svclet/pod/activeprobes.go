@@ -2,12 +2,12 @@ package pod
 
 import corev1 "k8s.io/api/core/v1"
 
-// probes returns those that are to run: a startup probe until it has succeeded,
-// and then the others. Of a container that is being stopped only the readiness
-// probe goes on.
-func (m *Machine) probes() []Probe {
+// activeProbes returns the probes that are to run: the startup probe until it has
+// succeeded, and then the others. Only the readiness probe of a container that is
+// being stopped goes on.
+func (m *Machine) activeProbes() []Probe {
 	var all []Probe
-	ending := m.ending() || !m.halting.IsZero()
+	ending := m.isTerminating() || !m.halting.IsZero()
 	for i := range m.containers {
 		c := &m.containers[i]
 		if c.role != regular && c.role != sidecar {

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Pauses before an operation that has failed is asked for again; they double
-// each time. What becomes of a container that cannot be started is told in
-// backoff.go.
+// The back-off of an operation that failed; it doubles each time. The back-off of
+// containers that fail to start is in backoff.go.
 const (
 	minRetry      = 500 * time.Millisecond
 	maxRetry      = 10 * time.Second
 	maxSetUpRetry = 2*time.Minute + 2*time.Second
 )
 
-// retry is the pause before an operation may be asked for again that has
-// failed or, about a sandbox or container that is still there, had no effect.
+// retry is the back-off of an operation that failed or, for a sandbox or container
+// that still exists, had no effect.
 type retry struct {
 	kind     Kind
 	id, name string
@@ -24,16 +23,16 @@ type retry struct {
 	at time.Time
 }
 
-// ask starts an operation, unless one with its key is under way that it does
-// not replace, or one has failed a short while ago.
-func (m *Machine) ask(o Operation) {
+// request starts an operation, unless one in flight has its key and is not to be
+// replaced, or the operation is in back-off.
+func (m *Machine) request(o Operation) {
 	key := o.Key()
-	for i, f := range m.flight {
+	for i, f := range m.operations {
 		if f.Key() != key {
 			continue
 		}
 		if replaces(o, f) {
-			m.flight[i] = o
+			m.operations[i] = o
 			m.start = append(m.start, o)
 		}
 		return
@@ -51,11 +50,12 @@ func (m *Machine) ask(o Operation) {
 			return
 		}
 	}
-	m.flight = append(m.flight, o)
+	m.operations = append(m.operations, o)
 	m.start = append(m.start, o)
 }
 
-// replaces says whether an operation is to replace one of the same key.
+// replaces reports whether operation o replaces the operation in flight that has
+// the same key.
 func replaces(o, running Operation) bool {
 	switch o.Kind {
 	case Cancel:
@@ -73,8 +73,9 @@ func (r *retry) concerns(o Operation) bool {
 	return r.kind == o.Kind && r.id == o.ID && r.name == o.Name
 }
 
-// settle remembers that an operation has failed, or forgets it.
-func (m *Machine) settle(o Operation, failed bool) {
+// recordOutcome starts or lengthens the back-off of an operation, or resets it after a
+// success.
+func (m *Machine) recordOutcome(o Operation, failed bool) {
 	again := failed || o.ID != ""
 	limit := maxRetry
 	if o.Kind == SetUp {
@@ -97,7 +98,7 @@ func (m *Machine) settle(o Operation, failed bool) {
 	}
 }
 
-// forget drops what is remembered of sandboxes and containers that are gone.
+// forget drops the state of sandboxes and containers that no longer exist.
 func (m *Machine) forget() {
 	gone := func(id string) bool {
 		return id != "" &&
@@ -108,10 +109,10 @@ func (m *Machine) forget() {
 	m.retries = slices.DeleteFunc(m.retries, func(r retry) bool { return gone(r.id) })
 }
 
-// inFlight says whether an operation of that kind is under way for the sandbox
-// or container of that identity or, without one, for any.
+// inFlight reports whether an operation of this kind is in flight for the sandbox
+// or container id or, without an id, for any.
 func (m *Machine) inFlight(kind Kind, id string) bool {
-	for _, o := range m.flight {
+	for _, o := range m.operations {
 		if o.Kind == kind && (id == "" || o.ID == id) {
 			return true
 		}
@@ -119,10 +120,10 @@ func (m *Machine) inFlight(kind Kind, id string) bool {
 	return false
 }
 
-// starting returns the operation under way that starts the container of that
+// starting returns the operation in flight that starts the container with this
 // name.
 func (m *Machine) starting(name string) (Operation, bool) {
-	for _, o := range m.flight {
+	for _, o := range m.operations {
 		if o.Name == name && (o.Kind == StartContainer || o.Kind == Cancel) {
 			return o, true
 		}
@@ -130,9 +131,9 @@ func (m *Machine) starting(name string) (Operation, bool) {
 	return Operation{}, false
 }
 
-// stopping says whether any attempt of a container is being stopped.
+// stopping reports whether an attempt of the container is being stopped.
 func (m *Machine) stopping(c *container) bool {
-	return slices.ContainsFunc(m.flight, func(o Operation) bool {
+	return slices.ContainsFunc(m.operations, func(o Operation) bool {
 		return o.Name == c.spec.Name && (o.Kind == StopContainer || o.Kind == PreStop)
 	})
 }
