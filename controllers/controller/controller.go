@@ -1,10 +1,10 @@
-// Package controller says what a controller is: one declaration, which the
-// folder of the controller makes and the table in package controllers lists.
+// Package controller defines what a controller is: a declaration, and a
+// reconciler with its watches.
 //
-// A controller is a reconciler (read, decide, write) around a pure decision. It
-// is level-based: it looks at what is, not at what has happened. It may be
-// stopped at any line and run again, and it may run twice at the same time for
-// a moment; what it does then is still right.
+// A reconciler reads, decides with a pure function, and writes. It is
+// level-based: it acts on the present state, not on events. It must be correct
+// if it is killed at any line and started again, and if two instances run at the
+// same time for a moment.
 package controller
 
 import (
@@ -21,31 +21,31 @@ import (
 type Controller struct {
 	// Name is its name in --controllers, in logs and in metrics.
 	Name string
-	// Aliases are its other names in --controllers: those that
-	// kube-controller-manager gives it.
+	// Aliases are further names in --controllers: those of
+	// kube-controller-manager.
 	Aliases []string
-	// OnDemand controllers run only when --controllers names them; "*" does not.
+	// OnDemand controllers run only if --controllers names them; "*" excludes them.
 	OnDemand bool
 
-	// Reads are the kinds that it watches, one empty object of each. It starts
-	// when the API server serves all of them.
+	// Reads are the kinds that it watches, one empty object of each. It is set up
+	// once the API server serves all of them.
 	Reads []client.Object
 	// Permissions are what it may do besides reading Reads and recording events,
 	// with the canonical names of API groups. It is granted nothing else.
 	Permissions []rbacv1.PolicyRule
 
-	// Flags adds its flags, named as those of kube-controller-manager, and
-	// Validate returns what is wrong with their values, one error for each flag.
-	// Both are nil for a controller without flags.
+	// Flags adds its flags, which have the names of kube-controller-manager's, and
+	// Validate returns one error for each flag that is invalid. Both are nil for a
+	// controller without flags.
 	Flags    func(fs *pflag.FlagSet)
 	Validate func() []error
 
-	// Setup adds it to env.Manager. An error stops the whole manager; it means
-	// a mistake in the program.
+	// Setup adds its reconcilers to env.Manager; see Run. An error stops the
+	// manager: it is a programming error.
 	Setup func(ctx context.Context, env *Env) error
 }
 
-// AtLeastOne checks the value of a flag that counts something.
+// AtLeastOne validates a flag whose value must be 1 or more.
 func AtLeastOne(flag string, value int) []error {
 	if value < 1 {
 		return []error{fmt.Errorf("--%s: %d must be at least 1", flag, value)}
@@ -53,7 +53,7 @@ func AtLeastOne(flag string, value int) []error {
 	return nil
 }
 
-// NotNegative checks the value of a flag that is a time.
+// NotNegative validates a flag whose value is a duration of 0 or more.
 func NotNegative(flag string, value time.Duration) []error {
 	if value < 0 {
 		return []error{fmt.Errorf("--%s: %s must not be negative", flag, value)}
@@ -61,8 +61,8 @@ func NotNegative(flag string, value time.Duration) []error {
 	return nil
 }
 
-// Can is the right to use verbs on resources of one API group. A subresource
-// is written as resource/subresource; group "*" and resource "*" mean all.
+// Can returns the rule that allows verbs on resources of one API group. A
+// subresource is written as resource/subresource; "*" is every group or resource.
 func Can(group string, resources, verbs []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }

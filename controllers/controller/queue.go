@@ -4,49 +4,49 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue" // the metrics of queues
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers the metrics of work queues
 	"k8s.io/utils/clock"
 )
 
-// Queue is where a reconciler's requests wait.
+// Queue is the work queue of a reconciler.
 type Queue[Request comparable] = workqueue.TypedRateLimitingInterface[Request]
 
-// newQueue is a queue as kube-controller-manager's, first in, first out, with
-// the metrics workqueue_*. Controller-runtime's own would wake an idle process
-// twice a second, and that for each controller.
-func newQueue[Request comparable](name string, limiter workqueue.TypedRateLimiter[Request]) Queue[Request] {
-	return ending[Request]{workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
-		workqueue.TypedRateLimitingQueueConfig[Request]{Name: name, Clock: QueueClock})}
+// newQueue returns a work queue like those of kube-controller-manager: first in,
+// first out, with the metrics workqueue_*. Controller-runtime's own priority
+// queue wakes an idle process twice a second for each controller.
+func newQueue[Request comparable](c clock.WithTicker, name string, limiter workqueue.TypedRateLimiter[Request]) Queue[Request] {
+	return draining[Request]{workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+		workqueue.TypedRateLimitingQueueConfig[Request]{Name: name, Clock: QueueClock(c)})}
 }
 
-// ending is a queue that hands out nothing once it is shut down: what waits
-// then is not for a controller that ends.
-type ending[Request comparable] struct{ Queue[Request] }
+// draining is a queue that hands out no request after it is shut down, so that
+// a controller that stops begins no further sync.
+type draining[Request comparable] struct{ Queue[Request] }
 
 // Get implements workqueue.TypedInterface.
-func (e ending[Request]) Get() (Request, bool) {
+func (d draining[Request]) Get() (Request, bool) {
 	for {
-		request, shutdown := e.Queue.Get()
-		if shutdown || !e.ShuttingDown() {
+		request, shutdown := d.Queue.Get()
+		if shutdown || !d.ShuttingDown() {
 			return request, shutdown
 		}
-		e.Done(request)
+		d.Done(request)
 	}
 }
 
-// QueueClock is the clock of queues that have metrics: it wakes them every 10
-// seconds to say for how long they have been working on what is not done yet,
-// rather than twice a second.
-var QueueClock clock.WithTicker = coarse{clock.RealClock{}}
+// QueueClock returns the clock for a work queue with metrics. A queue updates
+// workqueue_unfinished_work_seconds at every tick: with this clock every 10
+// seconds, rather than twice a second.
+func QueueClock(c clock.WithTicker) clock.WithTicker { return coarse{c} }
 
-// metricsAge is how old that figure may be, which is no longer than metrics are
-// usually apart.
-const metricsAge = 10 * time.Second
+// metricsPeriod is the shortest time between two updates of that metric. It is
+// not longer than the usual scrape interval.
+const metricsPeriod = 10 * time.Second
 
-// coarse is a clock whose tickers take metricsAge or longer.
+// coarse is a clock whose tickers have a period of metricsPeriod or longer.
 type coarse struct{ clock.WithTicker }
 
 // NewTicker implements clock.WithTicker.
 func (c coarse) NewTicker(d time.Duration) clock.Ticker {
-	return c.WithTicker.NewTicker(max(d, metricsAge))
+	return c.WithTicker.NewTicker(max(d, metricsPeriod))
 }

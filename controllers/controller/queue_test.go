@@ -10,21 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
 )
 
-func TestQueueHasTheMetricsOfWorkQueues(t *testing.T) {
+func TestQueueHasWorkqueueMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := string(uuid.NewUUID())
-		q := newQueue(name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+		q := newQueue(clock.RealClock{}, name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
 		defer q.ShutDown()
 
 		q.Add("first")
 		q.Add("second")
-		q.Add("first") // waits already
+		q.Add("first") // is queued already
 		take(t, q, "first")
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
-		expect(t, "while one is worked on and one waits", name, map[string]float64{
+		expect(t, "while one request is in process and one is queued", name, map[string]float64{
 			"workqueue_adds_total":                        2,
 			"workqueue_depth":                             1,
 			"workqueue_retries_total":                     0,
@@ -58,27 +59,27 @@ func TestQueueHasTheMetricsOfWorkQueues(t *testing.T) {
 	})
 }
 
-func TestQueueHandsOutNothingOnceItIsShutDown(t *testing.T) {
+func TestQueueHandsOutNoRequestAfterShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := string(uuid.NewUUID())
-		q := newQueue(name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+		q := newQueue(clock.RealClock{}, name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
 		for _, request := range []string{"first", "second", "third"} {
 			q.Add(request)
 		}
 		take(t, q, "first")
-		q.Add("first") // once more, when it is done
+		q.Add("first") // requeued when it is done
 		q.ShutDown()
 		q.Done("first")
 		if request, shutdown := q.Get(); !shutdown {
 			t.Errorf("%q is handed out", request)
 		}
 		if depth := metricsOf(t, name)["workqueue_depth"]; depth != 0 {
-			t.Errorf("%v requests still count as waiting", depth)
+			t.Errorf("%v requests still count as queued", depth)
 		}
 	})
 }
 
-// take takes the request that is next.
+// take takes the next request from the queue.
 func take(t *testing.T, q Queue[string], want string) {
 	t.Helper()
 	if got, shutdown := q.Get(); got != want || shutdown {
@@ -93,7 +94,7 @@ func expect(t *testing.T, when, queue string, want map[string]float64) {
 	}
 }
 
-// metricsOf are the metrics of a queue, which have its name as their one label.
+// metricsOf returns the metrics whose only label is the name of the queue.
 func metricsOf(t *testing.T, queue string) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

@@ -51,9 +51,9 @@ type options struct {
 	concurrent int
 }
 
-// rest is the time between two looks at a deployment: what its replica sets tell
-// in a short time is answered together.
-const rest = 100 * time.Millisecond
+// minSyncInterval is the minimum time between two syncs of a deployment, so that
+// one sync handles many events of its replica sets.
+const minSyncInterval = 100 * time.Millisecond
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	if err := env.Indexes.Need(ctx, index.ByController(&appsv1.ReplicaSet{}), index.ByController(&corev1.Pod{})); err != nil {
@@ -65,7 +65,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	}
 	r := &reconciler{client: env.Client, live: env.Live, recorder: env.Recorder("deployment-controller"), gvk: gvk, now: env.Clock.Now}
 	w := watcher{env.Manager.GetCache()}
-	return controller.Run(env, "deployment", o.concurrent, controller.Spaced(r, rest, env.Clock.Now),
+	return controller.Run(env, controller.Options{Name: "deployment", Workers: o.concurrent, MinInterval: minSyncInterval}, r,
 		controller.For(&appsv1.Deployment{}),
 		adoption.Watch(&appsv1.ReplicaSet{}, gvk.GroupKind(), w.adopters),
 		controller.Map(&corev1.Pod{}, w.recreated, predicate.Funcs{

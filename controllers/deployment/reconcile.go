@@ -84,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.report(ctx, d, plan.Revision, plan.Status); apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: rest}, nil // somebody else has written just now
+		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // somebody else has written just now
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}

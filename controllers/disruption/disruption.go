@@ -57,7 +57,7 @@ func setup(_ context.Context, env *controller.Env) error {
 		now:    env.Clock.Now,
 	}
 	cached := env.Manager.GetCache()
-	err := controller.Run(env, "disruption", workers, r,
+	err := controller.Run(env, controller.Options{Name: "disruption", Workers: workers}, r,
 		controller.For(&policyv1.PodDisruptionBudget{}),
 		controller.Map(&corev1.Pod{}, r.budgetsOf(cached), predicate.Funcs{UpdateFunc: podCounts}),
 		controller.Map(&appsv1.Deployment{}, r.budgetsIn(cached), scaled()),
@@ -67,7 +67,7 @@ func setup(_ context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
-	return controller.Run(env, "disruption-target", 1, &targets{client: env.Client, now: env.Clock.Now},
+	return controller.Run(env, controller.Options{Name: "disruption-target", Workers: 1}, &targets{client: env.Client, now: env.Clock.Now},
 		controller.For(&corev1.Pod{}, predicate.NewPredicateFuncs(func(obj client.Object) bool {
 			return staleSince(obj.(*corev1.Pod)) != nil
 		})))

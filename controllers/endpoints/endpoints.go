@@ -74,9 +74,9 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{client: env.Client, live: env.Live, events: env.Recorder(manager), triggers: endpointsliceutil.NewTriggerTimeTracker()}
-	return controller.Run(env, "endpoint", o.concurrent, r,
+	return controller.Run(env, controller.Options{Name: "endpoint", Workers: o.concurrent}, r,
 		controller.For(&corev1.Service{}),
-		services.Watch(env.Manager.GetCache(), o.batch),
+		services.Watch(env.Manager.GetCache()).Batched(o.batch),
 		controller.For(&corev1.Endpoints{}, predicate.Funcs{
 			// What the controller has left behind when it ended; Endpoints that come
 			// before their service are no such thing.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/controllers/discovery"
 	"svc.dev/svc/controllers/garbagecollector/graph"
@@ -34,11 +35,11 @@ type collector struct {
 // patientTries is how often an action fails before it is told: some seconds.
 const patientTries = 8
 
-func newCollector(client metadata.Interface, events record.EventRecorder) *collector {
+func newCollector(client metadata.Interface, events record.EventRecorder, c clock.WithTicker) *collector {
 	return &collector{
 		metadata:  client,
 		events:    events,
-		queue:     newQueue(),
+		queue:     newQueue(c),
 		graph:     graph.New(),
 		resources: map[schema.GroupKind]discovery.Resource{},
 	}

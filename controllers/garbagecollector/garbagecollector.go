@@ -56,7 +56,7 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
-	c := newCollector(env.Metadata, env.Recorder("garbage-collector-controller"))
+	c := newCollector(env.Metadata, env.Recorder("garbage-collector-controller"), env.Clock)
 	m := newMonitors(c, env.Discovery, env.Clock, ignored)
 	return env.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		return run(ctx, c, m, o.concurrent)

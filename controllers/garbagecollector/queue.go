@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/garbagecollector/graph"
@@ -19,9 +20,9 @@ const (
 // queueName is the queue's name in metrics.
 const queueName = "garbagecollector"
 
-func newQueue() workqueue.TypedRateLimitingInterface[graph.Subject] {
+func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[graph.Subject] {
 	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[graph.Subject]{
-		Name: queueName, Queue: &turns{waiting: map[string][]graph.Subject{}}, Clock: controller.QueueClock,
+		Name: queueName, Queue: &turns{waiting: map[string][]graph.Subject{}}, Clock: controller.QueueClock(c),
 	})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[graph.Subject]{Name: queueName, Queue: waiting})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -66,9 +66,9 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		store:  newStore(env.Clock.Now),
 	}
 	w := watches{cache: env.Manager.GetCache(), kind: kind, store: r.store}
-	if err := controller.Run(env, "job", o.concurrent, r, w.jobs(), w.pods()); err != nil {
+	if err := controller.Run(env, controller.Options{Name: "job", Workers: o.concurrent}, r, w.jobs(), w.pods()); err != nil {
 		return err
 	}
 	orphanReconciler := &orphans{client: env.Client, live: env.Live}
-	return controller.Run(env, "job-orphans", o.concurrent, orphanReconciler, w.orphaningJobs(), w.orphanedPods())
+	return controller.Run(env, controller.Options{Name: "job-orphans", Workers: o.concurrent}, orphanReconciler, w.orphaningJobs(), w.orphanedPods())
 }

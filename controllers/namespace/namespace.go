@@ -70,7 +70,7 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{client: env.Client, live: env.Live, content: content{env.Metadata, env.Discovery, pods.Group}, grace: o.grace, now: env.Clock.Now}
-	return controller.Run(env, "namespace", o.concurrent, r, controller.For(&corev1.Namespace{}, predicate.Funcs{
+	return controller.Run(env, controller.Options{Name: "namespace", Workers: o.concurrent}, r, controller.For(&corev1.Namespace{}, predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
 		// Not of what the controller writes itself: it comes back after its pause.
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -55,12 +55,14 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 		client: env.Client, live: env.Live, recorder: env.Recorder("cidrAllocator"),
 		allocator: newAllocator(clusters, services), waiting: map[string]bool{},
 	}
+	trigger := &controller.Trigger[reconcile.Request]{}
+	r.enqueue = trigger.Enqueue
 	changed := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return before.UID != after.UID || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs)
 	}}
-	return controller.Run(env, "nodeipam", workers, r,
-		controller.From(func(q controller.Queue[reconcile.Request]) { r.queue = q }), controller.For(&corev1.Node{}, changed))
+	return controller.Run(env, controller.Options{Name: "nodeipam", Workers: workers}, r,
+		trigger.Watch(), controller.For(&corev1.Node{}, changed))
 }
 
 // reconciler reads nodes; it writes their pod CIDRs, once, if nobody else has.
@@ -68,7 +70,8 @@ type reconciler struct {
 	client   client.Client
 	live     client.Reader
 	recorder record.EventRecorder
-	queue    controller.Queue[reconcile.Request]
+	// enqueue requests the sync of other nodes.
+	enqueue func(...reconcile.Request)
 
 	mu        sync.Mutex
 	allocator *allocator
@@ -134,7 +137,7 @@ func (r *reconciler) hold(node string, ranges []netip.Prefix) {
 		return
 	}
 	for name := range r.waiting {
-		r.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		r.enqueue(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	}
 }
 

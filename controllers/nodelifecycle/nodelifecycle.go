@@ -59,8 +59,10 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		client: env.Client, recorder: env.Recorder("node-controller"), now: env.Clock.Now,
 		fleet: fleet.New(o.config(), env.Clock.Now()),
 	}
-	return controller.Run(env, "nodelifecycle", workers, r,
-		controller.From(func(q controller.Queue[reconcile.Request]) { r.queue = q }), r.watchNodes(), r.watchLeases())
+	trigger := &controller.Trigger[reconcile.Request]{}
+	r.enqueue = trigger.Enqueue
+	return controller.Run(env, controller.Options{Name: "nodelifecycle", Workers: workers}, r,
+		trigger.Watch(), r.watchNodes(), r.watchLeases())
 }
 
 // reconciler reads nodes, their leases and pods. It alone writes conditions of
@@ -71,7 +73,8 @@ type reconciler struct {
 	client   client.Client
 	recorder record.EventRecorder
 	now      func() time.Time
-	queue    controller.Queue[reconcile.Request]
+	// enqueue requests the sync of other nodes.
+	enqueue func(...reconcile.Request)
 
 	mu    sync.Mutex
 	fleet *fleet.Fleet
@@ -118,13 +121,21 @@ func (r *reconciler) look(node *corev1.Node) fleet.Verdict {
 	v := r.fleet.Look(node, r.now())
 	woken := r.fleet.Woken()
 	r.mu.Unlock()
-	request(r.queue, woken...)
+	r.enqueue(requests(woken...)...)
 	return v
 }
 
-func request(q controller.Queue[reconcile.Request], names ...string) {
+func requests(names ...string) []reconcile.Request {
+	var all []reconcile.Request
 	for _, name := range names {
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+	return all
+}
+
+func request(q controller.Queue[reconcile.Request], names ...string) {
+	for _, r := range requests(names...) {
+		q.Add(r)
 	}
 }
 

@@ -9,24 +9,26 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// garbage tells whether the pod is to go at once since no node agent will ever
-// end it. node is nil if the pod has none, or none that is known.
+// garbage reports whether the pod is to be deleted at once because no node agent
+// will ever terminate it. node is nil if the pod is not bound or its node is
+// missing.
 func garbage(pod *corev1.Pod, node *corev1.Node) bool {
 	return isUnscheduledTerminating(pod) || isOutOfService(pod, node)
 }
 
-// isUnscheduledTerminating: no node agent ends a pod that has no node.
+// isUnscheduledTerminating reports whether the pod is terminating and not bound.
 func isUnscheduledTerminating(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
-// isOutOfService: the node agent is silent, and whoever tainted the node has
-// made sure that nothing runs there (KEP-2268).
+// isOutOfService reports whether the pod is terminating on a node that is out of
+// service.
 func isOutOfService(pod *corev1.Pod, node *corev1.Node) bool {
 	return pod.DeletionTimestamp != nil && node != nil && outOfService(node)
 }
 
-// outOfService tells whether nothing runs on the node for certain.
+// outOfService reports whether the node is not ready and has the out-of-service
+// taint, by which an administrator confirms that nothing runs there (KEP-2268).
 func outOfService(node *corev1.Node) bool {
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -34,14 +36,14 @@ func outOfService(node *corev1.Node) bool {
 	return !ready && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// excess are those of the ended pods that are more than threshold: evicted ones
-// first, since no controller waits for them, and then the oldest. It sorts what
-// it gets.
-func excess(ended []*corev1.Pod, threshold int) []*corev1.Pod {
-	if len(ended) <= threshold {
+// excess returns those of the terminated pods that exceed the threshold: evicted
+// pods first, because no controller waits for them, and then the oldest. It sorts
+// its argument.
+func excess(terminated []*corev1.Pod, threshold int) []*corev1.Pod {
+	if len(terminated) <= threshold {
 		return nil
 	}
-	slices.SortFunc(ended, func(a, b *corev1.Pod) int {
+	slices.SortFunc(terminated, func(a, b *corev1.Pod) int {
 		if a, b := isEvicted(a), isEvicted(b); a != b {
 			if a {
 				return -1
@@ -50,17 +52,17 @@ func excess(ended []*corev1.Pod, threshold int) []*corev1.Pod {
 		}
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return ended[:len(ended)-threshold]
+	return terminated[:len(terminated)-threshold]
 }
 
-// isEvicted tells whether the node agent has evicted the pod.
+// isEvicted reports whether the node agent has evicted the pod.
 func isEvicted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
 }
 
-// endedNow is by how much the number of ended pods grows when a pod changes; nil
-// is a pod that does not exist.
-func endedNow(before, after *corev1.Pod) int {
+// terminatedGrowth returns by how much an event of a pod changes the number of
+// terminated pods; nil is a pod that does not exist.
+func terminatedGrowth(before, after *corev1.Pod) int {
 	count := func(pod *corev1.Pod) int {
 		if pod != nil && pods.IsTerminal(pod) {
 			return 1

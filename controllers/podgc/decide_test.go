@@ -25,15 +25,15 @@ func TestGarbage(t *testing.T) {
 		node     *corev1.Node
 		want     bool
 	}{
-		{"a pod that waits for a node stays", "", false, nil, false},
-		{"a pod that is being deleted and has no node goes", "", true, nil, true},
-		{"a pod that is being deleted on a node is the node's", "n", true, node("True"), false},
-		{"a pod that is being deleted on a silent node stays", "n", true, node("Unknown"), false},
-		{"a pod that is being deleted on a node out of service goes", "n", true, node("Unknown", out), true},
-		{"so it does on a node that is not ready", "n", true, node("False", out), true},
-		{"a ready node is not out of service, whatever its taint says", "n", true, node("True", out), false},
-		{"a pod that nobody deletes stays on a node out of service", "n", false, node("Unknown", out), false},
-		{"a pod whose node is missing is not garbage yet", "n", true, nil, false},
+		{"an unscheduled pod stays", "", false, nil, false},
+		{"an unscheduled pod that is terminating is deleted", "", true, nil, true},
+		{"a terminating pod on a ready node is left to the node agent", "n", true, node("True"), false},
+		{"a terminating pod on an unreachable node stays", "n", true, node("Unknown"), false},
+		{"a terminating pod on a node out of service is deleted", "n", true, node("Unknown", out), true},
+		{"also on a node that is not ready", "n", true, node("False", out), true},
+		{"a ready node is not out of service, whatever its taints", "n", true, node("True", out), false},
+		{"a pod that is not terminating stays on a node out of service", "n", false, node("Unknown", out), false},
+		{"a pod whose node is missing waits for the quarantine", "n", true, nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: test.nodeName}}
@@ -68,21 +68,21 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-func TestEndedNow(t *testing.T) {
+func TestTerminatedGrowth(t *testing.T) {
 	in := func(phase corev1.PodPhase) *corev1.Pod { return &corev1.Pod{Status: corev1.PodStatus{Phase: phase}} }
 	for _, test := range []struct {
 		name          string
 		before, after *corev1.Pod
 		want          int
 	}{
-		{"a pod that starts", nil, in("Pending"), 0},
-		{"a pod that was there when the watch began", nil, in("Succeeded"), 1},
-		{"a pod that ends", in("Running"), in("Failed"), 1},
-		{"a pod that has ended and changes", in("Failed"), in("Failed"), 0},
-		{"a pod that has ended and goes", in("Succeeded"), nil, -1},
-		{"a pod that goes while it runs", in("Running"), nil, 0},
+		{"a new pod", nil, in("Pending"), 0},
+		{"a terminated pod of the initial list", nil, in("Succeeded"), 1},
+		{"a pod that terminates", in("Running"), in("Failed"), 1},
+		{"a terminated pod that changes", in("Failed"), in("Failed"), 0},
+		{"a terminated pod that is deleted", in("Succeeded"), nil, -1},
+		{"a running pod that is deleted", in("Running"), nil, 0},
 	} {
-		if got := endedNow(test.before, test.after); got != test.want {
+		if got := terminatedGrowth(test.before, test.after); got != test.want {
 			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
 		}
 	}

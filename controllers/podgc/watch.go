@@ -13,58 +13,74 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// watcher makes requests of the few events that may make a pod garbage. It
-// knows the names of the nodes and the number of ended pods, so that the others
-// cost nothing.
+// watcher enqueues requests for the few events after which a pod may have to be
+// deleted. It keeps the names of the nodes and the number of terminated pods in
+// memory, so that all other events cost nothing.
 type watcher struct {
 	threshold int
 
-	mu    sync.Mutex
-	nodes map[string]bool
-	ended int
+	mu         sync.Mutex
+	nodes      map[string]bool
+	terminated int
 }
 
-// endedPause gathers pods that end, so that however many do, the ended ones are
-// looked through at most this often.
-const endedPause = time.Second
+// terminatedBatchPeriod bounds how often the terminated pods are listed, however
+// many pods terminate.
+const terminatedBatchPeriod = time.Second
 
+// terminatedPods enqueues the check of terminated pods when there are more than
+// the threshold.
+func (w *watcher) terminatedPods() controller.Watch[request] {
+	return podEvents(func(q controller.Queue[request], before, after *corev1.Pod) {
+		w.mu.Lock()
+		growth := terminatedGrowth(before, after)
+		w.terminated += growth
+		tooMany := w.threshold > 0 && w.terminated > w.threshold
+		w.mu.Unlock()
+		if tooMany && growth > 0 {
+			q.Add(request{})
+		}
+	}).Batched(terminatedBatchPeriod)
+}
+
+// pods enqueues pods that begin to be deleted, and the nodes of pods that are
+// bound to a node that does not exist.
 func (w *watcher) pods() controller.Watch[request] {
+	return podEvents(func(q controller.Queue[request], before, after *corev1.Pod) {
+		if after == nil {
+			return
+		}
+		node := after.Spec.NodeName
+		w.mu.Lock()
+		orphaned := node != "" && !w.nodes[node]
+		w.mu.Unlock()
+		if orphaned && (before == nil || before.Spec.NodeName != node) {
+			q.Add(request{node: node})
+		}
+		if after.DeletionTimestamp != nil && (before == nil || before.DeletionTimestamp == nil) {
+			q.Add(request{pod: client.ObjectKeyFromObject(after)})
+		}
+	})
+}
+
+// podEvents calls on with a pod before and after each event; nil is a pod that
+// does not exist.
+func podEvents(on func(q controller.Queue[request], before, after *corev1.Pod)) controller.Watch[request] {
 	return controller.Watch[request]{Object: &corev1.Pod{}, Handler: handler.TypedFuncs[client.Object, request]{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[request]) {
-			w.pod(q, nil, e.Object.(*corev1.Pod))
+			on(q, nil, e.Object.(*corev1.Pod))
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[request]) {
-			w.pod(q, e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod))
+			on(q, e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod))
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[request]) {
-			w.pod(q, e.Object.(*corev1.Pod), nil)
+			on(q, e.Object.(*corev1.Pod), nil)
 		},
 	}}
 }
 
-// pod handles a change of a pod; nil is a pod that does not exist.
-func (w *watcher) pod(q controller.Queue[request], before, after *corev1.Pod) {
-	w.mu.Lock()
-	grown := endedNow(before, after)
-	w.ended += grown
-	tooMany := w.threshold > 0 && w.ended > w.threshold && grown > 0
-	known := after == nil || after.Spec.NodeName == "" || w.nodes[after.Spec.NodeName]
-	w.mu.Unlock()
-	if tooMany {
-		q.AddAfter(request{}, endedPause)
-	}
-	if after == nil {
-		return
-	}
-	if !known && (before == nil || before.Spec.NodeName != after.Spec.NodeName) {
-		q.Add(request{node: after.Spec.NodeName})
-	}
-	if after.DeletionTimestamp != nil && (before == nil || before.DeletionTimestamp == nil) {
-		q.Add(request{pod: client.ObjectKeyFromObject(after)})
-	}
-}
-
-func (w *watcher) nodesWatch() controller.Watch[request] {
+// nodeEvents enqueues nodes that are deleted or go out of service.
+func (w *watcher) nodeEvents() controller.Watch[request] {
 	return controller.Watch[request]{Object: &corev1.Node{}, Handler: handler.TypedFuncs[client.Object, request]{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[request]) {
 			w.node(q, nil, e.Object.(*corev1.Node))
@@ -81,7 +97,7 @@ func (w *watcher) nodesWatch() controller.Watch[request] {
 	}}
 }
 
-// node handles a change of a node; before is nil if it is new.
+// node handles a node that is created or updated; before is nil if it is new.
 func (w *watcher) node(q controller.Queue[request], before, after *corev1.Node) {
 	if before == nil {
 		w.mu.Lock()

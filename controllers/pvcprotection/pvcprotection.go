@@ -53,7 +53,7 @@ func setup(ctx context.Context, env *controller.Env) error {
 			addPod(q, e.Object.(*corev1.Pod))
 		},
 	}
-	return controller.Run(env, "pvcprotection", workers, &reconciler{client: env.Client, live: env.Live},
+	return controller.Run(env, controller.Options{Name: "pvcprotection", Workers: workers}, &reconciler{client: env.Client, live: env.Live},
 		controller.Watch[string]{Object: &corev1.PersistentVolumeClaim{}, Handler: claims},
 		controller.Watch[string]{Object: &corev1.Pod{}, Handler: pods})
 }

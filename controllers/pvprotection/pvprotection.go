@@ -28,7 +28,7 @@ func New() controller.Controller {
 			needed := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 				return decide(obj.(*corev1.PersistentVolume)) != keep
 			})
-			return controller.Run(env, "pvprotection", workers, &reconciler{env.Client}, controller.For(&corev1.PersistentVolume{}, needed))
+			return controller.Run(env, controller.Options{Name: "pvprotection", Workers: workers}, &reconciler{env.Client}, controller.For(&corev1.PersistentVolume{}, needed))
 		},
 	}
 }

@@ -64,7 +64,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if failure == nil && !followsUp && r.writes.Pending(req.NamespacedName) {
 		// A status would be outdated already. The next look counts the pods as
 		// they are then, and reports whatever it does itself.
-		return reconcile.Result{RequeueAfter: rest}, nil
+		return reconcile.Result{RequeueAfter: minSyncInterval}, nil
 	}
 	now := r.now()
 	status := nextStatus(rs, active, failure, now)
@@ -77,7 +77,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case failure != nil:
 		return reconcile.Result{}, errors.Join(failure, err)
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: rest}, nil // somebody else has written just now
+		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // somebody else has written just now
 	case err != nil:
 		return reconcile.Result{}, err
 	}

@@ -54,9 +54,9 @@ func declare(k kind, flag, usage string) controller.Controller {
 	}
 }
 
-// rest is the time between two looks at a replica set: pods that start together
-// are counted together.
-const rest = 100 * time.Millisecond
+// minSyncInterval is the minimum time between two syncs of a replica set, so that
+// one sync counts all pods that start together.
+const minSyncInterval = 100 * time.Millisecond
 
 func setup(ctx context.Context, env *controller.Env, k kind, concurrent int) error {
 	if err := env.Indexes.Need(ctx, index.ByController(&corev1.Pod{}), index.ByController(k.empty())); err != nil {
@@ -78,6 +78,6 @@ func setup(ctx context.Context, env *controller.Env, k kind, concurrent int) err
 		}
 		return adoption.Matching(sets, selector, pod)
 	}
-	return controller.Run(env, k.name, concurrent, controller.Spaced(r, rest, env.Clock.Now),
+	return controller.Run(env, controller.Options{Name: k.name, Workers: concurrent, MinInterval: minSyncInterval}, r,
 		controller.For(k.empty()), adoption.Watch(&corev1.Pod{}, gvk.GroupKind(), adopters))
 }

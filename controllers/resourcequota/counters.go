@@ -135,7 +135,7 @@ func (c *counters) changed(kind schema.GroupVersionResource, obj any) {
 	}
 	for quota := range c.kinds[kind].quotas {
 		if quota.Namespace == o.GetNamespace() {
-			c.queue.AddAfter(reconcile.Request{NamespacedName: quota}, pause)
+			c.queue.Add(reconcile.Request{NamespacedName: quota})
 		}
 	}
 }

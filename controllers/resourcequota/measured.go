@@ -34,7 +34,7 @@ func (m measured) watch(kind client.Object, resource string) controller.Watch[re
 			if before != nil && !changed(evaluator, quota, before, after) {
 				continue
 			}
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(quota)}, pause)
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(quota)})
 		}
 	}
 	return controller.Watch[reconcile.Request]{Object: kind, Handler: handler.Funcs{

@@ -57,9 +57,9 @@ const (
 )
 
 const (
-	// pause is how long the controller waits for more changes in a namespace,
-	// all of whose objects it looks at then.
-	pause = 200 * time.Millisecond
+	// batchPeriod is how long changes in a namespace are collected, because a sync
+	// reads all of the namespace's objects.
+	batchPeriod = 200 * time.Millisecond
 	// unservedPause is how long it takes at most until a kind is counted that is
 	// served from some time on.
 	unservedPause = 30 * time.Second
@@ -93,12 +93,12 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 		return err
 	}
 	m := measured{reader: env.Manager.GetCache(), evaluators: quota.Evaluators(quota.Lists{}, env.Clock.Now)}
-	return controller.Run(env, "resourcequota", o.concurrent, r,
+	return controller.Run(env, controller.Options{Name: "resourcequota", Workers: o.concurrent}, r,
 		controller.For(&corev1.ResourceQuota{}, predicate.Funcs{UpdateFunc: respecified}),
-		m.watch(&corev1.Pod{}, "pods"),
-		m.watch(&corev1.Service{}, "services"),
-		m.watch(&corev1.PersistentVolumeClaim{}, "persistentvolumeclaims"),
-		controller.Watch[reconcile.Request]{Source: source.Func(r.counters.start)})
+		m.watch(&corev1.Pod{}, "pods").Batched(batchPeriod),
+		m.watch(&corev1.Service{}, "services").Batched(batchPeriod),
+		m.watch(&corev1.PersistentVolumeClaim{}, "persistentvolumeclaims").Batched(batchPeriod),
+		controller.Watch[reconcile.Request]{Source: source.Func(r.counters.start), BatchPeriod: batchPeriod})
 }
 
 // respecified tells whether a quota limits something else than before. A status

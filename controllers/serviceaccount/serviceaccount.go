@@ -36,7 +36,7 @@ const name = "default"
 const workers = 2
 
 func setup(_ context.Context, env *controller.Env) error {
-	return controller.Run(env, "serviceaccount", workers, &reconciler{env.Client},
+	return controller.Run(env, controller.Options{Name: "serviceaccount", Workers: workers}, &reconciler{env.Client},
 		controller.For(&corev1.Namespace{}, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}),
 		controller.Map(&corev1.ServiceAccount{}, namespaceOf, predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },

@@ -48,7 +48,7 @@ func setup(ctx context.Context, env *controller.Env) error {
 		taints:    taints{now: env.Clock.Now, byNode: map[string]map[corev1.Taint]time.Time{}},
 		scheduled: map[types.NamespacedName]types.UID{},
 	}
-	return controller.Run(env, "tainteviction", workers, r, r.watchNodes(env.Manager.GetCache()), r.watchPods())
+	return controller.Run(env, controller.Options{Name: "tainteviction", Workers: workers}, r, r.watchNodes(env.Manager.GetCache()), r.watchPods())
 }
 
 // reconciler reads pods and nodes; it alone writes the pods' condition

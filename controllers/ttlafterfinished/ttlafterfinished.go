@@ -47,7 +47,7 @@ type options struct {
 
 func (o *options) setup(_ context.Context, env *controller.Env) error {
 	r := &reconciler{client: env.Client, live: env.Live, now: env.Clock.Now}
-	return controller.Run(env, name, o.concurrent, r, controller.For(&batchv1.Job{}, predicate.NewPredicateFuncs(func(obj client.Object) bool {
+	return controller.Run(env, controller.Options{Name: name, Workers: o.concurrent}, r, controller.For(&batchv1.Job{}, predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		_, ok := expiry(obj.(*batchv1.Job))
 		return ok
 	})))

@@ -16,14 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	library "k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
 	endpointsliceutil "k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
@@ -65,9 +62,9 @@ const maxMaxEndpoints = 1000
 // manager is the value of the label endpointslice.kubernetes.io/managed-by.
 const manager = "endpointslice-controller.k8s.io"
 
-// settle is how long the controller waits after a change of slices or nodes,
-// most of which come in numbers, and many of which it has made itself.
-const settle = time.Second
+// ownBatchPeriod is the batch period of changes of slices and nodes: most come in
+// large numbers, and the controller makes many of the former itself.
+const ownBatchPeriod = time.Second
 
 type options struct {
 	concurrent   int
@@ -94,10 +91,10 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		zones:        zones{cache: topologycache.NewTopologyCache()},
 		triggers:     endpointsliceutil.NewTriggerTimeTracker(),
 	}
-	return controller.Run(env, "endpointslice", o.concurrent, r,
+	return controller.Run(env, controller.Options{Name: "endpointslice", Workers: o.concurrent}, r,
 		controller.For(&corev1.Service{}),
-		services.Watch(env.Manager.GetCache(), o.batch),
-		controller.Watch[reconcile.Request]{Object: &discoveryv1.EndpointSlice{}, Handler: settling(serviceOf)},
+		services.Watch(env.Manager.GetCache()).Batched(o.batch),
+		controller.Map(&discoveryv1.EndpointSlice{}, serviceOf).Batched(ownBatchPeriod),
 		r.zones.watch(env.Manager.GetCache()))
 }
 
@@ -201,22 +198,4 @@ func serviceOf(_ context.Context, slice client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: slice.GetNamespace(), Name: name}}}
-}
-
-// settling requests what to makes of an object and of what it was before, after
-// a while in which more may come.
-func settling(to handler.MapFunc) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, q queue, objects ...client.Object) {
-		for _, obj := range objects {
-			for _, req := range to(ctx, obj) {
-				q.AddAfter(req, settle)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
-	}
 }

@@ -71,11 +71,9 @@ func (z *zones) watch(reader client.Reader) controller.Watch[reconcile.Request] 
 		}
 		return requests
 	}
-	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: settling(affected), Predicates: []predicate.Predicate{
-		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return weight(e.ObjectOld.(*corev1.Node)) != weight(e.ObjectNew.(*corev1.Node))
-		}},
-	}}
+	return controller.Map(&corev1.Node{}, affected, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return weight(e.ObjectOld.(*corev1.Node)) != weight(e.ObjectNew.(*corev1.Node))
+	}}).Batched(ownBatchPeriod)
 }
 
 type nodeWeight struct {

@@ -16,11 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -83,30 +81,22 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{client: env.Client, events: env.Recorder("endpoint-slice-mirroring-controller"), limit: o.limit}
-	return controller.Run(env, "endpointslicemirroring", o.concurrent, r,
+	return controller.Run(env, controller.Options{Name: "endpointslicemirroring", Workers: o.concurrent}, r,
 		controller.For(&corev1.Endpoints{}),
 		// A service that wins or loses its selector.
 		controller.For(&corev1.Service{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			return len(e.ObjectOld.(*corev1.Service).Spec.Selector) == 0 != (len(e.ObjectNew.(*corev1.Service).Spec.Selector) == 0)
 		}}),
-		controller.Watch[reconcile.Request]{Object: &discoveryv1.EndpointSlice{}, Handler: o.sliceHandler()})
+		controller.Map(&discoveryv1.EndpointSlice{}, endpointsOf).Batched(o.batch))
 }
 
-// sliceHandler requests the Endpoints that a slice mirrors or has mirrored.
-func (o *options) sliceHandler() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(q queue, objects ...client.Object) {
-		for _, obj := range objects {
-			if name := obj.GetLabels()[discoveryv1.LabelServiceName]; name != "" && managed(obj) {
-				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}, o.batch)
-			}
-		}
+// endpointsOf returns the Endpoints that a slice of the controller mirrors.
+func endpointsOf(_ context.Context, slice client.Object) []reconcile.Request {
+	name := slice.GetLabels()[discoveryv1.LabelServiceName]
+	if name == "" || !managed(slice) {
+		return nil
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
-	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: slice.GetNamespace(), Name: name}}}
 }
 
 func managed(obj client.Object) bool { return obj.GetLabels()[discoveryv1.LabelManagedBy] == manager }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,20 +21,19 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// Watch is a watch of pods that requests the reconciliation of the services
-// whose endpoints change with a pod, after a pause in which more may change. It
-// needs the index BySelector.
-func Watch(reader client.Reader, pause time.Duration) controller.Watch[reconcile.Request] {
+// Watch enqueues the services whose endpoints change with a pod. It needs the
+// index BySelector.
+func Watch(reader client.Reader) controller.Watch[reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	on := func(ctx context.Context, before, after any, add func(reconcile.Request, time.Duration)) {
+	on := func(ctx context.Context, before, after any, q queue) {
 		for key := range concerned(ctx, reader, endpointsliceutil.GetPodUpdateProjectionKey(before, after)) {
-			add(reconcile.Request{NamespacedName: key}, pause)
+			q.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
 	return controller.Watch[reconcile.Request]{Object: &corev1.Pod{}, Handler: handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { on(ctx, nil, e.Object, q.AddAfter) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { on(ctx, e.ObjectOld, e.ObjectNew, q.AddAfter) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { on(ctx, e.Object, nil, q.AddAfter) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { on(ctx, nil, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { on(ctx, e.ObjectOld, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { on(ctx, e.Object, nil, q) },
 	}}
 }
 

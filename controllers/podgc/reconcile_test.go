@@ -16,19 +16,19 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// bench is a reconciler with a clock that tests turn. Its live reader is another
-// API server than the cache, so that they can disagree.
-type bench struct {
+// fixture is a reconciler with a fake clock. Its live reader and its cache have
+// different objects, as if the cache were behind.
+type fixture struct {
 	*reconciler
 	cache, server client.Client
 	clock         time.Time
 }
 
-func newBench(objects ...client.Object) *bench {
-	b := &bench{
+func newFixture(objects ...client.Object) *fixture {
+	b := &fixture{
 		cache: fake.NewClientBuilder().WithScheme(scheme.Scheme).WithStatusSubresource(&corev1.Pod{}).WithObjects(objects...).
 			WithIndex(&corev1.Pod{}, index.PodsByNode().Name, index.PodsByNode().Values).
-			WithIndex(&corev1.Pod{}, byEnd().Name, byEnd().Values).Build(),
+			WithIndex(&corev1.Pod{}, terminatedIndex().Name, terminatedIndex().Values).Build(),
 		server: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(),
 		clock:  time.Unix(1_000_000, 0),
 	}
@@ -47,9 +47,9 @@ func podOn(node, name string) *corev1.Pod {
 	}
 }
 
-// look reconciles the node and returns after which time it is to be looked at
-// again, and the pod.
-func (b *bench) look(t *testing.T, node, name string) (time.Duration, *corev1.Pod) {
+// sync reconciles the node and returns after which time it is requeued, and the
+// pod.
+func (b *fixture) sync(t *testing.T, node, name string) (time.Duration, *corev1.Pod) {
 	t.Helper()
 	result, err := b.Reconcile(t.Context(), request{node: node})
 	if err != nil {
@@ -62,17 +62,17 @@ func (b *bench) look(t *testing.T, node, name string) (time.Duration, *corev1.Po
 	return result.RequeueAfter, pod
 }
 
-func TestOrphansWait(t *testing.T) {
-	b := newBench(podOn("gone", "pod"))
-	if after, pod := b.look(t, "gone", "pod"); after != quarantine || pod.DeletionTimestamp != nil {
-		t.Errorf("a node that is just missing: again after %v, deleted %v", after, pod.DeletionTimestamp)
+func TestOrphanedPodIsDeletedAfterTheQuarantine(t *testing.T) {
+	b := newFixture(podOn("gone", "pod"))
+	if after, pod := b.sync(t, "gone", "pod"); after != quarantine || pod.DeletionTimestamp != nil {
+		t.Errorf("a node that is just missing: requeued after %v, deleted %v", after, pod.DeletionTimestamp)
 	}
 	b.clock = b.clock.Add(quarantine - time.Second)
-	if after, pod := b.look(t, "gone", "pod"); after != time.Second || pod.DeletionTimestamp != nil {
-		t.Errorf("a node that is missing for 39 s: again after %v, deleted %v", after, pod.DeletionTimestamp)
+	if after, pod := b.sync(t, "gone", "pod"); after != time.Second || pod.DeletionTimestamp != nil {
+		t.Errorf("a node that is missing for 39 s: requeued after %v, deleted %v", after, pod.DeletionTimestamp)
 	}
 	b.clock = b.clock.Add(time.Second)
-	_, pod := b.look(t, "gone", "pod")
+	_, pod := b.sync(t, "gone", "pod")
 	c := pods.Condition(pod, corev1.DisruptionTarget)
 	if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodFailed || c == nil || c.Reason != "DeletionByPodGC" || c.Message != "PodGC: node no longer exists" {
 		t.Errorf("a node that is missing for 40 s: %+v", pod)
@@ -82,38 +82,38 @@ func TestOrphansWait(t *testing.T) {
 	}
 }
 
-func TestOrphansAreConfirmed(t *testing.T) {
-	b := newBench(podOn("late", "pod"))
+func TestMissingNodeIsConfirmedByTheAPIServer(t *testing.T) {
+	b := newFixture(podOn("late", "pod"))
 	if err := b.server.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "late"}}); err != nil {
 		t.Fatal(err)
 	}
-	b.look(t, "late", "pod")
+	b.sync(t, "late", "pod")
 	b.clock = b.clock.Add(quarantine)
-	if after, pod := b.look(t, "late", "pod"); after != quarantine || pod.DeletionTimestamp != nil {
-		t.Errorf("a node that the cache does not know: again after %v, deleted %v", after, pod.DeletionTimestamp)
+	if after, pod := b.sync(t, "late", "pod"); after != quarantine || pod.DeletionTimestamp != nil {
+		t.Errorf("a node that the cache does not know: requeued after %v, deleted %v", after, pod.DeletionTimestamp)
 	}
 }
 
-func TestNodeThatComesBack(t *testing.T) {
-	b := newBench(podOn("node", "pod"))
-	b.look(t, "node", "pod")
+func TestNodeThatComesBackKeepsItsPods(t *testing.T) {
+	b := newFixture(podOn("node", "pod"))
+	b.sync(t, "node", "pod")
 	if err := b.cache.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.clock = b.clock.Add(quarantine)
-	if after, pod := b.look(t, "node", "pod"); after != 0 || pod.DeletionTimestamp != nil || len(b.missing) != 0 {
-		t.Errorf("again after %v, deleted %v, missing %v", after, pod.DeletionTimestamp, b.missing)
+	if after, pod := b.sync(t, "node", "pod"); after != 0 || pod.DeletionTimestamp != nil || len(b.missing) != 0 {
+		t.Errorf("requeued after %v, deleted %v, missing %v", after, pod.DeletionTimestamp, b.missing)
 	}
 }
 
-func TestEndedPodsGo(t *testing.T) {
+func TestTerminatedPodsAboveTheThresholdAreDeleted(t *testing.T) {
 	var objects []client.Object
 	for _, name := range []string{"a", "b", "c", "d"} {
 		pod := podOn("node", name)
 		pod.Finalizers, pod.Status.Phase = nil, corev1.PodSucceeded
 		objects = append(objects, pod)
 	}
-	b := newBench(objects...)
+	b := newFixture(objects...)
 	if _, err := b.Reconcile(t.Context(), request{}); err != nil {
 		t.Fatal(err)
 	}
