@@ -52,6 +52,7 @@ type Backend struct {
 	config    Config
 	client    *kubernetes.Client
 	compactor compactor
+	streams   streams
 }
 
 type compactor interface {

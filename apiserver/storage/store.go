@@ -72,7 +72,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 		Interface: raw,
 		watches:   watchmux.New(versioner),
 		config: cacher.Config{
-			Storage:             raw,
+			Storage:             b.streams.below(raw),
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,

@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+
+	"google.golang.org/grpc/metadata"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// ownStream is the store below a watch cache. It gives the cache's watch an
+// etcd watch stream of its own.
+//
+// A cache that is asked for a version that it has not reached requests progress
+// of its stream. etcd answers when every watch of the stream is synced and none
+// begins at a later revision than the store's current one
+// (https://etcd.io/docs/v3.6/learning/api/#watch-streams). A cache that was
+// filled at the current revision watches from the next one. On a stream that
+// caches share, it would keep progress from all of them until the next write.
+type ownStream struct {
+	storage.Interface
+	// id tells the streams of a client apart: etcd's client opens one stream
+	// for all watches whose contexts have equal metadata.
+	id string
+}
+
+// streams makes the ids of the streams of one client.
+type streams struct{ last atomic.Uint64 }
+
+func (s *streams) below(store storage.Interface) storage.Interface {
+	return ownStream{Interface: store, id: strconv.FormatUint(s.last.Add(1), 10)}
+}
+
+// Watch implements storage.Interface.
+func (o ownStream) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	return o.Interface.Watch(o.context(ctx), key, opts)
+}
+
+// RequestWatchProgress implements storage.Interface.
+func (o ownStream) RequestWatchProgress(ctx context.Context) error {
+	return o.Interface.RequestWatchProgress(o.context(ctx))
+}
+
+func (o ownStream) context(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "svc-watch-cache", o.id)
+}
