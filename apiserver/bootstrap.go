@@ -18,65 +18,102 @@ import (
 )
 
 const (
-	// servicePort is where pods find the kubernetes Service.
+	// servicePort is the port of the Service kubernetes.
 	servicePort = 443
 	// repairInterval is how often reservations are compared with the objects.
 	repairInterval = 3 * time.Minute
 )
 
-// addBootstrap makes what a cluster cannot be without part of the server's
-// start. Each step runs once before the server is ready and is kept true after.
-func (b *builder) addBootstrap(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer) error {
+// addBootstrap adds a post-start hook for each step, which creates an object that
+// every cluster needs. The server is ready when each step has succeeded once.
+func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer,
+	clock clock.WithTicker,
+) ([]*bootstrapStep, error) {
 	_, port, err := config.SecureServing.HostPort()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	advertise, _ := netip.AddrFromSlice(config.PublicAddress)
-	auth := bootstrap.Authentication{ClientCA: b.identity.ClientCA}
-	if h := b.options.Authentication.RequestHeader; b.identity.RequestHeader != nil {
-		auth.RequestHeaderCA = b.identity.RequestHeader.CAContentProvider
-		auth.UsernameHeaders, auth.UIDHeaders, auth.GroupHeaders = h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders
-		auth.ExtraHeaderPrefixes, auth.AllowedNames = h.ExtraHeaderPrefixes, h.AllowedNames
-	}
 	steps := bootstrap.Steps(bootstrap.Config{
-		Client: b.client,
-		Clock:  clock.RealClock{},
+		Client: c.clients.typed,
+		Clock:  clock,
 		Service: bootstrap.Service{
-			ClusterIP: bootstrap.FirstAddress(b.env.ServiceCIDRs[0]), Port: servicePort, TargetPort: int32(port),
+			ClusterIP: bootstrap.FirstAddress(c.stores.env.ServiceCIDRs[0]), Port: servicePort, TargetPort: int32(port),
 		},
 		Advertise:      netip.AddrPortFrom(advertise.Unmap(), uint16(port)),
-		Shared:         b.options.SharedStorage,
-		Authentication: auth,
+		Shared:         c.options.SharedStorage,
+		Authentication: c.publishedAuthentication(),
 	})
-	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: b.repairReservations})
-	if b.roles != nil {
-		steps = append(steps, bootstrap.RolesStep(b.client.RbacV1()))
+	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: c.repairReservations})
+	if c.identity.roles != nil {
+		steps = append(steps, bootstrap.RolesStep(c.clients.typed.RbacV1()))
 	}
+	var added []*bootstrapStep
 	for _, step := range steps {
-		if err := server.AddPostStartHook(step.Name, func(hook genericapiserver.PostStartHookContext) error {
-			// First fails only when the server ends before it succeeds.
-			if step.First(hook, clock.RealClock{}) == nil && step.Interval > 0 {
-				go step.Keep(hook, clock.RealClock{})
-			}
-			return nil
-		}); err != nil {
-			return err
+		s := &bootstrapStep{Step: step, clock: clock, succeeded: make(chan context.Context, 1)}
+		if err := server.AddPostStartHook(step.Name, s.hook); err != nil {
+			return nil, err
 		}
+		added = append(added, s)
+	}
+	return added, nil
+}
+
+// publishedAuthentication returns what extension servers read of the
+// authentication's configuration.
+func (c *chain) publishedAuthentication() bootstrap.Authentication {
+	config := c.identity.authentication
+	published := bootstrap.Authentication{ClientCA: config.ClientCA}
+	if h := c.options.Authentication.RequestHeader; config.RequestHeader != nil {
+		published.RequestHeaderCA = config.RequestHeader.CAContentProvider
+		published.UsernameHeaders, published.UIDHeaders, published.GroupHeaders = h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders
+		published.ExtraHeaderPrefixes, published.AllowedNames = h.ExtraHeaderPrefixes, h.AllowedNames
+	}
+	return published
+}
+
+// bootstrapStep runs a step once in a post-start hook, and then from time to
+// time.
+type bootstrapStep struct {
+	bootstrap.Step
+	clock clock.Clock
+	// succeeded gets the hook's context, which is done when the server has stopped
+	// answering requests.
+	succeeded chan context.Context
+}
+
+// hook returns when the step has succeeded, or when the server stops.
+func (s *bootstrapStep) hook(hook genericapiserver.PostStartHookContext) error {
+	if s.First(hook, s.clock) == nil {
+		s.succeeded <- hook
 	}
 	return nil
 }
 
+// keep repeats the step, if it has an interval, from its first success until the
+// server has stopped.
+func (s *bootstrapStep) keep(stopped <-chan struct{}) {
+	if s.Interval == 0 {
+		return
+	}
+	select {
+	case hook := <-s.succeeded:
+		s.Keep(hook, s.clock)
+	case <-stopped:
+	}
+}
+
 // repairReservations makes the reservations agree with the objects that hold
 // them, which a crash may have left different.
-func (b *builder) repairReservations(ctx context.Context) error {
-	holders, err := reservation.Holders(ctx, b.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
-		return b.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
+func (c *chain) repairReservations(ctx context.Context) error {
+	holders, err := reservation.Holders(ctx, c.stores.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
+		return c.stores.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
 	})
 	if err != nil {
 		return err
 	}
 	for pool, held := range holders {
-		report, err := b.reservations.Repair(ctx, pool, held, 2*b.options.Requests.Timeout+time.Minute)
+		report, err := c.stores.reservations.Repair(ctx, pool, held, 2*c.options.Requests.Timeout+time.Minute)
 		if err != nil {
 			return fmt.Errorf("repair reservations of %s: %w", pool, err)
 		}

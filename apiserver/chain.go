@@ -1,9 +1,10 @@
 package apiserver
 
 import (
+	"context"
+	"fmt"
 	"time"
 
-	noopoteltrace "go.opentelemetry.io/otel/trace/noop"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -20,7 +21,6 @@ import (
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -28,46 +28,141 @@ import (
 	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/aggregation"
+	"svc.dev/svc/apiserver/filters/drain"
 	"svc.dev/svc/apiserver/openapi"
+	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/routecache"
 	"svc.dev/svc/apiserver/view"
+
+	definitions "svc.dev/svc/apis/openapi"
 )
 
-// linkConfig is the configuration of one server of the chain: all share the
-// port, the filters and the life cycle; hooks, storage and documents are its own.
+// chain joins the stages that a request passes before the stores.
+type chain struct {
+	options  *options.Options
+	identity *identity
+	stores   *stores
+	clients  *clients
+	docs     *openapi.Documents
+	drain    *drain.Drain
+	// discovered is closed when everything that is served has its routes. Until
+	// then, an unknown path is answered with 503 rather than 404.
+	discovered chan struct{}
+}
+
+func newChain(o *options.Options, id *identity, s *stores, c *clients) *chain {
+	docs := openapi.New("svc", documentsVersion(o), definitions.Definitions, func() *runtime.Scheme {
+		return apis.NewExternalScheme(s.kinds)
+	})
+	return &chain{options: o, identity: id, stores: s, clients: c, docs: docs, drain: drain.New(), discovered: make(chan struct{})}
+}
+
+// assemble makes the servers that requests are delegated to, the last one first,
+// and opens the port.
+func (c *chain) assemble(clock clock.WithTicker) (*Server, error) {
+	config, err := c.genericConfig()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.addAdmission(config); err != nil {
+		return nil, err
+	}
+	crds, err := c.customResources(config)
+	if err != nil {
+		return nil, fmt.Errorf("custom resources: %w", err)
+	}
+	kinds, groups, err := c.kinds(config, noProtobuf{crds.GenericAPIServer, config.Serializer})
+	if err != nil {
+		return nil, fmt.Errorf("resources: %w", err)
+	}
+	aggregator, err := c.aggregator(config, kinds, crds, groups)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	steps, err := c.addBootstrap(config, aggregator.GenericAPIServer, clock)
+	if err != nil {
+		return nil, err
+	}
+	if gatherer := c.options.Metrics; gatherer != nil {
+		installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux, gatherer, c.options.Features.Profiling)
+	}
+	prepared, err := aggregator.PrepareRun()
+	if err != nil {
+		return nil, err
+	}
+	handler := aggregator.GenericAPIServer.UnprotectedHandler()
+	c.clients.view.complete(handler)
+	return &Server{
+		chain:     prepared,
+		handler:   handler,
+		backend:   c.stores.backend,
+		requests:  c.clients.requests,
+		drain:     c.drain,
+		discovery: discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
+		bootstrap: steps,
+		clock:     clock,
+		delay:     c.options.Requests.ShutdownDelay,
+		address:   config.SecureServing.Listener.Addr().String(),
+	}, nil
+}
+
+// discoverySignals come when the parts of the server have all their routes.
+type discoverySignals struct {
+	discovered chan struct{}
+	signals    map[string]<-chan struct{}
+}
+
+// wait closes discovered when all signals have come. It returns when ctx is done.
+func (d discoverySignals) wait(ctx context.Context) {
+	for _, signal := range d.signals {
+		select {
+		case <-signal:
+		case <-ctx.Done():
+			return
+		}
+	}
+	close(d.discovered)
+}
+
+// linkConfig returns the configuration of one server of the chain. All share the
+// port, the filters and the life cycle; each has its own hooks, storage and
+// documents.
 func linkConfig(shared *genericapiserver.RecommendedConfig) genericapiserver.RecommendedConfig {
 	config := *shared
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	return config
 }
 
-// customResources is the last link: CustomResourceDefinitions and their objects.
-func (b *builder) customResources(shared *genericapiserver.RecommendedConfig) (*apiextensionsserver.CustomResourceDefinitions, error) {
+// customResources makes the last server: CustomResourceDefinitions and their
+// objects.
+func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*apiextensionsserver.CustomResourceDefinitions, error) {
 	config := linkConfig(shared)
 	config.Serializer = apiextensionsserver.Codecs
 	codec := apiextensionsserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
-	config.RESTOptionsGetter = b.backend.RESTOptions(codec, apiextensionsv1.SchemeGroupVersion)
-	docs := openapi.New("svc", b.documentsVersion(), openapi.All(apiextensionsopenapi.GetOpenAPIDefinitions),
+	config.RESTOptionsGetter = c.stores.backend.RESTOptions(codec, apiextensionsv1.SchemeGroupVersion)
+	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(apiextensionsopenapi.GetOpenAPIDefinitions),
 		func() *runtime.Scheme { return apiextensionsserver.Scheme })
 	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	made := apiextensionsserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
-			CRDRESTOptionsGetter: b.backend.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
+			CRDRESTOptionsGetter: c.stores.backend.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
-			ServiceResolver:      b.services,
-			AuthResolverWrapper:  b.webhookAuth(),
+			ServiceResolver:      c.clients.services,
+			AuthResolverWrapper:  c.clients.webhookAuth(),
 		},
 	}
 	return made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(
 		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)))
 }
 
-// own is the link of the kinds.
-func (b *builder) own(shared *genericapiserver.RecommendedConfig, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, []view.Group, error) {
+// kinds makes the server of the kinds.
+func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, []view.Group, error) {
 	config := *shared
 	config.EnableDiscovery = false
 	server, err := config.Complete().New("svc-apiserver", next)
@@ -77,29 +172,29 @@ func (b *builder) own(shared *genericapiserver.RecommendedConfig, next genericap
 	container := server.Handler.GoRestfulContainer
 	container.Router(&routecache.Router{})
 	groups, err := view.View{
-		Scheme:              b.scheme,
-		Versions:            b.served.Versions,
-		Converter:           b.docs.TypeConverter,
+		Scheme:              c.stores.scheme,
+		Versions:            c.stores.served.Versions,
+		Converter:           c.docs.TypeConverter,
 		Admission:           config.AdmissionControl,
 		Authorizer:          config.Authorization.Authorizer,
 		Equivalents:         server.EquivalentResourceRegistry,
 		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
-	}.Install(container, b.registry)
+	}.Install(container, c.stores.registry)
 	if err != nil {
 		return nil, nil, err
 	}
-	server.RegisterDestroyFunc(b.registry.Destroy)
+	server.RegisterDestroyFunc(c.stores.registry.Destroy)
 	for _, group := range groups {
-		describe(server, group)
+		addToDiscovery(server, group)
 	}
-	b.docs.Install(container, server.Handler.NonGoRestfulMux)
-	b.addTokenDiscovery(server)
+	c.docs.Install(container, server.Handler.NonGoRestfulMux)
+	c.identity.addTokenDiscovery(c.options.ServiceAccounts, server)
 	return server, groups, nil
 }
 
-// describe adds a group to discovery.
-func describe(server *genericapiserver.GenericAPIServer, group view.Group) {
+// addToDiscovery adds a group to the documents of discovery.
+func addToDiscovery(server *genericapiserver.GenericAPIServer, group view.Group) {
 	container := server.Handler.GoRestfulContainer
 	manager := server.AggregatedDiscoveryGroupManager
 	if group.Name == "" {
@@ -120,29 +215,30 @@ func describe(server *genericapiserver.GenericAPIServer, group view.Group) {
 	container.Add(discovery.NewAPIGroupHandler(server.Serializer, group.APIGroup()).WebService())
 }
 
-// aggregator is the first link: APIServices, and the servers behind them.
-func (b *builder) aggregator(shared *genericapiserver.RecommendedConfig, own *genericapiserver.GenericAPIServer,
+// aggregator makes the first server: APIServices, and proxies to the servers
+// behind them.
+func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *genericapiserver.GenericAPIServer,
 	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
 ) (*aggregatorserver.APIAggregator, error) {
 	config := linkConfig(shared)
 	config.Serializer = aggregatorscheme.Codecs
 	codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
-	config.RESTOptionsGetter = b.backend.RESTOptions(codec, apiregistrationv1.SchemeGroupVersion)
+	config.RESTOptionsGetter = c.stores.backend.RESTOptions(codec, apiregistrationv1.SchemeGroupVersion)
 	config.SkipOpenAPIInstallation = true
 	config.DisabledPostStartHooks = sets.NewString(libraryInformers)
-	docs := openapi.New("svc", b.documentsVersion(), openapi.All(aggregatoropenapi.GetOpenAPIDefinitions),
+	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(aggregatoropenapi.GetOpenAPIDefinitions),
 		func() *runtime.Scheme { return aggregatorscheme.Scheme })
 	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	made := aggregatorserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: aggregatorserver.ExtraConfig{
-			ProxyClientCertFile:       b.options.ProxyClientCertFile,
-			ProxyClientKeyFile:        b.options.ProxyClientKeyFile,
-			ServiceResolver:           b.services,
+			ProxyClientCertFile:       c.options.ProxyClientCertFile,
+			ProxyClientKeyFile:        c.options.ProxyClientKeyFile,
+			ServiceResolver:           c.clients.services,
 			RejectForwardingRedirects: true,
 		},
 	}
-	server, err := made.Complete().NewWithDelegate(own)
+	server, err := made.Complete().NewWithDelegate(kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -204,16 +300,12 @@ func registerVersions(config *genericapiserver.RecommendedConfig, server *aggreg
 	return registration.AddTo(server.GenericAPIServer)
 }
 
-// admissionInitializers give the plugins that call out what they need for it.
-func (b *builder) admissionInitializers() []admission.PluginInitializer {
-	return []admission.PluginInitializer{webhookinit.NewPluginInitializer(b.webhookAuth(), b.services)}
+// admissionInitializers give webhook plugins their client and resolver.
+func (c *chain) admissionInitializers() []admission.PluginInitializer {
+	return []admission.PluginInitializer{webhookinit.NewPluginInitializer(c.clients.webhookAuth(), c.clients.services)}
 }
 
-func (b *builder) webhookAuth() webhook.AuthenticationInfoResolverWrapper {
-	return webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, b.loopback, noopoteltrace.NewTracerProvider())
-}
-
-// documentsVersion names the release and the build, for OpenAPI documents.
-func (b *builder) documentsVersion() string {
-	return release.Public(b.options.Release, release.SVCVersion()).Info().GitVersion
+// documentsVersion returns the release and the build, for OpenAPI documents.
+func documentsVersion(o *options.Options) string {
+	return release.Public(o.Release, release.SVCVersion()).Info().GitVersion
 }

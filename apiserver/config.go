@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -22,16 +20,15 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/admission/escalation"
-	"svc.dev/svc/apiserver/authentication"
-	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/netbatch"
 	"svc.dev/svc/apiserver/release"
 )
 
-// genericConfig is the configuration that the servers of the chain share.
-func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
-	o := b.options
-	config := genericapiserver.NewRecommendedConfig(serializer.NewCodecFactory(b.scheme))
+// genericConfig returns the configuration that the servers of the chain share,
+// and opens the port.
+func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
+	o := c.options
+	config := genericapiserver.NewRecommendedConfig(serializer.NewCodecFactory(c.stores.scheme))
 	config.EffectiveVersion = release.Public(o.Release, release.SVCVersion())
 	config.FeatureGate = utilfeature.DefaultFeatureGate
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
@@ -40,9 +37,9 @@ func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		apiextensionsv1.SchemeGroupVersion,
 		apiregistrationv1.SchemeGroupVersion,
 	)
-	config.LoopbackClientConfig = b.loopback
-	config.ClientConfig = b.loopback
-	config.SharedInformerFactory = b.informers
+	config.LoopbackClientConfig = c.clients.loopback
+	config.ClientConfig = c.clients.loopback
+	config.SharedInformerFactory = c.clients.informers
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"),
 		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
@@ -56,29 +53,29 @@ func (b *builder) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.GoawayChance = o.Requests.GoawayChance
 	config.LivezGracePeriod = o.Requests.LivezGracePeriod
 	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
-	config.BuildHandlerChainFunc = b.filters
-	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return b.backend.Check(r.Context()) })
+	config.BuildHandlerChainFunc = c.filters
+	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return c.stores.backend.Check(r.Context()) })
 	config.AddReadyzChecks(etcdCheck)
 	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)
 
-	if err := b.setServing(config); err != nil {
+	if err := c.setServing(config); err != nil {
 		return nil, err
 	}
-	if err := b.setIdentity(config); err != nil {
+	if err := c.setIdentity(config); err != nil {
 		return nil, err
 	}
 	if err := o.Audit.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	if o.Requests.PriorityAndFairness {
-		config.FlowControl = utilflowcontrol.New(b.informers, b.client.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
+		config.FlowControl = utilflowcontrol.New(c.clients.informers, c.clients.typed.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
 	}
 	return config, nil
 }
 
 // setServing opens the port.
-func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
-	o := b.options
+func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {
+	o := c.options
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return fmt.Errorf("serving certificate: %w; set --tls-cert-file and --tls-private-key-file, or --cert-dir to a directory that can be written", err)
 	}
@@ -105,61 +102,38 @@ func (b *builder) setServing(config *genericapiserver.RecommendedConfig) error {
 	return nil
 }
 
-// setIdentity sets who is who and who may do what.
-func (b *builder) setIdentity(config *genericapiserver.RecommendedConfig) error {
-	config.Authentication.APIAudiences = b.identity.Audiences
-	config.Authentication.Authenticator = b.authenticators.Request
-	config.Authentication.RequestHeaderConfig = b.identity.RequestHeader
-	if b.identity.ClientCA != nil {
-		if err := config.Authentication.ApplyClientCert(b.identity.ClientCA, config.SecureServing); err != nil {
+// setIdentity sets the authenticator and the authorizer.
+func (c *chain) setIdentity(config *genericapiserver.RecommendedConfig) error {
+	config.Authentication.APIAudiences = c.identity.authentication.Audiences
+	config.Authentication.Authenticator = c.identity.Request
+	config.Authentication.RequestHeaderConfig = c.identity.authentication.RequestHeader
+	if c.identity.authentication.ClientCA != nil {
+		if err := config.Authentication.ApplyClientCert(c.identity.authentication.ClientCA, config.SecureServing); err != nil {
 			return err
 		}
 	}
-	if h := b.identity.RequestHeader; h != nil {
+	if h := c.identity.authentication.RequestHeader; h != nil {
 		if err := config.Authentication.ApplyClientCert(h.CAContentProvider, config.SecureServing); err != nil {
 			return err
 		}
 	}
-	config.Authorization.Authorizer = b.authorizer
-	config.RuleResolver = b.authorizer
+	config.Authorization.Authorizer = c.identity.authorizer
+	config.RuleResolver = c.identity.authorizer
 	return nil
 }
 
-// identityConfig reads the files of the authentication methods.
-func (b *builder) identityConfig() (authentication.Config, error) {
-	o := b.options.Authentication
-	config := authentication.Config{
-		TokenFile: o.TokenAuthFile,
-		// Who may do everything has at least to be somebody.
-		Anonymous: o.Anonymous && !slices.Contains(b.options.Authorization.Modes, authorization.AlwaysAllow),
-	}
-	if o.ClientCAFile != "" {
-		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", o.ClientCAFile)
-		if err != nil {
-			return config, fmt.Errorf("--client-ca-file: %w", err)
-		}
-		config.ClientCA = ca
-	}
-	header, err := o.RequestHeader.ToAuthenticationRequestHeaderConfig()
-	if err != nil {
-		return config, fmt.Errorf("--requestheader-client-ca-file: %w", err)
-	}
-	config.RequestHeader = header
-	return config, nil
-}
-
-// admission adds the admission plugins to the configuration.
-func (b *builder) admission(config *genericapiserver.RecommendedConfig) error {
-	dynamicClient, err := dynamic.NewForConfig(b.loopback)
+// addAdmission adds the admission plugins to the configuration.
+func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
+	dynamicClient, err := dynamic.NewForConfig(c.clients.loopback)
 	if err != nil {
 		return err
 	}
-	if err := b.options.Admission.ApplyTo(&config.Config, b.informers, b.client, dynamicClient,
-		utilfeature.DefaultFeatureGate, release.Internal(), b.admissionInitializers()...); err != nil {
+	if err := c.options.Admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
+		utilfeature.DefaultFeatureGate, release.Internal(), c.admissionInitializers()...); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
-	if b.roles != nil {
-		config.AdmissionControl = escalation.Guard(config.AdmissionControl, b.authorizer, b.roles.Stored(b.client.RbacV1()))
+	if c.identity.roles != nil {
+		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizer, c.identity.roles.Stored(c.clients.typed.RbacV1()))
 	}
 	// The specification names the check after the service (document 2, section 4).
 	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"

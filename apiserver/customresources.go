@@ -13,9 +13,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// noProtobuf is the custom resources' link of the chain. It answers protobuf
-// objects with 415 (document 1, section 4): the library's decoder of custom
-// resources has no protobuf, dereferences nil and drops the connection.
+// noProtobuf is the server of custom resources. It answers protobuf objects with
+// 415 (document 1, section 4): the library's decoder of custom resources has no
+// protobuf, dereferences nil and drops the connection.
 type noProtobuf struct {
 	genericapiserver.DelegationTarget
 	serializer runtime.NegotiatedSerializer
@@ -35,8 +35,8 @@ func (n noProtobuf) UnprotectedHandler() http.Handler {
 }
 
 // sendsProtobufObject reports whether the body is a custom resource in
-// protobuf. Definitions, scales and the options of a deletion have Go types
-// and may come so.
+// protobuf. Definitions, scales and the options of a deletion have Go types and
+// are accepted in protobuf.
 func sendsProtobufObject(req *http.Request) bool {
 	if req.Method != http.MethodPost && req.Method != http.MethodPut || !strings.Contains(req.Header.Get("Content-Type"), "protobuf") {
 		return false

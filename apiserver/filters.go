@@ -16,86 +16,87 @@ import (
 	"svc.dev/svc/apiserver/filters/alias"
 	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/filters/dryrun"
+	"svc.dev/svc/apiserver/filters/healthline"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/footprint"
 )
 
-// filters are what a request passes before it reaches the aggregator, the last
-// line first. They are the library's, in the library's order, less those that
-// do nothing unless they are configured: every one costs each request a call,
-// a closure and a part of a goroutine's stack.
-func (b *builder) filters(handler http.Handler, c *genericapiserver.Config) http.Handler {
-	handler = withHealthLine(handler)
-	handler = bodycheck.Filter(handler, c.Serializer, bodycheck.Checks(b.kinds), c.MaxRequestBodyBytes)
+// filters wraps the aggregator in the filters, the innermost first: a request
+// passes them from the last line to the first. They are the library's, in the
+// library's order, without those that are not configured: each filter costs a
+// call, a closure and a part of the goroutine's stack for each request.
+func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	handler = healthline.Filter(handler)
+	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
-	handler = release.Warnings(handler, b.options.Release, b.kinds)
-	handler = b.ending.filter(handler)
-	handler = agents.Guard(handler, c.Authorization.Authorizer, c.Serializer)
-	handler = genericapifilters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
-	handler = withFlowControl(handler, c)
-	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
-		handler = impersonation.WithConstrainedImpersonation(handler, c.Authorization.Authorizer, c.Serializer)
+	handler = release.Warnings(handler, c.options.Release, c.stores.kinds)
+	handler = c.drain.Filter(handler)
+	handler = agents.Guard(handler, config.Authorization.Authorizer, config.Serializer)
+	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)
+	handler = withFlowControl(handler, config)
+	if config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+		handler = impersonation.WithConstrainedImpersonation(handler, config.Authorization.Authorizer, config.Serializer)
 	} else {
-		handler = impersonation.WithImpersonation(handler, c.Authorization.Authorizer, c.Serializer)
+		handler = impersonation.WithImpersonation(handler, config.Authorization.Authorizer, config.Serializer)
 	}
-	unauthorized := genericapifilters.Unauthorized(c.Serializer)
-	if c.AuditBackend != nil {
-		handler = genericapifilters.WithAudit(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc)
-		unauthorized = genericapifilters.WithFailedAuthenticationAudit(unauthorized, c.AuditBackend, c.AuditPolicyRuleEvaluator)
+	unauthorized := genericapifilters.Unauthorized(config.Serializer)
+	if config.AuditBackend != nil {
+		handler = genericapifilters.WithAudit(handler, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc)
+		unauthorized = genericapifilters.WithFailedAuthenticationAudit(unauthorized, config.AuditBackend, config.AuditPolicyRuleEvaluator)
 	}
-	handler = genericapifilters.WithAuthentication(handler, c.Authentication.Authenticator, unauthorized, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
-	handler = genericfilters.WithCORS(handler, b.options.Requests.CORSOrigins, nil, nil, nil, "true")
+	handler = genericapifilters.WithAuthentication(handler, config.Authentication.Authenticator, unauthorized, config.Authentication.APIAudiences, config.Authentication.RequestHeaderConfig)
+	handler = genericfilters.WithCORS(handler, c.options.Requests.CORSOrigins, nil, nil, nil, "true")
 	handler = genericapifilters.WithWarningRecorder(handler)
-	handler = withRoom(handler)
-	handler = genericfilters.WithTimeoutForNonLongRunningRequests(handler, c.LongRunningFunc)
-	handler = genericapifilters.WithRequestDeadline(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
-	handler = genericfilters.WithWaitGroup(handler, c.LongRunningFunc, c.NonLongRunningRequestWaitGroup)
-	if c.GoawayChance > 0 {
-		handler = genericfilters.WithProbabilisticGoaway(handler, c.GoawayChance)
+	handler = withStack(handler)
+	handler = genericfilters.WithTimeoutForNonLongRunningRequests(handler, config.LongRunningFunc)
+	handler = genericapifilters.WithRequestDeadline(handler, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc, config.Serializer, config.RequestTimeout)
+	handler = genericfilters.WithWaitGroup(handler, config.LongRunningFunc, config.NonLongRunningRequestWaitGroup)
+	if config.GoawayChance > 0 {
+		handler = genericfilters.WithProbabilisticGoaway(handler, config.GoawayChance)
 	}
 	handler = genericapifilters.WithCacheControl(handler)
-	handler = genericfilters.WithHSTS(handler, b.options.Requests.HSTSDirectives)
+	handler = genericfilters.WithHSTS(handler, c.options.Requests.HSTSDirectives)
 	handler = withLogging(handler)
-	handler = genericapifilters.WithRequestInfo(handler, c.RequestInfoResolver)
+	handler = genericapifilters.WithRequestInfo(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
-	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, b.discovered)
-	handler = genericfilters.WithPanicRecovery(handler, c.RequestInfoResolver)
+	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, c.discovered)
+	handler = genericfilters.WithPanicRecovery(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
 	handler = disconnect.Filter(handler)
-	return withRoomForFilters(alias.Filter(handler, groupDomain))
+	return withStackForFilters(alias.Filter(handler, groupDomain))
 }
 
-// withRoomForFilters grows the stack of the connection's goroutine for the
-// request, in which nothing but watches goes beyond the filters.
-func withRoomForFilters(handler http.Handler) http.Handler {
+// withStackForFilters grows the stack of the connection's goroutine, on which
+// only watches go beyond the filters.
+func withStackForFilters(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		footprint.GrowStackForFilters()
 		handler.ServeHTTP(w, req)
 	})
 }
 
-// withRoom grows the stack of the goroutine that the filter around it starts.
-func withRoom(handler http.Handler) http.Handler {
+// withStack grows the stack of the goroutine that the timeout filter starts.
+func withStack(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		footprint.GrowStack()
 		handler.ServeHTTP(w, req)
 	})
 }
 
-func withFlowControl(handler http.Handler, c *genericapiserver.Config) http.Handler {
-	if c.FlowControl == nil {
-		return genericfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)
+func withFlowControl(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	if config.FlowControl == nil {
+		return genericfilters.WithMaxInFlightLimit(handler, config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight, config.LongRunningFunc)
 	}
-	estimator := flowcontrolrequest.NewWorkEstimator(c.StorageObjectCountTracker.Get, c.FlowControl.GetInterestedWatchCount,
-		flowcontrolrequest.DefaultWorkEstimatorConfig(), c.FlowControl.GetMaxSeats)
-	return genericfilters.WithPriorityAndFairness(handler, c.LongRunningFunc, c.FlowControl, estimator, c.RequestTimeout/4)
+	estimator := flowcontrolrequest.NewWorkEstimator(config.StorageObjectCountTracker.Get, config.FlowControl.GetInterestedWatchCount,
+		flowcontrolrequest.DefaultWorkEstimatorConfig(), config.FlowControl.GetMaxSeats)
+	return genericfilters.WithPriorityAndFairness(handler, config.LongRunningFunc, config.FlowControl, estimator, config.RequestTimeout/4)
 }
 
-// requestVerbosity is from when on every request is logged.
+// requestVerbosity is the log verbosity from which every request is logged.
 const requestVerbosity = 3
 
-// withLogging logs requests when the verbosity, which can change while the
-// server runs, asks for it.
+// withLogging logs requests at requestVerbosity. The verbosity can change while
+// the server runs.
 func withLogging(handler http.Handler) http.Handler {
 	logged := genericapifilters.WithLatencyTrackers(genericfilters.WithHTTPLogging(handler))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

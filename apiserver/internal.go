@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"svc.dev/svc/apis/resource"
@@ -19,23 +20,22 @@ import (
 	"svc.dev/svc/apiserver/view"
 )
 
-// internalView shows the kinds in all their versions to the server's own
-// clients. It has no port, no admission and no authorization. What is not a
-// kind (custom resources, APIServices, discovery) it leaves to the public
-// chain.
+// internalView serves all versions of the kinds to the server's own clients. It
+// has no port, no admission and no authorization. All other requests (custom
+// resources, APIServices, discovery) go to the public chain.
 type internalView struct {
 	handler http.Handler
-	// install, by version, makes its routes, when somebody first asks for it:
-	// the server's clients use few of them.
+	// install makes the routes of a version with the first request for it: the
+	// server's clients use few of them.
 	install map[string]func() error
-	// rest is set before made is closed.
-	rest http.Handler
-	made chan struct{}
+	// next is set before completed is closed.
+	next      http.Handler
+	completed chan struct{}
 }
 
 func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer) *internalView {
-	v := &internalView{made: make(chan struct{})}
-	handler := genericapiserver.NewAPIServerHandler("internal", serializer.NewCodecFactory(scheme), inprocess.Chain, http.HandlerFunc(v.serveRest))
+	v := &internalView{completed: make(chan struct{})}
+	handler := genericapiserver.NewAPIServerHandler("internal", serializer.NewCodecFactory(scheme), inprocess.Chain, http.HandlerFunc(v.serveNext))
 	v.handler = handler
 	v.install = map[string]func() error{}
 	for _, gv := range scheme.PrioritizedVersionsAllGroups() {
@@ -67,7 +67,7 @@ func (v *internalView) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	v.handler.ServeHTTP(w, req)
 }
 
-// groupVersion is the version that a path is in, as apiVersion writes it.
+// groupVersion returns the group and version of a path, as in apiVersion.
 func groupVersion(path string) string {
 	parts := strings.SplitN(path, "/", 5)
 	switch {
@@ -79,18 +79,24 @@ func groupVersion(path string) string {
 	return ""
 }
 
-// complete says where requests go that are not for a kind.
-func (v *internalView) complete(rest http.Handler) {
-	v.rest = rest
-	close(v.made)
+// complete sets the handler of requests that are not for a kind.
+func (v *internalView) complete(next http.Handler) {
+	v.next = next
+	close(v.completed)
 }
 
-// serveRest lets requests that come while the chain is being put together wait.
-func (v *internalView) serveRest(w http.ResponseWriter, req *http.Request) {
+// serveNext holds requests until complete is called.
+func (v *internalView) serveNext(w http.ResponseWriter, req *http.Request) {
 	select {
-	case <-v.made:
-		v.rest.ServeHTTP(w, req)
+	case <-v.completed:
+		v.next.ServeHTTP(w, req)
 	case <-req.Context().Done():
 		http.Error(w, "the server stopped before it was put together", http.StatusServiceUnavailable)
 	}
+}
+
+// noFieldManagement returns the type converter of the internal view: the
+// server's own writes are not tracked by schema.
+func noFieldManagement(...string) managedfields.TypeConverter {
+	return managedfields.NewDeducedTypeConverter()
 }

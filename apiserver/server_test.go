@@ -73,7 +73,7 @@ func newOptions(t *testing.T) (*options.Options, *etcd.Server) {
 func start(t *testing.T, o *options.Options) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	server, err := apiserver.New(ctx, o)
+	server, err := apiserver.New(o)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestAServerThatCannotBePutTogetherLeavesNothingBehind(t *testing.T) {
 			o, member := newOptions(t)
 			listener := o.SecureServing.Listener
 			test.change(o)
-			if _, err := apiserver.New(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := apiserver.New(o); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
 			}
 			member.Stop()
@@ -361,7 +361,7 @@ func TestAServerStartsWithoutItsEtcdAndSaysSoUntilItIsThere(t *testing.T) {
 	member.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	server, err := apiserver.New(ctx, o)
+	server, err := apiserver.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

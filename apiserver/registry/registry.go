@@ -28,28 +28,33 @@ type Resource struct {
 	main    *mainREST
 }
 
-// New makes the storage of the kinds. env is completed with access to their
-// objects; its other fields must be set.
-func New(kinds []*resource.Kind, scheme *runtime.Scheme, options generic.RESTOptionsGetter, env *resource.Env) (*Registry, error) {
-	r := &Registry{byName: map[schema.GroupResource]*Resource{}}
+// New returns a registry without kinds.
+func New() *Registry { return &Registry{byName: map[schema.GroupResource]*Resource{}} }
+
+// Install makes the storage of the kinds. It is called once, before a request
+// is answered.
+func (r *Registry) Install(kinds []*resource.Kind, scheme *runtime.Scheme, options generic.RESTOptionsGetter, env *resource.Env) error {
 	for _, kind := range kinds {
 		made, err := newResource(kind, scheme, options, env)
 		if err != nil {
-			return nil, fmt.Errorf("resource type %s: %w", kind.Resource(), err)
+			return fmt.Errorf("resource type %s: %w", kind.Resource(), err)
 		}
 		if r.byName[kind.Resource()] != nil {
-			return nil, fmt.Errorf("resource type %s is declared twice", kind.Resource())
+			return fmt.Errorf("resource type %s is declared twice", kind.Resource())
 		}
 		r.Resources = append(r.Resources, made)
 		r.byName[kind.Resource()] = made
 	}
-	env.Objects = func(gr schema.GroupResource) resource.Objects {
-		if found := r.byName[gr]; found != nil && found.main != nil {
-			return found.main.objects()
-		}
-		return nil
+	return nil
+}
+
+// Objects returns access to the objects of a resource type, or nil if there is
+// no such type. It is what resource.Env.Objects is set to.
+func (r *Registry) Objects(gr schema.GroupResource) resource.Objects {
+	if found := r.byName[gr]; found != nil && found.main != nil {
+		return found.main.objects()
 	}
-	return r, nil
+	return nil
 }
 
 // Destroy ends all stores.

@@ -31,7 +31,8 @@ func expectNoRegistry(t *testing.T, text string, declarations ...resource.Declar
 	}
 	t.Cleanup(func() { _ = backend.Close() })
 	codec, versioner := storage.KindCodec(scheme, kinds)
-	_, err = registry.New(kinds, scheme, backend.RESTOptions(codec, versioner), &resource.Env{})
+	r := registry.New()
+	err = r.Install(kinds, scheme, backend.RESTOptions(codec, versioner), &resource.Env{Objects: r.Objects})
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Errorf("got %v, want an error with %q", err, text)
 	}

@@ -20,8 +20,8 @@ import (
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/storage"
 )
 
@@ -50,7 +50,10 @@ func newServices(t *testing.T) (*mainREST, resource.Reservations) {
 	all := reservation.New(backend.Client().KV, backend.Prefix(), clock.RealClock{})
 	codec, versioner := storage.KindCodec(scheme, kinds)
 	kinds = slices.DeleteFunc(kinds, func(k *resource.Kind) bool { return k.Reservations == nil })
-	registry, err := New(kinds, scheme, backend.RESTOptions(codec, versioner), &resource.Env{
+	registry := New()
+	t.Cleanup(registry.Destroy)
+	err = registry.Install(kinds, scheme, backend.RESTOptions(codec, versioner), &resource.Env{
+		Objects:      registry.Objects,
 		Reservations: all.Pool,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")},
 		NodePorts:    resource.PortRange{From: 30000, To: 30009},
@@ -58,7 +61,6 @@ func newServices(t *testing.T) (*mainREST, resource.Reservations) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(registry.Destroy)
 	return registry.Resources[0].main, all.Pool("serviceips")
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -92,12 +91,5 @@ func (a *Authenticator) noteStale(ctx context.Context, said claims) {
 	if late := a.config.Clock.Since(warnAfter.Time()); late > 0 {
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/stale-token",
 			fmt.Sprintf("subject: %s, seconds after warning threshold: %d", said.Subject, int64(late.Seconds())))
-	}
-}
-
-// ObjectsOf reads the objects of the server's own kinds, when env has them.
-func ObjectsOf(env *resource.Env) Getter {
-	return func(ctx context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
-		return env.Objects(gr).Get(ctx, namespace, name)
 	}
 }

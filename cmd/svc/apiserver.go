@@ -32,7 +32,7 @@ same time. Its flags are those of kube-apiserver.`,
 			if err := cluster.GrantComponents(opts); err != nil {
 				return err
 			}
-			server, err := apiserver.New(cmd.Context(), opts)
+			server, err := apiserver.New(opts)
 			if err != nil {
 				return err
 			}

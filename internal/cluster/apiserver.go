@@ -27,7 +27,7 @@ func (s *apiServer) Start(ctx context.Context) error {
 	if s.etcd != nil {
 		s.useEmbeddedEtcd()
 	}
-	server, err := apiserver.New(ctx, s.options)
+	server, err := apiserver.New(s.options)
 	if err != nil {
 		return err
 	}

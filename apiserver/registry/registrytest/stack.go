@@ -27,11 +27,11 @@ import (
 	"svc.dev/svc/apis"
 	definitions "svc.dev/svc/apis/openapi"
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/apiserver/view"
 )
@@ -74,16 +74,18 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 			t.Error(err)
 		}
 	})
+	s.Registry = registry.New()
 	s.Env = &resource.Env{
+		Clock:        clock.RealClock{},
+		Objects:      s.Registry.Objects,
 		Etcd:         s.Backend.Check,
 		Reservations: reservation.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")},
 		NodePorts:    resource.PortRange{From: 30000, To: 30009},
 	}
 	codec, versioner := storage.KindCodec(s.Scheme, s.Kinds)
-	s.Registry, err = registry.New(s.Kinds, s.Scheme, s.Backend.RESTOptions(codec, versioner), s.Env)
-	s.must(err)
 	t.Cleanup(s.Registry.Destroy)
+	s.must(s.Registry.Install(s.Kinds, s.Scheme, s.Backend.RESTOptions(codec, versioner), s.Env))
 	s.install(plugin)
 	return s
 }

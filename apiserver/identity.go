@@ -1,0 +1,135 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/authentication"
+	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/serviceaccount"
+)
+
+// identity authenticates and authorizes requests, and issues tokens.
+type identity struct {
+	authentication.Authenticators
+	authentication authentication.Config
+	authorizer     authorization.Authorizer
+	roles          *authorization.Roles // nil without the mode RBAC
+	keys           *serviceaccount.Keys
+	tokens         resource.Tokens // nil without a signing key
+}
+
+// newIdentity reads the files that the flags name. The objects are those that
+// tokens of service accounts are bound to; they are read with the first request.
+func newIdentity(o *options.Options, objects func(schema.GroupResource) resource.Objects, clock clock.Clock) (*identity, error) {
+	config, err := authenticationConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	made := &identity{}
+	if made.keys, err = serviceaccount.LoadKeys(tokenKeyFiles(o), o.ServiceAccounts.SigningKeyFile); err != nil {
+		return nil, err
+	}
+	if made.tokens, err = newTokens(o.ServiceAccounts, made.keys, clock); err != nil {
+		return nil, err
+	}
+	if !made.keys.Empty() {
+		config.Tokens = append(config.Tokens, serviceaccount.NewAuthenticator(serviceaccount.AuthenticatorConfig{
+			Keys: made.keys, Issuers: o.ServiceAccounts.Issuers, Audiences: config.Audiences, Lookup: o.ServiceAccounts.Lookup,
+			Get: func(ctx context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
+				return objects(gr).Get(ctx, namespace, name)
+			},
+			Clock: clock,
+		}))
+	}
+	made.authentication = config
+	if made.Authenticators, err = authentication.New(config); err != nil {
+		return nil, err
+	}
+	if made.authorizer, made.roles, err = authorization.New(o.Authorization.Modes, o.Authorization.Components); err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// authenticationConfig reads the files of the authentication methods.
+func authenticationConfig(o *options.Options) (authentication.Config, error) {
+	config := authentication.Config{
+		TokenFile: o.Authentication.TokenAuthFile,
+		// With AlwaysAllow, an anonymous request would have all rights.
+		Anonymous: o.Authentication.Anonymous && !slices.Contains(o.Authorization.Modes, authorization.AlwaysAllow),
+		Audiences: o.ServiceAccounts.APIAudiences(),
+	}
+	if file := o.Authentication.ClientCAFile; file != "" {
+		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", file)
+		if err != nil {
+			return config, fmt.Errorf("--client-ca-file: %w", err)
+		}
+		config.ClientCA = ca
+	}
+	header, err := o.Authentication.RequestHeader.ToAuthenticationRequestHeaderConfig()
+	if err != nil {
+		return config, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+	}
+	config.RequestHeader = header
+	return config, nil
+}
+
+// newTokens returns the issuer of service account tokens, or nil if there is no
+// key to sign them with.
+func newTokens(o options.ServiceAccounts, keys *serviceaccount.Keys, clock clock.Clock) (resource.Tokens, error) {
+	if keys.Empty() && len(o.Issuers) > 0 {
+		return nil, errors.New("--service-account-issuer needs --service-account-key-file: name the keys by which the issuer's tokens are checked")
+	}
+	if !keys.Signing() {
+		return nil, nil
+	}
+	return serviceaccount.NewIssuer(serviceaccount.IssuerConfig{
+		Keys: keys, Issuer: o.Issuers[0], Audiences: o.APIAudiences(),
+		MaxLifetime: o.MaxExpiration, ExtendMounted: o.ExtendExpiration, Clock: clock,
+	})
+}
+
+// tokenKeyFiles returns the files of the keys that check tokens. By default that
+// is the key of the serving certificate (document 2, section 5), if its
+// algorithm can sign tokens.
+func tokenKeyFiles(o *options.Options) []string {
+	fallback := o.SecureServing.ServerCert.CertKey.KeyFile
+	if len(o.ServiceAccounts.KeyFiles) > 0 || fallback == "" {
+		return o.ServiceAccounts.KeyFiles
+	}
+	if !serviceaccount.CanCheckTokens(fallback) {
+		return nil
+	}
+	return []string{fallback}
+}
+
+// addTokenDiscovery serves the documents of OpenID Connect discovery, by which
+// other parties check the server's tokens, if the issuer is a URL.
+func (i *identity) addTokenDiscovery(o options.ServiceAccounts, server *genericapiserver.GenericAPIServer) {
+	if len(o.Issuers) == 0 || i.keys.Empty() {
+		return
+	}
+	own := url.URL{Scheme: "https", Host: server.ExternalAddress, Path: serviceaccount.KeysPath}
+	documents, err := serviceaccount.Discovery(o.Issuers[0], cmp.Or(o.JWKSURI, own.String()), i.keys)
+	if err != nil {
+		klog.Background().Info("Skipped serving OpenID Connect discovery documents", "reason", err.Error())
+		return
+	}
+	for path, document := range documents {
+		server.Handler.NonGoRestfulMux.Handle(path, document)
+	}
+}

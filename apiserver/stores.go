@@ -1,0 +1,104 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/metrics"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/agents"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/reservation"
+	"svc.dev/svc/apiserver/reviews"
+	"svc.dev/svc/apiserver/storage"
+)
+
+// stores hold the objects of all kinds, and what the kinds use of the server.
+type stores struct {
+	kinds        []*resource.Kind
+	served       release.Served
+	scheme       *runtime.Scheme
+	backend      *storage.Backend
+	reservations *reservation.Store
+	env          *resource.Env
+	registry     *registry.Registry
+}
+
+// newStores opens the connection to etcd, which close closes, and installs the
+// storage of the kinds in the registry. It does not wait for etcd.
+func newStores(o *options.Options, id *identity, r *registry.Registry, clock clock.Clock) (*stores, error) {
+	s := &stores{kinds: kindsOf(o, id), registry: r}
+	var err error
+	if s.served, err = release.NewServed(o.Release, o.RuntimeConfig, s.kinds,
+		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
+		return nil, err
+	}
+	if s.scheme, err = apis.NewScheme(s.kinds); err != nil {
+		return nil, err
+	}
+	if s.backend, err = storage.Open(o.Etcd); err != nil {
+		return nil, err
+	}
+	s.reservations = reservation.New(s.backend.Client().KV, s.backend.Prefix(), clock)
+	if s.env, err = s.newEnv(o, id, clock); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	codec, versioner := storage.KindCodec(s.scheme, s.kinds)
+	if err := r.Install(s.kinds, s.scheme, s.backend.RESTOptions(codec, versioner), s.env); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// kindsOf returns the kinds that the options ask for.
+func kindsOf(o *options.Options, id *identity) []*resource.Kind {
+	kinds := apis.Kinds()
+	for _, d := range reviews.Kinds(id.authorizer, id.authorizer, id.Identified, id.authentication.Audiences) {
+		kinds = append(kinds, d.Kind())
+	}
+	if o.Agents.Metrics {
+		for _, d := range metrics.Kinds() {
+			kinds = append(kinds, d.Kind())
+		}
+	}
+	return kinds
+}
+
+// newEnv returns what the hooks and actions of the kinds may use of the server.
+func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*resource.Env, error) {
+	cidrs, err := o.Network.ServiceCIDRs()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := agents.New(o.Agents)
+	if err != nil {
+		return nil, fmt.Errorf("--svclet-certificate-authority, --svclet-client-certificate: %w", err)
+	}
+	ports := o.Network.ServiceNodePortRange
+	return &resource.Env{
+		Clock:           clock,
+		Objects:         s.registry.Objects,
+		Reservations:    s.reservations.Pool,
+		ServiceCIDRs:    cidrs,
+		NodePorts:       resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)},
+		Tokens:          id.tokens,
+		AllowPrivileged: o.AllowPrivileged,
+		EventTTL:        o.EventTTL,
+		Etcd:            s.backend.Check,
+		Agents:          nodes,
+	}, nil
+}
+
+// close ends all stores and the connection to etcd.
+func (s *stores) close() error {
+	s.registry.Destroy()
+	return s.backend.Close()
+}
