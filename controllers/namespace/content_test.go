@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,7 +24,7 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// served makes the snapshot of a server that has only these resources.
+// served returns the discovery snapshot of a server with these resources.
 func served(resources map[schema.GroupVersionResource][]string) discovery.Snapshot {
 	var s discovery.Snapshot
 	for gvr, verbs := range resources {
@@ -47,7 +46,7 @@ func TestDelete(t *testing.T) {
 		failed []string
 	}{
 		{
-			name:   "asks once for a resource without objects",
+			name:   "does not delete from a resource without objects",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
 		},
 		{
@@ -57,32 +56,32 @@ func TestDelete(t *testing.T) {
 			does:   []string{"delete-collection configmaps"},
 		},
 		{
-			name:   "deletes one by one where it is not",
+			name:   "deletes objects one by one where it is not",
 			serves: map[schema.GroupVersionResource][]string{configMaps: single},
 			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a", "b"}},
 			does:   []string{"delete configmaps a", "delete configmaps b"},
 		},
 		{
-			name:   "leaves what cannot be deleted",
+			name:   "ignores resources that cannot be deleted",
 			serves: map[schema.GroupVersionResource][]string{configMaps: read},
 			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a"}},
 		},
 		{
-			name:   "does not touch the rest while pods remain",
+			name:   "does not delete other resources while pods remain",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole, pods: whole},
 			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a"}, pods: {"held"}},
 			does:   []string{"delete-collection pods"},
 			left:   map[schema.GroupVersionResource]int{pods: 1},
 		},
 		{
-			name:   "does not touch the rest while pods cannot be counted",
+			name:   "does not delete other resources while pods cannot be counted",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole, pods: whole},
 			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a"}},
 			fails:  map[string]error{"list pods": refused},
 			failed: []string{"pods: refused"},
 		},
 		{
-			name:   "goes on with the others when one resource fails",
+			name:   "continues with the others when one resource fails",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole, jobs: whole},
 			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a"}},
 			fails:  map[string]error{"list jobs": refused},
@@ -90,14 +89,14 @@ func TestDelete(t *testing.T) {
 			failed: []string{"jobs.batch: refused"},
 		},
 		{
-			name:   "takes a resource that is no longer served for empty",
+			name:   "treats a resource that is no longer served as empty",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
 			fails:  map[string]error{"list configmaps": notFound},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client, did := fakeMetadata(tc.holds, tc.fails)
-			left := content{metadata: client}.delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, served(tc.serves))
+			left := content{metadata: client}.delete(t.Context(), "ns", served(tc.serves))
 			slices.Sort(*did)
 			if diff := cmp.Diff(tc.does, *did); diff != "" {
 				t.Errorf("writes: %s", diff)
@@ -116,8 +115,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// fakeMetadata is a server with objects in the namespace ns, of which those
-// named "held" stay when they are deleted. It records the writes.
+// fakeMetadata is a server with objects in the namespace ns. Objects named "held"
+// remain when they are deleted. It records the writes.
 func fakeMetadata(holds map[schema.GroupVersionResource][]string, fails map[string]error) (*metadatafake.FakeMetadataClient, *[]string) {
 	did := new([]string)
 	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())

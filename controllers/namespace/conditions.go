@@ -9,67 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"svc.dev/svc/controllers/discovery"
 )
 
-type failures = map[schema.GroupVersion]discovery.Failure
-
-// remains is what is left of a namespace, or may be.
-type remains struct {
-	// undiscovered are versions of groups that may hold objects in it.
-	undiscovered failures
-	// failed are the errors of deleting or counting, one for each resource.
-	failed []error
-	// resources counts the objects of each resource, and finalizers the objects
-	// that wait for each finalizer.
-	resources  map[schema.GroupVersionResource]int
-	finalizers map[string]int
-	// goneBy is when the last of the graceful deletions should be over.
-	goneBy time.Time
-}
-
-// add counts an object that remains.
-func (r *remains) add(gvr schema.GroupVersionResource, obj metav1.Object) {
-	if r.resources == nil {
-		r.resources, r.finalizers = map[schema.GroupVersionResource]int{}, map[string]int{}
-	}
-	r.resources[gvr]++
-	for _, f := range obj.GetFinalizers() {
-		r.finalizers[f]++
-	}
-	// The deletion timestamp is the end of the grace period.
-	if end := obj.GetDeletionTimestamp(); end != nil && len(obj.GetFinalizers()) == 0 && end.After(r.goneBy) {
-		r.goneBy = end.Time
-	}
-}
-
-// nothing tells whether the namespace is known to be empty.
-func (r remains) nothing() bool {
-	return len(r.undiscovered) == 0 && len(r.failed) == 0 && len(r.resources) == 0
-}
-
-// The time between two looks at a namespace that is not empty. It grows with
-// the time since the deletion, between these two.
-const (
-	shortPause = 100 * time.Millisecond
-	longPause  = 10 * time.Second
-)
-
-// pause is how long to wait before the next look: no longer than until the
-// pods should be gone, and otherwise a fifth of the time that the deletion took
-// until now.
-func (r remains) pause(deleted, now time.Time) time.Duration {
-	pause := min(max(now.Sub(deleted)/5, shortPause), longPause)
-	if left := r.goneBy.Sub(now); left > 0 {
-		pause = min(pause, left+shortPause)
-	}
-	return pause
-}
-
-// conditions are those of the namespace, in the words of Kubernetes.
-func (r remains) conditions() []corev1.NamespaceCondition {
+// conditions returns the namespace's conditions, with Kubernetes' messages.
+func (r remaining) conditions() []corev1.NamespaceCondition {
 	return []corev1.NamespaceCondition{
 		condition(corev1.NamespaceDeletionDiscoveryFailure, r.discoveryMessage(),
 			"DiscoveryFailed", "ResourcesDiscovered", "All resources successfully discovered"),
@@ -84,7 +27,7 @@ func (r remains) conditions() []corev1.NamespaceCondition {
 	}
 }
 
-// condition is true if there is a problem.
+// condition is true if problem is not empty.
 func condition(name corev1.NamespaceConditionType, problem, reason, okReason, ok string) corev1.NamespaceCondition {
 	if problem == "" {
 		return corev1.NamespaceCondition{Type: name, Status: corev1.ConditionFalse, Reason: okReason, Message: ok}
@@ -92,7 +35,7 @@ func condition(name corev1.NamespaceConditionType, problem, reason, okReason, ok
 	return corev1.NamespaceCondition{Type: name, Status: corev1.ConditionTrue, Reason: reason, Message: problem}
 }
 
-func (r remains) discoveryMessage() string {
+func (r remaining) discoveryMessage() string {
 	if len(r.undiscovered) == 0 {
 		return ""
 	}
@@ -104,7 +47,7 @@ func (r remains) discoveryMessage() string {
 	return fmt.Sprintf("Discovery failed for some groups, %d failing: %s", len(groups), strings.Join(groups, ", "))
 }
 
-func (r remains) failureMessage() string {
+func (r remaining) failureMessage() string {
 	if len(r.failed) == 0 {
 		return ""
 	}
@@ -116,7 +59,7 @@ func (r remains) failureMessage() string {
 	return fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(errs), strings.Join(errs, ", "))
 }
 
-func (r remains) resourcesMessage() string {
+func (r remaining) resourcesMessage() string {
 	if len(r.resources) == 0 {
 		return ""
 	}
@@ -128,7 +71,7 @@ func (r remains) resourcesMessage() string {
 	return "Some resources are remaining: " + strings.Join(counts, ", ")
 }
 
-func (r remains) finalizersMessage() string {
+func (r remaining) finalizersMessage() string {
 	if len(r.finalizers) == 0 {
 		return ""
 	}
@@ -139,8 +82,8 @@ func (r remains) finalizersMessage() string {
 	return "Some content in the namespace has finalizers remaining: " + strings.Join(counts, ", ")
 }
 
-// String is what remains in one line.
-func (r remains) String() string {
+// String returns the problems in one line.
+func (r remaining) String() string {
 	var problems []string
 	for _, c := range r.conditions() {
 		if c.Status == corev1.ConditionTrue {
@@ -150,7 +93,7 @@ func (r remains) String() string {
 	return strings.Join(problems, "; ")
 }
 
-// setConditions merges conditions into a status and tells whether that changes
+// setConditions merges conditions into a status and reports whether that changes
 // it.
 func setConditions(status *corev1.NamespaceStatus, conditions []corev1.NamespaceCondition, now time.Time) bool {
 	changed := false
