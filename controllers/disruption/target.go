@@ -11,29 +11,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// staleAfter is how long a pod may be the target of a disruption without being
-// deleted. KEP-3329.
-const staleAfter = 2 * time.Minute
-
 // targets reads pods; it alone resets their condition DisruptionTarget when the
-// disruption that somebody has announced there does not come.
+// disruption does not follow.
 type targets struct {
 	client client.Client
 	now    func() time.Time
 }
 
-// Reconcile resets the condition of a pod when its time is over.
+// Reconcile resets the condition of a pod that was not deleted in time.
 func (t *targets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	if err := t.client.Get(ctx, req.NamespacedName, pod); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	since := staleSince(pod)
+	since := disruptionTargetSince(pod)
 	if since == nil {
 		return reconcile.Result{}, nil
 	}
 	now := t.now()
-	if left := since.Add(staleAfter).Sub(now); left > 0 {
+	if left := since.Add(targetTimeout).Sub(now); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	*condition(pod, corev1.DisruptionTarget) = corev1.PodCondition{
@@ -41,20 +37,7 @@ func (t *targets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		ObservedGeneration: pod.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
 	if err := t.client.Status().Update(ctx, pod); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("status of pod %s: %w", req.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("update status of pod %s: %w", req.NamespacedName, err)
 	}
 	return reconcile.Result{}, nil
-}
-
-// staleSince is since when the pod has the condition without having been
-// deleted, if that can become stale: a node may take as long as it likes to end
-// a pod, and pods that have ended keep the condition as their reason.
-func staleSince(pod *corev1.Pod) *time.Time {
-	c := condition(pod, corev1.DisruptionTarget)
-	switch {
-	case c == nil, c.Status != corev1.ConditionTrue, c.Reason == corev1.PodReasonTerminationByKubelet,
-		pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return nil
-	}
-	return &c.LastTransitionTime.Time
 }

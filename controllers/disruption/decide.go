@@ -11,24 +11,23 @@ import (
 )
 
 // deletionTimeout is how long a pod whose eviction the API server has allowed
-// counts as disrupted without being deleted. The clocks of both must agree that
-// well.
+// counts as disrupted without being deleted. It bounds the clock skew between the
+// API server and the controller.
 const deletionTimeout = 2 * time.Minute
 
-// counts are how many pods there should be, and how many of them healthy.
+// counts are the numbers of expected pods, and of those that must be healthy.
 type counts struct {
 	pods, healthy int32
 }
 
-// scaleMatters tells whether a budget counts the pods that there should be, and
-// not those that are there.
-func scaleMatters(budget *policyv1.PodDisruptionBudget) bool {
+// dependsOnScale reports whether a budget depends on the scale of the pods'
+// controllers, and not only on the pods that exist.
+func dependsOnScale(budget *policyv1.PodDisruptionBudget) bool {
 	least := budget.Spec.MinAvailable
 	return budget.Spec.MaxUnavailable != nil || least != nil && least.Type == intstr.String
 }
 
-// expected are the counts of a budget, given how many pods there should be.
-// Percentages are rounded up.
+// expected returns the counts of a budget at a scale. Percentages are rounded up.
 func expected(budget *policyv1.PodDisruptionBudget, scale int32) (counts, error) {
 	switch {
 	case budget.Spec.MaxUnavailable != nil:
@@ -41,18 +40,19 @@ func expected(budget *policyv1.PodDisruptionBudget, scale int32) (counts, error)
 	return counts{}, nil
 }
 
-// disrupted are the pods whose eviction was allowed.
+// disrupted are the pods whose eviction the API server has allowed.
 type disrupted struct {
-	// pending are about to be deleted, and next is when the first of them is
-	// given up; zero is never.
+	// pending are not deleted yet, and expiry is when the first of them no longer
+	// counts as disrupted; zero is never.
 	pending map[string]metav1.Time
-	next    time.Time
-	// spared have not been deleted in time.
-	spared []*corev1.Pod
+	expiry  time.Time
+	// expired were not deleted within deletionTimeout.
+	expired []*corev1.Pod
 }
 
-// disruptions looks what has become of the pods whose eviction was allowed.
-func disruptions(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, now time.Time) disrupted {
+// evictions sorts the pods whose eviction was allowed by whether they can still
+// be expected to be deleted.
+func evictions(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, now time.Time) disrupted {
 	var d disrupted
 	for _, pod := range pods {
 		since, ok := budget.Status.DisruptedPods[pod.Name]
@@ -61,29 +61,29 @@ func disruptions(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, now t
 		}
 		until := since.Add(deletionTimeout)
 		if !until.After(now) {
-			d.spared = append(d.spared, pod)
+			d.expired = append(d.expired, pod)
 			continue
 		}
 		if d.pending == nil {
 			d.pending = map[string]metav1.Time{}
 		}
 		d.pending[pod.Name] = since
-		if d.next.IsZero() || until.Before(d.next) {
-			d.next = until
+		if d.expiry.IsZero() || until.Before(d.expiry) {
+			d.expiry = until
 		}
 	}
 	return d
 }
 
-// status is the status of a budget. One that expects no pods allows nothing: the
-// first pods would be there before the next status.
-func status(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, wanted counts, pending map[string]metav1.Time, now time.Time) policyv1.PodDisruptionBudgetStatus {
+// nextStatus returns the status of a budget. A budget that expects no pods allows
+// no disruptions: new pods can exist before the next sync.
+func nextStatus(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, wanted counts, pending map[string]metav1.Time, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	s := *budget.Status.DeepCopy()
 	s.ObservedGeneration = budget.Generation
 	s.DisruptedPods = pending
 	s.ExpectedPods, s.DesiredHealthy, s.CurrentHealthy = wanted.pods, wanted.healthy, 0
 	for _, pod := range pods {
-		if _, goes := pending[pod.Name]; !goes && pod.DeletionTimestamp == nil && ready(pod) {
+		if _, evicted := pending[pod.Name]; !evicted && pod.DeletionTimestamp == nil && ready(pod) {
 			s.CurrentHealthy++
 		}
 	}
@@ -99,8 +99,8 @@ func status(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, wanted cou
 	return s
 }
 
-// failed is the status of a budget that cannot be calculated.
-func failed(budget *policyv1.PodDisruptionBudget, err error, now time.Time) policyv1.PodDisruptionBudgetStatus {
+// failedStatus returns the status of a budget that cannot be computed.
+func failedStatus(budget *policyv1.PodDisruptionBudget, err error, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	s := *budget.Status.DeepCopy()
 	s.DisruptionsAllowed = 0
 	setAllowed(&s, metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: err.Error()}, now)
@@ -115,7 +115,7 @@ func setAllowed(s *policyv1.PodDisruptionBudgetStatus, c metav1.Condition, now t
 	meta.SetStatusCondition(&s.Conditions, c)
 }
 
-// ready tells whether a pod is healthy: KEP-85 means the condition Ready.
+// ready reports whether a pod is healthy, by its condition Ready (KEP-85).
 func ready(pod *corev1.Pod) bool {
 	c := condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
@@ -128,4 +128,22 @@ func condition(pod *corev1.Pod, name corev1.PodConditionType) *corev1.PodConditi
 		}
 	}
 	return nil
+}
+
+// targetTimeout is how long a pod can have the condition DisruptionTarget without
+// being deleted (KEP-3329).
+const targetTimeout = 2 * time.Minute
+
+// disruptionTargetSince returns since when the pod has had the condition
+// DisruptionTarget, if that can expire; nil otherwise. It does not expire for a
+// termination by the node, which can take any time, nor for terminated pods, which
+// keep it as their reason.
+func disruptionTargetSince(pod *corev1.Pod) *time.Time {
+	c := condition(pod, corev1.DisruptionTarget)
+	switch {
+	case c == nil, c.Status != corev1.ConditionTrue, c.Reason == corev1.PodReasonTerminationByKubelet,
+		pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return nil
+	}
+	return &c.LastTransitionTime.Time
 }

@@ -17,21 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// scales finds out how many pods there should be.
+// scales reads the scale of the controllers of pods.
 type scales struct {
 	client client.Client
 }
 
-// owner is what controls pods, and how many pods it wants.
+// owner is a controller of pods, with its scale.
 type owner struct {
 	uid      types.UID
 	replicas int32
 }
 
-// sum adds up how many pods those want that control the pods given. Unmanaged
-// are the names of pods that nothing controls.
+// sum returns the sum of the scales of the pods' controllers. unmanaged are the
+// names of pods without a controller.
 func (s scales) sum(ctx context.Context, pods []*corev1.Pod) (sum int32, unmanaged []string, err error) {
-	asked := map[types.UID]bool{}
+	seen := map[types.UID]bool{}
 	owners := map[types.UID]int32{}
 	for _, pod := range pods {
 		ref := metav1.GetControllerOfNoCopy(pod)
@@ -39,10 +39,10 @@ func (s scales) sum(ctx context.Context, pods []*corev1.Pod) (sum int32, unmanag
 			unmanaged = append(unmanaged, pod.Name)
 			continue
 		}
-		if asked[ref.UID] {
+		if seen[ref.UID] {
 			continue
 		}
-		asked[ref.UID] = true
+		seen[ref.UID] = true
 		o, err := s.of(ctx, pod.Namespace, ref)
 		if err != nil {
 			return 0, nil, err
@@ -50,7 +50,7 @@ func (s scales) sum(ctx context.Context, pods []*corev1.Pod) (sum int32, unmanag
 		if o == nil {
 			return 0, nil, fmt.Errorf("found no controllers for pod %q", pod.Name)
 		}
-		// The ReplicaSets of a rollout have one Deployment.
+		// The ReplicaSets of a rollout have the same Deployment.
 		owners[o.uid] = o.replicas
 	}
 	for _, replicas := range owners {
@@ -59,25 +59,25 @@ func (s scales) sum(ctx context.Context, pods []*corev1.Pod) (sum int32, unmanag
 	return sum, unmanaged, nil
 }
 
-// of finds the owner that a reference means, which for ReplicaSets is their
-// Deployment; nil is none. Workloads come from the cache, custom resources from
-// their scale subresource.
+// of returns the owner that a reference names, or nil if it does not exist; for a
+// ReplicaSet of a Deployment, that is the Deployment. Workloads are read from the
+// cache, custom resources from their scale subresource.
 func (s scales) of(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*owner, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
 	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &corev1.ReplicationController{}, &appsv1.Deployment{}} {
-		means, err := s.means(ref, workload)
+		matches, err := s.refersTo(ref, workload)
 		if err != nil {
 			return nil, err
 		}
-		if !means {
+		if !matches {
 			continue
 		}
 		err = s.client.Get(ctx, key, workload)
 		if err != nil || workload.GetUID() != ref.UID {
 			return nil, client.IgnoreNotFound(err)
 		}
-		if above := metav1.GetControllerOfNoCopy(workload); above != nil {
-			if o, err := s.above(ctx, namespace, above); o != nil || err != nil {
+		if controller := metav1.GetControllerOfNoCopy(workload); controller != nil {
+			if o, err := s.deployment(ctx, namespace, controller); o != nil || err != nil {
 				return o, err
 			}
 		}
@@ -86,16 +86,16 @@ func (s scales) of(ctx context.Context, namespace string, ref *metav1.OwnerRefer
 	return s.custom(ctx, key, ref)
 }
 
-// above is the Deployment that a reference means; nil is none.
-func (s scales) above(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*owner, error) {
-	if deployed, err := s.means(ref, &appsv1.Deployment{}); !deployed || err != nil {
+// deployment returns the Deployment that a reference names, or nil.
+func (s scales) deployment(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*owner, error) {
+	if matches, err := s.refersTo(ref, &appsv1.Deployment{}); !matches || err != nil {
 		return nil, err
 	}
 	return s.of(ctx, namespace, ref)
 }
 
-// means tells whether a reference is to an object of a kind, in any version.
-func (s scales) means(ref *metav1.OwnerReference, kind client.Object) (bool, error) {
+// refersTo reports whether a reference names an object of a kind, in any version.
+func (s scales) refersTo(ref *metav1.OwnerReference, kind client.Object) (bool, error) {
 	gvk, err := apiutil.GVKForObject(kind, s.client.Scheme())
 	if err != nil {
 		return false, err
@@ -118,7 +118,7 @@ func replicas(workload client.Object) int32 {
 	return 0
 }
 
-// custom asks the API server for the scale of any other kind.
+// custom reads the scale of any other kind from the API server.
 func (s scales) custom(ctx context.Context, key client.ObjectKey, ref *metav1.OwnerReference) (*owner, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -147,8 +147,8 @@ func (s scales) custom(ctx context.Context, key client.ObjectKey, ref *metav1.Ow
 	return &owner{ref.UID, int32(n)}, err
 }
 
-// pathMissing tells whether what is not found is no object, but the path: the
-// answer names none, or is none of the API's.
+// pathMissing reports whether the path was not found, not the object: the response
+// names no object, or is not an API status.
 func pathMissing(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

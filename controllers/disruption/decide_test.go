@@ -28,13 +28,13 @@ func TestExpected(t *testing.T) {
 		scale       int32
 		want        counts
 	}{
-		{"a number of pods", "2", "", 5, counts{5, 2}},
-		{"a number may be more than there are", "7", "", 5, counts{5, 7}},
+		{"minAvailable as a number", "2", "", 5, counts{5, 2}},
+		{"minAvailable may exceed the scale", "7", "", 5, counts{5, 7}},
 		{"a percentage is rounded up", "50%", "", 5, counts{5, 3}},
-		{"what may be unavailable is the rest", "", "2", 5, counts{5, 3}},
-		{"a percentage that may be unavailable is rounded up, too", "", "50%", 5, counts{5, 2}},
-		{"no fewer than none are needed", "", "7", 5, counts{5, 0}},
-		{"a budget without a limit needs none and expects none", "", "", 5, counts{0, 0}},
+		{"maxUnavailable is subtracted from the scale", "", "2", 5, counts{5, 3}},
+		{"maxUnavailable as a percentage is rounded up, too", "", "50%", 5, counts{5, 2}},
+		{"the number of healthy pods is not negative", "", "7", 5, counts{5, 0}},
+		{"a budget without a limit expects no pods", "", "", 5, counts{0, 0}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			b := &policyv1.PodDisruptionBudget{}
@@ -48,8 +48,8 @@ func TestExpected(t *testing.T) {
 			if err != nil || got != test.want {
 				t.Errorf("%+v, %v, want %+v", got, err, test.want)
 			}
-			if counted := test.most == "" && test.least != "50%"; scaleMatters(b) == counted {
-				t.Errorf("the scale matters: %t", !counted)
+			if counted := test.most == "" && test.least != "50%"; dependsOnScale(b) == counted {
+				t.Errorf("dependsOnScale = %t", !counted)
 			}
 		})
 	}
@@ -66,21 +66,21 @@ func TestStatus(t *testing.T) {
 		before policyv1.PodDisruptionBudgetStatus
 		want   string
 	}{
-		{"ready pods are healthy, and may go as far as there are more than needed",
+		{"ready pods are healthy, and those beyond the needed number may be disrupted",
 			[]*corev1.Pod{ready, pod("b"), pod("c")}, counts{3, 1}, policyv1.PodDisruptionBudgetStatus{}, "3 of 3, needs 1, allows 2, SufficientPods since now"},
 		{"pods that are not ready or are being deleted are not healthy",
 			[]*corev1.Pod{ready, unready, ending}, counts{3, 1}, policyv1.PodDisruptionBudgetStatus{}, "1 of 3, needs 1, allows 0, InsufficientPods since now"},
-		{"a pod whose eviction was allowed is as good as gone",
+		{"a pod whose eviction was allowed is not healthy",
 			[]*corev1.Pod{ready, pod("b")}, counts{2, 1}, policyv1.PodDisruptionBudgetStatus{DisruptedPods: disruptedPods("b", time.Minute)},
 			"1 of 2, needs 1, allows 0, InsufficientPods since now, waits for map[b]"},
-		{"it counts again when it has not been deleted in two minutes",
+		{"it counts again if it was not deleted within two minutes",
 			[]*corev1.Pod{ready, pod("b")}, counts{2, 1}, policyv1.PodDisruptionBudgetStatus{DisruptedPods: disruptedPods("b", 2*time.Minute)},
 			"2 of 2, needs 1, allows 1, SufficientPods since now"},
-		{"pods that are gone or being deleted are waited for no more",
+		{"deleted pods are removed from disruptedPods",
 			[]*corev1.Pod{ready, ending}, counts{2, 1}, policyv1.PodDisruptionBudgetStatus{DisruptedPods: disruptedPods("ending", time.Second)},
 			"1 of 2, needs 1, allows 0, InsufficientPods since now"},
-		{"a budget that expects no pods allows nothing", nil, counts{0, 0}, policyv1.PodDisruptionBudgetStatus{}, "0 of 0, needs 0, allows 0, InsufficientPods since now"},
-		{"the condition changes its time with its status only",
+		{"a budget that expects no pods allows no disruptions", nil, counts{0, 0}, policyv1.PodDisruptionBudgetStatus{}, "0 of 0, needs 0, allows 0, InsufficientPods since now"},
+		{"lastTransitionTime changes with the status of the condition only",
 			[]*corev1.Pod{ready}, counts{1, 1}, policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{{
 				Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: "no",
 				LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
@@ -88,43 +88,43 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: test.before}
-			d := disruptions(b, test.pods, now)
-			got := status(b, test.pods, test.wanted, d.pending, now)
+			d := evictions(b, test.pods, now)
+			got := nextStatus(b, test.pods, test.wanted, d.pending, now)
 			if diff := cmp.Diff(test.want, describe(got)); diff != "" {
 				t.Error(diff)
 			}
 			if got.ObservedGeneration != 3 || got.Conditions[0].ObservedGeneration != 3 {
-				t.Error("it is the status of this generation")
+				t.Error("observedGeneration is not that of the budget")
 			}
 		})
 	}
 }
 
-func TestDisruptions(t *testing.T) {
+func TestEvictions(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{DisruptedPods: map[string]metav1.Time{
 		"soon": ago(90 * time.Second), "later": ago(time.Second), "never": ago(3 * time.Minute), "gone": ago(time.Second),
 	}}}
-	d := disruptions(b, []*corev1.Pod{pod("later"), pod("soon"), pod("never"), pod("other")}, now)
-	if len(d.pending) != 2 || d.next.Sub(now) != 30*time.Second || len(d.spared) != 1 || d.spared[0].Name != "never" {
+	d := evictions(b, []*corev1.Pod{pod("later"), pod("soon"), pod("never"), pod("other")}, now)
+	if len(d.pending) != 2 || d.expiry.Sub(now) != 30*time.Second || len(d.expired) != 1 || d.expired[0].Name != "never" {
 		t.Errorf("%+v", d)
 	}
 }
 
-func TestFailed(t *testing.T) {
+func TestFailedStatusAllowsNothing(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Generation: 4},
 		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, DisruptionsAllowed: 2, CurrentHealthy: 5, DesiredHealthy: 3, ExpectedPods: 5},
 	}
-	got := failed(b, errors.New("no scale"), now)
+	got := failedStatus(b, errors.New("no scale"), now)
 	if diff := cmp.Diff("5 of 5, needs 3, allows 0, SyncFailed since now: no scale", describe(got)); diff != "" {
 		t.Error(diff)
 	}
 	if got.ObservedGeneration != 3 {
-		t.Error("what is not calculated is not observed")
+		t.Error("a failed sync changes observedGeneration")
 	}
 }
 
-func TestStaleSince(t *testing.T) {
+func TestDisruptionTargetSince(t *testing.T) {
 	target := func(change func(*corev1.Pod, *corev1.PodCondition)) *corev1.Pod {
 		p := pod("a")
 		c := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", LastTransitionTime: ago(time.Hour)}
@@ -139,22 +139,22 @@ func TestStaleSince(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		{"a pod that was to be disrupted is waited for", target(nil), true},
-		{"a pod without the condition is not", pod("a"), false},
-		{"nor one that is deleted", target(func(p *corev1.Pod, _ *corev1.PodCondition) { p.DeletionTimestamp = &metav1.Time{} }), false},
-		{"nor one that has ended", target(func(p *corev1.Pod, _ *corev1.PodCondition) { p.Status.Phase = corev1.PodFailed }), false},
-		{"a node takes its time", target(func(_ *corev1.Pod, c *corev1.PodCondition) { c.Reason = corev1.PodReasonTerminationByKubelet }), false},
-		{"a condition that was reset stays so", target(func(_ *corev1.Pod, c *corev1.PodCondition) { c.Status = corev1.ConditionFalse }), false},
+		{"the condition expires", target(nil), true},
+		{"a pod without the condition is ignored", pod("a"), false},
+		{"a pod that is being deleted is ignored", target(func(p *corev1.Pod, _ *corev1.PodCondition) { p.DeletionTimestamp = &metav1.Time{} }), false},
+		{"a terminated pod is ignored", target(func(p *corev1.Pod, _ *corev1.PodCondition) { p.Status.Phase = corev1.PodFailed }), false},
+		{"a termination by the node does not expire", target(func(_ *corev1.Pod, c *corev1.PodCondition) { c.Reason = corev1.PodReasonTerminationByKubelet }), false},
+		{"a condition that is false is ignored", target(func(_ *corev1.Pod, c *corev1.PodCondition) { c.Status = corev1.ConditionFalse }), false},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			if since := staleSince(test.pod); (since != nil) != test.want || since != nil && !since.Equal(now.Add(-time.Hour)) {
+			if since := disruptionTargetSince(test.pod); (since != nil) != test.want || since != nil && !since.Equal(now.Add(-time.Hour)) {
 				t.Errorf("%v", since)
 			}
 		})
 	}
 }
 
-func TestTargets(t *testing.T) {
+func TestDisruptionTargetIsResetAfterTwoMinutes(t *testing.T) {
 	stale := pod("a")
 	stale.Namespace, stale.Generation = "default", 3
 	stale.Status.Conditions = append(stale.Status.Conditions, corev1.PodCondition{
@@ -167,7 +167,7 @@ func TestTargets(t *testing.T) {
 	}
 	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(stale)}
 	if result, err := r.Reconcile(t.Context(), req); err != nil || result.RequeueAfter != time.Minute {
-		t.Fatalf("it waits until the two minutes are over: %v, %v", result, err)
+		t.Fatalf("the pod is not requeued for the end of the two minutes: %v, %v", result, err)
 	}
 	clock = clock.Add(time.Minute)
 	if _, err := r.Reconcile(t.Context(), req); err != nil {
