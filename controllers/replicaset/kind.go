@@ -12,20 +12,20 @@ import (
 )
 
 // kind is one of the two kinds. All decisions are made on replica sets; a
-// replication controller is looked at as one.
+// replication controller is converted to one.
 type kind struct {
 	name            string // of the controller
 	component       string // in events
 	group, resource string
-	// terminating tells that the status counts terminating pods.
+	// terminating is set if the status counts terminating pods.
 	terminating bool
 
 	empty func() client.Object
-	// view is the object as a replica set, which shares its parts.
+	// view returns the object as a replica set that shares its memory.
 	view func(client.Object) *appsv1.ReplicaSet
 	// setStatus changes the object.
 	setStatus func(client.Object, appsv1.ReplicaSetStatus)
-	// list returns views that share their parts with the cache.
+	// list returns views that share their memory with the cache.
 	list func(ctx context.Context, c client.Reader, options ...client.ListOption) ([]*appsv1.ReplicaSet, error)
 }
 
@@ -110,8 +110,8 @@ func asControllerStatus(s appsv1.ReplicaSetStatus) corev1.ReplicationControllerS
 	return status
 }
 
-// selector is that of a replica set. One that selects everything selects
-// nothing: no pod is to be taken by mistake.
+// selector returns the selector of a replica set. An empty selector selects
+// nothing, so that no pod is adopted by mistake.
 func selector(rs *appsv1.ReplicaSet) (labels.Selector, error) {
 	s, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err == nil && s.Empty() {

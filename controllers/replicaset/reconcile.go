@@ -31,13 +31,13 @@ type reconciler struct {
 	client client.Client
 	live   client.Reader
 	pods   pods.Control
-	// What the cache may not have yet of a replica set's pods.
+	// writes and unknown are what the cache may not have yet of the pods.
 	writes  expectations.Writes
 	unknown expectations.UnknownOutcomes
 	now     func() time.Time
 }
 
-// Reconcile brings a replica set nearer to its number of pods.
+// Reconcile syncs a replica set.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := r.kind.empty()
 	if err := r.client.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
@@ -52,8 +52,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("selector of %s %s: %w", r.gvk.Kind, req, err))
 	}
-	followsUp := r.writes.Pending(req.NamespacedName)
-	active, terminating, err := r.claim(ctx, obj, s)
+	pendingWrites := r.writes.Pending(req.NamespacedName)
+	active, terminating, err := r.adopt(ctx, obj, s)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -61,9 +61,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if rs.DeletionTimestamp == nil {
 		failure = r.scale(ctx, obj, active)
 	}
-	if failure == nil && !followsUp && r.writes.Pending(req.NamespacedName) {
-		// A status would be outdated already. The next look counts the pods as
-		// they are then, and reports whatever it does itself.
+	if failure == nil && !pendingWrites && r.writes.Pending(req.NamespacedName) {
+		// A status would be outdated already. The next sync counts the pods, and
+		// updates the status even if it creates or deletes pods itself.
 		return reconcile.Result{RequeueAfter: minSyncInterval}, nil
 	}
 	now := r.now()
@@ -72,21 +72,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		count := int32(len(terminating))
 		status.TerminatingReplicas = &count
 	}
-	err = r.report(ctx, obj, status)
+	err = r.updateStatus(ctx, obj, status)
 	switch {
 	case failure != nil:
 		return reconcile.Result{}, errors.Join(failure, err)
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // somebody else has written just now
+		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // another client has changed it since it was read
 	case err != nil:
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: nextAvailable(active, rs.Spec.MinReadySeconds, now)}, nil
 }
 
-// claim returns the active pods of the replica set, after it has adopted and
+// adopt returns the active pods of the replica set, after it has adopted and
 // released some, and those that are terminating. The cache owns them.
-func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Selector) (active, terminating []*corev1.Pod, err error) {
+func (r *reconciler) adopt(ctx context.Context, obj client.Object, s labels.Selector) (active, terminating []*corev1.Pod, err error) {
 	if err := r.writes.Await(ctx, r.client, client.ObjectKeyFromObject(obj), &corev1.Pod{}); err != nil {
 		return nil, nil, err
 	}
@@ -119,8 +119,8 @@ func (r *reconciler) claim(ctx context.Context, obj client.Object, s labels.Sele
 	return active, terminating, err
 }
 
-// controlled are the pods of a namespace by their controller's UID, as the cache
-// has them now.
+// controlled returns the pods of a namespace by the UID of their controller, from
+// the cache.
 func (r *reconciler) controlled(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
 	var list corev1.PodList
 	if err := r.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid},
@@ -137,22 +137,21 @@ func (r *reconciler) controlled(ctx context.Context, namespace, uid string) ([]*
 // scale creates or deletes pods.
 func (r *reconciler) scale(ctx context.Context, obj client.Object, active []*corev1.Pod) error {
 	rs := r.kind.view(obj)
-	surplus := len(active) - int(*rs.Spec.Replicas)
-	count := min(max(surplus, -surplus), pods.Burst)
+	create, count := difference(*rs.Spec.Replicas, len(active))
 	log := klog.FromContext(ctx).V(2)
 	switch {
-	case surplus < 0:
-		log.Info("Too few replicas", "need", *rs.Spec.Replicas, "creating", count)
-		return r.create(ctx, obj, &rs.Spec.Template, count)
-	case surplus > 0:
-		log.Info("Too many replicas", "need", *rs.Spec.Replicas, "deleting", count)
+	case create > 0:
+		log.Info("Creating pods", "replicas", *rs.Spec.Replicas, "count", create)
+		return r.create(ctx, obj, &rs.Spec.Template, create)
+	case count > 0:
+		log.Info("Deleting pods", "replicas", *rs.Spec.Replicas, "count", count)
 		related, err := r.related(ctx, rs, active)
 		if err != nil {
 			return err
 		}
-		victims := Victims(active, related, count, r.now())
+		excess := podsToDelete(active, related, count, r.now())
 		_, err = pods.InBatches(count, count, func(i int) error {
-			return r.note(obj, victims[i], r.pods.Delete(ctx, obj, victims[i]))
+			return r.note(obj, excess[i], r.pods.Delete(ctx, obj, excess[i]))
 		})
 		return err
 	}
@@ -165,7 +164,7 @@ func (r *reconciler) create(ctx context.Context, obj client.Object, template *co
 		return r.note(obj, pod, r.pods.Create(ctx, obj, pod))
 	})
 	if pods.NamespaceGoes(err) {
-		return nil // and so will the replica set
+		return nil // the replica set is deleted, too
 	}
 	return err
 }
@@ -180,8 +179,8 @@ func (r *reconciler) note(owner client.Object, pod *corev1.Pod, err error) error
 	return err
 }
 
-// related are the pods of all replica sets that have the same controller: of
-// all revisions of a deployment. They tell how crowded a node is.
+// related returns the pods of all replica sets with the same controller, that is
+// of all revisions of a deployment.
 func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*corev1.Pod) ([]*corev1.Pod, error) {
 	ref := metav1.GetControllerOfNoCopy(rs)
 	if ref == nil {
@@ -202,16 +201,16 @@ func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*
 	return related, nil
 }
 
-// report writes the status if it is a new one. It conflicts with what others have
-// written since the object was read. A patch would not, but costs the API server
+// updateStatus writes the status if it has changed. It fails with a conflict if the
+// object was changed since it was read. A patch would not, but costs the API server
 // a quarter more.
-func (r *reconciler) report(ctx context.Context, obj client.Object, status appsv1.ReplicaSetStatus) error {
+func (r *reconciler) updateStatus(ctx context.Context, obj client.Object, status appsv1.ReplicaSetStatus) error {
 	if apiequality.Semantic.DeepEqual(r.kind.view(obj).Status, status) {
 		return nil
 	}
 	r.kind.setStatus(obj, status)
 	if err := r.client.Status().Update(ctx, obj); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("status of %s %s: %w", r.gvk.Kind, klog.KObj(obj), err))
+		return client.IgnoreNotFound(fmt.Errorf("update status of %s %s: %w", r.gvk.Kind, klog.KObj(obj), err))
 	}
 	return nil
 }

@@ -23,52 +23,52 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// Each look at a replica set of two pods does something to the pods first, and
-// then tells what the status says, and whether another look follows by itself.
+// Each step changes a replica set of two pods or its pods, syncs it, and compares
+// the status and whether the replica set is requeued.
 func TestWhenTheStatusIsWritten(t *testing.T) {
 	for _, tt := range []struct {
 		rule  string
-		looks []look
+		steps []step
 	}{
-		{"once for pods that are made, when they can be counted", []look{
-			{then: "0 of generation 0, looks again"},
+		{"once for created pods, when the cache has them", []step{
+			{then: "0 of generation 0, requeued"},
 			{then: "2 of generation 1"},
 		}},
-		{"once for pods that go, too", []look{
-			{then: "0 of generation 0, looks again"},
+		{"once for deleted pods, too", []step{
+			{then: "0 of generation 0, requeued"},
 			{then: "2 of generation 1"},
-			{scale: 1, then: "2 of generation 1, looks again"},
+			{scale: 1, then: "2 of generation 1, requeued"},
 			{then: "1 of generation 2"},
 		}},
-		{"at the second look at the latest, though pods are made in each", []look{
-			{then: "0 of generation 0, looks again"},
+		{"in the second sync at the latest, even if every sync creates pods", []step{
+			{then: "0 of generation 0, requeued"},
 			{lose: true, then: "0 of generation 1"},
 			{lose: true, then: "0 of generation 1"},
 		}},
-		{"at once when pods cannot be made", []look{
+		{"immediately if the creation of pods fails", []step{
 			{refuse: true, then: "0 of generation 1, fails"},
 		}},
-		{"at once when there is nothing to do", []look{
+		{"immediately if there are no pods to create or delete", []step{
 			{scale: -2, then: "0 of generation 2"},
 		}},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			rs := webSet()
 			w := newWorld(t, rs)
-			for i, l := range tt.looks {
-				if got := w.look(t, rs, l); got != l.then {
-					t.Fatalf("look %d: %s, want %s", i+1, got, l.then)
+			for i, s := range tt.steps {
+				if got := w.step(t, rs, s); got != s.then {
+					t.Fatalf("step %d: %s, want %s", i+1, got, s.then)
 				}
 			}
 		})
 	}
 }
 
-// look is what happens before a look, and what follows from it.
-type look struct {
-	scale  int32 // to so many pods, if not 0; -2 is to none
-	lose   bool  // all pods
-	refuse bool  // new pods
+// step is a change, and the outcome of the sync after it.
+type step struct {
+	scale  int32 // the new spec.replicas, if not 0; -2 stands for 0
+	lose   bool  // delete all pods
+	refuse bool  // reject new pods
 	then   string
 }
 
@@ -113,26 +113,26 @@ func webSet() *appsv1.ReplicaSet {
 	}
 }
 
-func (w *world) look(t *testing.T, rs *appsv1.ReplicaSet, l look) string {
+func (w *world) step(t *testing.T, rs *appsv1.ReplicaSet, s step) string {
 	t.Helper()
 	ctx := t.Context()
-	if l.lose {
+	if s.lose {
 		if err := w.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(rs.Namespace)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if l.scale != 0 {
+	if s.scale != 0 {
 		if err := w.client.Get(ctx, client.ObjectKeyFromObject(rs), rs); err != nil {
 			t.Fatal(err)
 		}
 		rs.Generation++
-		rs.Spec.Replicas = ptr.To(max(l.scale, 0))
+		rs.Spec.Replicas = ptr.To(max(s.scale, 0))
 		if err := w.client.Update(ctx, rs); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.refused = nil
-	if l.refuse {
+	if s.refuse {
 		w.refused = errors.New("refused")
 	}
 	result, err := w.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rs)})
@@ -142,7 +142,7 @@ func (w *world) look(t *testing.T, rs *appsv1.ReplicaSet, l look) string {
 	}
 	then := fmt.Sprintf("%d of generation %d", now.Status.Replicas, now.Status.ObservedGeneration)
 	if result.RequeueAfter > 0 {
-		then += ", looks again"
+		then += ", requeued"
 	}
 	if err != nil {
 		then += ", fails"

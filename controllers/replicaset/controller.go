@@ -1,9 +1,10 @@
-// Package replicaset keeps as many pods running as replica sets and replication
-// controllers ask for.
+// Package replicaset owns the controllers of replica sets and replication
+// controllers: they create and delete pods until spec.replicas of them are active.
 //
 // A replica set owns the active pods of its namespace that its selector matches.
 // When there are too few it creates pods from its template, and when there are
-// too many it deletes those that will be missed least. Its status counts them.
+// too many it deletes some, in the order of decide_deletion.go. Its status counts
+// them.
 package replicaset
 
 import (
@@ -28,14 +29,14 @@ func New() controller.Controller {
 }
 
 // NewForReplicationControllers declares the controller of replication
-// controllers, the elder kind with the same meaning.
+// controllers, the older kind with the same semantics.
 func NewForReplicationControllers() controller.Controller {
 	return declare(replicationControllers(), "concurrent-rc-syncs", "How many replication controllers are synced at the same time.")
 }
 
 func declare(k kind, flag, usage string) controller.Controller {
-	// Twice as many as in kube-controller-manager: a look waits for answers most
-	// of its time. With more, looks at the same replica set are less often one.
+	// Twice as many as in kube-controller-manager, as a sync mostly waits for
+	// responses. With more, fewer events of a replica set share a sync.
 	concurrent := 10
 	return controller.Controller{
 		Name:    k.name,

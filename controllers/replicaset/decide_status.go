@@ -18,8 +18,8 @@ const (
 	failedDelete = "FailedDelete"
 )
 
-// nextStatus is the status of a replica set with these active pods, whose
-// scaling failed with failure or is nil.
+// nextStatus returns the status of a replica set with these active pods. failure
+// is the error of creating or deleting pods, or nil.
 func nextStatus(rs *appsv1.ReplicaSet, active []*corev1.Pod, failure error, now time.Time) appsv1.ReplicaSetStatus {
 	status := appsv1.ReplicaSetStatus{
 		Replicas:           int32(len(active)),
@@ -55,8 +55,8 @@ func nextStatus(rs *appsv1.ReplicaSet, active []*corev1.Pod, failure error, now 
 	return status
 }
 
-// nextAvailable is the time until the next of the pods is available; zero if
-// none will be by itself.
+// nextAvailable returns the time until another of the pods becomes available by
+// minReadySeconds; zero if none does.
 func nextAvailable(active []*corev1.Pod, minReadySeconds int32, now time.Time) time.Duration {
 	var next time.Duration
 	for _, pod := range active {

@@ -13,10 +13,16 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// Victims are the count of the pods that are deleted first when there are too
-// many. related are those whose company on a node counts: the pods of all
-// replica sets with the same controller.
-func Victims(active, related []*corev1.Pod, count int, now time.Time) []*corev1.Pod {
+// difference returns the number of pods to create or to delete now.
+func difference(replicas int32, active int) (create, del int) {
+	surplus := active - int(replicas)
+	return min(max(-surplus, 0), pods.Burst), min(max(surplus, 0), pods.Burst)
+}
+
+// podsToDelete returns count of the active pods, in the order in which they are
+// deleted. related are the pods of all replica sets with the same controller: a pod
+// on a node with more of them is deleted first.
+func podsToDelete(active, related []*corev1.Pod, count int, now time.Time) []*corev1.Pod {
 	if count >= len(active) {
 		return active
 	}
@@ -28,16 +34,16 @@ func Victims(active, related []*corev1.Pod, count int, now time.Time) []*corev1.
 	}
 	order := []func(a, b *corev1.Pod) int{
 		unassignedFirst,
-		earlierPhaseFirst,
-		unreadyFirst,
-		cheapFirst,
+		pendingFirst,
+		notReadyFirst,
+		lowerCostFirst,
 		func(a, b *corev1.Pod) int { return cmp.Compare(onNode[b.Spec.NodeName], onNode[a.Spec.NodeName]) },
-		func(a, b *corev1.Pod) int { return shortlyReadyFirst(a, b, now) },
+		func(a, b *corev1.Pod) int { return recentlyReadyFirst(a, b, now) },
 		restartedFirst,
 		func(a, b *corev1.Pod) int { return youngerFirst(a, b, now) },
 	}
-	victims := slices.Clone(active)
-	slices.SortStableFunc(victims, func(a, b *corev1.Pod) int {
+	ordered := slices.Clone(active)
+	slices.SortStableFunc(ordered, func(a, b *corev1.Pod) int {
 		for _, compare := range order {
 			if c := compare(a, b); c != 0 {
 				return c
@@ -45,25 +51,25 @@ func Victims(active, related []*corev1.Pod, count int, now time.Time) []*corev1.
 		}
 		return 0
 	})
-	return victims[:count]
+	return ordered[:count]
 }
 
 func unassignedFirst(a, b *corev1.Pod) int {
 	return falseFirst(a.Spec.NodeName != "", b.Spec.NodeName != "")
 }
 
-func earlierPhaseFirst(a, b *corev1.Pod) int {
+func pendingFirst(a, b *corev1.Pod) int {
 	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodUnknown, corev1.PodRunning}
-	// Any other one counts as pending.
+	// Any other phase counts as pending.
 	return cmp.Compare(max(slices.Index(phases, a.Status.Phase), 0), max(slices.Index(phases, b.Status.Phase), 0))
 }
 
-func unreadyFirst(a, b *corev1.Pod) int { return falseFirst(pods.IsReady(a), pods.IsReady(b)) }
+func notReadyFirst(a, b *corev1.Pod) int { return falseFirst(pods.IsReady(a), pods.IsReady(b)) }
 
-func cheapFirst(a, b *corev1.Pod) int { return cmp.Compare(deletionCost(a), deletionCost(b)) }
+func lowerCostFirst(a, b *corev1.Pod) int { return cmp.Compare(deletionCost(a), deletionCost(b)) }
 
-// deletionCost is what the annotation says that the deletion costs compared with
-// that of other pods: an int32. Anything else in it is 0, as without it.
+// deletionCost returns the int32 of the pod-deletion-cost annotation. It is 0 for a
+// missing or invalid value.
 func deletionCost(pod *corev1.Pod) int64 {
 	value := pod.Annotations[corev1.PodDeletionCost]
 	if strings.HasPrefix(value, "+") || strings.HasPrefix(value, "0") {
@@ -76,9 +82,9 @@ func deletionCost(pod *corev1.Pod) int64 {
 	return cost
 }
 
-// shortlyReadyFirst takes the pod that has been ready for less time, in orders
-// of magnitude, or of those of the same order any.
-func shortlyReadyFirst(a, b *corev1.Pod, now time.Time) int {
+// recentlyReadyFirst puts the pod first that has been ready for less time, compared
+// by order of magnitude.
+func recentlyReadyFirst(a, b *corev1.Pod, now time.Time) int {
 	if !pods.IsReady(a) || !pods.IsReady(b) {
 		return 0
 	}
@@ -89,10 +95,10 @@ func youngerFirst(a, b *corev1.Pod, now time.Time) int {
 	return laterFirst(a, b, a.CreationTimestamp.Time, b.CreationTimestamp.Time, now)
 }
 
-// laterFirst compares times by how long ago they are, roughly: as powers of two.
-// Within one power the UIDs decide, which is as good as chance, so that not all
-// the youngest pods go, which an autoscaler may have placed on the same node.
-// An unknown time is the latest. (KEP-2185)
+// laterFirst puts the pod with the later time first. It compares the binary
+// logarithms of the ages; within the same one the UIDs decide, which are random:
+// an autoscaler may have placed all of the youngest pods on the same node
+// (KEP-2185). An unknown time is the latest.
 func laterFirst(a, b *corev1.Pod, atA, atB, now time.Time) int {
 	switch {
 	case atA.Equal(atB):
@@ -113,8 +119,8 @@ func magnitude(d time.Duration) int {
 	return int(math.Log2(float64(d)))
 }
 
-// restartedFirst takes the pod one of whose containers has restarted more often
-// than any of the other pod's; sidecars count if the others are equal.
+// restartedFirst puts the pod with the most restarts of a container first; the
+// restarts of sidecars decide if those are equal.
 func restartedFirst(a, b *corev1.Pod) int {
 	regularA, sidecarA := restarts(a)
 	regularB, sidecarB := restarts(b)

@@ -29,7 +29,7 @@ func TestStatusCountsPods(t *testing.T) {
 		t.Errorf("the next pod is available in %s", next)
 	}
 	if next := nextAvailable(active, 0, noon); next != 0 {
-		t.Errorf("nothing to wait for, but %s", next)
+		t.Errorf("got %s without minReadySeconds", next)
 	}
 }
 
@@ -50,9 +50,9 @@ func TestReplicaFailureStaysUntilScalingSucceeds(t *testing.T) {
 		after   time.Duration
 		want    string
 	}{
-		{"none at first", nil, 0, "none"},
-		{"a failure is told", errors.New("quota"), time.Second, "ReplicaFailure True FailedCreate quota 1s"},
-		{"the first one stays", errors.New("other"), time.Minute, "ReplicaFailure True FailedCreate quota 1s"},
+		{"none without a failure", nil, 0, "none"},
+		{"a failure adds it", errors.New("quota"), time.Second, "ReplicaFailure True FailedCreate quota 1s"},
+		{"a second failure does not change it", errors.New("other"), time.Minute, "ReplicaFailure True FailedCreate quota 1s"},
 		{"success removes it", nil, time.Hour, "none"},
 	} {
 		if got := step(tt.failure, noon.Add(tt.after)); got != tt.want {
@@ -65,7 +65,7 @@ func TestReplicaFailureStaysUntilScalingSucceeds(t *testing.T) {
 	}
 }
 
-func TestReplicationControllerIsAReplicaSet(t *testing.T) {
+func TestReplicationControllerConvertsToReplicaSetAndBack(t *testing.T) {
 	rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	rc.Spec.Selector = map[string]string{"app": "web"}
 	rc.Spec.Replicas = ptr.To[int32](2)
