@@ -15,13 +15,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// certificates are the serving pair and the authorities of clients.
+// certificates are the serving certificate and the certificate authorities of
+// clients.
 type certificates struct {
 	clock clock.PassiveClock
 	pair  *reloaded[*tls.Certificate]
-	cas   *reloaded[*x509.CertPool] // nil: no client certificate is believed
+	cas   *reloaded[*x509.CertPool] // nil: no client certificate is accepted
 
-	// selfSigned makes the pair anew; nil where the pair is given.
+	// selfSigned creates a new self-signed pair; nil if the pair is configured.
 	selfSigned func() error
 	mu         sync.Mutex
 }
@@ -56,7 +57,7 @@ func newCertificates(o Options, c clock.PassiveClock) (*certificates, error) {
 	return cs, nil
 }
 
-// config is the listener's TLS configuration. It asks for the files at each
+// config returns the listener's TLS configuration, which checks the files at each
 // handshake.
 func (cs *certificates) config(o Options) (*tls.Config, error) {
 	minVersion, err := flag.TLSVersion(o.TLSMinVersion)
@@ -78,8 +79,8 @@ func (cs *certificates) config(o Options) (*tls.Config, error) {
 	if cs.cas == nil {
 		return base, nil
 	}
-	// A certificate is asked for, and verified by the authenticator: a caller
-	// may have another credential.
+	// The certificate is optional here and verified by the authenticator: a client may
+	// have another credential.
 	base.ClientAuth = tls.RequestClientCert
 	asking := base.Clone()
 	asking.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -94,7 +95,7 @@ func (cs *certificates) config(o Options) (*tls.Config, error) {
 	return asking, nil
 }
 
-// clientCAs is what the authenticator asks for; nil without a file of them.
+// clientCAs returns the function for the authenticator; nil without a CA file.
 func (cs *certificates) clientCAs() func() (*x509.CertPool, error) {
 	if cs.cas == nil {
 		return nil
@@ -102,7 +103,8 @@ func (cs *certificates) clientCAs() func() (*x509.CertPool, error) {
 	return cs.cas.get
 }
 
-// serving returns the pair. A self-signed one that has expired is made anew.
+// serving returns the serving certificate. A self-signed one is replaced after it
+// has expired.
 func (cs *certificates) serving() (*tls.Certificate, error) {
 	pair, err := cs.pair.get()
 	if err != nil || cs.selfSigned == nil || cs.clock.Now().Before(pair.Leaf.NotAfter) {
@@ -111,7 +113,7 @@ func (cs *certificates) serving() (*tls.Certificate, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if pair, err = cs.pair.get(); err != nil || cs.clock.Now().Before(pair.Leaf.NotAfter) {
-		return pair, err // somebody else has made it
+		return pair, err // another goroutine has created it
 	}
 	if err := cs.selfSigned(); err != nil {
 		return nil, err
@@ -139,7 +141,8 @@ func parseAuthorities(files [][]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// writeSelfSigned makes a pair for the node's name, good for a year.
+// writeSelfSigned creates a self-signed certificate for the node's name, valid for
+// a year.
 func writeSelfSigned(name, certFile, keyFile string) error {
 	if name == "" {
 		var err error

@@ -64,7 +64,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	s.readLogs(w, r, status.LogPath, bare, o)
 }
 
-// readLogs writes a log file, and goes on while it grows where that is wanted.
+// readLogs writes a log file to the client, and follows it if requested.
 func (s *Server) readLogs(w http.ResponseWriter, r *http.Request, path, id string, o *corev1.PodLogOptions) {
 	out := &flushing{w: w, to: http.NewResponseController(w)}
 	var stdout, stderr io.Writer
@@ -75,7 +75,7 @@ func (s *Server) readLogs(w http.ResponseWriter, r *http.Request, path, id strin
 		stderr = out
 	}
 	if o.Follow {
-		out.flush() // the client learns that it is connected, before there is a line
+		out.flush() // the client learns that it is connected before the first line
 	}
 	err := logs.ReadLogs(r.Context(), path, id, readerOptions(o, s.parts.Clock.Now()), statusOnly{runtime: s.parts.Runtime}, stdout, stderr)
 	switch {
@@ -99,8 +99,8 @@ func readerOptions(o *corev1.PodLogOptions, now time.Time) *logs.LogOptions {
 	return l
 }
 
-// parseLogOptions reads PodLogOptions of v1 from a query. "tail" is an old name
-// of "tailLines", in which "all" is the same as nothing.
+// parseLogOptions reads v1 PodLogOptions from a query. "tail" is an old name of
+// "tailLines", and its value "all" means no limit.
 func parseLogOptions(query url.Values) (*corev1.PodLogOptions, error) {
 	if tail := query.Get("tail"); tail == "all" {
 		query.Del("tailLines")
@@ -134,7 +134,7 @@ func parseLogOptions(query url.Values) (*corev1.PodLogOptions, error) {
 	return o, nil
 }
 
-// validLogOptions are the rules of the API for pods/log.
+// validLogOptions applies the API's validation of pods/log.
 func validLogOptions(o *corev1.PodLogOptions) bool {
 	switch {
 	case o.TailLines != nil && *o.TailLines < 0,
@@ -155,8 +155,8 @@ func validLogOptions(o *corev1.PodLogOptions) bool {
 	return false
 }
 
-// LoggedContainer returns the identity of the container, with its scheme, whose
-// log a request means, by the pod's status.
+// LoggedContainer returns the ID, with its scheme, of the container whose log is
+// requested, according to the pod's status.
 func LoggedContainer(p *corev1.Pod, name string, previous bool) (string, error) {
 	status := containerStatus(&p.Status, name)
 	if status == nil {
@@ -176,7 +176,7 @@ func LoggedContainer(p *corev1.Pod, name string, previous bool) (string, error) 
 		return status.ContainerID, nil
 	case state.Terminated != nil && state.Terminated.ContainerID != "":
 		return state.Terminated.ContainerID, nil
-	case lastID != "": // that of the next attempt, which has not started
+	case lastID != "": // of the next attempt, which has not started
 		return lastID, nil
 	case state.Terminated != nil || last != nil:
 		return "", fmt.Errorf("container %q in pod %q is terminated", name, p.Name)
@@ -207,7 +207,7 @@ func containerStatus(s *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// flushing sends each piece of a log at once.
+// flushing flushes each piece of a log at once.
 type flushing struct {
 	w       http.ResponseWriter
 	to      *http.ResponseController
@@ -225,18 +225,18 @@ func (f *flushing) Write(p []byte) (int, error) {
 
 func (f *flushing) flush() {
 	f.written = true
-	_ = f.to.Flush() // the first line will tell
+	_ = f.to.Flush() // an error shows at the first line
 }
 
-// statusOnly is the one request that a reader of logs makes of the runtime:
-// whether the container whose log it follows still runs.
+// statusOnly implements the one request that the log reader makes to the runtime:
+// whether the container still runs.
 type statusOnly struct {
 	criapi.RuntimeService
 	runtime Runtime
 }
 
-// ContainerStatus asks the runtime. A container that has been removed has ended:
-// its log is at its end, and there is nothing wrong with that.
+// ContainerStatus requests the status. A container that was removed has exited, so
+// its log is complete; this is not an error.
 func (s statusOnly) ContainerStatus(ctx context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	found, err := s.runtime.ContainerStatus(ctx, id)
 	switch {

@@ -14,12 +14,12 @@ func (s *Server) configz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, map[string]any{"kubeletconfig": s.parts.Configz()})
 }
 
-// maxForm bounds the form of a request for statistics, in bytes.
+// maxForm bounds the form of a request for the stats summary, in bytes.
 const maxForm = 4 << 10
 
-// summary serves what the node and its pods use.
+// summary serves the stats summary of the node and its pods.
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
-	// The read-only port asks nobody who they are.
+	// On the read-only port any client may send a body.
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, fmt.Sprintf("Internal Error: parse form failed: %v", err), http.StatusInternalServerError)
@@ -35,7 +35,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, summary)
 }
 
-// setVerbosity sets how much is logged.
+// setVerbosity sets the log verbosity.
 func (s *Server) setVerbosity(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
 	if err == nil {

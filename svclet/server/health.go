@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// check is one thing that /healthz looks at.
+// check is a health check.
 type check struct {
 	name string
 	ask  func() error
@@ -40,9 +40,9 @@ func (s *Server) syncLoop() error {
 	return nil
 }
 
-// healthz answers "ok", or one line for each check where one fails or the
-// client wants to see them. Why a check fails is in the log alone: who may read
-// this may be anybody.
+// healthz answers "ok", or one line for each check if one fails or the client asks
+// for them. The reason of a failure is only logged, because the port may be open
+// to unauthenticated clients.
 func healthz(w http.ResponseWriter, r *http.Request, checks []check) {
 	excluded := r.URL.Query()["exclude"]
 	var lines strings.Builder

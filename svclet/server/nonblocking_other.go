@@ -2,5 +2,5 @@
 
 package server
 
-// nonBlocking does nothing where pipes are no files.
+// nonBlocking is not needed on systems where named pipes are not files.
 const nonBlocking = 0

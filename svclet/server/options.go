@@ -9,48 +9,48 @@ import (
 // Options configure the server. The names are those of SvcletConfiguration;
 // section numbers are those of the document on the node agent.
 type Options struct {
-	// NodeName is the name of the Node object. A self-signed certificate is
-	// for this name, and permission is asked for its subresources.
+	// NodeName is the name of the Node object: the name in a self-signed certificate,
+	// and the object whose subresources are authorized.
 	NodeName string
 
-	// Address is where the secure and the read-only port listen (section 4).
+	// Address is the address of the secure and the read-only port (section 4).
 	Address string
-	// Port is the secure port. Zero takes a free one.
+	// Port is the secure port. Zero chooses a free one.
 	Port int32
 	// ReadOnlyPort is the port without authentication. Zero disables it.
 	ReadOnlyPort int32
-	// HealthzBindAddress and HealthzPort are where health alone is served.
-	// Zero disables it.
+	// HealthzBindAddress and HealthzPort are the address of the health port. Zero
+	// disables it.
 	HealthzBindAddress string
 	HealthzPort        int32
 
-	// TLSCertFile and TLSPrivateKeyFile hold the serving pair; without both of
-	// them a self-signed pair is made and kept in CertDirectory (section 5).
-	// All files are read again when they change.
+	// TLSCertFile and TLSPrivateKeyFile are the serving certificate; without both of
+	// them a self-signed one is created in CertDirectory (section 5). All files are
+	// reloaded when they change.
 	TLSCertFile, TLSPrivateKeyFile, CertDirectory string
 	// TLSMinVersion is VersionTLS10 to VersionTLS13, by default VersionTLS12.
 	TLSMinVersion string
-	// TLSCipherSuites are names of suites up to TLS 1.2, by default Go's.
+	// TLSCipherSuites are names of cipher suites up to TLS 1.2, by default Go's.
 	TLSCipherSuites []string
-	// TLSCurvePreferences are numbers of key exchanges ([tls.CurveID]), by default
-	// Go's, which chooses among them in an order of its own.
+	// TLSCurvePreferences are key exchanges ([tls.CurveID]), by default Go's, which
+	// orders them itself.
 	TLSCurvePreferences []int32
-	// ClientCAFile holds the authorities of client certificates.
+	// ClientCAFile has the certificate authorities of client certificates.
 	ClientCAFile string
 
-	// AnonymousAuth lets callers without credentials in as system:anonymous.
+	// AnonymousAuth authenticates requests without credentials as system:anonymous.
 	AnonymousAuth bool
-	// TokenWebhook has bearer tokens reviewed by the API server, whose answers
-	// are believed for TokenWebhookCacheTTL.
+	// TokenWebhook has the API server review bearer tokens, and caches the results for
+	// TokenWebhookCacheTTL.
 	TokenWebhook         bool
 	TokenWebhookCacheTTL time.Duration
-	// AuthorizationMode is auth.AlwaysAllow or auth.Webhook, whose answers are
-	// believed for AuthorizedTTL and UnauthorizedTTL.
+	// AuthorizationMode is auth.AlwaysAllow or auth.Webhook, whose results are cached
+	// for AuthorizedTTL and UnauthorizedTTL.
 	AuthorizationMode              string
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 
 	// EnableDebuggingHandlers serves logs, commands, streams, profiles and the
-	// configuration at all.
+	// configuration.
 	EnableDebuggingHandlers bool
 	// EnableSystemLogHandler serves LogDirectory below /logs/.
 	EnableSystemLogHandler bool
@@ -59,18 +59,17 @@ type Options struct {
 	// EnableDebugFlagsHandler lets the verbosity of logs be set at
 	// /debug/flags/v.
 	EnableDebugFlagsHandler bool
-	// LogDirectory is where the system's logs are, by default /var/log.
+	// LogDirectory is the directory of system logs, by default /var/log.
 	LogDirectory string
 
-	// StreamingConnectionIdleTimeout closes streams on which nothing moves.
-	// Zero does not.
+	// StreamingConnectionIdleTimeout closes idle streams. Zero means no timeout.
 	StreamingConnectionIdleTimeout time.Duration
-	// SyncLoopTimeout is after how long without progress of the agent's loop
-	// it is not healthy: twice the sync period, and at least 5 minutes.
+	// SyncLoopTimeout is how long the agent's loop may make no progress before it
+	// counts as not healthy: twice the sync period, and at least 5 minutes.
 	SyncLoopTimeout time.Duration
 }
 
-// Defaults are the documented ones (sections 4, 5 and 8).
+// Defaults returns the documented defaults (sections 4, 5 and 8).
 func Defaults() Options {
 	return Options{
 		Address: "0.0.0.0", Port: 10250, ReadOnlyPort: 10255,
@@ -86,5 +85,5 @@ func Defaults() Options {
 	}
 }
 
-// maxConnection is how long any connection to the server lasts (section 4).
+// maxConnection is the maximum age of a connection (section 4).
 const maxConnection = 4 * time.Hour

@@ -15,50 +15,47 @@ import (
 	"svc.dev/svc/svclet/server/auth"
 )
 
-// Pods are the pods that this node is to run.
+// Pods are the desired pods of this node.
 type Pods interface {
-	// List returns all of them, static pods as themselves rather than as their
-	// mirrors, with the statuses that this node gives them. The caller does
-	// not change them.
+	// List returns all of them, with static pods instead of their mirrors, and with
+	// the statuses of this node. The caller must not modify them.
 	List() []*corev1.Pod
 	// Get returns one of them by its namespace and name.
 	Get(namespace, name string) (*corev1.Pod, bool)
 	// Translate returns the UID of the static pod whose mirror has this UID,
 	// and the UID itself if there is none.
 	Translate(uid types.UID) types.UID
-	// Running returns what the runtime runs, wanted or not: see [RunningPod].
+	// Running returns the pods in the runtime, desired or not: see [RunningPod].
 	Running(ctx context.Context) ([]*corev1.Pod, error)
 }
 
-// Runtime is what is needed of the container runtime.
+// Runtime is the part of the container runtime's client that the server uses.
 type Runtime interface {
-	// Pod looks at a pod afresh.
+	// Pod observes a pod now.
 	Pod(ctx context.Context, uid types.UID) (pod.Observed, error)
 	ContainerStatus(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error)
 	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
-	// Exec, Attach and PortForward return the address at which the runtime
-	// serves the stream.
+	// Exec, Attach and PortForward return the URL at which the runtime serves the
+	// stream.
 	Exec(ctx context.Context, request *runtimeapi.ExecRequest) (string, error)
 	Attach(ctx context.Context, request *runtimeapi.AttachRequest) (string, error)
 	PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (string, error)
 }
 
-// Stats tells what the node and its pods use.
+// Stats returns statistics of the node and its pods.
 type Stats interface {
-	// Summary returns everything that is known, or processors and memory
-	// alone.
+	// Summary returns all statistics, or only those of CPU and memory.
 	Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 }
 
 // SyncLoop is the agent's main loop.
 type SyncLoop interface {
-	// Progress returns when the loop has last gone round; zero before it has
-	// started.
+	// Progress returns when the loop last made progress; zero before it has started.
 	Progress() time.Time
 }
 
-// Parts are what the server serves. Stats, Configz, the metrics and Reviews may
-// be nil; their paths then answer 404.
+// Parts are what the server serves. Stats, Configz, the metrics and Reviews may be
+// nil; their paths then answer 404.
 type Parts struct {
 	Pods     Pods
 	Runtime  Runtime
@@ -66,23 +63,22 @@ type Parts struct {
 	SyncLoop SyncLoop
 	// Configz returns the configuration in force, for /configz.
 	Configz func() any
-	// Metrics, Resource, Cadvisor and Probes are what /metrics,
-	// /metrics/resource, /metrics/cadvisor and /metrics/probes serve.
+	// Metrics, Resource, Cadvisor and Probes are served at /metrics,
+	// /metrics/resource, /metrics/cadvisor and /metrics/probes.
 	Metrics, Resource, Cadvisor, Probes prometheus.Gatherer
-	// Reviews are needed where tokens are reviewed or the authorization mode is
-	// Webhook.
+	// Reviews is needed for token reviews and for the authorization mode Webhook.
 	Reviews auth.Reviews
-	// SetVerbosity sets the verbosity of logs, for /debug/flags/v.
+	// SetVerbosity sets the log verbosity, for /debug/flags/v.
 	SetVerbosity func(level string) error
-	// Clock is the time by which certificates expire and answers grow old.
+	// Clock is used for the expiry of certificates and of cached reviews.
 	Clock clock.PassiveClock
-	// Requests counts what is served. It may be nil.
+	// Requests, if set, counts requests.
 	Requests Requests
 }
 
-// Requests is told of every request that is served.
+// Requests counts requests.
 type Requests interface {
-	// Begin is called as a request begins; it returns what is to be called at
-	// its end. Path is the first part of the path, "other" for unknown ones.
+	// Begin is called at the start of a request and returns the function to call at
+	// its end. path is the first segment of the path, "other" for unknown ones.
 	Begin(method, path, server string, longRunning bool) (end func())
 }

@@ -13,12 +13,12 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// listPods serves the pods that the node is to run, with their statuses.
+// listPods serves the desired pods of the node with their statuses.
 func (s *Server) listPods(w http.ResponseWriter, r *http.Request) {
 	writePods(w, r, s.parts.Pods.List())
 }
 
-// listRunningPods serves those that the runtime runs.
+// listRunningPods serves the pods in the runtime.
 func (s *Server) listRunningPods(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/runningpods/" {
 		http.NotFound(w, r)
@@ -36,7 +36,7 @@ func writePods(w http.ResponseWriter, r *http.Request, pods []*corev1.Pod) {
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	for _, p := range pods {
 		list.Items = append(list.Items, *p)
-		list.Items[len(list.Items)-1].TypeMeta = metav1.TypeMeta{} // that of the list stands for them
+		list.Items[len(list.Items)-1].TypeMeta = metav1.TypeMeta{} // the list has it for all items
 	}
 	if list.Items == nil {
 		list.Items = []corev1.Pod{}
@@ -56,8 +56,8 @@ func writeJSON(w http.ResponseWriter, r *http.Request, value any) {
 	}
 }
 
-// RunningPod is how /runningpods/ shows what the runtime holds of a pod: the
-// pod's name and its running containers with their images.
+// RunningPod returns the representation of a pod in /runningpods/: its name and
+// its running containers with their images.
 func RunningPod(uid types.UID, namespace, name string, observed pod.Observed) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: namespace, Name: name}}
 	for _, c := range observed.Containers {
@@ -68,7 +68,7 @@ func RunningPod(uid types.UID, namespace, name string, observed pod.Observed) *c
 	return p
 }
 
-// runningContainer returns the container of a pod that runs under a name.
+// runningContainer returns the running container of a pod with this name.
 func runningContainer(observed pod.Observed, name string) (pod.Container, bool) {
 	for _, c := range observed.Containers {
 		if c.Name == name && c.State == pod.Running {
@@ -78,7 +78,7 @@ func runningContainer(observed pod.Observed, name string) (pod.Container, bool) 
 	return pod.Container{}, false
 }
 
-// fullName is how kubelet names a pod in messages.
+// fullName returns the pod's name as kubelet writes it in messages.
 func fullName(p *corev1.Pod) string {
 	return fmt.Sprintf("%s_%s", p.Name, p.Namespace)
 }

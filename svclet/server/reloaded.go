@@ -8,9 +8,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reloaded is a value made of files. It is made anew, when it is asked for,
-// once one of the files has changed; while what they hold is no good, as it may
-// be in the middle of a rotation, the last good value stays.
+// reloaded is a value that is loaded from files. It is reloaded on use after one
+// of the files has changed; if the new content is invalid, as it may be during a
+// rotation, the last valid value is kept.
 type reloaded[T any] struct {
 	what  string
 	paths []string
@@ -19,11 +19,11 @@ type reloaded[T any] struct {
 	mu     sync.Mutex
 	value  T
 	good   bool
-	seen   []os.FileInfo // of the files of which value was made
+	seen   []os.FileInfo // the state of the files when value was loaded
 	failed string        // the last failure, which is logged once
 }
 
-// get returns the value, and an error only if there has never been a good one.
+// get returns the value, and an error only if there has never been a valid one.
 func (f *reloaded[T]) get() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

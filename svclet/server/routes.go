@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Handler is the secure port: everything, for those who may.
+// Handler returns the handler of the secure port.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.addPublic(mux)
@@ -27,22 +27,23 @@ func (s *Server) Handler() http.Handler {
 	return s.counted("readwrite", s.checked(mux))
 }
 
-// ReadOnlyHandler is the port without authentication: what other programs of
-// the node read, and nothing that runs, profiles or tails anything.
+// ReadOnlyHandler returns the handler of the port without authentication: what
+// other programs on the node read. It has nothing that runs commands, profiles, or
+// reads logs.
 func (s *Server) ReadOnlyHandler() http.Handler {
 	mux := http.NewServeMux()
 	s.addPublic(mux)
 	return s.counted("readonly", mux)
 }
 
-// HealthHandler is the health port.
+// HealthHandler returns the handler of the health port.
 func (s *Server) HealthHandler() http.Handler {
 	mux := http.NewServeMux()
 	s.addHealth(mux)
 	return mux
 }
 
-// addPublic adds what both ports serve.
+// addPublic adds the paths of both the secure and the read-only port.
 func (s *Server) addPublic(mux *http.ServeMux) {
 	s.addHealth(mux)
 	mux.HandleFunc("GET /pods", s.listPods)
@@ -60,7 +61,7 @@ func (s *Server) addPublic(mux *http.ServeMux) {
 	}
 }
 
-// addDebugging adds what looks into pods and runs things in them.
+// addDebugging adds the debugging handlers: logs, commands, streams, profiles.
 func (s *Server) addDebugging(mux *http.ServeMux) {
 	mux.HandleFunc("GET /runningpods/", s.listRunningPods)
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
@@ -102,7 +103,7 @@ func disabled(message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, message, http.StatusMethodNotAllowed) }
 }
 
-// checked lets through whom the authenticator knows and the authorizer allows.
+// checked authenticates and authorizes requests.
 func (s *Server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		logger := klog.FromContext(r.Context())
@@ -127,15 +128,15 @@ func (s *Server) checked(next http.Handler) http.Handler {
 	})
 }
 
-// plain answers without a line's end of its own, as kubelet does.
+// plain answers without a trailing line break, as kubelet does.
 func plain(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(message)) // a client that has gone needs no answer
+	_, _ = w.Write([]byte(message)) // the client may have disconnected
 }
 
-// counted has requests counted by the first part of their path.
+// counted counts requests by the first segment of their path.
 func (s *Server) counted(server string, next http.Handler) http.Handler {
 	if s.parts.Requests == nil {
 		return next
@@ -148,7 +149,7 @@ func (s *Server) counted(server string, next http.Handler) http.Handler {
 	})
 }
 
-// metricPath and metricMethod bound what the labels of metrics can be.
+// metricPath and metricMethod bound the values of metric labels.
 func metricPath(path string) string {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	first := parts[0]

@@ -29,11 +29,11 @@ type Server struct {
 	tls           *tls.Config
 
 	secure, readOnly, healthz net.Listener
-	running                   gate // requests, those with streams of their own included
+	running                   gate // counts requests, including those with hijacked connections
 }
 
-// New returns a server that does not listen yet. It fails on options that
-// contradict each other, and on certificates that cannot be read or made.
+// New returns a server that does not listen yet. It returns an error for
+// contradictory options, and for certificates that cannot be read or created.
 func New(o Options, parts Parts) (*Server, error) {
 	if parts.Clock == nil {
 		parts.Clock = clock.RealClock{}
@@ -66,7 +66,7 @@ func New(o Options, parts Parts) (*Server, error) {
 	return s, nil
 }
 
-// Listen opens the ports. Serve is to follow.
+// Listen opens the ports. Call Serve or Close afterwards.
 func (s *Server) Listen(ctx context.Context) error {
 	open := func(address string, port int32) (net.Listener, error) {
 		var c net.ListenConfig
@@ -95,8 +95,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Port is the secure port that Listen has opened: what the node's status says
-// of its daemon endpoint.
+// Port returns the secure port that Listen opened, for the daemon endpoint in the
+// node's status.
 func (s *Server) Port() int32 {
 	if a, ok := s.secure.Addr().(*net.TCPAddr); ok {
 		return int32(a.Port) //nolint:gosec // ports fit
@@ -104,8 +104,8 @@ func (s *Server) Port() int32 {
 	return s.o.Port
 }
 
-// Serve serves until the context ends, and returns when no request is served
-// any more. Connections are closed then, streams among them.
+// Serve serves until ctx is done, and returns when no request is in flight any
+// more. It closes all connections, including streams.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,7 +128,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		h.TLSConfig = each.tls
 		group.Go(func() {
 			<-ctx.Done()
-			_ = h.Close() // the listener and idle connections; nothing can be done about an error
+			_ = h.Close() // closes the listener and idle connections; an error has no consequence
 		})
 		group.Go(func() {
 			defer cancel()
@@ -149,7 +149,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return <-failures
 }
 
-// httpServer bounds what a slow or rude client can hold.
+// httpServer returns a server with limits on what a slow or hostile client can
+// hold.
 func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -168,7 +169,7 @@ func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 	}
 }
 
-// Close closes the ports that Listen has opened, where Serve does not follow.
+// Close closes the ports that Listen opened, if Serve is not called.
 func (s *Server) Close() {
 	for _, l := range []net.Listener{s.secure, s.readOnly, s.healthz} {
 		if l != nil {
@@ -177,7 +178,7 @@ func (s *Server) Close() {
 	}
 }
 
-// gate counts requests, until it is closed.
+// gate counts requests in flight until it is closed.
 type gate struct {
 	mu     sync.Mutex
 	inside sync.WaitGroup
@@ -196,7 +197,7 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.inside.Done() }
 
-// close lets nothing in any more, and waits for what is inside.
+// close refuses further requests and waits for those in flight.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -204,8 +205,8 @@ func (g *gate) close() {
 	g.inside.Wait()
 }
 
-// serverLog keeps the HTTP server's remarks on clients that hang up or shake
-// hands badly out of the ordinary log: anybody can cause them.
+// serverLog logs the HTTP server's messages about disconnects and failed
+// handshakes at high verbosity only, because any client can cause them.
 type serverLog struct{ logger klog.Logger }
 
 func (l serverLog) Write(p []byte) (int, error) {
@@ -213,8 +214,7 @@ func (l serverLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// limited accepts connections that end after [maxConnection], whatever becomes
-// of them.
+// limited accepts connections that are closed after [maxConnection] in any case.
 type limited struct{ net.Listener }
 
 func (l limited) Accept() (net.Conn, error) {

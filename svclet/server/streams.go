@@ -21,7 +21,7 @@ import (
 	"svc.dev/svc/svclet/server/stream"
 )
 
-// tokenSeconds is for how long a runtime keeps an address for a stream.
+// tokenSeconds is how long a runtime keeps the URL of a stream.
 const tokenSeconds = 60
 
 func (s *Server) streamOptions() stream.Options {
@@ -54,8 +54,8 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	stream.Exec(w, r, address, *streams, s.streamOptions())
 }
 
-// attach joins the process of a container. Whether it has a terminal was
-// settled when it started.
+// attach attaches to the process of a container. Whether it has a terminal was
+// decided when it was created.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	streams, ok := wantedStreams(w, r)
 	if !ok {
@@ -82,7 +82,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	stream.Attach(w, r, address, *streams, spec.TTY, s.streamOptions())
 }
 
-// portForward connects to ports of a pod.
+// portForward forwards ports of a pod.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if !upgrade(w, r) {
 		return
@@ -110,7 +110,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// run runs a command in a container and answers with what it has written.
+// run runs a command in a container and returns its output.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	_, container, err := s.container(r)
 	if err == nil && container.ID == "" {
@@ -129,11 +129,11 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json") // which it is not; kubelet says so
-	_, _ = w.Write(append(stdout, stderr...))          // a client that has gone needs no answer
+	w.Header().Set("Content-Type", "application/json") // which is wrong, but kubelet's behavior
+	_, _ = w.Write(append(stdout, stderr...))          // the client may have disconnected
 }
 
-// wantedStreams answers requests that ask for no stream, or for no upgrade.
+// wantedStreams answers requests without streams or without an upgrade.
 func wantedStreams(w http.ResponseWriter, r *http.Request) (*stream.Streams, bool) {
 	streams, err := stream.ParseStreams(r)
 	if err != nil {
@@ -151,13 +151,13 @@ func upgrade(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// errNotFound are the two ways of kubelet to say so.
+// Kubelet's two messages for objects that do not exist.
 var (
 	errNoPod    = errors.New("pod does not exist")
 	errOtherPod = errors.New("pod not found")
 )
 
-// observed looks afresh at the pod that a path names.
+// observed observes the pod in the request's path.
 func (s *Server) observed(r *http.Request) (*corev1.Pod, pod.Observed, error) {
 	p, ok := s.parts.Pods.Get(r.PathValue("namespace"), r.PathValue("pod"))
 	if !ok {
@@ -170,7 +170,7 @@ func (s *Server) observed(r *http.Request) (*corev1.Pod, pod.Observed, error) {
 	return p, observed, err
 }
 
-// container returns the running container that a path names; its ID is empty
+// container returns the running container in the request's path; its ID is empty
 // if none runs.
 func (s *Server) container(r *http.Request) (*corev1.Pod, pod.Container, error) {
 	p, observed, err := s.observed(r)
@@ -197,7 +197,7 @@ func runtimeURL(address string, err error) (*url.URL, error) {
 	return stream.ParseRuntimeURL(address)
 }
 
-// writeStreamError answers a request that leads to no stream.
+// writeStreamError answers a request for a stream that failed.
 func writeStreamError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// systemLogs serves a directory of logs and what is below it. Links that lead
-// out of it are not followed: pods that may write there are not to read the
-// node's other files by them.
+// systemLogs serves a directory of logs. Symlinks out of it are not followed: a
+// pod that can write there must not read the node's other files through them.
 func systemLogs(directory string) http.Handler {
 	return http.FileServerFS(within(directory))
 }
 
-// within is a directory as a file system that cannot be left. Unlike os.Root
-// it follows absolute links that lead to places inside, such as those of
-// /var/log/containers.
+// within is a directory as a file system that cannot be left. Unlike os.Root it
+// follows absolute symlinks to paths inside, such as those of /var/log/containers.
 type within string
 
-// Open opens a file or a directory; other things could block or act.
+// Open opens a regular file or a directory; opening other files can block or have
+// side effects.
 func (w within) Open(name string) (fs.File, error) {
 	fail := func(err error) (fs.File, error) { return nil, &fs.PathError{Op: "open", Path: name, Err: err} }
 	if !fs.ValidPath(name) {
@@ -39,7 +38,7 @@ func (w within) Open(name string) (fs.File, error) {
 	if err != nil || inside == ".." || strings.HasPrefix(inside, ".."+string(filepath.Separator)) {
 		return fail(fs.ErrNotExist)
 	}
-	// What the path was resolved to may have changed since; the root holds.
+	// The path may have changed since it was resolved; os.Root still confines it.
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return nil, err

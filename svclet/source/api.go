@@ -11,20 +11,20 @@ import (
 	"svc.dev/svc/svclet/reflector"
 )
 
-// watchAPI follows the pods that are bound to this node until ctx is done.
+// watchAPI watches the pods that are bound to this node until ctx is done.
 func (s *Sources) watchAPI(ctx context.Context) {
 	here := fields.OneTermEqualSelector("spec.nodeName", s.o.NodeName)
 	store := &apiStore{s: s, ctx: ctx, mirrors: map[string]*corev1.Pod{}}
 	reflector.Run(ctx, s.o.Core, "pods", here, &corev1.Pod{}, "pods of this node", store)
 }
 
-// apiStore is where the reflector puts pods. Those that are not mirrors are
-// kept by Sources alone.
+// apiStore is the reflector's store of pods. Pods other than mirrors are kept by
+// Sources alone.
 type apiStore struct {
 	s   *Sources
 	ctx context.Context
-	// mirrors are those of the last list and since, by UID, to find which of
-	// them the next list misses.
+	// mirrors are the mirror pods by UID, to find those that the next list no longer
+	// has.
 	mirrors map[string]*corev1.Pod
 }
 
@@ -93,7 +93,7 @@ func (a *apiStore) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. It is never asked for.
+// Resync implements cache.ReflectorStore. It is never called.
 func (a *apiStore) Resync() error { return nil }
 
 func (a *apiStore) mirror(pod *corev1.Pod) {
@@ -116,7 +116,7 @@ func (a *apiStore) tell(f func(*corev1.Pod), pod *corev1.Pod) {
 	}
 }
 
-// of are the pods of one source.
+// of returns the pods of one source.
 func (s *Sources) of(source string) []*corev1.Pod {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -127,7 +127,7 @@ func (s *Sources) of(source string) []*corev1.Pod {
 	return pods
 }
 
-// received is the pod without what no node needs.
+// received returns the pod without fields that no node needs.
 func received(obj any) (*corev1.Pod, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -1,12 +1,9 @@
-// Package source knows which pods this node is to run: those that the API
-// server has bound to it, those of files on this machine, and those that a URL
-// names.
+// Package source owns the desired pods of this node: those that the API server has
+// bound to it, and the static pods of files and of a URL.
 //
-// [Sources] merges them, and tells what has changed in one stream of [Update]s.
-// It is the only place where the agent keeps pods. What is kept is shared and
-// must not be changed.
+// [Sources] merges them, and sends changes in one stream of [Update]s. It is the
+// only place where the agent keeps pods. They are shared and must not be modified.
 //
-// Pods of files and of the URL are static: the API server has only a mirror of
-// each, which [Sources] creates, replaces and deletes, and which is never among
-// the updates.
+// The API server has a mirror pod for each static pod, which [Sources] creates,
+// replaces and deletes, and which is never in an update.
 package source

@@ -18,46 +18,45 @@ import (
 )
 
 const (
-	// settle is how long a file has to become whole after it has changed before
-	// anything is said about its not being so.
-	settle = time.Second
-	// rewatch is how often it is looked whether a path exists that did not.
-	rewatch = time.Second
-	// trusted is how old a file must be for its time of change to tell whether
-	// it has changed since.
-	trusted = 2 * time.Second
+	// settleTime is how long a changed file may be incomplete before that is logged.
+	settleTime = time.Second
+	// rewatchPeriod is the polling period for a path that does not exist.
+	rewatchPeriod = time.Second
+	// minTrustedAge is the age from which on a file's modification time shows whether it has
+	// changed since.
+	minTrustedAge = 2 * time.Second
 )
 
 // files are the manifests of --pod-manifest-path.
 type files struct {
 	s *Sources
-	// path is without a slash at its end.
+	// path has no trailing slash.
 	path string
-	// known is what was last read, by path.
+	// known are the files as last read, by path.
 	known map[string]*file
-	// said is what was last logged about a path.
-	said map[string]string
-	// shadowed are files whose pod another file has too, and which file.
+	// logged is what was last logged about a path.
+	logged map[string]string
+	// shadowed maps a file to another one that has a pod of the same name.
 	shadowed map[string]string
-	// sent says that an update has told what is there.
+	// sent reports that the first update has been sent.
 	sent bool
 }
 
-// file is one manifest as last read.
+// file is a manifest as last read.
 type file struct {
 	changed time.Time
 	size    int64
 	read    time.Time
-	// pod is nil when err is not.
+	// pod is nil if err is not.
 	pod *corev1.Pod
 	err error
-	// before is the last pod that this file held, while the file is broken.
+	// before is the last valid pod of this file while the file is invalid.
 	before *corev1.Pod
 }
 
-// readFiles follows the path of manifests until ctx is done.
+// readFiles watches the path of manifests until ctx is done.
 func (s *Sources) readFiles(ctx context.Context) {
-	f := &files{s: s, path: filepath.Clean(s.o.Path), known: map[string]*file{}, said: map[string]string{}, shadowed: map[string]string{}}
+	f := &files{s: s, path: filepath.Clean(s.o.Path), known: map[string]*file{}, logged: map[string]string{}, shadowed: map[string]string{}}
 	check := s.o.Clock.NewTicker(s.o.FileCheckFrequency)
 	defer check.Stop()
 
@@ -66,10 +65,10 @@ func (s *Sources) readFiles(ctx context.Context) {
 	f.watch(ctx, &w)
 	f.scan(ctx, false)
 	for {
-		// Timers exist only while there is something to wait for.
+		// The timers exist only while something is pending.
 		var later, again <-chan time.Time
-		if f.unsettled() {
-			later = s.o.Clock.After(settle)
+		if f.hasUnlogged() {
+			later = s.o.Clock.After(settleTime)
 		}
 		if w.watcher == nil {
 			again = s.o.Clock.After(w.pause)
@@ -81,7 +80,7 @@ func (s *Sources) readFiles(ctx context.Context) {
 			f.scan(ctx, true)
 		case <-later:
 			f.scan(ctx, false)
-			f.complain(ctx)
+			f.logInvalid(ctx)
 		case <-again:
 			if f.watch(ctx, &w); w.watcher != nil {
 				f.scan(ctx, false)
@@ -93,21 +92,21 @@ func (s *Sources) readFiles(ctx context.Context) {
 			}
 			f.event(ctx, &w, e)
 		case err := <-w.errors:
-			f.say(ctx, f.path, fmt.Errorf("watching it failed, it is read every %v: %w", s.o.FileCheckFrequency, err))
+			f.logOnce(ctx, f.path, fmt.Errorf("watching it failed, it is read every %v: %w", s.o.FileCheckFrequency, err))
 			w.close()
 			f.scan(ctx, false)
 		}
 	}
 }
 
-// event reads anew what has changed, with all that has changed at once.
+// event reads the changed files, all pending events at once.
 func (f *files) event(ctx context.Context, w *watched, e fsnotify.Event) {
 	concerned := false
 	for more := true; more; {
 		concerned = concerned || w.dir == f.path || e.Name == f.path
 		f.forget(e.Name)
 		if e.Name == f.path && e.Has(fsnotify.Remove|fsnotify.Rename) {
-			// The directory itself has gone, and with it the watch.
+			// The directory itself was removed, and with it the watch.
 			w.close()
 		}
 		select {
@@ -121,64 +120,64 @@ func (f *files) event(ctx context.Context, w *watched, e fsnotify.Event) {
 	}
 }
 
-// forget makes the next scan read the file whatever its times say.
+// forget makes the next scan read the file even if its times are unchanged.
 func (f *files) forget(path string) {
 	if known := f.known[path]; known != nil {
 		known.read = time.Time{}
 	}
 }
 
-// scan reads what has changed and sends what is now wanted. A regular check
-// also gives up pods whose files are broken, except that of the only file: who
-// breaks that has meant no deletion.
+// scan reads changed files and sends the desired pods. A regular scan also removes
+// pods whose files are invalid, except that of a single file: an edit that makes
+// it invalid is not meant as a deletion.
 func (f *files) scan(ctx context.Context, regular bool) {
 	info, err := os.Stat(f.path)
 	single := false
 	var paths []string
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.say(ctx, f.path, errors.New("it does not exist, so that it wants no pods"))
+		f.logOnce(ctx, f.path, errors.New("it does not exist, so that it wants no pods"))
 	case err != nil:
-		f.say(ctx, f.path, err)
+		f.logOnce(ctx, f.path, err)
 		return
 	case info.IsDir():
 		if paths, err = manifests(f.path); err != nil {
-			f.say(ctx, f.path, err)
+			f.logOnce(ctx, f.path, err)
 			return
 		}
-		delete(f.said, f.path)
+		delete(f.logged, f.path)
 	case info.Mode().IsRegular():
 		paths, single = []string{f.path}, true
 	default:
-		f.say(ctx, f.path, errors.New("it is neither a directory nor a file: name one of these with staticPodPath (--pod-manifest-path)"))
+		f.logOnce(ctx, f.path, errors.New("it is neither a directory nor a file: name one of these with staticPodPath (--pod-manifest-path)"))
 		return
 	}
 	for path := range f.known {
 		if !slices.Contains(paths, path) {
 			delete(f.known, path)
-			delete(f.said, path)
+			delete(f.logged, path)
 		}
 	}
 	for _, path := range paths {
-		f.look(ctx, path)
+		f.readIfChanged(ctx, path)
 		known := f.known[path]
 		if regular && known != nil && known.err != nil {
-			f.say(ctx, path, known.err)
+			f.logOnce(ctx, path, known.err)
 			if !single {
 				known.before = nil
 			}
 		}
 	}
 	if single && !f.sent && f.known[f.path] != nil && f.known[f.path].err != nil {
-		// What the file means is not known: nothing of it may be stopped.
+		// The file cannot be read: none of its pods may be stopped.
 		return
 	}
 	f.sent = true
 	f.s.replace(ctx, File, f.wanted(ctx, paths))
 }
 
-// manifests are the files of a directory in the order of their names, those
-// excepted that start with a dot.
+// manifests lists the files of a directory in order, without those that begin with
+// a dot.
 func manifests(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -193,28 +192,28 @@ func manifests(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// look reads a file unless it is as it was.
-func (f *files) look(ctx context.Context, path string) {
+// readIfChanged reads a file unless it is unchanged.
+func (f *files) readIfChanged(ctx context.Context, path string) {
 	now := f.s.o.Clock.Now()
 	info, err := os.Stat(path)
 	known := f.known[path]
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if link, err := os.Readlink(path); err == nil {
-			f.say(ctx, path, fmt.Errorf("it is a link to %s, which does not exist: remove it, or put the manifest there", link))
+			f.logOnce(ctx, path, fmt.Errorf("it is a link to %s, which does not exist: remove it, or put the manifest there", link))
 		}
 		delete(f.known, path)
 		return
 	case err == nil && info.IsDir():
-		f.say(ctx, path, errors.New("it is a directory, and directories in the manifest path are not read: move its manifests up"))
+		f.logOnce(ctx, path, errors.New("it is a directory, and directories in the manifest path are not read: move its manifests up"))
 		delete(f.known, path)
 		return
 	case err == nil && !info.Mode().IsRegular():
-		f.say(ctx, path, errors.New("it is not a file: remove it"))
+		f.logOnce(ctx, path, errors.New("it is not a file: remove it"))
 		delete(f.known, path)
 		return
 	case err == nil && known != nil && !known.read.IsZero() && known.changed.Equal(info.ModTime()) && known.size == info.Size() &&
-		known.read.Sub(known.changed) > trusted:
+		known.read.Sub(known.changed) > minTrustedAge:
 		return
 	}
 	fresh := &file{read: now}
@@ -260,7 +259,7 @@ func (f *files) read(ctx context.Context, path string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// wanted are the pods of the files. Of those with the same name the last one
+// wanted returns the pods of the files. Of several with the same name the last one
 // counts.
 func (f *files) wanted(ctx context.Context, paths []string) []*corev1.Pod {
 	byName := map[types.NamespacedName]string{}
@@ -299,39 +298,39 @@ func (f *files) wanted(ctx context.Context, paths []string) []*corev1.Pod {
 	return wanted
 }
 
-// unsettled says whether a file is broken and nothing was said of it yet.
-func (f *files) unsettled() bool {
+// hasUnlogged reports whether an invalid file has not been logged yet.
+func (f *files) hasUnlogged() bool {
 	for path, known := range f.known {
-		if known.err != nil && f.said[path] != known.err.Error() {
+		if known.err != nil && f.logged[path] != known.err.Error() {
 			return true
 		}
 	}
 	return false
 }
 
-// complain tells of all files that are broken.
-func (f *files) complain(ctx context.Context) {
+// logInvalid logs all invalid files.
+func (f *files) logInvalid(ctx context.Context) {
 	for path, known := range f.known {
 		if known.err != nil {
-			f.say(ctx, path, known.err)
+			f.logOnce(ctx, path, known.err)
 		}
 	}
 }
 
-// say logs what is wrong with a path, once until that changes, and not to an
-// agent that stops.
-func (f *files) say(ctx context.Context, path string, err error) {
-	if f.said[path] == err.Error() || ctx.Err() != nil {
+// logOnce logs what is wrong with a path, once until that changes, and not after ctx
+// is done.
+func (f *files) logOnce(ctx context.Context, path string, err error) {
+	if f.logged[path] == err.Error() || ctx.Err() != nil {
 		return
 	}
-	f.said[path] = err.Error()
+	f.logged[path] = err.Error()
 	klog.FromContext(ctx).Error(err, "Failed to read static pod manifest", "path", path)
 }
 
-// clear notes that nothing is wrong with a path.
+// clear logs that a path is valid again.
 func (f *files) clear(ctx context.Context, path string) {
-	if _, ok := f.said[path]; ok {
-		delete(f.said, path)
+	if _, ok := f.logged[path]; ok {
+		delete(f.logged, path)
 		klog.FromContext(ctx).Info("Successfully read static pod manifest again", "path", path)
 	}
 }

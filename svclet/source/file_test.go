@@ -143,10 +143,10 @@ func scanning(t *testing.T, path string) *scanned {
 	s.updates = make(chan Update, 100)
 	log := &lines{}
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig(ktesting.Verbosity(2))))
-	return &scanned{&files{s: s, path: path, known: map[string]*file{}, said: map[string]string{}, shadowed: map[string]string{}}, t, ctx, clock, log}
+	return &scanned{&files{s: s, path: path, known: map[string]*file{}, logged: map[string]string{}, shadowed: map[string]string{}}, t, ctx, clock, log}
 }
 
-// said is how often something was logged about a file.
+// logged is how often something was logged about a file.
 func (s *scanned) saidOf(path string) int {
 	count := 0
 	for _, line := range s.log.all {

@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// urlTimeout bounds one request, its body included.
+	// urlTimeout bounds one request, including its body.
 	urlTimeout = 10 * time.Second
-	// maxRedirects bounds how often a request is sent elsewhere.
+	// maxRedirects bounds the redirects of a request.
 	maxRedirects = 10
-	// loudFailures are logged in a row before the rest is told at -v=4 only.
-	loudFailures = 4
+	// maxLoggedFailures is how many consecutive failures are logged before -v=4 is
+	// required.
+	maxLoggedFailures = 4
 )
 
-// poller asks the URL of manifests.
+// poller polls the manifest URL.
 type poller struct {
 	s      *Sources
 	client *http.Client
-	// digest is that of the last answer that was understood, tag its ETag.
+	// digest is the hash of the last valid answer, tag its ETag.
 	digest   [sha256.Size]byte
 	tag      string
 	failures int
 }
 
-// pollURL asks the URL of manifests until ctx is done.
+// pollURL polls the manifest URL until ctx is done.
 func (s *Sources) pollURL(ctx context.Context) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
@@ -52,28 +53,29 @@ func (s *Sources) pollURL(ctx context.Context) {
 	}
 }
 
-// report tells of failures, ever more quietly, and of their end.
+// report logs consecutive failures at decreasing verbosity, and the recovery.
 func (p *poller) report(ctx context.Context, err error) {
 	logger := klog.FromContext(ctx)
 	if err == nil {
 		if p.failures > 0 {
-			logger.Info("Successfully read pods from URL", "url", shown(p.s.url))
+			logger.Info("Successfully read pods from URL", "url", redacted(p.s.url))
 		}
 		p.failures = 0
 		return
 	}
 	p.failures++
 	switch {
-	case p.failures < loudFailures:
-		logger.Info("Failed to read pods from URL", "url", shown(p.s.url), "err", err)
-	case p.failures == loudFailures:
-		logger.Info("Failed to read pods from URL, further failures are logged at -v=4", "url", shown(p.s.url), "err", err)
+	case p.failures < maxLoggedFailures:
+		logger.Info("Failed to read pods from URL", "url", redacted(p.s.url), "err", err)
+	case p.failures == maxLoggedFailures:
+		logger.Info("Failed to read pods from URL, further failures are logged at -v=4", "url", redacted(p.s.url), "err", err)
 	default:
-		logger.V(4).Info("Failed to read pods from URL again", "url", shown(p.s.url), "err", err)
+		logger.V(4).Info("Failed to read pods from URL again", "url", redacted(p.s.url), "err", err)
 	}
 }
 
-// poll asks once. What the URL wanted before stays wanted while it fails.
+// poll makes one request. On failure, the pods of the previous answer stay
+// desired.
 func (p *poller) poll(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.s.url.String(), nil)
 	if err != nil {
@@ -104,7 +106,7 @@ func (p *poller) poll(ctx context.Context) error {
 		return withoutURL(err)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		// The source has answered, and wants nothing.
+		// A valid answer without pods.
 		p.tag, p.digest = "", [sha256.Size]byte{}
 		p.s.replace(ctx, HTTP, nil)
 		return errors.New("the server answered with an empty body")
@@ -113,7 +115,7 @@ func (p *poller) poll(ctx context.Context) error {
 	if digest == p.digest {
 		return nil
 	}
-	pods, err := p.understand(ctx, data)
+	pods, err := p.decode(ctx, data)
 	if err != nil {
 		return err
 	}
@@ -122,8 +124,8 @@ func (p *poller) poll(ctx context.Context) error {
 	return nil
 }
 
-// understand reads a pod or a list of pods, all of which must be right.
-func (p *poller) understand(ctx context.Context, data []byte) ([]*corev1.Pod, error) {
+// decode decodes a pod or a list of pods, all of which must be valid.
+func (p *poller) decode(ctx context.Context, data []byte) ([]*corev1.Pod, error) {
 	m, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("couldn't parse the answer: %w", err)
@@ -137,13 +139,13 @@ func (p *poller) understand(ctx context.Context, data []byte) ([]*corev1.Pod, er
 		}
 	}
 	if len(m.warnings) > 0 {
-		klog.FromContext(ctx).Info("Ignoring invalid fields of manifest from URL", "url", shown(p.s.url), "warnings", m.warnings)
+		klog.FromContext(ctx).Info("Ignoring invalid fields of manifest from URL", "url", redacted(p.s.url), "warnings", m.warnings)
 	}
 	return m.pods, nil
 }
 
-// mayRedirect keeps the headers, which may be secrets, from other hosts and
-// from connections that are not encrypted.
+// mayRedirect removes the configured headers, which may be secrets, on redirects
+// to other hosts and to unencrypted connections.
 func (s *Sources) mayRedirect(req *http.Request, via []*http.Request) error {
 	switch first := via[0].URL; {
 	case len(via) >= maxRedirects:
@@ -159,12 +161,12 @@ func (s *Sources) mayRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// shown is the URL without what may be secret in it.
-func shown(u *url.URL) string {
+// redacted returns the URL without parts that may be secret.
+func redacted(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// withoutURL is the error without the URL that net/http quotes in it.
+// withoutURL returns the error without the URL that net/http adds to it.
 func withoutURL(err error) error {
 	var quoted *url.Error
 	if errors.As(err, &quoted) {

@@ -19,18 +19,18 @@ import (
 // maxManifest bounds a manifest and the answer of the URL, in bytes.
 const maxManifest = 10 << 20
 
-// manifest is what a file or the URL holds.
+// manifest is the content of a file or of the URL.
 type manifest struct {
 	// pods are as written, without defaults.
 	pods []*corev1.Pod
-	// list says that they were written as a list.
+	// list reports that they were written as a list.
 	list bool
-	// warnings tell of what was written and is ignored.
+	// warnings are about fields that are ignored.
 	warnings []string
 }
 
-// parse reads a Pod, or a PodList, in YAML or JSON. It neither completes nor
-// checks the pods.
+// parse decodes a Pod, or a PodList, in YAML or JSON. It neither sets defaults nor
+// validates.
 func parse(data []byte) (manifest, error) {
 	var m manifest
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -55,7 +55,7 @@ func parse(data []byte) (manifest, error) {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}{}
-	if json.Unmarshal(raw, &kind) != nil { // its error would tell of Go
+	if json.Unmarshal(raw, &kind) != nil { // its error would be about Go types
 		return m, errors.New("it is no object with apiVersion and kind: want apiVersion: v1, kind: Pod")
 	}
 	switch {
@@ -78,7 +78,7 @@ func parse(data []byte) (manifest, error) {
 	return m, err
 }
 
-// decode notes fields that the type does not have.
+// decode adds a warning for unknown fields.
 func (m *manifest) decode(raw []byte, into any) error {
 	unknown, err := kjson.UnmarshalStrict(raw, into)
 	for _, e := range unknown {
@@ -87,7 +87,8 @@ func (m *manifest) decode(raw []byte, into any) error {
 	return err
 }
 
-// documents is the first document that is not empty, and whether there are more.
+// documents returns the first document that is not empty, and whether there are
+// more.
 func documents(data []byte) (first []byte, more bool) {
 	if !bytes.Contains(data, []byte("\n---")) {
 		return data, false
@@ -111,7 +112,7 @@ func documents(data []byte) (first []byte, more bool) {
 	}
 }
 
-// withoutComments is the document without its comments and separators.
+// withoutComments returns the document without comments and separators.
 func withoutComments(doc []byte) string {
 	lines := strings.Split(string(doc), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool {
@@ -119,7 +120,7 @@ func withoutComments(doc []byte) string {
 	}), "\n")
 }
 
-// readAll reads what may be no longer than a manifest.
+// readAll reads at most maxManifest bytes.
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// replace makes pods all that the source wants.
+// replace sets all the pods that the source wants.
 func (s *Sources) replace(ctx context.Context, source string, pods []*corev1.Pod) {
 	s.deliver.Lock()
 	defer s.deliver.Unlock()
@@ -28,7 +28,7 @@ func (s *Sources) replace(ctx context.Context, source string, pods []*corev1.Pod
 		if changed {
 			u.Set = append(u.Set, pod)
 		} else if source != API {
-			// It was only read again.
+			// The pod is unchanged.
 			pod = known
 		}
 		kept[pod.UID] = pod
@@ -65,7 +65,7 @@ func (s *Sources) set(ctx context.Context, source string, pod *corev1.Pod) {
 	}
 }
 
-// remove takes one pod of a source away.
+// remove removes one pod of a source.
 func (s *Sources) remove(ctx context.Context, source string, uid types.UID) {
 	s.deliver.Lock()
 	defer s.deliver.Unlock()
@@ -78,7 +78,7 @@ func (s *Sources) remove(ctx context.Context, source string, uid types.UID) {
 	}
 }
 
-// send delivers an update that says something.
+// send sends an update unless it is empty.
 func (s *Sources) send(ctx context.Context, u Update, first bool) {
 	if !first && len(u.Set) == 0 && len(u.Removed) == 0 {
 		return
@@ -95,8 +95,8 @@ func (s *Sources) send(ctx context.Context, u Update, first bool) {
 	}
 }
 
-// adopt completes the pod with what the node notes on it, and says whether it
-// differs from what was known of it, if it was known, in what matters here.
+// adopt adds the node's annotations to the pod, and reports whether it differs
+// from the known pod in a way that matters to the node.
 func (s *Sources) adopt(source string, pod, known *corev1.Pod) bool {
 	if pod == known {
 		return false
@@ -118,7 +118,7 @@ func (s *Sources) adopt(source string, pod, known *corev1.Pod) bool {
 	return known == nil || differ(known, pod)
 }
 
-// differ says whether something has changed that matters to a node.
+// differ reports whether something has changed that matters to a node.
 func differ(a, b *corev1.Pod) bool {
 	return !reflect.DeepEqual(a.Spec, b.Spec) ||
 		!maps.Equal(a.Labels, b.Labels) ||
@@ -129,14 +129,13 @@ func differ(a, b *corev1.Pod) bool {
 		!maps.Equal(gates(a), gates(b))
 }
 
-// hasEnded says whether the API takes the pod for ended, as others than its
-// node may have it.
+// hasEnded reports whether the pod's phase in the API server is terminal, which
+// other writers may have set.
 func hasEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// gates are the conditions that others set and that the pod's readiness
-// depends on.
+// gates returns the readiness gate conditions of other writers.
 func gates(p *corev1.Pod) map[corev1.PodConditionType]corev1.ConditionStatus {
 	if len(p.Spec.ReadinessGates) == 0 {
 		return nil
@@ -150,7 +149,7 @@ func gates(p *corev1.Pod) map[corev1.PodConditionType]corev1.ConditionStatus {
 	return all
 }
 
-// withoutDuplicates leaves of pods with the same name the first one.
+// withoutDuplicates keeps only the first of several pods with the same name.
 func (s *Sources) withoutDuplicates(ctx context.Context, source string, pods []*corev1.Pod) []*corev1.Pod {
 	seen := make(map[types.NamespacedName]bool, len(pods))
 	kept := pods[:0:0]

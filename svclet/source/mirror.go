@@ -15,19 +15,20 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// mirrors keeps for each static pod a pod in the API.
+// mirrors maintains a mirror pod in the API server for each static pod.
 type mirrors struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	mu sync.Mutex
-	// api are the mirror pods of this node as the API has them.
+	// api are the mirror pods of this node in the API server.
 	api map[types.NamespacedName]*corev1.Pod
-	// static are the static pods that are wanted.
+	// static are the desired static pods.
 	static map[types.NamespacedName]*corev1.Pod
-	// ending are those that are wanted no more and have not ended yet.
+	// ending are the static pods that are no longer desired and have not terminated
+	// yet.
 	ending map[types.NamespacedName]map[types.UID]bool
-	// known says that the API's pods have been listed, sure that all sources
+	// known reports that the API server's pods have been listed, sure that all sources
 	// have answered too.
 	known, sure bool
 }
@@ -47,7 +48,7 @@ func keyOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// run brings the API in line until ctx is done.
+// run syncs mirror pods until ctx is done.
 func (m *mirrors) run(ctx context.Context) {
 	if m.o.NodeUID == nil {
 		<-ctx.Done()
@@ -76,7 +77,7 @@ func (m *mirrors) run(ctx context.Context) {
 	}
 }
 
-// want tells which static pods are wanted, and which no more.
+// want updates which static pods are desired and which no longer.
 func (m *mirrors) want(set, removed []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,13 +95,13 @@ func (m *mirrors) want(set, removed []*corev1.Pod) {
 	for _, pod := range set {
 		key := keyOf(pod)
 		m.static[key] = pod
-		// It may be wanted again before it has ended.
+		// It may become desired again before it has terminated.
 		delete(m.ending[key], pod.UID)
 		m.queue.Add(key)
 	}
 }
 
-// released tells that nothing is left of a static pod.
+// released records that nothing is left of a static pod.
 func (m *mirrors) released(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +112,7 @@ func (m *mirrors) released(pod *corev1.Pod) {
 	m.queue.Add(key)
 }
 
-// observed tells of a mirror pod in the API.
+// observed records a mirror pod in the API server.
 func (m *mirrors) observed(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +120,7 @@ func (m *mirrors) observed(pod *corev1.Pod) {
 	m.queue.Add(keyOf(pod))
 }
 
-// gone tells of a mirror pod that the API has no more.
+// gone records that a mirror pod was removed from the API server.
 func (m *mirrors) gone(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +131,7 @@ func (m *mirrors) gone(pod *corev1.Pod) {
 	m.queue.Add(key)
 }
 
-// listed tells that all mirror pods of the API have been told of.
+// listed records that all mirror pods of the API server are known.
 func (m *mirrors) listed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +139,7 @@ func (m *mirrors) listed() {
 	m.again()
 }
 
-// complete tells that all static pods are known.
+// complete records that all static pods are known.
 func (m *mirrors) complete() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +156,7 @@ func (m *mirrors) again() {
 	}
 }
 
-// of is the mirror of a static pod.
+// of returns the mirror of a static pod.
 func (m *mirrors) of(static types.UID) (*corev1.Pod, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,13 +168,13 @@ func (m *mirrors) of(static types.UID) (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// StaticUID is the UID of the static pod whose mirror this is.
+// StaticUID returns the UID of the static pod that a mirror pod belongs to.
 func StaticUID(mirror *corev1.Pod) types.UID {
 	return types.UID(mirror.Annotations[MirrorAnnotation])
 }
 
-// sync brings one mirror pod in line: one request at a time, since each of
-// them comes back through the watch.
+// sync syncs one mirror pod, with at most one request: the watch reports its
+// effect and triggers the next sync.
 func (m *mirrors) sync(ctx context.Context, key types.NamespacedName) error {
 	m.mu.Lock()
 	mirror, static := m.api[key], m.static[key]
@@ -196,7 +197,7 @@ func (m *mirrors) delete(ctx context.Context, mirror *corev1.Pod) error {
 		Body(&metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID))}).
 		Do(ctx).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// It has gone already; the watch tells so.
+		// It is gone already, and the watch will report that.
 		return nil
 	}
 	return err
@@ -214,8 +215,8 @@ func (m *mirrors) create(ctx context.Context, static *corev1.Pod) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// It is right, or the watch would have told, or it is about to; or it is
-	// no mirror, and somebody has to decide which pod is to have this name.
+	// Either the mirror is correct and the watch has not reported it yet, or the pod
+	// is no mirror and the name conflict must be resolved by the user.
 	existing := &corev1.Pod{}
 	if getErr := m.o.Core.Get().Namespace(mirror.Namespace).Resource("pods").Name(mirror.Name).Do(ctx).Into(existing); getErr != nil {
 		return getErr
@@ -226,7 +227,7 @@ func (m *mirrors) create(ctx context.Context, static *corev1.Pod) error {
 	return err
 }
 
-// mirrorOf is what the API is to show of a static pod.
+// mirrorOf returns the mirror pod of a static pod.
 func mirrorOf(static *corev1.Pod, node metav1.OwnerReference) *corev1.Pod {
 	mirror := &corev1.Pod{
 		ObjectMeta: *static.ObjectMeta.DeepCopy(),
@@ -236,7 +237,7 @@ func mirrorOf(static *corev1.Pod, node metav1.OwnerReference) *corev1.Pod {
 	mirror.UID = ""
 	mirror.Annotations = maps.Clone(static.Annotations)
 	mirror.Annotations[MirrorAnnotation] = static.Annotations[HashAnnotation]
-	// The node may only create pods that it owns: KEP-1314.
+	// A node may only create pods that it owns: KEP-1314.
 	mirror.OwnerReferences = []metav1.OwnerReference{node}
 	return mirror
 }

@@ -6,8 +6,8 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// apiReference names what of the API the pod refers to, which static pods may
-// not do: they have to run where there is no API server. It is empty for none.
+// apiReference returns which API object the pod refers to, "" if none. Static pods
+// must not refer to any, because they run without an API server.
 func apiReference(spec *corev1.PodSpec) string {
 	switch {
 	case spec.ServiceAccountName != "":
@@ -32,7 +32,8 @@ func fromHasSecret(s *corev1.EnvFromSource) bool    { return s.SecretRef != nil 
 func envHasConfigMap(s *corev1.EnvVarSource) bool   { return s.ConfigMapKeyRef != nil }
 func fromHasConfigMap(s *corev1.EnvFromSource) bool { return s.ConfigMapRef != nil }
 
-// anyEnv says whether a variable of any container is as one of the functions says.
+// anyEnv reports whether a variable of any container satisfies one of the
+// functions.
 func anyEnv(spec *corev1.PodSpec, env func(*corev1.EnvVarSource) bool, from func(*corev1.EnvFromSource) bool) bool {
 	of := func(vars []corev1.EnvVar, sources []corev1.EnvFromSource) bool {
 		for i := range vars {
@@ -83,7 +84,7 @@ func volumeReference(v *corev1.VolumeSource) string {
 	return ""
 }
 
-// volumeHasSecret says whether the driver of the volume is given a secret.
+// volumeHasSecret reports whether the volume's driver gets a secret.
 func volumeHasSecret(v *corev1.VolumeSource) bool {
 	switch {
 	case v.CephFS != nil:

@@ -16,89 +16,86 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The names of the sources, as the annotation kubernetes.io/config.source has
-// them.
+// The names of the sources, which are the values of the annotation
+// kubernetes.io/config.source.
 const (
 	API  = "api"
 	File = "file"
 	HTTP = "http"
 )
 
-// Annotations of pods that a node keeps for itself, and those of static pods
-// and their mirrors.
+// Annotations that a node adds to its pods, and those of static pods and their
+// mirrors.
 const (
 	// SourceAnnotation is one of [API], [File] and [HTTP].
 	SourceAnnotation = "kubernetes.io/config.source"
-	// HashAnnotation is on static pods, and is their UID.
+	// HashAnnotation is the UID of a static pod.
 	HashAnnotation = "kubernetes.io/config.hash"
-	// MirrorAnnotation is on mirror pods: the hash of their static pod.
+	// MirrorAnnotation is the hash of a mirror pod's static pod.
 	MirrorAnnotation = corev1.MirrorPodAnnotationKey
-	// SeenAnnotation is when the node has first heard of the pod, in RFC 3339
-	// with nanoseconds.
+	// SeenAnnotation is when the node first received the pod, in RFC 3339 with
+	// nanoseconds.
 	SeenAnnotation = "kubernetes.io/config.seen"
 )
 
-// Options say where pods come from.
+// Options configure [Sources].
 type Options struct {
-	// NodeName is that of this node.
+	// NodeName is the name of this node.
 	NodeName string
 
 	// Core is a client of the core group, without a rate limit; nil in
 	// standalone mode, without an API server.
 	Core rest.Interface
-	// NodeUID is asked for the UID of the Node, which owns mirror pods. It is
-	// nil without mirror pods. While it fails none are created.
+	// NodeUID returns the UID of the Node, which owns mirror pods. It is nil without
+	// mirror pods. While it returns an error, no mirror pods are created.
 	NodeUID func(ctx context.Context) (types.UID, error)
-	// Observed, if it is not nil, is told of each pod of the API and of each
-	// mirror pod as the API now has it, whatever has changed of it, before the
-	// update that tells of it, and Gone of those that the API has no more.
-	// Neither may block.
+	// Observed, if set, is called with each pod and each mirror pod of the API server
+	// at every change, before the update that contains it. Gone is called with those
+	// removed from the API server. Neither may block.
 	Observed, Gone func(*corev1.Pod)
 
-	// Path is a directory of manifests or one manifest (--pod-manifest-path);
-	// empty for none.
+	// Path is a directory of manifests or one manifest (--pod-manifest-path), empty
+	// for none.
 	Path string
-	// FileCheckFrequency is how often it is read although nothing has told of a
-	// change (--file-check-frequency, 20 s when zero).
+	// FileCheckFrequency is the period of reading Path without a file system event
+	// (--file-check-frequency, 20 s if zero).
 	FileCheckFrequency time.Duration
 
-	// URL names more manifests (--manifest-url); empty for none.
+	// URL has more manifests (--manifest-url), empty for none.
 	URL string
-	// URLHeader are sent with each request (--manifest-url-header). They may be
+	// URLHeader is sent with each request (--manifest-url-header). It may contain
 	// secrets.
 	URLHeader http.Header
-	// HTTPCheckFrequency is how often the URL is asked
-	// (--http-check-frequency, 20 s when zero).
+	// HTTPCheckFrequency is the polling period of the URL (--http-check-frequency, 20
+	// s if zero).
 	HTTPCheckFrequency time.Duration
 
 	// Recorder records events about pods; nil for none.
 	Recorder record.EventRecorder
-	// Clock is the real one when nil.
+	// Clock is the system clock by default.
 	Clock clock.WithTicker
 }
 
-// Update is what has changed in what one source wants.
+// Update is a change of what one source wants.
 type Update struct {
 	Source string
-	// Set are pods that are new, or of which something has changed that matters
-	// to this node.
+	// Set are new pods, and pods with a change that matters to this node.
 	Set []*corev1.Pod
-	// Removed are pods that the source wants no more, as they last were.
+	// Removed are pods that the source no longer wants, in their last state.
 	Removed []*corev1.Pod
-	// Ready says that every source has answered: with this update all pods are
-	// known that anybody wants. Until then nothing may be stopped for the reason
-	// that no source has named it.
+	// Ready reports that every source has answered, so that all desired pods are known
+	// with this update. Before that, no pod may be stopped because no source wants it.
 	Ready bool
 }
 
-// Sources are the places where pods come from.
+// Sources are the sources of pods.
 type Sources struct {
 	o       Options
 	url     *url.URL
 	names   []string
 	mirrors *mirrors
 
-	// deliver keeps updates in order.
+	// deliver serializes updates.
 	deliver sync.Mutex
 	updates chan<- Update
 
@@ -109,7 +106,7 @@ type Sources struct {
 
 const defaultFrequency = 20 * time.Second
 
-// New checks the options. Without any source it is an error.
+// New validates the options. It returns an error if there is no source.
 func New(o Options) (*Sources, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -131,10 +128,10 @@ func New(o Options) (*Sources, error) {
 		u, err := url.Parse(o.URL)
 		switch {
 		case err != nil:
-			// The error of url.Parse quotes it all, the password included.
+			// The error of url.Parse contains the whole URL, including a password.
 			return nil, errors.New("the manifest URL cannot be parsed")
 		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return nil, fmt.Errorf("manifest URL %s: must begin with http://HOST or https://HOST", shown(u))
+			return nil, fmt.Errorf("manifest URL %s: must begin with http://HOST or https://HOST", redacted(u))
 		}
 		s.url = u
 		s.names = append(s.names, HTTP)
@@ -149,9 +146,8 @@ func New(o Options) (*Sources, error) {
 	return s, nil
 }
 
-// Run reads all sources and sends what changes, in order, until ctx is done.
-// The first update of each source is sent even when it wants nothing. The
-// channel is not closed.
+// Run reads all sources and sends changes, in order, until ctx is done. The first
+// update of each source is sent even if it has no pods. The channel is not closed.
 func (s *Sources) Run(ctx context.Context, updates chan<- Update) {
 	s.updates = updates
 	var all sync.WaitGroup
@@ -168,14 +164,14 @@ func (s *Sources) Run(ctx context.Context, updates chan<- Update) {
 	all.Wait()
 }
 
-// Ready says whether every source has answered once.
+// Ready reports whether every source has answered.
 func (s *Sources) Ready() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.answered) == len(s.names)
 }
 
-// Pods are all pods that are wanted now, in no order.
+// Pods returns all desired pods, in no order.
 func (s *Sources) Pods() []*corev1.Pod {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -188,7 +184,7 @@ func (s *Sources) Pods() []*corev1.Pod {
 	return all
 }
 
-// Pod is the wanted pod of this UID, which is not that of a mirror pod.
+// Pod returns the desired pod with this UID, which is not the UID of a mirror pod.
 func (s *Sources) Pod(uid types.UID) (*corev1.Pod, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -200,7 +196,8 @@ func (s *Sources) Pod(uid types.UID) (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// Mirror is the mirror pod, as the API has it, of the static pod of this UID.
+// Mirror returns the mirror pod, from the API server, of the static pod with this
+// UID.
 func (s *Sources) Mirror(static types.UID) (*corev1.Pod, bool) {
 	if s.mirrors == nil {
 		return nil, false
@@ -208,21 +205,22 @@ func (s *Sources) Mirror(static types.UID) (*corev1.Pod, bool) {
 	return s.mirrors.of(static)
 }
 
-// Released tells that nothing is left on this node of a pod that a source had
-// removed. The mirror of a static pod stays until then, and shows how it ends.
+// Released records that nothing is left on this node of a pod that a source has
+// removed. The mirror of a static pod is kept until then, and shows how the pod
+// terminates.
 func (s *Sources) Released(pod *corev1.Pod) {
 	if s.mirrors != nil && IsStatic(pod) {
 		s.mirrors.released(pod)
 	}
 }
 
-// IsStatic says whether the pod comes from a file or the URL.
+// IsStatic reports whether the pod comes from a file or the URL.
 func IsStatic(pod *corev1.Pod) bool {
 	from := pod.Annotations[SourceAnnotation]
 	return from == File || from == HTTP
 }
 
-// IsMirror says whether the pod is the API's image of a static pod.
+// IsMirror reports whether the pod is the mirror of a static pod.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[MirrorAnnotation]
 	return ok

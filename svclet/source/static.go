@@ -20,14 +20,14 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// origin is where a static pod was found.
+// origin is where a static pod comes from.
 type origin struct {
 	node string
-	// path is that of the file; url is set instead for pods of the URL.
+	// path is the file; for pods of the URL, url is set instead.
 	path, url string
 }
 
-// podKind has the rules for pods.
+// podKind has the defaults and the validation of pods.
 var podKind = sync.OnceValue(func() *resource.Kind {
 	for _, d := range core.Kinds() {
 		if k := d.Kind(); k.Name == "pods" {
@@ -37,8 +37,8 @@ var podKind = sync.OnceValue(func() *resource.Kind {
 	panic("the core group has no pods")
 })
 
-// complete makes a static pod of one that a manifest holds: it gives it the
-// name, UID and defaults that it has on this node, and checks it.
+// complete sets the name, the UID and the defaults of a static pod, and validates
+// it.
 func complete(pod *corev1.Pod, from origin) error {
 	if pod.Name == "" {
 		return errors.New("metadata.name: Required value: a static pod needs a name")
@@ -62,7 +62,7 @@ func complete(pod *corev1.Pod, from origin) error {
 	}
 	pod.Annotations[HashAnnotation] = string(pod.UID)
 	if from.url == "" {
-		// So that it stays when the node has problems.
+		// Static pods are not evicted by taints.
 		tolerateNoExecute(&pod.Spec)
 	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
@@ -76,12 +76,11 @@ func complete(pod *corev1.Pod, from origin) error {
 	return nil
 }
 
-// uidText is what UIDs are like. A name that leads out of a directory is none.
+// uidText matches valid UIDs. It excludes names that lead out of a directory.
 var uidText = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
 
-// identity is the UID of a static pod. It depends on all that is written in the
-// manifest and on where that was found, and on nothing else, so that the pod
-// keeps it over restarts of the agent.
+// identity returns the UID of a static pod: a hash of the manifest and its origin,
+// so that it stays the same when the agent restarts.
 func identity(pod *corev1.Pod, from origin) (types.UID, error) {
 	written, err := json.Marshal(pod)
 	if err != nil {
@@ -108,7 +107,7 @@ func tolerateNoExecute(spec *corev1.PodSpec) {
 	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
 }
 
-// check applies the API's rules for new pods.
+// check applies the API server's validation of new pods.
 func check(pod *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, podKind().NameRule, field.NewPath("metadata"))
 	errs = append(errs, podKind().Validate(pod)...)

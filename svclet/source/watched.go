@@ -13,27 +13,27 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watched is a watch on the path of manifests, if there is one. Its channels
-// are nil otherwise.
+// watched is a watch on the path of manifests, if there is one. Otherwise its
+// channels are nil.
 type watched struct {
 	watcher *fsnotify.Watcher
-	// dir is what is watched.
+	// dir is the watched directory.
 	dir    string
 	events <-chan fsnotify.Event
 	errors <-chan error
-	// pause is how long to wait before the next attempt, without a watch.
+	// pause is the time until the next attempt, if there is no watch.
 	pause time.Duration
 }
 
-// watch begins to watch the path: a directory, or the directory of the one
-// file, which may be replaced by another one.
+// watch starts to watch the path: a directory, or the directory of a single file,
+// which may be replaced by rename.
 func (f *files) watch(ctx context.Context, w *watched) {
 	w.pause = f.s.o.FileCheckFrequency
 	info, err := os.Stat(f.path)
 	if err != nil {
-		w.pause = min(w.pause, rewatch)
+		w.pause = min(w.pause, rewatchPeriod)
 		if !errors.Is(err, fs.ErrNotExist) {
-			f.say(ctx, f.path, err)
+			f.logOnce(ctx, f.path, err)
 		}
 		return
 	}
@@ -51,7 +51,7 @@ func (f *files) watch(ctx context.Context, w *watched) {
 		err = fmt.Errorf("%w: raise fs.inotify.max_user_instances with sysctl, or --max-open-files", err)
 	}
 	if err != nil {
-		f.say(ctx, f.path, fmt.Errorf("it cannot be watched, it is read every %v: %w", f.s.o.FileCheckFrequency, err))
+		f.logOnce(ctx, f.path, fmt.Errorf("it cannot be watched, it is read every %v: %w", f.s.o.FileCheckFrequency, err))
 		return
 	}
 	w.watcher, w.dir, w.events, w.errors = watcher, dir, watcher.Events, watcher.Errors
@@ -61,5 +61,5 @@ func (w *watched) close() {
 	if w.watcher != nil {
 		w.watcher.Close()
 	}
-	*w = watched{pause: rewatch}
+	*w = watched{pause: rewatchPeriod}
 }

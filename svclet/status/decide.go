@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// ownConditions are written by the node alone.
+// ownConditions are the conditions that only the node writes.
 var ownConditions = []corev1.PodConditionType{
 	corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady,
 	corev1.PodReadyToStartContainers, corev1.PodResizeInProgress, corev1.PodResizePending, corev1.AllContainersRestarting,
@@ -22,15 +22,15 @@ var ownConditions = []corev1.PodConditionType{
 
 func isOwn(t corev1.PodConditionType) bool { return slices.Contains(ownConditions, t) }
 
-// isShared says whether the node sets the condition, as others do.
+// isShared reports whether the node and other writers set the condition.
 func isShared(t corev1.PodConditionType) bool { return t == corev1.DisruptionTarget }
 
 func terminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// proceed is the status that follows old: next, completed with what stays, and
-// in the form in which the API keeps it. What has ended does not begin again.
+// proceed returns the status that follows old: next, completed with what must be
+// kept, and normalized. A terminal phase is final.
 func proceed(pod *corev1.Pod, old, next *corev1.PodStatus, now time.Time) *corev1.PodStatus {
 	s := next.DeepCopy()
 	s.ObservedGeneration = max(pod.Generation, old.ObservedGeneration)
@@ -66,8 +66,8 @@ func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 	return nil
 }
 
-// keepRestarts keeps restart counts from going down, as they would when the
-// runtime has lost the containers of earlier attempts.
+// keepRestarts keeps restart counts from decreasing, which would happen after the
+// runtime has lost earlier attempts.
 func keepRestarts(old, next []corev1.ContainerStatus) {
 	for i := range next {
 		for j := range old {
@@ -78,8 +78,8 @@ func keepRestarts(old, next []corev1.ContainerStatus) {
 	}
 }
 
-// legal says why a status may not follow the old one: containers that have
-// ended for good do not run again.
+// legal returns an error if a status may not follow the old one: terminated
+// containers that are not to be restarted must not run again.
 func legal(spec *corev1.PodSpec, old, next *corev1.PodStatus) error {
 	if spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return nil
@@ -104,19 +104,19 @@ func legal(spec *corev1.PodSpec, old, next *corev1.PodStatus) error {
 	return check("init container", spec.InitContainers, old.InitContainerStatuses, next.InitContainerStatuses)
 }
 
-// hasOwnPolicy says whether a container may be restarted whatever the pod's
-// policy is: sidecars, and containers with rules of their own.
+// hasOwnPolicy reports whether a container may be restarted whatever the pod's
+// policy is: a sidecar, or a container with restart rules of its own.
 func hasOwnPolicy(containers []corev1.Container, name string) bool {
 	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
 		return c.Name == name && (c.RestartPolicy != nil || len(c.RestartPolicyRules) > 0)
 	})
 }
 
-// maxMessages bounds all termination messages of one pod together, in bytes.
+// maxMessages bounds the total of a pod's termination messages, in bytes.
 const maxMessages = 12 << 10
 
-// normalize puts a status in the form in which the API returns it: times in
-// seconds, containers in order.
+// normalize converts a status to the form in which the API server returns it:
+// times in seconds, containers in order.
 func normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 	perContainer := maxMessages
 	if n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers); n > 0 {
@@ -160,11 +160,11 @@ func normalizeState(s *corev1.ContainerState, maxMessage int) {
 	}
 }
 
-// merge is what the API is to have: the node's status with what others keep
-// there. What has ended there stays so, unless the pod begins anew.
-func merge(api, want *corev1.PodStatus, anew bool) *corev1.PodStatus {
+// merge returns the status for the API server: the node's, with the conditions of
+// other writers. A terminal phase there is kept, unless restarted.
+func merge(api, want *corev1.PodStatus, restarted bool) *corev1.PodStatus {
 	s := want.DeepCopy()
-	if !anew && terminal(api.Phase) && s.Phase != api.Phase {
+	if !restarted && terminal(api.Phase) && s.Phase != api.Phase {
 		s.Phase, s.Reason, s.Message = api.Phase, api.Reason, api.Message
 	}
 	var kept []corev1.PodCondition
@@ -178,7 +178,7 @@ func merge(api, want *corev1.PodStatus, anew bool) *corev1.PodStatus {
 		case isOwn(c.Type):
 			kept = append(kept, c)
 		case isShared(c.Type) && terminal(s.Phase):
-			// It tells why the pod has ended: KEP-3329.
+			// The condition says why the pod has terminated: KEP-3329.
 			kept = setCondition(kept, c)
 		}
 	}
@@ -207,7 +207,7 @@ func setCondition(conditions []corev1.PodCondition, c corev1.PodCondition) []cor
 	return append(conditions, c)
 }
 
-// notReady keeps a pod that has ended from being shown as ready.
+// notReady sets the readiness of a terminated pod to false.
 func notReady(s, api *corev1.PodStatus) {
 	reason := "PodFailed"
 	if s.Phase == corev1.PodSucceeded {
@@ -225,8 +225,8 @@ func notReady(s, api *corev1.PodStatus) {
 	}
 }
 
-// same says whether two statuses differ in nothing that the node writes.
-// Conditions are the same when only their times differ.
+// same reports whether two statuses are equal in everything that the node writes.
+// Conditions that differ only in their times are equal.
 func same(a, b *corev1.PodStatus) bool {
 	own := func(s *corev1.PodStatus) []corev1.PodCondition {
 		var of []corev1.PodCondition
@@ -249,7 +249,7 @@ func same(a, b *corev1.PodStatus) bool {
 	return apiequality.Semantic.DeepEqual(&x, &y)
 }
 
-// patchOf is the strategic merge patch that makes one status of the other one.
+// patchOf returns the strategic merge patch from one status to the other.
 func patchOf(uid types.UID, from, to *corev1.PodStatus) ([]byte, error) {
 	before, err := json.Marshal(corev1.Pod{Status: *from})
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package status shows in the API what has become of the pods of this node.
+// Package status owns the writing of pod statuses to the API server.
 //
-// [Manager.Set] says what a pod's status is, and returns at once. What has
-// changed is written as soon as the API server takes it: the newest status of
-// each pod, of one pod never two at a time, and of all pods a few at once. A
-// manager that has nothing to write has nothing that runs.
+// [Manager.Set] sets a pod's status, and returns at once. Changes are written as
+// soon as the API server accepts them: only the newest status of each pod, at most
+// one request per pod at a time, and a few in total. A manager with nothing to
+// write has no goroutines.
 //
-// A pod that is being deleted is deleted from the API when its last status has
-// been written after [Manager.Finish].
+// A pod that is being deleted is deleted from the API server after its last status
+// has been written and [Manager.Finish] was called.
 package status

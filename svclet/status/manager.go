@@ -15,58 +15,58 @@ import (
 
 // Options are what a [Manager] needs.
 type Options struct {
-	// Core is a client of the core group, without a rate limit. It is nil
-	// without an API server: statuses are then only kept.
+	// Core is a client of the core group, without a rate limit. Without it statuses
+	// are only kept.
 	Core rest.Interface
-	// InFlight is how many pods are written at once, 4 when zero.
+	// InFlight is the maximum number of pods written at once, 4 if zero.
 	InFlight int
-	// Written, if it is not nil, is told how long after a change it was in the
-	// API.
+	// Written, if set, is called with the time from a change to its update in the API
+	// server.
 	Written func(time.Duration)
-	// Clock is the real one when nil.
+	// Clock is the system clock by default.
 	Clock clock.WithDelayedExecution
 }
 
-// Manager writes the statuses of pods. Its methods may be called from any
-// goroutine and never block for long.
+// Manager writes the statuses of pods. Its methods are safe for concurrent use and
+// do not block on I/O.
 type Manager struct {
 	o Options
 
 	mu sync.Mutex
-	// pods are by the UID that they have on this node: of static pods not that
-	// of their mirrors.
+	// pods are by UID on this node: of static pods not the UID of their mirrors.
 	pods map[types.UID]*entry
-	// queue has what is to be looked at, in order.
+	// queue are the entries to sync, in order.
 	queue []*entry
-	// ctx is nil before Run and after it.
+	// ctx is nil before and after Run.
 	ctx      context.Context
 	inFlight sync.WaitGroup
 	busy     int
 	away     outage
 }
 
-// entry is what is known of one pod.
+// entry is the state of one pod.
 type entry struct {
 	uid types.UID
-	// pod is as the node wants it, want its status; both are nil until Set.
+	// pod is the pod and want its status, as set by the node; both are nil until Set.
 	pod  *corev1.Pod
 	want *corev1.PodStatus
-	// since is when want has changed that is not in the API yet.
+	// since is when want changed, if that is not written yet.
 	since time.Time
-	// api is the pod, or its mirror, as the API has it; nil if it has none.
+	// api is the pod, or its mirror, in the API server, or nil.
 	api *corev1.Pod
-	// settled says that want has been compared with api, and written.
+	// settled reports that want has been compared with api, and written.
 	settled             bool
 	finished, forgotten bool
-	// anew says that what api shows is of an earlier life of a static pod.
-	anew                bool
+	// restarted reports that the status in api is that of an earlier run of a static
+	// pod.
+	restarted                bool
 	queued, busy, again bool
 	failures            failures
 }
 
 const defaultInFlight = 4
 
-// New makes a manager. It writes nothing before [Manager.Run].
+// New returns a manager. It writes nothing before [Manager.Run].
 func New(o Options) *Manager {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -77,8 +77,8 @@ func New(o Options) *Manager {
 	return &Manager{o: o, pods: map[types.UID]*entry{}}
 }
 
-// Run writes until ctx is done, and returns when no request is under way any
-// more. What was set before is written first.
+// Run writes statuses until ctx is done, and returns when no request is in flight.
+// Statuses set before are written first.
 func (m *Manager) Run(ctx context.Context) {
 	m.mu.Lock()
 	m.ctx = ctx
@@ -95,15 +95,15 @@ func (m *Manager) Run(ctx context.Context) {
 	m.inFlight.Wait()
 }
 
-// Set says that this is the pod's status now. What contradicts the rules of
-// statuses is corrected: see [Manager.Status] for what becomes of it.
+// Set sets the pod's status. An invalid transition is ignored or corrected:
+// [Manager.Status] returns the result.
 func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(pod.UID)
 	if e.forgotten {
-		// A static pod is wanted again that is as it was: it begins anew.
-		e.want, e.finished, e.forgotten, e.anew = nil, false, false, true
+		// A static pod became desired again without a change: it starts again.
+		e.want, e.finished, e.forgotten, e.restarted = nil, false, false, true
 	}
 	m.set(e, pod, status)
 }
@@ -128,9 +128,9 @@ func (m *Manager) set(e *entry, pod *corev1.Pod, status corev1.PodStatus) {
 	m.enqueue(e)
 }
 
-// Finish says that all of the pod's containers have ended and that nothing is
-// left of it that somebody else could need. If it is being deleted, it is
-// deleted once its status is in the API.
+// Finish records that all containers of the pod have terminated and that its
+// resources are released. If the pod is being deleted, its object is deleted once
+// its status is in the API server.
 func (m *Manager) Finish(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +141,7 @@ func (m *Manager) Finish(pod *corev1.Pod) {
 	m.drop(e)
 }
 
-// end gives a pod that is being deleted a phase in which it may go.
+// end sets a terminal phase for a pod that is being deleted.
 func (m *Manager) end(e *entry) {
 	if !e.finished || e.want == nil || e.api == nil || e.api.DeletionTimestamp == nil || isMirror(e.api) || terminal(e.want.Phase) {
 		return
@@ -151,8 +151,8 @@ func (m *Manager) end(e *entry) {
 	m.set(e, e.pod, *status)
 }
 
-// Forget says that no source wants the pod and that the runtime has nothing of
-// it. Its status is kept only for as long as the API has the pod.
+// Forget records that no source wants the pod and that the runtime has nothing of
+// it. Its status is kept only as long as the pod is in the API server.
 func (m *Manager) Forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,8 +162,9 @@ func (m *Manager) Forget(uid types.UID) {
 	}
 }
 
-// Status is the status of the pod of this UID, which is not that of a mirror
-// pod, as it is written to the API but for the conditions of others.
+// Status returns the status of the pod with this UID, which is not that of a
+// mirror pod, as it is written to the API server, without the conditions of other
+// writers.
 func (m *Manager) Status(uid types.UID) (corev1.PodStatus, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +174,7 @@ func (m *Manager) Status(uid types.UID) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{}, false
 }
 
-// Observed tells of a pod, or of a mirror pod, as the API now has it.
+// Observed records a pod, or a mirror pod, in the API server.
 func (m *Manager) Observed(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +183,7 @@ func (m *Manager) Observed(pod *corev1.Pod) {
 		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, e.api.ResourceVersion)
 		switch {
 		case err == nil && order < 0:
-			// It is from before what was written last.
+			// It is older than the last write.
 			return
 		case err == nil && order == 0:
 			e.api = pod
@@ -195,7 +196,7 @@ func (m *Manager) Observed(pod *corev1.Pod) {
 	m.enqueue(e)
 }
 
-// Gone tells of a pod, or of a mirror pod, that the API has no more.
+// Gone records that a pod, or a mirror pod, was removed from the API server.
 func (m *Manager) Gone(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,7 +205,7 @@ func (m *Manager) Gone(pod *corev1.Pod) {
 	}
 }
 
-// lose notes that the API has the pod no more.
+// lose records that the pod is not in the API server.
 func (m *Manager) lose(e *entry) {
 	mirror := isMirror(e.api)
 	e.api = nil
@@ -214,7 +215,7 @@ func (m *Manager) lose(e *entry) {
 	m.drop(e)
 }
 
-// drop lets go of what nobody can ask about any more.
+// drop removes an entry that is no longer needed.
 func (m *Manager) drop(e *entry) {
 	if e.api == nil && (e.forgotten || e.want == nil && !e.finished) {
 		e.failures.stop()
@@ -231,12 +232,12 @@ func (m *Manager) entry(uid types.UID) *entry {
 	return e
 }
 
-// last is the last status that is known of the pod; nil for none.
+// last returns the last known status of the pod, or nil.
 func (e *entry) last() *corev1.PodStatus {
 	switch {
 	case e.want != nil:
 		return e.want
-	case e.anew:
+	case e.restarted:
 		return &corev1.PodStatus{}
 	case e.api != nil:
 		return &e.api.Status
@@ -250,8 +251,8 @@ func isMirror(pod *corev1.Pod) bool {
 	return ok
 }
 
-// uidHere is the UID that the API's pod has on this node: of a mirror pod that
-// of its static pod, which is what its annotation says.
+// uidHere returns the UID on this node of a pod in the API server: for a mirror
+// pod the UID of its static pod, from the annotation.
 func uidHere(pod *corev1.Pod) types.UID {
 	if uid, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		return types.UID(uid)

@@ -12,14 +12,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// outage is what is known of an API server that does not answer.
+// outage is the back-off while the API server is not available.
 type outage struct {
-	// delay is zero while it answers.
+	// delay is zero while the API server answers.
 	delay time.Duration
 	timer clock.Timer
 }
 
-// The bounds of the time between two attempts to reach the API server.
+// The bounds of the back-off of requests to an API server that is not available.
 const (
 	minOutagePause = 100 * time.Millisecond
 	maxOutagePause = 5 * time.Second
@@ -37,8 +37,9 @@ func (o *outage) end() {
 	o.delay = 0
 }
 
-// isAway says whether the error is about the API server rather than the pod.
-func isAway(err error) bool {
+// isUnavailable reports whether the error is about the API server and not about
+// the pod.
+func isUnavailable(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return true
@@ -47,7 +48,7 @@ func isAway(err error) bool {
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status.Status().Code)
 }
 
-// postpone puts all off until the API server may be back.
+// postpone delays all requests until the end of the back-off.
 func (m *Manager) postpone(ctx context.Context, err error) {
 	if m.away.timer != nil {
 		return
@@ -64,14 +65,14 @@ func (m *Manager) postpone(ctx context.Context, err error) {
 	})
 }
 
-// failures are those of one pod's status, since it last could be written.
+// failures are the consecutive failures to write one pod's status.
 type failures struct {
 	delay time.Duration
 	timer clock.Timer
 	said  string
 }
 
-// The bounds of the time between two attempts to write one status.
+// The bounds of the back-off of one status.
 const (
 	minRetryPause = 200 * time.Millisecond
 	maxRetryPause = time.Minute
@@ -89,7 +90,7 @@ func (f *failures) reset() {
 	f.delay, f.said = 0, ""
 }
 
-// retry tries one pod again later, without holding up others.
+// retry retries one pod later, without delaying others.
 func (m *Manager) retry(ctx context.Context, e *entry, err error) {
 	logger := klog.FromContext(ctx).WithValues("podUID", e.uid)
 	if e.api != nil {

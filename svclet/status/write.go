@@ -14,11 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// requestTimeout bounds one request. An API server that does not answer for so
-// long counts as away.
+// requestTimeout bounds one request. After it the API server counts as not
+// available.
 const requestTimeout = 15 * time.Second
 
-// enqueue has an entry looked at, after it is done if it is under way.
+// enqueue queues an entry for sync, after its request in flight if there is one.
 func (m *Manager) enqueue(e *entry) {
 	switch {
 	case m.o.Core == nil:
@@ -33,8 +33,8 @@ func (m *Manager) enqueue(e *entry) {
 	m.dispatch()
 }
 
-// dispatch starts as many requests as may be under way: one while the API
-// server is away, so that it is not overrun when it comes back.
+// dispatch starts as many requests as allowed: only one while the API server is
+// not available, so that it is not overloaded when it recovers.
 func (m *Manager) dispatch() {
 	limit := m.o.InFlight
 	if m.away.delay > 0 {
@@ -51,7 +51,7 @@ func (m *Manager) dispatch() {
 		}
 		e.busy = true
 		m.busy++
-		// What the request was made from, which may change before it begins.
+		// The input of the request, which may change before the request begins.
 		ctx, started, wanted := m.ctx, e.api, e.want
 		m.inFlight.Go(func() { m.do(ctx, e, started, wanted, todo) })
 	}
@@ -60,17 +60,17 @@ func (m *Manager) dispatch() {
 	}
 }
 
-// request changes one pod in the API and returns it as it then is; nil if it
-// is no more.
+// request changes one pod in the API server and returns the result, or nil if the
+// pod does not exist any more.
 type request func(ctx context.Context, m *Manager) (*corev1.Pod, error)
 
-// next is what is to be done about the pod in the API; nil for nothing.
+// next returns the request that the pod needs, or nil.
 func (e *entry) next() request {
 	if e.api == nil {
 		return nil
 	}
 	if e.want != nil && !e.settled {
-		merged := merge(&e.api.Status, e.want, e.anew)
+		merged := merge(&e.api.Status, e.want, e.restarted)
 		if !same(&e.api.Status, merged) {
 			return patchStatus(e.api, merged)
 		}
@@ -83,8 +83,8 @@ func (e *entry) next() request {
 	return nil
 }
 
-// patchStatus changes what differs and leaves what others have written. The
-// UID in the patch is its precondition.
+// patchStatus patches what differs and leaves what other writers have set. The UID
+// in the patch is its precondition.
 func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) request {
 	return func(ctx context.Context, m *Manager) (*corev1.Pod, error) {
 		patch, err := patchOf(pod.UID, &pod.Status, status)
@@ -111,8 +111,7 @@ func deletePod(pod *corev1.Pod) request {
 	}
 }
 
-// do makes a request, from what the API had and what was wanted, and takes in
-// what has come of it.
+// do makes a request, computed from started and wanted, and processes its result.
 func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted *corev1.PodStatus, todo request) {
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -138,7 +137,7 @@ func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted 
 		e.failures.reset()
 		m.take(e, started, wanted, pod)
 		m.push(e, len(m.queue))
-	case isAway(err):
+	case isUnavailable(err):
 		m.postpone(ctx, err)
 		m.push(e, 0)
 	default:
@@ -153,7 +152,7 @@ func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted 
 	m.dispatch()
 }
 
-// push puts an entry into the queue unless it is there.
+// push adds an entry to the queue unless it is there.
 func (m *Manager) push(e *entry, at int) {
 	if !e.queued {
 		e.queued = true
@@ -161,10 +160,10 @@ func (m *Manager) push(e *entry, at int) {
 	}
 }
 
-// take notes how the API has the pod after a request.
+// take records the pod in the API server after a request.
 func (m *Manager) take(e *entry, started *corev1.Pod, wanted *corev1.PodStatus, pod *corev1.Pod) {
 	if e.api == nil || e.api.UID != started.UID {
-		// Something newer is known already.
+		// A newer state is known already.
 		return
 	}
 	if pod == nil {
@@ -174,8 +173,8 @@ func (m *Manager) take(e *entry, started *corev1.Pod, wanted *corev1.PodStatus, 
 	if newer(pod, e.api) {
 		pod.ManagedFields = nil
 		e.api = pod
-		// The server may have put it in other words, which is no reason to
-		// write it again.
+		// The server may have normalized it differently, which is no reason to write it
+		// again.
 		e.settled = e.want == wanted
 	}
 	if e.want == wanted && !e.since.IsZero() {
@@ -186,15 +185,14 @@ func (m *Manager) take(e *entry, started *corev1.Pod, wanted *corev1.PodStatus, 
 	}
 }
 
-// newer says whether a is a later state of a pod than b.
+// newer reports whether a is a later state of the pod than b.
 func newer(a, b *corev1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err != nil || order > 0
 }
 
-// look finds out what a conflict was about. If it was that another pod has
-// taken the name, the error is that there is no such pod; otherwise it is the
-// conflict, and the pod is as it is now.
+// look resolves a conflict. If another pod has taken the name, it returns
+// NotFound; otherwise it returns the conflict and the current pod.
 func (m *Manager) look(ctx context.Context, pod *corev1.Pod, conflict error) (*corev1.Pod, error) {
 	existing := &corev1.Pod{}
 	err := m.o.Core.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).Do(ctx).Into(existing)

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// verbOf is the verb of the API that a request stands for: that of its method,
-// but for what runs in containers or connects to them. That is creation, though
-// a websocket is opened with GET: who may read is not to run commands by it, as
-// they can at kubelet's port.
+// verbOf returns the API verb that a request is authorized as. It follows from the
+// method, except that exec, attach, run and port-forward are always "create",
+// although a websocket is opened with GET: otherwise a user who may only read
+// could run commands, which kubelet's port allows.
 func verbOf(method, path string) string {
 	for _, creates := range []string{"/exec/", "/attach/", "/portForward/", "/run/"} {
 		if strings.HasPrefix(path, creates) {
@@ -30,9 +30,9 @@ func verbOf(method, path string) string {
 	return ""
 }
 
-// subresourcesOf are the subresources of the node that stand for a path; to be
-// allowed one of them is enough. KEP-2862 gives some paths a subresource of
-// their own beside "proxy", which stands for all.
+// subresourcesOf returns the node subresources that authorize a path; one of them
+// is enough. KEP-2862 gives some paths a subresource of their own besides "proxy",
+// which covers all paths.
 func subresourcesOf(path string) []string {
 	for _, p := range []struct {
 		path         string

@@ -20,37 +20,36 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Authentication says which credentials the server accepts.
+// Authentication configures which credentials the server accepts.
 type Authentication struct {
-	// Anonymous lets in who shows no credential at all, as system:anonymous.
+	// Anonymous authenticates requests without any credential as system:anonymous.
 	Anonymous bool
-	// ClientCAs returns the authorities whose client certificates are
-	// believed. Nil believes none. It is asked at each request, so that a
-	// connection does not outlive the authority that let it in.
+	// ClientCAs returns the certificate authorities of client certificates; nil
+	// accepts none. It is called for each request, so that a connection does not
+	// outlive the authority that admitted it.
 	ClientCAs func() (*x509.CertPool, error)
-	// TokenReview has bearer tokens reviewed by the API server.
+	// TokenReview has the API server review bearer tokens.
 	TokenReview bool
-	// TokenTTL is for how long an answer to a TokenReview is believed.
+	// TokenTTL is how long the result of a TokenReview is cached.
 	TokenTTL time.Duration
 }
 
-// Authenticator tells who sends a request.
+// Authenticator authenticates requests.
 type Authenticator struct {
 	o      Authentication
 	api    reviewer
 	clock  clock.PassiveClock
 	tokens *cache.LRUExpireCache
-	key    []byte // of the hashes under which tokens are remembered
+	key    []byte // of the hashes under which tokens are cached
 }
 
-// rememberedTokens and rememberedDecisions bound the caches of reviews.
+// The sizes of the caches of reviews.
 const (
 	rememberedTokens    = 4096
 	rememberedDecisions = 8192
 )
 
-// NewAuthenticator returns an authenticator. The API is needed only where
-// tokens are reviewed.
+// NewAuthenticator returns an authenticator. api is needed only for token reviews.
 func NewAuthenticator(o Authentication, api Reviews, c clock.PassiveClock) (*Authenticator, error) {
 	if o.TokenReview && api == nil {
 		return nil, errors.New("bearer tokens cannot be reviewed without a connection to an API server")
@@ -65,9 +64,9 @@ func NewAuthenticator(o Authentication, api Reviews, c clock.PassiveClock) (*Aut
 	}, nil
 }
 
-// Authenticate returns who sends the request, and nil for nobody that is let
-// in. An error says that a credential was shown and is not believed; such a
-// caller is not anonymous either. A bearer token among the protocols of a
+// Authenticate returns the user of a request, or nil if the request is not
+// authenticated. An error means that a credential was sent and is not valid; such
+// a request is not anonymous either. A bearer token among the protocols of a
 // websocket request is removed from them.
 func (a *Authenticator) Authenticate(r *http.Request) (*User, error) {
 	var refusals []error
@@ -94,7 +93,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (*User, error) {
 	return nil, nil
 }
 
-// certificate believes a client certificate: its common name is the user, its
+// certificate authenticates a client certificate: its common name is the user, its
 // organizations are the groups.
 func (a *Authenticator) certificate(r *http.Request) (*User, error) {
 	if a.o.ClientCAs == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -126,7 +125,7 @@ func (a *Authenticator) certificate(r *http.Request) (*User, error) {
 	}, nil
 }
 
-// bearerToken believes the token of the Authorization header (RFC 6750, 2.1).
+// bearerToken authenticates the token of the Authorization header (RFC 6750, 2.1).
 func (a *Authenticator) bearerToken(r *http.Request) (*User, error) {
 	if !a.o.TokenReview {
 		return nil, nil
@@ -138,8 +137,8 @@ func (a *Authenticator) bearerToken(r *http.Request) (*User, error) {
 	return a.token(r.Context(), token)
 }
 
-// websocketToken believes a token that comes as a websocket subprotocol, since
-// browsers can set no other header.
+// websocketToken authenticates a token in a websocket subprotocol, since browsers
+// cannot set other headers.
 func (a *Authenticator) websocketToken(r *http.Request) (*User, error) {
 	const prefix = "base64url.bearer.authorization.k8s.io."
 	const header = "Sec-Websocket-Protocol"
@@ -174,8 +173,7 @@ func (a *Authenticator) websocketToken(r *http.Request) (*User, error) {
 	return a.token(r.Context(), string(token))
 }
 
-// token has a token reviewed. Answers are remembered, failures to get one are
-// not.
+// token has a token reviewed. Results are cached, errors are not.
 func (a *Authenticator) token(ctx context.Context, token string) (*User, error) {
 	mac := hmac.New(sha256.New, a.key)
 	mac.Write([]byte(token))

@@ -12,32 +12,32 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The modes of authorization.
+// The authorization modes.
 const (
 	AlwaysAllow = "AlwaysAllow"
 	Webhook     = "Webhook"
 )
 
-// Authorization says who may do what.
+// Authorization configures the authorizer.
 type Authorization struct {
-	// Mode is AlwaysAllow or Webhook, which asks the API server.
+	// Mode is AlwaysAllow or Webhook, which creates SubjectAccessReviews at the API
+	// server.
 	Mode string
-	// NodeName is the name of the Node object, of whose subresources the
-	// permission is asked.
+	// NodeName is the name of the Node object whose subresources are authorized.
 	NodeName string
-	// AuthorizedTTL and UnauthorizedTTL are for how long an answer of either
-	// kind is believed.
+	// AuthorizedTTL and UnauthorizedTTL are how long results of either kind are
+	// cached.
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 }
 
-// Authorizer tells whether a user may send a request.
+// Authorizer authorizes requests.
 type Authorizer struct {
 	o         Authorization
 	api       reviewer
 	decisions *cache.LRUExpireCache
 }
 
-// NewAuthorizer returns an authorizer. The API is needed only in mode Webhook.
+// NewAuthorizer returns an authorizer. api is needed only in mode Webhook.
 func NewAuthorizer(o Authorization, api Reviews, c clock.PassiveClock) (*Authorizer, error) {
 	switch {
 	case o.Mode != AlwaysAllow && o.Mode != Webhook:
@@ -48,18 +48,17 @@ func NewAuthorizer(o Authorization, api Reviews, c clock.PassiveClock) (*Authori
 	return &Authorizer{o: o, api: newReviewer(api), decisions: cache.NewLRUExpireCacheWithClock(rememberedDecisions, c)}, nil
 }
 
-// A Refusal says why a request is not allowed.
+// Refusal is why a request is not allowed.
 type Refusal struct {
-	// Failed says that there was no answer rather than a negative one.
+	// Failed reports that the review failed, as opposed to a denial.
 	Failed  bool
 	Message string
-	// Cause is what failed.
+	// Cause is the error of the review.
 	Cause error
 }
 
-// Authorize returns nil if the user may send a request of this method for this
-// path: if one of the node's subresources that stand for the path is allowed to
-// them.
+// Authorize returns nil if the user may send a request with this method and path:
+// if the user is allowed one of the node subresources of the path.
 func (a *Authorizer) Authorize(ctx context.Context, u *User, method, path string) *Refusal {
 	if a.o.Mode == AlwaysAllow {
 		return nil

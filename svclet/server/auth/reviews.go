@@ -11,15 +11,15 @@ import (
 )
 
 // Reviews creates TokenReviews and SubjectAccessReviews at the API server, and
-// fills in their status. A client of controller-runtime does.
+// fills in their status. controller-runtime's client implements it.
 type Reviews interface {
 	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
 }
 
-// reviewTimeout is how long one attempt to get an answer may take.
+// reviewTimeout bounds one attempt.
 const reviewTimeout = 10 * time.Second
 
-// reviewer asks for reviews, a few times where that may help.
+// reviewer creates reviews, with a few retries for temporary errors.
 type reviewer struct {
 	api     Reviews
 	backoff wait.Backoff
@@ -29,8 +29,8 @@ func newReviewer(api Reviews) reviewer {
 	return reviewer{api: api, backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}}
 }
 
-// review creates a copy of the object until that succeeds, and writes the
-// answer into the object.
+// review creates a copy of the object, with retries, and writes the result into
+// the object.
 func (r reviewer) review(ctx context.Context, obj client.Object) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {

@@ -2,17 +2,17 @@ package auth
 
 import authenticationv1 "k8s.io/api/authentication/v1"
 
-// Names that Kubernetes gives to everybody.
+// User and groups that Kubernetes defines.
 const (
 	anonymousUser        = "system:anonymous"
 	unauthenticatedGroup = "system:unauthenticated"
 	authenticatedGroup   = "system:authenticated"
 )
 
-// credentialID is the extra key that names the credential a caller has shown.
+// credentialID is the extra key that identifies the caller's credential.
 const credentialID = "authentication.kubernetes.io/credential-id" //nolint:gosec // the name of a key
 
-// User is who calls.
+// User is an authenticated user.
 type User struct {
 	Name, UID string
 	Groups    []string

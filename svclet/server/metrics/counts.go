@@ -4,19 +4,19 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Counts are numbers of pods and containers.
 type Counts struct {
-	// RunningPods have a ready sandbox.
+	// RunningPods is the number of pods with a ready sandbox.
 	RunningPods int
-	// Containers are those that the runtime holds, by state: "running",
+	// Containers is the number of containers in the runtime by state: "running",
 	// "exited", "created", "unknown".
 	Containers map[string]int
-	// Desired are the pods that the agent is told to run, Active those of them
-	// that have not ended; Static ones do not come from the API.
+	// Desired is the number of pods that the sources want, Active that of those which
+	// have not terminated; Static ones come from files or a URL.
 	Desired, DesiredStatic, Active, ActiveStatic int
-	// Mirrors are mirror pods that are to exist.
+	// Mirrors is the number of mirror pods that should exist.
 	Mirrors int
 }
 
-// Count has the numbers served that a function tells whenever somebody asks.
+// Count registers metrics of the numbers that now returns at each scrape.
 func (m *Metrics) Count(now func() Counts) { m.Register(counter(now)) }
 
 type counter func() Counts
@@ -29,14 +29,14 @@ var (
 	mirrorPods        = prometheus.NewDesc("kubelet_mirror_pods", alpha+"The number of mirror pods the kubelet will try to create (one per admitted static pod)", nil, nil)
 )
 
-// Describe says which metrics there can be.
+// Describe implements prometheus.Collector.
 func (c counter) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{runningPods, runningContainers, desiredPods, activePods, mirrorPods} {
 		ch <- d
 	}
 }
 
-// Collect counts.
+// Collect implements prometheus.Collector.
 func (c counter) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)

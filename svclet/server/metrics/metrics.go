@@ -9,8 +9,7 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// Metrics are what the agent counts and measures. Its methods may be called
-// side by side.
+// Metrics are the agent's metrics. Its methods are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -34,12 +33,12 @@ type Metrics struct {
 	inflight        *prometheus.GaugeVec
 }
 
-// startup are the buckets of what pods need to start, in seconds.
+// startup are the buckets of pod start durations, in seconds.
 var startup = []float64{
 	0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 }
 
-// New returns the metrics of a node, those of its process among them.
+// New returns the metrics of a node, including those of its process.
 func New(nodeName string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -83,11 +82,11 @@ func New(nodeName string) *Metrics {
 	return m
 }
 
-// Register adds metrics of other folders. It panics on two of one name, which
-// is a mistake in the program.
+// Register adds metrics of other packages. It panics on a duplicate name, which is
+// a programming error.
 func (m *Metrics) Register(c ...prometheus.Collector) { m.registry.MustRegister(c...) }
 
-// Gatherer is what /metrics serves.
+// Gatherer returns the gatherer for /metrics.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
 // RuntimeOperation records a request to the container runtime.
@@ -116,9 +115,9 @@ const (
 	EphemeralContainer = "ephemeral_container"
 )
 
-// ContainerStarted records the start of a container of one of the types. The
-// reason is that of its status while it waits, "ErrImagePull" say, and empty
-// where it has started.
+// ContainerStarted records the start of a container of one of the types. reason is
+// that of its waiting state, for example "ErrImagePull", and empty if it has
+// started.
 func (m *Metrics) ContainerStarted(kind, reason string) {
 	m.startedContainers.WithLabelValues(kind).Inc()
 	if reason != "" {
@@ -126,35 +125,35 @@ func (m *Metrics) ContainerStarted(kind, reason string) {
 	}
 }
 
-// PodSeen records a pod that the agent has not seen before, and how long it has
-// taken to begin with it.
+// PodSeen records a new pod and the time until the agent began with it.
 func (m *Metrics) PodSeen(containers int, began time.Duration) {
 	m.containersPerPod.Observe(float64(containers))
 	m.workerStart.Observe(began.Seconds())
 }
 
-// PodRunning records that all containers of a pod have started: for how long
-// the agent had known it, for how long it had existed, and how much of that time
-// went into pulling images and into init containers.
+// PodRunning records that all containers of a pod have started: the time since the
+// agent received the pod, the time since its creation, and how much of it was
+// spent on pulling images and on init containers.
 func (m *Metrics) PodRunning(known, existed, pulling time.Duration) {
 	m.podStart.Observe(known.Seconds())
 	m.podStartTotal.Observe(existed.Seconds())
 	m.podStartSLI.Observe(max(existed-pulling, 0).Seconds())
 }
 
-// PodEvicted records a pod that is ended because of a signal.
+// PodEvicted records an eviction by its signal.
 func (m *Metrics) PodEvicted(signal string) { m.evictions.WithLabelValues(signal).Inc() }
 
 // PodRejected records a pod that is not admitted to the node.
 func (m *Metrics) PodRejected(reason string) { m.admissionRejections.WithLabelValues(reason).Inc() }
 
-// StatusWritten records how long a status has taken from its change to the API.
+// StatusWritten records the time from the change of a status to its update in the
+// API server.
 func (m *Metrics) StatusWritten(took time.Duration) { m.statusSync.Observe(took.Seconds()) }
 
 var requestLabels = []string{"method", "path", "server_type", "long_running"}
 
-// Begin records a request to the agent's server, and returns what is to be
-// called at its end.
+// Begin records the start of a request to the agent's server, and returns the
+// function to call at its end.
 func (m *Metrics) Begin(method, path, server string, longRunning bool) func() {
 	labels := []string{method, path, server, strconv.FormatBool(longRunning)}
 	m.requests.WithLabelValues(labels...).Inc()

@@ -9,10 +9,10 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// The metrics of /metrics/cadvisor that the runtime's statistics can fill,
-// under cAdvisor's names: those that dashboards of pods are made of. cAdvisor's
-// labels "id", "name" and "image" are left out: they say nothing that the others
-// do not, and make two series of a container that is restarted.
+// The metrics of /metrics/cadvisor that the runtime's statistics provide, under
+// cAdvisor's names: those that dashboards of pods use. cAdvisor's labels "id",
+// "name" and "image" are left out: they add no information and start a new series
+// at each restart of a container.
 var (
 	cadvisorCPU         = describe("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", append([]string{"cpu"}, containerLabels...))
 	cadvisorWorkingSet  = describe("container_memory_working_set_bytes", "Current working set in bytes.", containerLabels)
@@ -29,12 +29,12 @@ var (
 	cadvisorError       = describe("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", nil)
 )
 
-// Cadvisor are the metrics of /metrics/cadvisor.
+// Cadvisor returns the metrics of /metrics/cadvisor.
 func (p *Provider) Cadvisor() prometheus.Collector { return cadvisor{p} }
 
 type cadvisor struct{ p *Provider }
 
-// Describe says which metrics there can be.
+// Describe implements prometheus.Collector.
 func (c cadvisor) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		cadvisorCPU, cadvisorWorkingSet, cadvisorMemory, cadvisorRSS, cadvisorSwap, cadvisorFilesystem, cadvisorStart, cadvisorProcesses,
@@ -44,7 +44,7 @@ func (c cadvisor) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect finds out what is used now. A pod as a whole has the container name
+// Collect implements prometheus.Collector. A pod as a whole has the container name
 // "", as in cAdvisor.
 func (c cadvisor) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)

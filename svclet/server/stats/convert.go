@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// pod is what a sandbox uses as a whole, without its containers.
+// pod returns the statistics of a sandbox, without its containers.
 func (p *Provider) pod(sandbox *runtimeapi.PodSandbox, s *runtimeapi.PodSandboxStats, only bool) *statsapi.PodStats {
 	meta := sandbox.GetMetadata()
 	pod := &statsapi.PodStats{
@@ -45,7 +45,7 @@ func (p *Provider) pod(sandbox *runtimeapi.PodSandbox, s *runtimeapi.PodSandboxS
 	return pod
 }
 
-// container is what one container uses.
+// container returns the statistics of a container.
 func (p *Provider) container(sandbox *runtimeapi.PodSandbox, c *runtimeapi.Container, s *runtimeapi.ContainerStats, only bool) statsapi.ContainerStats {
 	r := statsapi.ContainerStats{
 		Name: c.GetMetadata().GetName(), StartTime: nanoseconds(c.CreatedAt),
@@ -98,14 +98,14 @@ func criMemory(m *runtimeapi.MemoryUsage) *statsapi.MemoryStats {
 	}
 }
 
-// isLimited says whether there is a limit of memory. Where there is none,
-// containerd says that nothing is available, or almost everything.
+// isLimited reports whether there is a memory limit. Without one, containerd
+// reports no available memory, or almost all of it.
 func isLimited(m *statsapi.MemoryStats) bool {
 	available := ptr.Deref(m.AvailableBytes, 0)
 	return available > 0 && available < unlimited
 }
 
-// criSwap is nothing rather than unknown where the runtime does not tell.
+// criSwap returns zero, not unknown, if the runtime does not report swap.
 func (p *Provider) criSwap(s *runtimeapi.SwapUsage) *statsapi.SwapStats {
 	r := &statsapi.SwapStats{Time: p.now(), SwapUsageBytes: ptr.To[uint64](0), SwapAvailableBytes: ptr.To[uint64](0)}
 	if s == nil {
@@ -138,7 +138,8 @@ func criInterface(i *runtimeapi.NetworkInterfaceUsage) statsapi.InterfaceStats {
 	}
 }
 
-// sumOfContainers stands in for what a runtime does not tell about a sandbox.
+// sumOfContainers sets what the runtime does not report about a sandbox to the sum
+// of its containers.
 func sumOfContainers(pod *statsapi.PodStats) {
 	limited := true
 	for _, c := range pod.Containers {
@@ -169,7 +170,8 @@ func sumOfContainers(pod *statsapi.PodStats) {
 	}
 }
 
-// swapOfContainers adds up what no runtime tells about a sandbox.
+// swapOfContainers returns the sum of the containers' swap, which no runtime
+// reports for a sandbox.
 func swapOfContainers(pod *statsapi.PodStats) *statsapi.SwapStats {
 	var sum *statsapi.SwapStats
 	for _, c := range pod.Containers {
@@ -186,7 +188,7 @@ func swapOfContainers(pod *statsapi.PodStats) *statsapi.SwapStats {
 	return sum
 }
 
-// add adds n, where it is known, to a sum that is unknown until then.
+// add adds n, if it is known, to a sum that is nil until then.
 func add(sum **uint64, n *uint64) {
 	if n != nil {
 		*sum = ptr.To(ptr.Deref(*sum, 0) + *n)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// fileSystem tells about the one on which a path lies.
+// fileSystem returns the usage of the file system of a path.
 func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -26,7 +26,7 @@ func newMachine(root string) machine {
 	return machine{root: root, unified: err == nil}
 }
 
-// usage is what the processes of a cgroup use. Sizes are in bytes.
+// usage is the usage of a cgroup. Sizes are in bytes.
 type usage struct {
 	cpu                         uint64 // nanoseconds
 	memory, workingSet, rss     uint64
@@ -36,7 +36,7 @@ type usage struct {
 	cpuPSI, memoryPSI, ioPSI    *statsapi.PSIStats
 }
 
-// cgroup reads what a cgroup uses, "/" being all of the machine.
+// cgroup reads the usage of a cgroup; "/" is the whole machine.
 func (m machine) cgroup(name string) (usage, error) {
 	if m.unified {
 		return m.unifiedCgroup(name)
@@ -74,7 +74,7 @@ func (m machine) unifiedCgroup(name string) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	if name != "/" { // the root has neither
+	if name != "/" { // the root cgroup has neither
 		if u.memory, err = m.number(at, name, "memory.current"); err != nil {
 			return u, err
 		}
@@ -95,7 +95,7 @@ func (m machine) unifiedCgroup(name string) (usage, error) {
 	return u, nil
 }
 
-// ofRoot fills in what the root cgroup does not know about the machine.
+// ofRoot sets what the root cgroup does not have for the machine.
 func (m machine) ofRoot(name string, u *usage) error {
 	if name != "/" {
 		return nil
@@ -114,7 +114,7 @@ func (m machine) ofRoot(name string, u *usage) error {
 	return nil
 }
 
-// pressure reads a pressure stall file; nil where the kernel has none.
+// pressure reads a pressure stall information file; nil if the kernel has none.
 func (m machine) pressure(name, kind string) *statsapi.PSIStats {
 	data, err := os.ReadFile(m.path("sys/fs/cgroup", name, kind+".pressure"))
 	if os.IsNotExist(err) && name == "/" {
@@ -139,8 +139,8 @@ func (m machine) pressure(name, kind string) *statsapi.PSIStats {
 	return s
 }
 
-// network reads the counters of the machine's own interfaces: not those of
-// pods, nor the loopback.
+// network reads the counters of the machine's own interfaces, without those of
+// pods and the loopback.
 func (m machine) network(now time.Time) (*statsapi.NetworkStats, error) {
 	data, err := os.ReadFile(m.path("proc", "net", "dev"))
 	if err != nil {
@@ -165,7 +165,7 @@ func (m machine) network(now time.Time) (*statsapi.NetworkStats, error) {
 	return n, nil
 }
 
-// processes reads how many tasks there are, and may be.
+// processes reads the number of tasks and its limit.
 func (m machine) processes(now time.Time) (*statsapi.RlimitStats, error) {
 	most, err := m.number("proc/sys/kernel", "", "pid_max")
 	if err != nil {
@@ -188,7 +188,7 @@ func (m machine) processes(now time.Time) (*statsapi.RlimitStats, error) {
 	return r, nil
 }
 
-// booted is when the machine started.
+// booted returns the boot time of the machine.
 func (m machine) booted() (time.Time, error) {
 	info, err := m.table("proc", "", "stat")
 	if err != nil {
@@ -201,7 +201,7 @@ func (m machine) path(at, name, file string) string {
 	return filepath.Join(m.root, at, name, file)
 }
 
-// number reads a file that holds one number; "max" is the largest.
+// number reads a file with one number; "max" is the largest.
 func (m machine) number(at, name, file string) (uint64, error) {
 	data, err := os.ReadFile(m.path(at, name, file))
 	if err != nil {
@@ -218,7 +218,7 @@ func (m machine) number(at, name, file string) (uint64, error) {
 	return n, nil
 }
 
-// table reads a file of lines that begin with a name and a number.
+// table reads a file of lines that consist of a name and a number.
 func (m machine) table(at, name, file string) (map[string]uint64, error) {
 	data, err := os.ReadFile(m.path(at, name, file))
 	if err != nil {
@@ -243,7 +243,7 @@ func parse(text string) *uint64 {
 	return &n
 }
 
-// less subtracts counters that were not read at the same moment.
+// less subtracts counters that were read at different moments: never below zero.
 func less(a, b uint64) uint64 {
 	if b > a {
 		return 0

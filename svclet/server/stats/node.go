@@ -14,7 +14,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// node finds out what the machine uses.
+// node measures the machine.
 func (p *Provider) node(ctx context.Context, only bool) (*statsapi.NodeStats, error) {
 	now := p.o.Clock.Now()
 	u, err := p.machine.cgroup("/")
@@ -49,8 +49,8 @@ func (p *Provider) node(ctx context.Context, only bool) (*statsapi.NodeStats, er
 	return n, nil
 }
 
-// systemContainers are the cgroups beside those of pods. One that is not there
-// is left out.
+// systemContainers measures the cgroups besides those of pods. A cgroup that does
+// not exist is left out.
 func (p *Provider) systemContainers(ctx context.Context, now time.Time) []statsapi.ContainerStats {
 	var all []statsapi.ContainerStats
 	for _, name := range slices.Sorted(maps.Keys(p.o.SystemContainers)) {
@@ -78,8 +78,8 @@ func (p *Provider) cpu(name string, u usage, now time.Time) *statsapi.CPUStats {
 	}
 }
 
-// unlimited is the least limit of memory that is none: cgroup v1 says the
-// largest number that is a multiple of a page.
+// unlimited is the smallest memory limit that means no limit: cgroup v1 reports
+// the largest multiple of the page size.
 const unlimited = math.MaxInt64 / 2
 
 func memory(u usage, now time.Time) *statsapi.MemoryStats {
@@ -103,7 +103,7 @@ func pressureOnIO(psi *statsapi.PSIStats, now time.Time) *statsapi.IOStats {
 	return &statsapi.IOStats{Time: metav1.NewTime(now), PSI: psi}
 }
 
-// imageFileSystem is the first of those that the runtime names.
+// imageFileSystem returns the first image file system of the runtime.
 func (p *Provider) imageFileSystem(ctx context.Context) (*statsapi.RuntimeStats, error) {
 	info, err := p.images.ImageFsInfo(ctx)
 	if err != nil {
@@ -120,8 +120,8 @@ func (p *Provider) imageFileSystem(ctx context.Context) (*statsapi.RuntimeStats,
 	return &statsapi.RuntimeStats{ImageFs: images, ContainerFs: containers}, nil
 }
 
-// runtimeFileSystem is what the runtime keeps on a file system, and what that
-// says of itself, if it is one of this machine.
+// runtimeFileSystem returns the runtime's usage of a file system, with the file
+// system's own figures if it is one of this machine.
 func (p *Provider) runtimeFileSystem(ctx context.Context, u *runtimeapi.FilesystemUsage) *statsapi.FsStats {
 	at := time.Unix(0, u.Timestamp)
 	f, err := fileSystem(u.GetFsId().GetMountpoint(), at)

@@ -11,13 +11,13 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// running is what the runtime runs.
+// running are the running containers and their sandboxes.
 type running struct {
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
 }
 
-// pods finds out what pods use that have running containers.
+// pods measures the pods that have running containers.
 func (p *Provider) pods(ctx context.Context, only bool) ([]statsapi.PodStats, error) {
 	present, err := p.running(ctx)
 	if err != nil {
@@ -59,8 +59,7 @@ func (p *Provider) pods(ctx context.Context, only bool) ([]statsapi.PodStats, er
 	return pods, nil
 }
 
-// running lists running containers, and of each pod's sandboxes the present
-// one.
+// running lists running containers, and the current sandbox of each pod.
 func (p *Provider) running(ctx context.Context) (running, error) {
 	sandboxes, err := p.runtime.ListPodSandbox(ctx, nil)
 	if err != nil {
@@ -82,8 +81,7 @@ func (p *Provider) running(ctx context.Context) (running, error) {
 	return r, nil
 }
 
-// newestSandboxes keeps one sandbox for each pod's name: a ready one, or else
-// the newest.
+// newestSandboxes keeps one sandbox per pod name: a ready one, or else the newest.
 func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*runtimeapi.PodSandbox {
 	kept := map[types.NamespacedName]*runtimeapi.PodSandbox{}
 	better := func(a, b *runtimeapi.PodSandbox) bool {
@@ -101,9 +99,9 @@ func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*run
 	return kept
 }
 
-// measure asks the runtime for everything at once. Runtimes that know nothing
-// of sandboxes, or fail for all because of one that just goes, are asked about
-// containers instead.
+// measure requests the statistics of all sandboxes at once. For runtimes without
+// sandbox statistics, or that fail for all sandboxes because one is being removed,
+// it requests those of containers.
 func (p *Provider) measure(ctx context.Context) (map[string]*runtimeapi.PodSandboxStats, []*runtimeapi.ContainerStats, error) {
 	sandboxes, err := p.runtime.ListPodSandboxStats(ctx, nil)
 	if err != nil {

@@ -16,26 +16,25 @@ import (
 type Options struct {
 	// NodeName is the name of the Node object.
 	NodeName string
-	// RootDirectory is the agent's: the node's file system is the one on which
-	// it lies.
+	// RootDirectory is the agent's root directory: the node's file system is the one
+	// of this directory.
 	RootDirectory string
-	// PodLogsDirectory is where containers' logs are, by default
-	// /var/log/pods.
+	// PodLogsDirectory is the directory of container logs, by default /var/log/pods.
 	PodLogsDirectory string
-	// SystemContainers are cgroups, by what the summary calls them: "pods",
-	// "kubelet", "runtime", "misc". Names are paths below the root of the
-	// cgroup hierarchy ("/kubepods").
+	// SystemContainers are cgroups by their names in the summary: "pods", "kubelet",
+	// "runtime", "misc". Cgroups are paths below the root of the hierarchy
+	// ("/kubepods").
 	SystemContainers map[string]string
 	// Started is when the agent started: the start time of "kubelet".
 	Started time.Time
-	// Clock tells the time.
+	// Clock is the clock of samples and of the cache.
 	Clock clock.Clock
-	// Root is where /proc and /sys are, by default "/".
+	// Root is the directory of proc and sys, by default "/".
 	Root string
 }
 
-// Runtime is what is needed of the container runtime; criapi.RuntimeService
-// has it.
+// Runtime is the part of the container runtime's client that is used;
+// criapi.RuntimeService implements it.
 type Runtime interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
@@ -43,24 +42,24 @@ type Runtime interface {
 	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
 }
 
-// Images tells how much images take up.
+// Images returns the disk usage of images.
 type Images interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// Volumes returns what the volumes of a pod take up. It may be nil.
+// Volumes returns the usage of a pod's volumes. It may be nil.
 type Volumes func(ctx context.Context, uid types.UID) ([]statsapi.VolumeStats, error)
 
-// fresh is how long an answer is given again, and window how far apart the two
-// samples of an idle provider are. Older samples than longest tell nothing
-// about the present.
+// fresh is how long a summary is cached, and window the time between the two
+// samples of an idle provider. Samples older than longest are not used for current
+// rates.
 const (
 	fresh   = time.Second
 	window  = 200 * time.Millisecond
 	longest = 2 * time.Minute
 )
 
-// Provider tells what is used.
+// Provider measures resource usage.
 type Provider struct {
 	o       Options
 	runtime Runtime
@@ -68,17 +67,17 @@ type Provider struct {
 	volumes Volumes
 	machine machine
 
-	mu      sync.Mutex // held while an answer is found
+	mu      sync.Mutex // held during a measurement
 	rates   rates
 	sampled time.Time
-	rated   bool      // that sample had an earlier one
-	last    [2]answer // everything; processors and memory alone
+	rated   bool      // that sample had a previous one
+	last    [2]answer // everything; CPU and memory only
 }
 
 type answer struct {
 	summary *statsapi.Summary
 	at      time.Time
-	rates   bool // an earlier sample was there
+	rates   bool // there was a previous sample
 }
 
 // New returns a provider.
@@ -95,14 +94,13 @@ func New(o Options, runtime Runtime, images Images, volumes Volumes) *Provider {
 	return &Provider{o: o, runtime: runtime, images: images, volumes: volumes, machine: newMachine(o.Root), rates: rates{}}
 }
 
-// Summary returns everything that is known, or processors and memory alone. It
-// may be up to a second old, and is not to be changed.
+// Summary returns all statistics, or only those of CPU and memory. The result is
+// up to a second old and must not be modified.
 func (p *Provider) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
 	return p.find(ctx, onlyCPUAndMemory, true)
 }
 
-// find is Summary. Who wants counters alone need not wait for a second sample,
-// which rates take.
+// find is Summary. Without rates it does not wait for a second sample.
 func (p *Provider) find(ctx context.Context, only, rates bool) (*statsapi.Summary, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +129,7 @@ func (p *Provider) find(ctx context.Context, only, rates bool) (*statsapi.Summar
 	return summary, nil
 }
 
-// firstSample takes a sample, and waits until a second one says something.
+// firstSample takes a sample, and waits until a second one is meaningful.
 func (p *Provider) firstSample(ctx context.Context) error {
 	if _, err := p.summary(ctx, true); err != nil {
 		return err
@@ -156,7 +154,7 @@ func (p *Provider) summary(ctx context.Context, only bool) (*statsapi.Summary, e
 	return &statsapi.Summary{Node: *node, Pods: pods}, nil
 }
 
-// rates remembers samples of counters of processor time.
+// rates holds samples of CPU time counters.
 type rates map[string]sample
 
 type sample struct {
@@ -165,12 +163,12 @@ type sample struct {
 	rate  *uint64
 }
 
-// next returns how many nanoseconds of processor time a second have been used
-// since the previous sample of that name, and nil if there is none yet.
+// next returns the CPU time used since the previous sample of that name, in
+// nanoseconds per second, or nil if there is none.
 func (r rates) next(name string, at time.Time, total uint64) *uint64 {
 	old, known := r[name]
 	if known && !at.After(old.at) {
-		return old.rate // a source that has not measured anew
+		return old.rate // the source has not measured again
 	}
 	s := sample{at: at, total: total}
 	if known && total >= old.total {
@@ -181,7 +179,8 @@ func (r rates) next(name string, at time.Time, total uint64) *uint64 {
 	return s.rate
 }
 
-// forget drops samples from before a time: those of containers that are gone.
+// forget drops samples from before a time, which belong to containers that are
+// gone.
 func (r rates) forget(before time.Time) {
 	for name, s := range r {
 		if s.at.Before(before) {

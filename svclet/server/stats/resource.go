@@ -9,13 +9,13 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// labels of metrics of containers and of pods.
+// The labels of metrics of containers and of pods.
 var (
 	containerLabels = []string{"container", "pod", "namespace"}
 	podLabels       = []string{"pod", "namespace"}
 )
 
-// The metrics of /metrics/resource, which metrics-server reads. Names, helps
+// The metrics of /metrics/resource, which metrics-server reads. Names, help texts
 // and labels are kubelet's.
 var (
 	nodeCPU         = describe("node_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the node in core-seconds", nil)
@@ -36,12 +36,12 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Resource are the metrics of /metrics/resource.
+// Resource returns the metrics of /metrics/resource.
 func (p *Provider) Resource() prometheus.Collector { return resource{p} }
 
 type resource struct{ p *Provider }
 
-// Describe says which metrics there can be.
+// Describe implements prometheus.Collector.
 func (r resource) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		nodeCPU, nodeMemory, nodeSwap, containerStart, containerCPU, containerMemory, containerSwap, containerLimit,
@@ -51,10 +51,10 @@ func (r resource) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// scrapeTimeout bounds what a scrape may take: it comes without a context.
+// scrapeTimeout bounds a scrape, which has no context of its own.
 const scrapeTimeout = 30 * time.Second
 
-// Collect finds out what is used now.
+// Collect implements prometheus.Collector.
 func (r resource) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func collectSwap(ch chan<- prometheus.Metric, d *prometheus.Desc, s *statsapi.Sw
 	}
 }
 
-// collect gives a value the time at which it was measured.
+// collect sends a value with the time at which it was measured.
 func collect(ch chan<- prometheus.Metric, at time.Time, d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 	ch <- prometheus.NewMetricWithTimestamp(at, prometheus.MustNewConstMetric(d, kind, value, labels...))
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// writableLayer is what a container has written into its root file system.
+// writableLayer returns the usage of a container's writable layer.
 func writableLayer(u *runtimeapi.FilesystemUsage) *statsapi.FsStats {
 	if u == nil {
 		return &statsapi.FsStats{}
@@ -26,7 +26,7 @@ func writableLayer(u *runtimeapi.FilesystemUsage) *statsapi.FsStats {
 	return f
 }
 
-// logs is what the logs of a container take up, those rotated away included.
+// logs returns the usage of a container's logs, including rotated ones.
 func (p *Provider) logs(pod *runtimeapi.PodSandboxMetadata, container string) *statsapi.FsStats {
 	directory := filepath.Join(p.o.PodLogsDirectory, strings.Join([]string{pod.GetNamespace(), pod.GetName(), pod.GetUid()}, "_"), container)
 	f, err := fileSystem(p.o.PodLogsDirectory, p.o.Clock.Now())
@@ -35,7 +35,7 @@ func (p *Provider) logs(pod *runtimeapi.PodSandboxMetadata, container string) *s
 	}
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		f.UsedBytes, f.InodesUsed = nil, nil // it has just gone
+		f.UsedBytes, f.InodesUsed = nil, nil // removed meanwhile
 		return f
 	}
 	var bytes, inodes uint64
@@ -49,8 +49,8 @@ func (p *Provider) logs(pod *runtimeapi.PodSandboxMetadata, container string) *s
 	return f
 }
 
-// addStorage adds what the volumes of a pod take up, and what it takes up of
-// the node's own file system in all.
+// addStorage adds the usage of a pod's volumes, and its total usage of the node's
+// file system.
 func (p *Provider) addStorage(ctx context.Context, pod *statsapi.PodStats) {
 	node, err := fileSystem(p.o.RootDirectory, p.o.Clock.Now())
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Provider) addStorage(ctx context.Context, pod *statsapi.PodStats) {
 		}
 	}
 	for _, v := range pod.VolumeStats {
-		// What lies in memory, or on a disk of its own, takes up nothing here.
+		// Volumes in memory or on a disk of their own do not count.
 		if v.PVCRef == nil && ptr.Equal(v.CapacityBytes, node.CapacityBytes) {
 			add(&sum.UsedBytes, v.UsedBytes)
 			add(&sum.InodesUsed, v.InodesUsed)

@@ -8,13 +8,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// noteClient is told of a client that has gone before the end of its command,
-// which it may do whenever it likes.
+// noteClient logs that a client disconnected before its command ended, which is
+// not an error.
 func noteClient(ctx context.Context, err error) {
 	klog.FromContext(ctx).V(4).Info("Client disconnected before the command ended", "err", err)
 }
 
-// clientReader is a stream from a client. It ends when the client has gone.
+// clientReader is a stream from a client. It ends when the client disconnects.
 type clientReader struct {
 	ctx  context.Context
 	from io.Reader
@@ -31,7 +31,7 @@ func (r *clientReader) Read(p []byte) (int, error) {
 }
 
 // clientWriter is a stream to a client. What is written after the client has
-// gone is dropped: the library would log it as an error, and the end of the
+// disconnected is dropped: the library would log an error, and the end of the
 // connection ends the command.
 type clientWriter struct {
 	ctx  context.Context

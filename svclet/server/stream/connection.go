@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// watch returns a writer and a request that go on with the client's connection
-// after it has been taken over from the HTTP server: the request's context ends
-// when the client goes, when the connection has lasted too long, and when end
-// is called; no connection outlives its context.
+// watch returns a writer and a request for a connection that is about to be
+// hijacked: the request's context ends when the client disconnects, when the
+// connection has reached its maximum age, and when end is called. No connection
+// outlives its context.
 func watch(w http.ResponseWriter, r *http.Request, o Options) (http.ResponseWriter, *http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	if o.MaxDuration > 0 {
@@ -22,16 +22,15 @@ func watch(w http.ResponseWriter, r *http.Request, o Options) (http.ResponseWrit
 	watched := &watchedWriter{ResponseWriter: w, gone: cancel, lingering: o.lingering()}
 	stop := context.AfterFunc(ctx, watched.close)
 	return watched, r.WithContext(ctx), func() {
-		// The context is over in good time only if nobody waits for the
-		// streams' last bytes.
+		// The context ends in time only if it does not wait for the streams' last bytes.
 		stop()
 		watched.drain()
 		cancel()
 	}
 }
 
-// watchedWriter hands out a connection that tells when the client has gone. It
-// does not unwrap: that would hand out the one that does not.
+// watchedWriter returns a connection that notices when the client disconnects. It
+// has no Unwrap, which would return the connection without that.
 type watchedWriter struct {
 	http.ResponseWriter
 	gone      context.CancelFunc
@@ -42,7 +41,7 @@ type watchedWriter struct {
 	closed bool
 }
 
-// Hijack takes the connection over from the HTTP server.
+// Hijack implements http.Hijacker.
 func (w *watchedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
@@ -54,7 +53,7 @@ func (w *watchedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {
-		_ = watched.Close() // the context has ended; reads and writes will say so
+		_ = watched.Close() // the context is done, and reads and writes will fail
 	}
 	return watched, bufio.NewReadWriter(bufio.NewReader(watched), bufio.NewWriter(watched)), nil
 }
@@ -65,12 +64,12 @@ func (w *watchedWriter) close() {
 	conn := w.conn
 	w.mu.Unlock()
 	if conn != nil {
-		_ = conn.Close() // nobody is left whom an error would concern
+		_ = conn.Close() // the peer is gone
 	}
 }
 
-// drain waits for the connection to be closed by its protocol, which may still
-// have bytes to send, and closes it if that takes too long.
+// drain waits until the connection's protocol has closed it, because there may
+// still be bytes to send, and closes it after a timeout.
 func (w *watchedWriter) drain() {
 	w.mu.Lock()
 	conn := w.conn
@@ -83,15 +82,15 @@ func (w *watchedWriter) drain() {
 	select {
 	case <-conn.done:
 	case <-timer.C:
-		_ = conn.Close() // it was for good
+		_ = conn.Close() // the connection is closed for good
 	}
 }
 
-// watchedConn is a connection of which nothing is left once reading or writing
-// has failed, or its protocol has closed it.
+// watchedConn is a connection that ends its context when a read or a write fails,
+// or when its protocol closes it.
 type watchedConn struct {
 	net.Conn
-	reader *bufio.Reader // holds what the HTTP server had read already
+	reader *bufio.Reader // has what the HTTP server read already
 	gone   context.CancelFunc
 	once   sync.Once
 	done   chan struct{}

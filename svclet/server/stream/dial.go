@@ -12,7 +12,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// ParseRuntimeURL checks the address at which the runtime serves a stream.
+// ParseRuntimeURL checks the URL at which the runtime serves a stream.
 func ParseRuntimeURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -24,14 +24,13 @@ func ParseRuntimeURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// spdyTransport connects to the runtime's streaming server: directly, whatever
-// proxy the environment names. A certificate there is the runtime's own work
-// and no authority has signed it; that it is the runtime which listens follows
-// from the one-time token in the address, which came over its own socket.
+// spdyTransport connects to the runtime's streaming server, without a proxy. A TLS
+// certificate there is self-signed by the runtime and is not verified: the
+// one-time token in the URL, which came over the runtime's socket, authenticates
+// the runtime.
 //
-// What it has connected to, hangUp closes. The SPDY library closes a connection
-// once all its streams have ended, which may be never if one of them was just
-// being opened.
+// hangUp closes the connection. The SPDY library closes it only once all its
+// streams have ended, which never happens if one of them was being opened.
 func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, hangUp func(), err error) {
 	line := &line{}
 	upgrades := &http.Transport{DialContext: line.dial}
@@ -45,7 +44,7 @@ func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, hangUp f
 	return transport, line.hangUp, nil
 }
 
-// line is the connection behind a transport that is used once.
+// line is the connection of a transport that is used once.
 type line struct {
 	mu   sync.Mutex
 	conn net.Conn
@@ -67,12 +66,12 @@ func (l *line) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
-		_ = l.conn.Close() // it is over in any case
+		_ = l.conn.Close() // the connection is over in any case
 	}
 }
 
-// closedOnce does not complain of being closed twice: the SPDY library would
-// wait for somebody to hear that.
+// closedOnce returns no error when it is closed twice: the SPDY library would
+// block until another goroutine receives the error.
 type closedOnce struct {
 	net.Conn
 	once sync.Once

@@ -1,10 +1,10 @@
-// Package stream runs commands, attached terminals and forwarded ports between
-// the clients of the node agent and the container runtime.
+// Package stream owns the streams of exec, attach and port-forward between clients
+// of the node agent and the container runtime.
 //
-// Both sides are ends, not a pipe: the agent speaks SPDY and websockets to its
-// client with k8s.io/cri-streaming, and SPDY to the address that the runtime
-// names for the stream. So clients can use protocols that the runtime does not
-// know (v5.channel.k8s.io, SPDY tunnelled through websockets), nothing that a
-// client sends reaches the runtime's HTTP server, and a runtime that answers
-// with a redirect is refused.
+// The agent is an endpoint on both sides and not a proxy: it speaks SPDY and
+// websockets to its client with k8s.io/cri-streaming, and SPDY to the URL that the
+// runtime returns for the stream. So clients can use protocols that the runtime
+// does not support (v5.channel.k8s.io, SPDY tunnelled through websockets), client
+// requests never reach the runtime's HTTP server, and redirects by the runtime are
+// refused.
 package stream

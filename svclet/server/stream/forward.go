@@ -16,9 +16,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forwarder carries what a client sends to ports of one sandbox, over one
-// connection to the runtime, which it opens when there is something to carry
-// and anew when it has broken.
+// forwarder forwards a client's streams to ports of one sandbox, over one
+// connection to the runtime. It opens the connection when it is first needed, and
+// again after it has broken.
 type forwarder struct {
 	ctx     context.Context // the client's connection
 	address func(context.Context) (*url.URL, error)
@@ -26,11 +26,11 @@ type forwarder struct {
 	mu      sync.Mutex
 	conn    httpstream.Connection
 	request int
-	running sync.WaitGroup // ends after both connections
+	running sync.WaitGroup // waits for both connections' goroutines
 }
 
-// PortForward carries one connection to a port. The client's library gives
-// no context that ends with the client's connection, so the forwarder's is used.
+// PortForward forwards one connection to a port. The library passes no context
+// that ends with the client's connection, so the forwarder's is used.
 func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int32, client io.ReadWriteCloser) error {
 	conn, request, err := f.begin()
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	headers.Set(portforward.StreamType, portforward.StreamTypeError)
 	failure, err := f.open(conn, headers)
 	if err != nil {
-		_ = conn.Close() // the next connection to a port opens another one
+		_ = conn.Close() // the next stream opens another connection
 		return fmt.Errorf("open the error stream for port %d: %w", port, err)
 	}
 	defer conn.RemoveStreams(failure)
@@ -54,8 +54,7 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	headers.Set(portforward.StreamType, portforward.StreamTypeData)
 	data, err := f.open(conn, headers)
 	if err != nil {
-		// A runtime may have failed already, and reset the stream before it has
-		// accepted it.
+		// The runtime may have failed before it accepted the stream.
 		if told := within(message, time.Second); told != nil {
 			return told
 		}
@@ -65,14 +64,14 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	defer conn.RemoveStreams(data)
 	defer context.AfterFunc(f.ctx, func() { reset(data) })()
 
-	// What the pod sends decides when the connection is over. What the client
-	// sends may go on for longer, until it closes its stream.
+	// The stream ends when the pod has closed its side. The client may send until it
+	// closes its own.
 	f.running.Go(func() {
 		if _, err := io.Copy(data, client); err != nil {
 			reset(data)
 			return
 		}
-		_ = data.Close() // half: the pod may still answer
+		_ = data.Close() // half-close: the pod may still answer
 	})
 	_, err = io.Copy(client, data)
 	reset(data)
@@ -86,9 +85,9 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	return nil
 }
 
-// open opens a stream. The SPDY library waits for the other side's answer for
-// 30 seconds, even after the connection has been closed; the client's request
-// does not wait with it.
+// open opens a stream. The SPDY library waits up to 30 seconds for the other
+// side's answer, even after the connection is closed; open returns when the
+// client's request ends.
 func (f *forwarder) open(conn httpstream.Connection, headers http.Header) (httpstream.Stream, error) {
 	type opened struct {
 		stream httpstream.Stream
@@ -108,8 +107,8 @@ func (f *forwarder) open(conn httpstream.Connection, headers http.Header) (https
 	}
 }
 
-// begin returns the connection to the runtime, and a number for a pair of
-// streams on it. It counts as running what begins.
+// begin returns the connection to the runtime, and a number for a pair of streams
+// on it. It adds to the running count.
 func (f *forwarder) begin() (httpstream.Connection, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,8 +159,7 @@ func (f *forwarder) connect() (httpstream.Connection, error) {
 	return conn, nil
 }
 
-// readMessage returns what the runtime says on an error stream, once that has
-// ended: nil if that is nothing.
+// readMessage reads an error stream to its end; the result is nil if it is empty.
 func readMessage(from io.Reader, prefix string) <-chan error {
 	message := make(chan error, 1)
 	go func() {
@@ -174,7 +172,7 @@ func readMessage(from io.Reader, prefix string) <-chan error {
 	return message
 }
 
-// within returns what a channel gives in some time, or nil.
+// within receives from a channel with a timeout, after which it returns nil.
 func within(c <-chan error, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -188,16 +186,16 @@ func within(c <-chan error, d time.Duration) error {
 
 func reset(streams ...httpstream.Stream) {
 	for _, s := range streams {
-		_ = s.Reset() // already over is fine
+		_ = s.Reset() // it may be over already
 	}
 }
 
-// close ends the connection to the runtime, and waits for what it carries. The
-// context is over by then.
+// close closes the connection to the runtime and waits for its goroutines. The
+// context is done by then.
 func (f *forwarder) close() {
 	f.mu.Lock()
 	if f.conn != nil {
-		_ = f.conn.Close() // the client has gone; nobody is left to tell
+		_ = f.conn.Close() // the client has disconnected
 	}
 	f.mu.Unlock()
 	f.running.Wait()

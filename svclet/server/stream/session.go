@@ -15,32 +15,31 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// session is one command or attached container at the runtime.
+// session is one command or attached container in the runtime.
 type session struct {
 	runtime *url.URL
 	streams Streams
-	// verb says what a failure failed at, in the words of k8s.io/cri-streaming.
+	// verb describes the operation in errors, as k8s.io/cri-streaming does.
 	verb string
 }
 
-// ExecInContainer runs the session; k8s.io/cri-streaming calls it once it has
-// the client's streams. Streams that the runtime is not to have are left out,
-// whatever the client has opened.
+// ExecInContainer runs the session; k8s.io/cri-streaming calls it with the
+// client's streams. Streams that were not requested are left out, even if the
+// client has opened them.
 func (s *session) ExecInContainer(ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errOut io.WriteCloser,
 	_ bool, resize <-chan criremote.TerminalSize, _ time.Duration,
 ) error {
 	return s.attempt(ctx, in, out, errOut, resize)
 }
 
-// AttachContainer does the same for a container that runs already.
+// AttachContainer is ExecInContainer for attach.
 func (s *session) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, errOut io.WriteCloser,
 	_ bool, resize <-chan criremote.TerminalSize,
 ) error {
 	return s.attempt(ctx, in, out, errOut, resize)
 }
 
-// attempt runs the session, and puts what failed into the words that a client
-// is to read.
+// attempt runs the session, and formats its error for the client.
 func (s *session) attempt(ctx context.Context, in io.Reader, out, errOut io.Writer, resize <-chan criremote.TerminalSize) error {
 	err := s.run(ctx, in, out, errOut, resize)
 	var exit exec.ExitError
@@ -76,19 +75,19 @@ func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, 
 	return executor.StreamWithContext(ctx, o)
 }
 
-// message is what the client is told of a failure, without the words that both
-// the runtime's server and the agent's put before it.
+// message returns the error for the client, without the prefixes that both the
+// runtime's server and the agent's would add.
 func (s *session) message(err error) string {
 	return withoutPrefixes(err.Error(), "Internal error occurred: ", "error "+s.verb+": ")
 }
 
-// sizes hands the sizes of the client's terminal on.
+// sizes forwards the sizes of the client's terminal.
 type sizes struct {
 	ctx  context.Context
 	next <-chan criremote.TerminalSize
 }
 
-// Next returns nil when there will be no more.
+// Next returns nil when there will be no more sizes.
 func (s sizes) Next() *remotecommand.TerminalSize {
 	select {
 	case size, ok := <-s.next:

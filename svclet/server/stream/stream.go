@@ -14,18 +14,17 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// Options bound streams.
+// Options limit streams.
 type Options struct {
-	// IdleTimeout closes a connection on which nothing has moved for so long.
-	// Zero does not.
+	// IdleTimeout closes idle connections. Zero means no timeout.
 	IdleTimeout time.Duration
-	// CreationTimeout is how long a client may take to open the streams that
-	// it has announced. Zero is 30 s.
+	// CreationTimeout is how long a client may take to open the streams that it
+	// announced. Zero means 30 s.
 	CreationTimeout time.Duration
-	// Lingering is how long a connection may take to send what it still holds,
-	// after its streams have ended. Zero is 5 s.
+	// Lingering is how long a connection may take to send its remaining data after its
+	// streams have ended. Zero means 5 s.
 	Lingering time.Duration
-	// MaxDuration is how long a connection may last. Zero is for ever.
+	// MaxDuration is the maximum age of a connection. Zero means no limit.
 	MaxDuration time.Duration
 }
 
@@ -43,16 +42,16 @@ func (o Options) lingering() time.Duration {
 	return o.Lingering
 }
 
-// Streams are the standard streams that a client asks for.
+// Streams are the standard streams that a client requests.
 type Streams = remotecommand.Options
 
-// ParseStreams reads from the query which streams a client asks for.
+// ParseStreams reads from the query which streams a client requests.
 func ParseStreams(r *http.Request) (*Streams, error) {
 	return remotecommand.NewOptions(r)
 }
 
-// Exec serves the streams of a command that the runtime runs at its address
-// runtime. It returns when the command has ended or the client has gone.
+// Exec serves the streams of a command at the runtime's URL. It returns when the
+// command has ended or the client has disconnected.
 func Exec(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, o Options) {
 	conn, r, end := watch(w, r, o)
 	defer end()
@@ -65,8 +64,8 @@ func Exec(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, o
 		remotecommand.SupportedStreamingProtocols)
 }
 
-// Attach serves the streams of a container that runs already. Whether it has a
-// terminal is the container's matter, not the client's.
+// Attach serves the streams of a running container. tty reports whether the
+// container has a terminal, whatever the client requests.
 func Attach(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, tty bool, o Options) {
 	conn, r, end := watch(w, r, o)
 	defer end()
@@ -81,9 +80,9 @@ func Attach(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams,
 		remotecommand.SupportedStreamingProtocols)
 }
 
-// PortForward serves connections to ports of the sandbox of a pod. It connects
-// to the runtime at once, and again when that connection has broken; each time
-// it asks for an address. An error means that the client has had no answer yet.
+// PortForward serves connections to ports of a pod's sandbox. It connects to the
+// runtime at once, and again after that connection has broken; address returns a
+// new URL each time. An error means that the client has not been answered yet.
 func PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, address func(context.Context) (*url.URL, error), ports []int32, o Options) error {
 	conn, r, end := watch(w, r, o)
 	f := &forwarder{ctx: r.Context(), address: address}
@@ -104,8 +103,8 @@ func PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, addre
 	return nil
 }
 
-// ParsePorts reads from the query which ports a client asks for. Only the old
-// websocket protocol names them there.
+// ParsePorts reads from the query which ports a client requests. Only the old
+// websocket protocol has them there.
 func ParsePorts(r *http.Request) ([]int32, error) {
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 		return nil, nil
@@ -120,12 +119,12 @@ func ParsePorts(r *http.Request) ([]int32, error) {
 	return o.Ports, nil
 }
 
-// maxPorts is for how many ports the old websocket protocol has numbers: each
-// has two channels, and the number of a channel is a byte.
+// maxPorts is the maximum of the old websocket protocol: each port has two
+// channels, and a channel number is a byte.
 const maxPorts = 128
 
-// withoutPrefixes takes from a message of the runtime what will be put before
-// it again on the way to the client.
+// withoutPrefixes removes prefixes of a runtime's message that will be added again
+// for the client.
 func withoutPrefixes(message string, prefixes ...string) string {
 	for trimmed := true; trimmed; {
 		trimmed = false

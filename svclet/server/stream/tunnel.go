@@ -15,13 +15,12 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// tunnelPrefix begins the name of a websocket subprotocol through which SPDY is
-// tunnelled (KEP-4006).
+// tunnelPrefix is the prefix of websocket subprotocols that tunnel SPDY
+// (KEP-4006).
 const tunnelPrefix = "SPDY/3.1+"
 
-// tunnel upgrades the client's connection to a websocket, and returns a writer
-// and a request that look like a SPDY upgrade to which that websocket is the
-// connection.
+// tunnel upgrades the client's connection to a websocket, and returns a writer and
+// a request that look like a SPDY upgrade over that websocket.
 func tunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request, error) {
 	var inner []string
 	for _, p := range websocket.Subprotocols(r) {
@@ -33,10 +32,10 @@ func tunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.
 		http.Error(w, "unable to upgrade: no tunneling spdy protocols provided", http.StatusBadRequest)
 		return nil, r, errors.New("no known protocol to tunnel")
 	}
-	// Callers are let in by their credentials, which no browser adds by itself,
-	// so their origin does not matter.
+	// Requests are authenticated by credentials that no browser adds by itself, so the
+	// origin does not matter.
 	upgrader := websocket.Upgrader{Subprotocols: []string{tunnelPrefix + inner[0]}, CheckOrigin: func(*http.Request) bool { return true }}
-	conn, err := upgrader.Upgrade(w, r, nil) // has answered the client where it fails
+	conn, err := upgrader.Upgrade(w, r, nil) // answers the client itself on failure
 	if err != nil {
 		return nil, r, fmt.Errorf("upgrade to a websocket: %w", err)
 	}
@@ -53,9 +52,9 @@ func tunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.
 	return &tunnelWriter{conn: through, header: http.Header{}}, as, nil
 }
 
-// tunnelWriter hands out a connection that has been upgraded already. What a
-// handler writes before it takes the connection goes nowhere: the client has
-// had its answer.
+// tunnelWriter is the writer of a connection that has been upgraded. What a
+// handler writes before it hijacks the connection is dropped: the client has been
+// answered already.
 type tunnelWriter struct {
 	conn   net.Conn
 	header http.Header

@@ -16,11 +16,11 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// statusTimeout is how long a client may take to accept how its command ended.
+// statusTimeout is how long a client may take to receive the command's status.
 const statusTimeout = 10 * time.Second
 
-// serveV5 serves a session over v5.channel.k8s.io, in which the client can
-// close its standard input (KEP-4006), which k8s.io/cri-streaming has not.
+// serveV5 serves a session over v5.channel.k8s.io, in which the client can close
+// its standard input (KEP-4006). k8s.io/cri-streaming does not support it.
 func serveV5(w http.ResponseWriter, r *http.Request, run *session, s Streams, o Options) {
 	channels := make([]wsstream.ChannelType, 5)
 	if s.Stdin {
@@ -59,7 +59,7 @@ func serveV5(w http.ResponseWriter, r *http.Request, run *session, s Streams, o 
 		readSizes(r.Context(), streams[criremote.StreamResize], resize)
 	}()
 	defer func() {
-		_ = streams[criremote.StreamResize].Close() // ends the reader of sizes
+		_ = streams[criremote.StreamResize].Close() // ends readSizes
 		<-ended
 	}()
 
@@ -91,7 +91,7 @@ func readSizes(ctx context.Context, from io.Reader, to chan<- criremote.Terminal
 	for {
 		var size criremote.TerminalSize
 		if err := decoder.Decode(&size); err != nil {
-			return // the stream has ended, or is no stream of sizes
+			return // the stream has ended or is invalid
 		}
 		select {
 		case to <- size:
@@ -101,8 +101,8 @@ func readSizes(ctx context.Context, from io.Reader, to chan<- criremote.Terminal
 	}
 }
 
-// status is what the error channel says of the end of a session: the same as
-// v4.channel.k8s.io does.
+// status returns the status for the error channel, which is that of
+// v4.channel.k8s.io.
 func (s *session) status(err error) metav1.Status {
 	var exit exec.ExitError
 	switch {
