@@ -13,7 +13,8 @@ func classes() []corev1.PodQOSClass {
 	return []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
 }
 
-// class is the cgroup of a class: guaranteed pods are right below kubepods.
+// class returns the cgroup of a QoS class: guaranteed pods are directly below
+// kubepods.
 func (m *Manager) class(class corev1.PodQOSClass) name {
 	if class == corev1.PodQOSGuaranteed {
 		return m.kubepods
@@ -21,18 +22,18 @@ func (m *Manager) class(class corev1.PodQOSClass) name {
 	return m.kubepods.child(strings.ToLower(string(class)))
 }
 
-// bounds are what the pods that are active leave to the classes.
+// bounds are the limits of the QoS classes that follow from the active pods.
 type bounds struct {
-	// shares are those of the class Burstable: what its pods request together.
+	// shares are those of the class Burstable: the sum of its pods' requests.
 	shares uint64
-	// burstable and bestEffort are bytes of memory; 0 leaves them as they are.
+	// burstable and bestEffort are memory limits in bytes; 0 leaves them unchanged.
 	burstable, bestEffort int64
 }
 
-// boundsOf are those of classes of which allocatable bytes of memory may be used.
-// Of what the pods of a class request, those of lower classes may not use a
-// percentage (--qos-reserved). None is bounded to nothing, which would be no bound
-// to a cgroup.
+// boundsOf computes the limits of the classes from the allocatable memory in
+// bytes. Lower classes may not use the given percentage of what the pods of a
+// class request (--qos-reserved). A limit is never 0, which a cgroup would treat
+// as no limit.
 func boundsOf(pods []*corev1.Pod, allocatable int64, percentage int) bounds {
 	var milliCPU int64
 	requested := map[corev1.PodQOSClass]int64{}
@@ -57,8 +58,7 @@ func boundsOf(pods []*corev1.Pod, allocatable int64, percentage int) bounds {
 	return b
 }
 
-// classLimits are those of a class of service. Huge pages are the pods' own to
-// bound.
+// classLimits returns the limits of a QoS class. Huge pages are limited per pod.
 func classLimits(shares *uint64, memory int64, hugepageSizes []int64) Limits {
 	limits := Limits{Shares: shares, Hugepages: map[int64]int64{}}
 	if memory != 0 {
@@ -70,8 +70,8 @@ func classLimits(shares *uint64, memory int64, hugepageSizes []int64) Limits {
 	return limits
 }
 
-// makeClasses makes the cgroups of the classes, or sets anew the limits of those
-// that are there. What depends on the pods that run is left as it is.
+// makeClasses creates the cgroups of the classes, or updates the limits of
+// existing ones. What depends on the running pods stays unchanged.
 func (m *Manager) makeClasses() error {
 	least := uint64(minShares)
 	for _, class := range []struct {
@@ -85,8 +85,8 @@ func (m *Manager) makeClasses() error {
 	return nil
 }
 
-// freeClasses takes away the bounds of memory that a former agent, with
-// --qos-reserved, may have set.
+// freeClasses removes memory limits that an earlier agent, with --qos-reserved,
+// may have set.
 func (m *Manager) freeClasses() error {
 	if m.options.QOSReserved != 0 {
 		return nil
@@ -100,10 +100,10 @@ func (m *Manager) freeClasses() error {
 	return nil
 }
 
-// UpdateClasses gives the class Burstable the shares of the pods that are
-// active, so that best-effort pods take nothing from them, and keeps the memory
-// of --qos-reserved from lower classes. A class that uses more than it may is
-// bounded to what it uses; its bound is tried again by the next call.
+// UpdateClasses sets the CPU shares of the class Burstable to those of the active
+// pods, so that best-effort pods cannot take them, and applies --qos-reserved to
+// memory. A class that uses more than its limit is limited to its current usage,
+// and the next call tries again.
 func (m *Manager) UpdateClasses(active []*corev1.Pod) error {
 	if !m.options.PerQOS {
 		return nil
@@ -128,7 +128,8 @@ func (m *Manager) UpdateClasses(active []*corev1.Pod) error {
 	return err
 }
 
-// bound sets the limits of a class, or says that it uses more memory than that.
+// bound sets the limits of a class. reached reports whether it uses more memory
+// than that.
 func (m *Manager) bound(class corev1.PodQOSClass, shares *uint64, memory int64) (reached bool, err error) {
 	n := m.class(class)
 	limits := classLimits(shares, memory, m.tree.hugepageSizes())

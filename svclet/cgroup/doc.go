@@ -1,12 +1,12 @@
-// Package cgroup bounds what pods use, together and one by one.
+// Package cgroup owns the cgroups of pods: their hierarchy and their limits.
 //
-// It keeps the tree of cgroups that kubelet keeps: under the root of
-// --cgroup-root a cgroup kubepods, which holds the node's allocatable
-// resources; in it one for each pod of the class Guaranteed and one each for
-// the classes Burstable and BestEffort; in these the cgroups of their pods.
-// Containers are the runtime's, below their pod's.
+// The hierarchy is kubelet's: below --cgroup-root a cgroup kubepods, which is
+// limited to the node's allocatable resources; in it one cgroup for each
+// Guaranteed pod and one for each of the classes Burstable and BestEffort, which
+// contain the cgroups of their pods. The runtime creates containers' cgroups below
+// their pod's.
 //
-// What a cgroup is to hold is computed by pure functions ([PodLimits],
-// [Allocatable], [Shares], [Quota]); [Manager] writes it, by either driver
-// (cgroupfs, systemd) and in either version of cgroups.
+// Limits are computed by pure functions ([PodLimits], [Allocatable], [Shares],
+// [Quota]); [Manager] applies them, with either driver (cgroupfs, systemd) and
+// either version of cgroups.
 package cgroup

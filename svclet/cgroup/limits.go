@@ -13,31 +13,31 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// PIDs is the resource of process numbers, in reservations and in the node's
-// inner capacity; the API does not show it.
+// PIDs is the resource name of process IDs in reservations and in the capacity
+// used here; the API does not have it.
 const PIDs corev1.ResourceName = "pid"
 
-// Limits are what a cgroup is held to; nil leaves a value as it is.
+// Limits are the limits of a cgroup; nil leaves a value unchanged.
 type Limits struct {
-	// Shares are cgroup v1's; v2's weight follows from them.
+	// Shares are cgroup v1's; v2's weight is computed from them.
 	Shares *uint64
-	// Quota is how many microseconds of each Period may be used; -1 for all.
+	// Quota is the CPU time per Period, in microseconds; -1 for no limit.
 	Quota  *int64
 	Period *uint64
-	// Memory is in bytes (-1 for all), PIDs a number of processes.
+	// Memory is in bytes (-1 for no limit), PIDs a number of processes.
 	Memory, PIDs *int64
-	// Hugepages are bytes by the size of a page in bytes. Sizes that are not
-	// among them are forbidden.
+	// Hugepages are bytes by page size in bytes. Sizes that are not in the map are
+	// limited to 0.
 	Hugepages map[int64]int64
 	// CPUs is a list of CPUs ("0-3").
 	CPUs string
 }
 
-// CPUQuota says how CPU limits are enforced.
+// CPUQuota configures the enforcement of CPU limits.
 type CPUQuota struct {
 	// Enforce is --cpu-cfs-quota.
 	Enforce bool
-	// Period is that of the quota. Default: 100 ms.
+	// Period is the period of the quota, by default 100 ms.
 	Period time.Duration
 }
 
@@ -50,8 +50,8 @@ func (q CPUQuota) period() time.Duration {
 	return q.Period
 }
 
-// PodLimits are those of a pod's cgroup: its requests as shares, and limits
-// where all of its containers, or the pod itself, have them.
+// PodLimits returns the limits of a pod's cgroup: its requests as shares, and
+// limits if all of its containers, or the pod itself, have them.
 func PodLimits(pod *corev1.Pod, cpu CPUQuota, maxPIDs int64) Limits {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
@@ -85,9 +85,9 @@ func PodLimits(pod *corev1.Pod, cpu CPUQuota, maxPIDs int64) Limits {
 	return result
 }
 
-// limited says whether a pod as a whole has a limit of a resource: one without
-// a limit among its containers has none. (kubelet of 1.36 takes a sidecar
-// without a limit for one with the limits of those before it.)
+// limited reports whether a pod as a whole has a limit of a resource: it has none
+// if one of its containers has none. (kubelet 1.36 uses the limits of the
+// containers before it for a sidecar without a limit.)
 func limited(pod *corev1.Pod, resource corev1.ResourceName) bool {
 	if resourcehelper.IsPodLevelResourcesSet(pod) {
 		if limit := pod.Spec.Resources.Limits[resource]; !limit.IsZero() {
@@ -102,9 +102,8 @@ func limited(pod *corev1.Pod, resource corev1.ResourceName) bool {
 	return true
 }
 
-// resourceLimits hold a cgroup to a list of resources: all pods to what is
-// allocatable, or a reserved cgroup to its reservation. compressible leaves all
-// but CPU unbounded.
+// resourceLimits returns limits for a resource list: allocatable for all pods, or
+// a reservation for a reserved cgroup. compressible limits CPU only.
 func resourceLimits(resources corev1.ResourceList, compressible bool) Limits {
 	var limits Limits
 	if cpu, set := resources[corev1.ResourceCPU]; set {
@@ -126,7 +125,7 @@ func resourceLimits(resources corev1.ResourceList, compressible bool) Limits {
 	return limits
 }
 
-// hugepages are a list's huge pages, by their size.
+// hugepages returns the huge pages of a resource list by their size.
 func hugepages(resources corev1.ResourceList) map[int64]int64 {
 	limits := map[int64]int64{}
 	for name, amount := range resources {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubectl/pkg/util/qos"
 )
 
-// What --enforce-node-allocatable may name.
+// The values of --enforce-node-allocatable.
 const (
 	EnforcePods                       = "pods"
 	EnforceSystemReserved             = "system-reserved"
@@ -22,22 +22,22 @@ const (
 	EnforceKubeReservedCompressible   = "kube-reserved-compressible"
 )
 
-// Options are a node's cgroups. Those that are flags bear their names.
+// Options configure the node's cgroups. Fields for flags are named after them.
 type Options struct {
-	// Root is --cgroup-root: a cgroup that exists. Default: the root of all.
+	// Root is --cgroup-root: an existing cgroup, by default the root of the hierarchy.
 	Root string
-	// MakeRoot makes Root where it does not exist.
+	// MakeRoot creates Root if it does not exist.
 	MakeRoot bool
-	// PerQOS is --cgroups-per-qos. Without it pods have no cgroups of their
-	// own: their containers are where the runtime puts them, or in Root.
+	// PerQOS is --cgroups-per-qos. Without it pods have no cgroups of their own: their
+	// containers are where the runtime creates them, or in Root.
 	PerQOS bool
-	// Driver is --cgroup-driver; it must be the runtime's. Default: cgroupfs.
+	// Driver is --cgroup-driver, which must be the runtime's, by default cgroupfs.
 	Driver Driver
-	// PodMaxPIDs is --pod-max-pids; none if it is not positive.
+	// PodMaxPIDs is --pod-max-pids; no limit if it is not positive.
 	PodMaxPIDs int64
 	CPU        CPUQuota
 
-	// Capacity is the node's, process numbers ([PIDs]) included.
+	// Capacity is the node's capacity, including process IDs ([PIDs]).
 	Capacity corev1.ResourceList
 	// KubeReserved, SystemReserved and their cgroups are --svc-reserved,
 	// --system-reserved, --svc-reserved-cgroup and --system-reserved-cgroup.
@@ -45,45 +45,44 @@ type Options struct {
 	KubeReservedCgroup, SystemReservedCgroup string
 	// Enforce is --enforce-node-allocatable.
 	Enforce []string
-	// QOSReserved is --qos-reserved of memory: the percentage of what pods request
-	// that those of lower classes may not use. 0 sets no bound.
+	// QOSReserved is --qos-reserved for memory: the percentage of the pods' requests
+	// that lower classes may not use. 0 means no limit.
 	QOSReserved int
 }
 
-// Manager keeps the cgroups of a node's pods. Its methods may be called at the
-// same time for different pods.
+// Manager manages the cgroups of the node's pods. Its methods are safe for
+// concurrent use with different pods.
 type Manager struct {
 	options Options
 	tree    tree
-	// kubepods holds all pods; it is the root itself without PerQOS.
+	// kubepods contains all pods; it is the root itself without PerQOS.
 	kubepods name
 
 	mu     sync.Mutex
-	bounds bounds // that classes are held to
+	bounds bounds // of the classes
 }
 
-// tree is the hierarchy of cgroups.
+// tree is the cgroup hierarchy.
 type tree interface {
 	exists(path string) error
-	// apply makes a cgroup, where it is not there yet, and sets its limits.
+	// apply creates a cgroup if it does not exist, and sets its limits.
 	apply(n name, limits Limits) error
-	// set sets the limits of one that exists.
+	// set sets the limits of an existing cgroup.
 	set(n name, limits Limits) error
-	// directories are the names of those right below a cgroup, in any of the
-	// hierarchies.
+	// directories returns the names of a cgroup's children, in any of the hierarchies.
 	directories(path string) ([]string, error)
-	// kill kills all processes in a cgroup and below it, and waits for their
-	// end.
+	// kill kills all processes in a cgroup and below it, and waits until they have
+	// exited.
 	kill(ctx context.Context, n name) error
 	remove(n name) error
-	// memory is what a cgroup uses, in bytes.
+	// memory returns the memory usage of a cgroup, in bytes.
 	memory(n name) (int64, error)
 	hugepageSizes() []int64
-	// cpus is the list of all CPUs where it has to be told to the driver.
+	// cpus returns the list of all CPUs if the driver needs it.
 	cpus() (string, error)
 }
 
-// New finds the machine's cgroups. It changes nothing yet.
+// New returns a manager of the machine's cgroups. It changes nothing yet.
 func New(o Options) (*Manager, error) {
 	if o.Driver == "" {
 		o.Driver = Cgroupfs
@@ -106,7 +105,7 @@ func newManager(o Options, tree tree) *Manager {
 	return m
 }
 
-// findRoot makes sure that Root exists.
+// findRoot checks that Root exists.
 func (m *Manager) findRoot() error {
 	root := m.kubepods[:len(m.kubepods)-1]
 	err := m.tree.exists(m.options.Driver.path(root))
@@ -126,8 +125,8 @@ func (m *Manager) findRoot() error {
 	return nil
 }
 
-// Start makes the cgroups of all pods and of their classes, or sets anew the
-// limits of those that are there.
+// Start creates the cgroups of all pods and of the QoS classes, or updates the
+// limits of existing ones.
 func (m *Manager) Start() error {
 	if !m.options.PerQOS {
 		return nil
@@ -139,8 +138,8 @@ func (m *Manager) Start() error {
 	if err != nil {
 		return err
 	}
-	// A node whose pods use more than is allocatable now goes on with the old
-	// bound; Enforce says so.
+	// If pods use more than is allocatable now, the old limit stays; Enforce reports
+	// that.
 	limits.Memory = nil
 	if err := m.tree.apply(m.kubepods, limits); err != nil {
 		return fmt.Errorf("make the cgroup of all pods: %w", err)
@@ -148,10 +147,10 @@ func (m *Manager) Start() error {
 	return m.makeClasses()
 }
 
-// Enforce holds all pods to what is allocatable, and the reserved cgroups to
-// their reservations, as --enforce-node-allocatable says, and tells event what
-// is to be recorded about the node. Where pods use more than they may now, the
-// kernel refuses the bound: try again later.
+// Enforce limits all pods to allocatable, and the reserved cgroups to their
+// reservations, according to --enforce-node-allocatable. It calls event for events
+// about the node. If the usage exceeds a new limit, the kernel refuses the limit:
+// retry later.
 func (m *Manager) Enforce(event func(kind, reason, message string)) error {
 	fail := func(message string) error {
 		event(corev1.EventTypeWarning, "FailedNodeAllocatableEnforcement", message)
@@ -203,9 +202,9 @@ func (m *Manager) Enforce(event func(kind, reason, message string)) error {
 	return errors.Join(failures...)
 }
 
-// nodeLimits are those of all pods together: what is allocatable if that is
-// enforced, else all there is. Eviction acts before the bound is reached, so
-// that its thresholds are not taken from it.
+// nodeLimits returns the limits of all pods together: allocatable if that is
+// enforced, else the capacity. Eviction thresholds are not subtracted, because
+// eviction acts before the limit is reached.
 func (m *Manager) nodeLimits() (Limits, error) {
 	resources := m.options.Capacity
 	if slices.Contains(m.options.Enforce, EnforcePods) {
@@ -217,8 +216,8 @@ func (m *Manager) nodeLimits() (Limits, error) {
 	return limits, err
 }
 
-// Parent is the cgroup below which a pod's containers are to be, as the runtime
-// is told it; empty where the runtime is to choose.
+// Parent returns the cgroup parent for a pod's containers in the runtime's
+// notation; empty if the runtime chooses.
 func (m *Manager) Parent(pod *corev1.Pod) (string, error) {
 	if !m.options.PerQOS {
 		if len(m.kubepods) == 0 {
@@ -233,10 +232,10 @@ func (m *Manager) Parent(pod *corev1.Pod) (string, error) {
 	return m.options.Driver.path(n), nil
 }
 
-// Create makes a pod's cgroup, or sets anew the limits of one that is there.
+// Create creates a pod's cgroup, or updates the limits of an existing one.
 func (m *Manager) Create(pod *corev1.Pod) error { return m.write(pod, m.tree.apply) }
 
-// Update sets the limits of a pod's cgroup to those of its present spec.
+// Update sets the limits of a pod's cgroup to those of its current spec.
 func (m *Manager) Update(pod *corev1.Pod) error { return m.write(pod, m.tree.set) }
 
 func (m *Manager) write(pod *corev1.Pod, write func(name, Limits) error) error {
@@ -253,8 +252,8 @@ func (m *Manager) write(pod *corev1.Pod, write func(name, Limits) error) error {
 	return nil
 }
 
-// Remove kills what is left in a pod's cgroup, and removes it. It needs no more
-// of the pod than its UID, so that what a former agent left can go, too.
+// Remove kills all processes in a pod's cgroup, and removes it. It needs only the
+// pod's UID, so that cgroups of an earlier agent can be removed too.
 func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	if !m.options.PerQOS {
 		return nil
@@ -277,7 +276,7 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	return errors.Join(failures...)
 }
 
-// Pods are the pods that have a cgroup, sorted.
+// Pods returns the UIDs of the pods that have a cgroup, sorted.
 func (m *Manager) Pods() ([]types.UID, error) {
 	if !m.options.PerQOS {
 		return nil, nil
@@ -306,7 +305,7 @@ func (m *Manager) pod(pod *corev1.Pod) (name, error) {
 	return m.class(qos.GetPodQOS(pod)).child(element), nil
 }
 
-// less takes lists from a capacity, resource by resource, as far as there is any.
+// less subtracts resource lists from a capacity; the result is never negative.
 func less(capacity corev1.ResourceList, lists ...corev1.ResourceList) corev1.ResourceList {
 	left := corev1.ResourceList{}
 	for name, amount := range capacity {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Driver is who keeps the cgroups: --cgroup-driver.
+// Driver is the cgroup driver (--cgroup-driver).
 type Driver string
 
 // The drivers.
@@ -16,11 +16,11 @@ const (
 	Systemd  Driver = "systemd"
 )
 
-// name is a cgroup, from the root down, without what a driver makes of it.
+// name is the path of a cgroup, independent of the driver's notation.
 type name []string
 
-// Each element is one level for either driver; in systemd's names "-" stands
-// between levels, and "_" for the "-" of an element.
+// Each element is one level for either driver. In systemd's names "-" separates
+// levels, and "_" replaces the "-" in an element.
 const (
 	podPrefix   = "pod"
 	sliceSuffix = ".slice"
@@ -30,7 +30,7 @@ func (n name) child(element string) name {
 	return append(append(name{}, n...), element)
 }
 
-// path is where a cgroup is, below each hierarchy's mount point.
+// path returns the path of a cgroup below each hierarchy's mount point.
 func (d Driver) path(n name) string {
 	if d != Systemd {
 		return "/" + strings.Join(n, "/")
@@ -49,7 +49,7 @@ func (d Driver) path(n name) string {
 	return path.String()
 }
 
-// name reads a cgroup's name from a path, as flags give it.
+// name parses a path, as flags have it.
 func (d Driver) name(path string) name {
 	path = strings.Trim(path, "/")
 	if path == "" {
@@ -67,8 +67,8 @@ func (d Driver) name(path string) name {
 	return n
 }
 
-// podElement is the last element of a pod's cgroup. A UID may come from a file,
-// so that it is looked at before it becomes a path.
+// podElement returns the last element of a pod's cgroup. It validates the UID,
+// which may come from a file, before it becomes a part of a path.
 func podElement(uid types.UID) (string, error) {
 	if uid == "" || strings.ContainsAny(string(uid), "/_") || strings.Contains(string(uid), "..") {
 		return "", fmt.Errorf("pod UID %q cannot be the name of a cgroup", uid)
@@ -76,7 +76,7 @@ func podElement(uid types.UID) (string, error) {
 	return podPrefix + string(uid), nil
 }
 
-// podUID reads a pod's UID from a directory below that of its class.
+// podUID returns a pod's UID from the name of its directory.
 func (d Driver) podUID(directory string) (types.UID, bool) {
 	n := d.name(directory)
 	if len(n) == 0 {

@@ -16,35 +16,34 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// System keeps the processes of the system in a cgroup of their own: those that
-// are in none but the root of all, in every hierarchy (--system-cgroups). Process 1 stays where it
-// is, and so do threads of the kernel: a bound on these would hold up everybody.
+// System moves system processes into a cgroup of their own: those that are in the
+// root cgroup in every hierarchy (--system-cgroups). Process 1 and kernel threads
+// stay there: limits on these would delay all processes.
 type System struct {
 	cgroup    string
 	processes processes
-	// proc is where processes are shown.
+	// proc is the proc file system.
 	proc string
 }
 
-// processes are those in the root of all cgroups.
+// processes are those in the root cgroup.
 type processes interface {
-	// list are those right in it, by their ids.
+	// list returns their PIDs.
 	list() ([]int, error)
-	// makeCgroup makes the one that they are to be in, where it is not there yet.
+	// makeCgroup creates the destination cgroup if it does not exist.
 	makeCgroup() error
 	move(pid int) error
 }
 
-// Of System, as of kubelet: how often it looks for processes that have come into
-// the root, and how many times it moves what it finds before it leaves the rest
-// to the next time. A process may have forked before it was moved.
+// The period of Run, and how many times Move moves what it finds, because a
+// process may have forked before it was moved. Both are kubelet's.
 const (
 	systemPeriod = time.Minute
 	systemRounds = 11
 )
 
-// NewSystem finds the machine's cgroups. cgroup is the absolute name of the one
-// in which processes are to be. Nothing is changed yet.
+// NewSystem returns a System for the cgroup with this absolute name. It changes
+// nothing yet.
 func NewSystem(cgroup string) (*System, error) {
 	found, err := newProcesses(nil, Cgroupfs.name(cgroup))
 	if err != nil {
@@ -53,17 +52,17 @@ func NewSystem(cgroup string) (*System, error) {
 	return &System{cgroup: cgroup, processes: found, proc: "/proc"}, nil
 }
 
-// Move moves the processes that are in the root now. That some cannot be moved
-// is logged. It is to be called before containers are started: what starts them
-// is moved with the others, and what it starts then is in the root no more, from
-// where it could be moved out of the cgroup that it is just given.
+// Move moves the processes that are in the root cgroup now, and logs those that
+// cannot be moved. Call it before containers are started: their runtime is then
+// moved too, and the processes that it starts are no longer in the root cgroup, so
+// that they cannot be moved out of a cgroup that they were just given.
 func (s *System) Move(ctx context.Context) {
 	if err := s.move(ctx); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Failed to move all system processes into the system cgroup", "cgroup", s.cgroup)
 	}
 }
 
-// Run moves, each minute until ctx is done, those that have come since.
+// Run moves new processes, every minute until ctx is done.
 func (s *System) Run(ctx context.Context) {
 	ticker := time.NewTicker(systemPeriod)
 	defer ticker.Stop()
@@ -100,7 +99,7 @@ func (s *System) move(ctx context.Context) error {
 			if refused[pid] != nil {
 				continue
 			}
-			// One that has ended meanwhile is where it should be.
+			// The process has exited meanwhile.
 			if err := s.processes.move(pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 				refused[pid] = err
 			}
@@ -108,24 +107,23 @@ func (s *System) move(ctx context.Context) error {
 	}
 }
 
-// left are the processes in the root that do not belong there.
+// left returns the processes that are still to be moved.
 func (s *System) left() ([]int, error) {
 	pids, err := s.processes.list()
 	return slices.DeleteFunc(pids, func(pid int) bool {
-		// A process of another PID namespace shows as 0, which to move would be to
-		// move oneself.
+		// A process of another PID namespace has PID 0, which would move the agent itself.
 		return pid <= 1 || s.ofKernel(pid)
 	}), err
 }
 
-// ofKernel says whether a process is a thread of the kernel, which has no program.
-// Neither has one that has ended.
+// ofKernel reports whether a process is a kernel thread, which has no executable.
+// An exited process has none either.
 func (s *System) ofKernel(pid int) bool {
 	_, err := os.Readlink(filepath.Join(s.proc, strconv.Itoa(pid), "exe"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// refusal tells of the processes that could not be moved, if there are any.
+// refusal returns an error with the processes that could not be moved, if any.
 func (s *System) refusal(refused map[int]error) error {
 	if len(refused) == 0 {
 		return nil
@@ -138,14 +136,14 @@ func (s *System) refusal(refused map[int]error) error {
 	return fmt.Errorf("--system-cgroups: move process %d%s to %s: %w%s", pid, more, s.cgroup, err, remedy(err))
 }
 
-// remedy says what can be done about an error of the kernel, as the end of a
+// remedy returns what the operator can do about a kernel error, for the end of a
 // message.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return "; run svclet as root where /sys/fs/cgroup can be written, or leave the flag out"
 	case errors.Is(err, syscall.EBUSY):
-		// Cgroup v2 has processes only where no cgroup below is given controllers.
+		// In cgroup v2, a cgroup has processes only if its children have no controllers.
 		return "; name a cgroup that has none below it"
 	}
 	return ""

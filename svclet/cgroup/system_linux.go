@@ -7,16 +7,15 @@ import (
 	"github.com/opencontainers/cgroups"
 )
 
-// inRoot are the processes of a cgroup of this machine, and what moves them into
-// another.
+// inRoot are the processes of the root cgroup and their destination.
 type inRoot struct {
-	directories []string // of the cgroup, in each hierarchy in which it has to be
+	directories []string // of the destination, in each required hierarchy
 	to          cgroups.Manager
 }
 
-// newProcesses are those of root, and are to be in another cgroup.
+// newProcesses returns the processes of root, to be moved to another cgroup.
 func newProcesses(root, to name) (processes, error) {
-	// systemd is not asked: as in kubelet, names are those of cgroupfs.
+	// Names are those of cgroupfs, as in kubelet; systemd is not used.
 	h, err := newHost(Cgroupfs)
 	if err != nil {
 		return nil, err
@@ -32,9 +31,9 @@ func newProcesses(root, to name) (processes, error) {
 	return found, nil
 }
 
-// list are those that no hierarchy has below the cgroup. Kubelet, on cgroup v1,
-// looks at that of devices only, and takes processes out of what bounds them in
-// others.
+// list returns the processes that are in the root of every hierarchy. On cgroup
+// v1, kubelet checks only the devices hierarchy, and so moves processes out of
+// limits in others.
 func (r *inRoot) list() ([]int, error) {
 	var all []int
 	for i, directory := range r.directories {

@@ -20,23 +20,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// unified is where cgroup v2 is mounted.
+// unified is the mount point of cgroup v2.
 const unified = "/sys/fs/cgroup"
 
-// host is this machine's cgroups.
+// host are the cgroups of this machine.
 type host struct {
 	driver Driver
 	v2     bool
-	// mounts are the mount points of the hierarchies, each once; needed are
-	// those among them in which a cgroup must be to be one.
+	// mounts are the mount points of the hierarchies without duplicates; needed are
+	// those in which every cgroup must exist.
 	mounts, needed []string
-	// hugetlb says that huge pages can be bounded; sizes are those there are,
-	// as cgroups name them.
+	// hugetlb reports whether huge pages can be limited; sizes are the page sizes in
+	// the notation of cgroups.
 	hugetlb bool
 	sizes   map[int64]string
 }
 
-// used are the controllers without which a cgroup is not what it should be.
+// used returns the controllers that are required.
 func used() []string {
 	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb"}
 }
@@ -46,7 +46,7 @@ func newTree(driver Driver) (tree, error) { return newHost(driver) }
 func newHost(driver Driver) (*host, error) {
 	h := &host{driver: driver, v2: cgroups.IsCgroup2UnifiedMode(), sizes: map[int64]string{}}
 	for _, size := range cgroups.HugePageSizes() {
-		// "2MB" is 2 MiB.
+		// "2MB" means 2 MiB.
 		bytes, err := resource.ParseQuantity(strings.TrimSuffix(size, "B") + "i")
 		if err != nil {
 			return nil, fmt.Errorf("size %q of huge pages: %w", size, err)
@@ -102,7 +102,7 @@ func (h *host) apply(n name, limits Limits) error {
 	if err != nil {
 		return err
 	}
-	// The process -1 makes the cgroup, and puts nobody into it.
+	// PID -1 creates the cgroup without a process.
 	if err := m.Apply(-1); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (h *host) manager(n name, limits Limits) (cgroups.Manager, *cgroups.Resourc
 	resources := h.resources(limits)
 	config := &cgroups.Cgroup{Systemd: h.driver == Systemd, Resources: resources}
 	if config.Systemd {
-		// systemd wants the unit, and the slice that it is in.
+		// systemd needs the unit and its slice.
 		parent, unit := path.Split(h.driver.path(n))
 		config.Name, config.Parent = unit, path.Base(parent)
 		if parent == "/" {
@@ -180,8 +180,7 @@ func (h *host) directories(cgroup string) ([]string, error) {
 	return names, nil
 }
 
-// killWait is how long to wait before looking again whether what has been
-// killed is gone.
+// killWait is the polling period while killed processes exit.
 const killWait = 5 * time.Millisecond
 
 func (h *host) kill(ctx context.Context, n name) error {
@@ -203,7 +202,7 @@ func (h *host) kill(ctx context.Context, n name) error {
 	}
 }
 
-// pids are the processes in a cgroup and below it, in any of the hierarchies.
+// pids returns the processes in a cgroup and below it, in any of the hierarchies.
 func (h *host) pids(n name) ([]int, error) {
 	var all []int
 	for _, mount := range h.mounts {
@@ -217,8 +216,7 @@ func (h *host) pids(n name) ([]int, error) {
 		}
 		all = append(all, pids...)
 	}
-	// A process of another PID namespace shows as 0, which to kill would be to
-	// kill oneself.
+	// A process of another PID namespace has PID 0, and kill(0) would kill the agent.
 	all = slices.DeleteFunc(all, func(pid int) bool { return pid <= 1 })
 	slices.Sort(all)
 	return slices.Compact(all), nil
@@ -264,8 +262,8 @@ func (h *host) hugepageSizes() []int64 {
 	return sizes
 }
 
-// cpus are named to systemd on cgroup v2 only: it removes the cpuset
-// controller from a cgroup that it does not know to have one.
+// cpus are set in systemd on cgroup v2 only: it disables the cpuset controller of
+// a cgroup unless the unit uses it.
 func (h *host) cpus() (string, error) {
 	if !h.v2 || h.driver != Systemd {
 		return "", nil

@@ -11,46 +11,42 @@ import (
 	"unicode"
 )
 
-// Defaults of Config.
+// The defaults of Config.
 const (
 	DefaultBridge  = "svc0"
 	DefaultPodCIDR = "10.88.0.0/24"
 )
 
-// Config says how containerd is to run.
+// Config configures containerd.
 type Config struct {
-	// Dir holds all that containerd and its CNI plugins keep. It is created as
-	// needed.
+	// Dir has all files of containerd and its CNI plugins. It is created if needed.
 	Dir string
-	// Programs are what [Find] has found.
+	// Programs are the result of [Find].
 	Programs Programs
-	// SandboxImage is the name of the image that sandboxes run. Somebody has to
-	// import it.
+	// SandboxImage is the image of sandboxes. The caller has to import it.
 	SandboxImage string
-	// SystemdCgroups has systemd make the cgroups of containers. Otherwise they
-	// are made in the cgroup filesystem.
+	// SystemdCgroups makes the runtime create cgroups through systemd instead of the
+	// cgroup file system.
 	SystemdCgroups bool
-	// RegistryDir is a directory with a hosts.toml for each registry that is
-	// reached otherwise than by its name; empty for none.
+	// RegistryDir is the directory with a hosts.toml for each registry that has other
+	// endpoints than its name; empty for none.
 	RegistryDir string
-	// Bridge is the network interface to which pods are connected; empty means
-	// svc0. Two on one machine need different ones.
+	// Bridge is the network interface of pods, by default svc0. Two containerds on one
+	// machine need different ones.
 	Bridge string
-	// PodCIDRs are the addresses of this node's pods, at most one range of each
-	// IP family, until [Runtime.SetPodCIDRs] gives it others, which it keeps from
-	// then on. Empty keeps those that were in use before, and at first means
-	// 10.88.0.0/24.
+	// PodCIDRs are the address ranges of this node's pods, at most one of each IP
+	// family, until [Runtime.SetPodCIDRs] sets others, which are stored. If it is
+	// empty, the ranges in use stay, and at first 10.88.0.0/24 is used.
 	PodCIDRs []string
 }
 
-// Leavings are where an agent has what Reset takes away.
+// Leavings are the agent's directories that Reset cleans up.
 type Leavings struct {
-	// Dir is its root directory, empty if nothing in it is to go.
+	// Dir is the agent's root directory; empty to keep its content.
 	Dir string
-	// LogsDir is where the logs of its pods are.
+	// LogsDir is the directory of pod logs.
 	LogsDir string
-	// Cgroup is one at the top that holds its pods' and nothing else's; empty
-	// if there is none.
+	// Cgroup is a top-level cgroup of the agent's pods only; empty if there is none.
 	Cgroup string
 }
 
@@ -63,21 +59,21 @@ func (c Config) networkFile() string {
 	return filepath.Join(c.cniDir(), "10-svc.conflist")
 }
 
-// assignedFile has the ranges that the cluster has given. CNI does not read it.
+// assignedFile has the ranges that the cluster has assigned. CNI does not read it.
 func (c Config) assignedFile() string { return filepath.Join(c.cniDir(), "assigned") }
 
 func (c Config) addressesDir() string { return filepath.Join(c.Dir, "ipam") }
 func (c Config) optDir() string       { return filepath.Join(c.Dir, "opt") }
 
-// maxSocketPath is how long the path of a unix socket may be, see unix(7),
-// without its terminating zero.
+// maxSocketPath is the maximum length of a Unix socket's path, see unix(7),
+// without the terminator.
 const maxSocketPath = 107
 
-// longestSuffix is of the second socket that containerd makes beside its own.
+// longestSuffix is the suffix of the second socket that containerd creates.
 const longestSuffix = ".ttrpc"
 
-// runDir holds the sockets and what does not outlive the machine. It is in Dir,
-// unless that has too long a path for sockets.
+// runDir is the directory of the sockets and of state that does not survive a
+// reboot. It is in Dir, unless the path would be too long for sockets.
 func (c Config) runDir() string {
 	dir := filepath.Join(c.Dir, "run")
 	if len(filepath.Join(dir, socketName)+longestSuffix) <= maxSocketPath {
@@ -93,15 +89,15 @@ func (c Config) socket() string   { return filepath.Join(c.runDir(), socketName)
 func (c Config) stateDir() string { return filepath.Join(c.runDir(), "state") }
 func (c Config) bootFile() string { return filepath.Join(c.runDir(), "boot-id") }
 
-// Endpoint is containerd's CRI endpoint, whether it runs or not.
+// Endpoint returns containerd's CRI endpoint, even if it does not run.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }
 
 func (c Config) bridge() string { return cmp.Or(c.Bridge, DefaultBridge) }
 
-// maxInterfaceName is IFNAMSIZ without its terminating zero.
+// maxInterfaceName is IFNAMSIZ without the terminator.
 const maxInterfaceName = 15
 
-// Validate tells what is wrong with a configuration.
+// Validate returns an error for an invalid configuration.
 func (c Config) Validate() error {
 	if !filepath.IsAbs(c.Dir) {
 		return fmt.Errorf("the directory of containerd has to be an absolute path: %q", c.Dir)

@@ -1,10 +1,9 @@
-// Package containerd runs a containerd of the agent's own, for machines on
-// which no other container runtime is meant to be used.
+// Package containerd owns the agent's own containerd process, for machines without
+// another container runtime.
 //
-// [Find] looks for the programs that it takes. [Start] writes the
-// configuration, starts containerd in a session of its own, or adopts the one
-// that an earlier agent has started, and keeps it running. It and the pods in
-// it outlive the agent: [Runtime.Close] only lets go of it. [Runtime.Stop] ends
-// containerd, and its pods go on without it; [Reset] ends the pods, too, and
-// takes away what they had.
+// [Find] finds the required programs. [Start] writes the configuration, starts
+// containerd in a session of its own, or adopts the one that an earlier agent
+// started, and restarts it when it exits. containerd and its pods outlive the
+// agent: [Runtime.Close] releases it. [Runtime.Stop] stops containerd, while its
+// pods go on; [Reset] also stops the pods and removes their resources.
 package containerd

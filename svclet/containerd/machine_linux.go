@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepare makes the directories, and learns what the configuration depends on.
+// prepare creates the directories, and determines what the configuration depends
+// on.
 func prepare(ctx context.Context, config Config) (settings, error) {
 	if os.Geteuid() != 0 {
 		return settings{}, errors.New("only root can run containers")
@@ -27,7 +28,7 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 		return s, fmt.Errorf("the network interface %s is there and is no bridge: choose another name for pods'", config.bridge())
 	}
 	for _, dir := range []string{config.Dir, config.root(), config.cniDir(), config.addressesDir(), config.optDir(), config.runDir()} {
-		// Containers with other users pass through some of them.
+		// Containers of other users need search permission on some of them.
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return s, fmt.Errorf("make the directories of containerd: %w", err)
 		}
@@ -45,8 +46,8 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 	return s, nil
 }
 
-// isInterface and isBridge tell whether there is a network interface of a name,
-// and a bridge.
+// isInterface and isBridge report whether a network interface, or a bridge,
+// exists.
 func isInterface(name string) bool { return isThere("/sys/class/net", name) }
 func isBridge(name string) bool    { return isThere("/sys/class/net", name, "bridge") }
 
@@ -55,8 +56,8 @@ func isThere(path ...string) bool {
 	return err == nil
 }
 
-// forgetOtherBoot removes what is in the run directory if the machine has been
-// started anew since: no process and no mount of it exists any more.
+// forgetOtherBoot removes the content of the run directory after a reboot: none of
+// its processes and mounts exists any more.
 func (c Config) forgetOtherBoot() error {
 	now, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -84,7 +85,7 @@ func hasCapability(capability uint) (bool, error) {
 	return data[capability/32].Effective&(1<<(capability%32)) != 0, nil
 }
 
-// tryOverlay makes an overlay mount in dir, and takes it away again.
+// tryOverlay mounts an overlay in dir and unmounts it.
 func tryOverlay(dir string) (err error) {
 	dir, err = os.MkdirTemp(dir, "overlay-")
 	if err != nil {
@@ -104,9 +105,9 @@ func tryOverlay(dir string) (err error) {
 	return unix.Unmount(path("merged"), unix.MNT_DETACH)
 }
 
-// openWays lets pods reach other machines, and other machines the host ports of
-// pods: their packets leave with the machine's address, and are forwarded
-// whatever the policy.
+// openWays adds iptables rules so that pods reach other machines, with the
+// machine's address, and other machines reach host ports, whatever the forwarding
+// policy is.
 func openWays(ctx context.Context, iptables, bridge string, cidrs []string) error {
 	for _, rule := range ways(bridge, cidrs) {
 		if rule.run(ctx, iptables, "--check") == nil {
@@ -119,7 +120,7 @@ func openWays(ctx context.Context, iptables, bridge string, cidrs []string) erro
 	return nil
 }
 
-// closeWays takes back what openWays has done, as far as it is there.
+// closeWays removes the rules of openWays that exist.
 func closeWays(ctx context.Context, iptables, bridge string, cidrs []string) error {
 	for _, rule := range ways(bridge, cidrs) {
 		if rule.run(ctx, iptables, "--check") != nil {
@@ -132,12 +133,12 @@ func closeWays(ctx context.Context, iptables, bridge string, cidrs []string) err
 	return nil
 }
 
-// run runs iptables, or ip6tables beside it, about a rule.
+// run runs iptables or ip6tables for a rule.
 func (r rule) run(ctx context.Context, iptables, action string) error {
 	if r.v6 {
 		iptables = filepath.Join(filepath.Dir(iptables), "ip6tables")
 	}
-	// Another process may hold the lock on the tables for a moment.
+	// Another process may hold the lock of the tables for a moment.
 	args := append([]string{"--wait", "5", "--table", r.table, action, r.chain}, r.args...)
 	out, err := exec.CommandContext(ctx, iptables, args...).CombinedOutput()
 	if err != nil {

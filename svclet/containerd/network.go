@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// cniVersion is the newest that the CNI plugins of distributions still in use
-// know.
+// cniVersion is the newest version that the CNI plugins of current distributions
+// support.
 const cniVersion = "0.4.0"
 
-// network is what a CNI configuration list says. Its fields are those of
-// https://www.cni.dev/plugins/current/main/bridge/ and of the plugins beside it.
+// network is a CNI configuration list. Its fields are those of
+// https://www.cni.dev/plugins/current/main/bridge/ and related plugins.
 type network struct {
 	CNIVersion string   `json:"cniVersion"`
 	Name       string   `json:"name"`
@@ -49,7 +49,7 @@ type route struct {
 	Destination string `json:"dst"`
 }
 
-// network is that of pods with addresses of the given ranges.
+// network returns the configuration for pods with addresses of the given ranges.
 func (c Config) network(cidrs []string) network {
 	addresses := &ipam{Type: "host-local", DataDir: c.addressesDir()}
 	for _, cidr := range cidrs {
@@ -69,12 +69,12 @@ func (c Config) network(cidrs []string) network {
 	return n
 }
 
-// hasHostPorts tells whether the programs are there that host ports take.
+// hasHostPorts reports whether the programs for host ports exist.
 func (c Config) hasHostPorts() bool {
 	return c.Programs.IPTables != "" && executable(filepath.Join(c.Programs.PluginDir, portmap))
 }
 
-// cidrs are the ranges in a network's configuration.
+// cidrs returns the address ranges of a configuration.
 func (n network) cidrs() []string {
 	var cidrs []string
 	for _, p := range n.Plugins {
@@ -90,8 +90,8 @@ func (n network) cidrs() []string {
 	return cidrs
 }
 
-// writeNetwork writes the CNI configuration, if it changes, and returns the
-// ranges that were in it and that are in it now.
+// writeNetwork writes the CNI configuration if it has changed, and returns the
+// previous and the new ranges.
 func (c Config) writeNetwork() (before, after []string, err error) {
 	if before, after, err = c.ranges(); err != nil {
 		return nil, nil, err
@@ -104,15 +104,15 @@ func (c Config) writeNetwork() (before, after []string, err error) {
 	return before, after, err
 }
 
-// Ranges are those of which pods get their addresses when containerd is started.
+// Ranges returns the address ranges that pods get when containerd is started.
 func (c Config) Ranges() ([]string, error) {
 	_, after, err := c.ranges()
 	return after, err
 }
 
-// ranges are those in the CNI configuration, and those that are to be. These
-// are, in this order: those that the cluster has given, those of c, those that
-// are in it, the default.
+// ranges returns the ranges in the CNI configuration, and the new ones. These are
+// the first of: those assigned by the cluster, those of c, the previous ones, the
+// default.
 func (c Config) ranges() (before, after []string, err error) {
 	old, err := c.readNetwork()
 	if err != nil {
@@ -131,13 +131,13 @@ func (c Config) ranges() (before, after []string, err error) {
 	return before, after, nil
 }
 
-// assign keeps the ranges that the cluster has given.
+// assign stores the ranges that the cluster has assigned.
 func (c Config) assign(cidrs []string) error {
 	_, err := replaceFile(c.assignedFile(), []byte(strings.Join(cidrs, "\n")+"\n"))
 	return err
 }
 
-// readNetwork returns nothing when there is no configuration yet.
+// readNetwork returns an empty network if there is no configuration yet.
 func (c Config) readNetwork() (network, error) {
 	content, err := os.ReadFile(c.networkFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,8 +153,8 @@ func (c Config) readNetwork() (network, error) {
 	return n, nil
 }
 
-// replaceFile writes a file as a whole or not at all, and tells whether its
-// content has changed.
+// replaceFile replaces a file atomically, and reports whether its content has
+// changed.
 func replaceFile(path string, content []byte) (changed bool, err error) {
 	before, err := os.ReadFile(path)
 	if err == nil && string(before) == string(content) {
@@ -163,7 +163,7 @@ func replaceFile(path string, content []byte) (changed bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	// CNI reads all files of its directory that end in .conf, .conflist or .json.
+	// CNI reads all files in its directory that end in .conf, .conflist or .json.
 	temporary := path + ".tmp"
 	if err := os.WriteFile(temporary, content, 0o600); err != nil {
 		return false, err

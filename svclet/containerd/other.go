@@ -30,5 +30,5 @@ func openWays(context.Context, string, string, []string) error { return errLinux
 
 func closeWays(context.Context, string, string, []string) error { return errLinux }
 
-// Reset is for Linux only.
+// Reset is supported on Linux only.
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }

@@ -19,23 +19,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopTimeout is how long containerd has to end after SIGTERM.
+// stopTimeout is how long containerd may take to exit after SIGTERM.
 const stopTimeout = 10 * time.Second
 
-// process is a containerd that runs, a child or not.
+// process is a running containerd, a child process or not.
 type process struct {
 	pid int
-	// file is a pidfd, see pidfd_open(2): a PID may be another process's by the
-	// time it is used.
+	// file is a pidfd, see pidfd_open(2), because a PID may be reused.
 	file *os.File
-	// ended is closed when the process has ended.
+	// ended is closed when the process has exited.
 	ended chan struct{}
-	// watched is closed when nobody waits for that any more.
+	// watched is closed to stop the watch.
 	watched chan struct{}
 }
 
-// watch gives a process to look after. If it is a child, wait takes its remains
-// away.
+// watch watches a process. For a child process, wait reaps it.
 func watch(pid int, wait func() error) (*process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -49,16 +47,16 @@ func watch(pid int, wait func() error) (*process, error) {
 	}
 	go func() {
 		defer close(p.watched)
-		// A pidfd is readable when its process has ended.
+		// A pidfd becomes readable when its process exits.
 		err := conn.Read(func(fd uintptr) bool {
 			ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 			return ready > 0 || err != nil && !errors.Is(err, unix.EINTR)
 		})
 		if err != nil {
-			return // forgotten
+			return // the watch was stopped
 		}
 		if wait != nil {
-			_ = wait() // how it ended is in its log
+			_ = wait() // the reason of its exit is in its log
 		}
 		close(p.ended)
 	}()
@@ -86,11 +84,11 @@ func (p *process) signal(s unix.Signal) error {
 	return sent
 }
 
-// stop ends the process, in order if it can be, and forgets it.
+// stop terminates the process, gracefully if possible, and stops watching.
 func (p *process) stop(ctx context.Context) error {
 	defer p.forget()
 	select {
-	case <-p.ended: // and may be forgotten already
+	case <-p.ended: // and the watch may be stopped already
 		return nil
 	default:
 	}
@@ -111,7 +109,7 @@ func (p *process) stop(ctx context.Context) error {
 	return nil
 }
 
-// findProcess returns the process that listens at a socket, or nil.
+// findProcess returns the process that listens on a socket, or nil.
 func findProcess(socket string) (*process, error) {
 	conn, err := net.Dial("unix", socket)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
@@ -138,8 +136,9 @@ func findProcess(socket string) (*process, error) {
 	return watch(int(peer.Pid), nil)
 }
 
-// find returns the containerd of c that runs, or nil. heard says that it can be
-// reached: the file of its socket may have been removed, as by what cleans /run.
+// find returns c's running containerd, or nil. heard reports whether it can be
+// reached: the socket file may have been removed, for example by a cleanup of
+// /run.
 func (c Config) find() (p *process, heard bool, err error) {
 	if p, err = findProcess(c.socket()); p != nil || err != nil {
 		return p, p != nil, err
@@ -148,8 +147,8 @@ func (c Config) find() (p *process, heard bool, err error) {
 	return p, false, err
 }
 
-// findUnheard returns the process that was started as c's containerd, or nil. As
-// long as it runs no other one can begin: it holds the lock on their database.
+// findUnheard returns the process that was started as c's containerd, or nil. No
+// other one can start while it runs, because it locks the database.
 func (c Config) findUnheard() (*process, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -164,7 +163,7 @@ func (c Config) findUnheard() (*process, error) {
 		if errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		if err != nil || c.started(pid) { // and is not another one meanwhile
+		if err != nil || c.started(pid) { // and it is still the same process
 			return p, err
 		}
 		p.forget()
@@ -172,19 +171,19 @@ func (c Config) findUnheard() (*process, error) {
 	return nil, nil
 }
 
-// started reports whether a process is one that start has started, by whatever
-// path to the same directory.
+// started reports whether a process was started by start, with any path to the
+// same directory.
 func (c Config) started(pid int) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	content, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 	if err != nil {
-		return false // it has ended
+		return false // it has exited
 	}
 	args := strings.Split(strings.TrimSuffix(string(content), "\x00"), "\x00")
 	if len(args) != 3 || filepath.Base(args[0]) != "containerd" || args[1] != configFlag || filepath.Base(args[2]) != filepath.Base(c.configFile()) {
 		return false
 	}
-	// Another user may call a process anything.
+	// Another user can give a process any name.
 	if owner, err := os.Stat(proc); err != nil || owner.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
 		return false
 	}
@@ -198,8 +197,8 @@ func (c Config) started(pid int) bool {
 
 const configFlag = "--config"
 
-// start starts containerd in a session of its own, where no signal of a
-// terminal reaches it, and which the agent's end does not touch.
+// start starts containerd in a session of its own, so that signals of a terminal
+// and the exit of the agent do not affect it.
 func (s settings) start() (*process, error) {
 	log, err := openLog(s.logFile())
 	if err != nil {
@@ -221,8 +220,9 @@ func (s settings) start() (*process, error) {
 	return p, nil
 }
 
-// environment is the agent's, without what systemd told the agent alone, and
-// with the programs that containerd and its CNI plugins look for by name.
+// environment returns the agent's environment without systemd's variables for the
+// agent itself, and with a PATH for the programs that containerd and its CNI
+// plugins run.
 func environment(own []string, programs Programs) []string {
 	var env, path []string
 	for _, program := range []string{programs.Containerd, programs.Runc, programs.IPTables} {
@@ -243,7 +243,7 @@ func environment(own []string, programs Programs) []string {
 	return append(env, "PATH="+strings.Join(path, string(filepath.ListSeparator)))
 }
 
-// openLog makes a new log file, and keeps the one before.
+// openLog creates a new log file, and keeps the previous one.
 func openLog(path string) (*os.File, error) {
 	if err := os.Rename(path, path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -251,10 +251,10 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// logTail is how much of the end of a log is looked at.
+// logTail is how much of the end of a log is read.
 const logTail = 4 << 10
 
-// lastWords is what containerd's log ends with, for an error message.
+// lastWords returns the end of containerd's log for an error message.
 func lastWords(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

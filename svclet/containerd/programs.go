@@ -14,27 +14,26 @@ import (
 	"strings"
 )
 
-// Programs are the paths of what it takes to run containers.
+// Programs are the paths of the programs that are needed to run containers.
 type Programs struct {
 	Containerd, Runc string
-	// PluginDir holds the CNI plugins.
+	// PluginDir is the directory of the CNI plugins.
 	PluginDir string
-	// IPTables is empty where there is none: pods then have no host ports, and
-	// reach only the machine itself and each other.
+	// IPTables is empty if there is none: pods then have no host ports, and reach only
+	// the machine itself and each other.
 	IPTables string
 }
 
-// Search is where to look for programs.
+// Search configures where programs are searched.
 type Search struct {
-	// Dirs are those of $PATH, and those where packages put what is only for
-	// root.
+	// Dirs are the directories of $PATH, and those of programs for root only.
 	Dirs []string
-	// PluginDirs are where CNI plugins may be, too.
+	// PluginDirs are further directories of CNI plugins.
 	PluginDirs []string
 }
 
-// DefaultSearch looks at $PATH, and at where distributions and their own
-// instructions put these programs.
+// DefaultSearch searches $PATH and the directories of distributions and of the
+// projects' own instructions.
 func DefaultSearch() Search {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
@@ -45,20 +44,18 @@ func DefaultSearch() Search {
 	return Search{Dirs: dirs, PluginDirs: []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}}
 }
 
-// plugins are the CNI plugins without which no pod has a network; portmap is
-// for host ports.
+// plugins are the required CNI plugins; portmap is needed for host ports.
 var plugins = []string{"bridge", "host-local", "loopback"}
 
 const portmap = "portmap"
 
-// MissingError says what a machine lacks to run containers.
+// MissingError lists what a machine lacks to run containers.
 type MissingError struct {
-	// What are the things that are missing, and Packages those of Debian and
-	// Ubuntu that have them.
+	// What are the missing programs, and Packages their packages in Debian and Ubuntu.
 	What, Packages []string
 }
 
-// Error is one line that tells how to get what is missing.
+// Error returns one line that says how to install what is missing.
 func (e *MissingError) Error() string {
 	verb := "is"
 	if len(e.What) > 1 {
@@ -76,8 +73,8 @@ func listed(what []string) string {
 	return strings.Join(what[:last], ", ") + " and " + what[last]
 }
 
-// Find looks for the programs. It returns a [*MissingError] when not all that
-// it takes are there.
+// Find finds the programs. It returns a [*MissingError] if a required one does not
+// exist.
 func Find(search Search) (Programs, error) {
 	found := Programs{
 		Containerd: search.program("containerd"),
@@ -124,7 +121,7 @@ func executable(path string) bool {
 	return err == nil && stat.Mode().IsRegular() && stat.Mode()&0o111 != 0
 }
 
-// version is containerd's, as far as it matters here.
+// version is containerd's version.
 type version struct {
 	text         string // 1.6.20
 	major, minor int

@@ -22,11 +22,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Reset ends all pods in the containerd of a directory, and containerd, and
-// takes away what they had: shims, cgroups, mounts, addresses, the bridge, logs
-// and their directories. Images and the configuration stay. It goes on where
-// something fails, and returns all errors, and how many pods there were. The
-// agent must not run.
+// Reset stops all pods in the containerd of a directory, and containerd, and
+// removes their resources: shims, cgroups, mounts, addresses, the bridge, logs and
+// their directories. Images and the configuration stay. It continues after errors,
+// and returns all of them, and the number of pods. The agent must not run.
 func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err error) {
 	network, err := config.readNetwork()
 	if err != nil {
@@ -37,9 +36,9 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 		return 0, err
 	}
 	var uids map[string]bool
-	if _, err := os.Stat(config.runDir()); err == nil { // else it has not run since the last time
+	if _, err := os.Stat(config.runDir()); err == nil { // otherwise it has not run since the last reset
 		if uids, err = endPods(ctx, config); err != nil {
-			// What follows ends them less gently.
+			// The following steps kill the remaining pods.
 			klog.FromContext(ctx).Info("Not all pods could be ended through containerd", "reason", err.Error())
 		}
 		if network, err = config.readNetwork(); err != nil {
@@ -69,8 +68,8 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	return len(uids), errors.Join(errs...)
 }
 
-// removeUnmounted removes a directory, unless something is mounted in it: that
-// would be emptied, too.
+// removeUnmounted removes a directory, unless it contains a mount, whose content
+// would be removed too.
 func removeUnmounted(dir string) error {
 	mounts, err := mountsUnder(dir)
 	if err != nil {
@@ -82,8 +81,8 @@ func removeUnmounted(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// endPods stops and removes all pods through CRI, and returns their UIDs; it
-// starts containerd for that, if need be.
+// endPods stops and removes all pods through CRI, and returns their UIDs. It
+// starts containerd if necessary.
 func endPods(ctx context.Context, config Config) (uids map[string]bool, err error) {
 	running, heard, err := config.find()
 	if err != nil {
@@ -92,7 +91,7 @@ func endPods(ctx context.Context, config Config) (uids map[string]bool, err erro
 	answers := false
 	switch {
 	case running != nil && !heard:
-		running.forget() // Start sees to it
+		running.forget() // Start adopts it
 	case running != nil:
 		asking, cancel := context.WithTimeout(ctx, adoptTimeout)
 		_, err := askCRI(asking, config.socket())
@@ -153,8 +152,8 @@ const (
 	podTimeout = 30 * time.Second
 )
 
-// killShims kills the shims of containerd that are left, and first what runs in
-// their containers.
+// killShims kills the remaining shims of containerd, after the processes in their
+// containers.
 func killShims(config Config) error {
 	inits, err := filepath.Glob(filepath.Join(config.stateDir(), "io.containerd.runtime.v2.task", "*", "*", "init.pid"))
 	if err != nil {
@@ -164,7 +163,7 @@ func killShims(config Config) error {
 	if err != nil {
 		return err
 	}
-	// Without its shim a PID may be anything's.
+	// Without its shim a PID may have been reused.
 	if len(shims) == 0 {
 		return nil
 	}
@@ -185,8 +184,7 @@ func killShims(config Config) error {
 	return errors.Join(errs...)
 }
 
-// shimsOf are the processes that serve the containers of the containerd at a
-// socket.
+// shimsOf returns the shims of the containerd at a socket.
 func shimsOf(socket string) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -196,7 +194,7 @@ func shimsOf(socket string) ([]int, error) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		args := bytes.Split(content, []byte{0})
 		at := slices.IndexFunc(args, func(arg []byte) bool { return string(arg) == "-address" })
@@ -210,7 +208,7 @@ func shimsOf(socket string) ([]int, error) {
 	return shims, nil
 }
 
-// kill returns when the process is gone.
+// kill kills a process and waits until it has exited.
 func kill(pid int) error {
 	p, err := watch(pid, nil)
 	if errors.Is(err, unix.ESRCH) {
@@ -231,10 +229,10 @@ func kill(pid int) error {
 	}
 }
 
-// cgroupRoot is where cgroups are, of whichever version.
+// cgroupRoot is the mount point of cgroups, of either version.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// removeCgroups removes the cgroups of pods, which nobody uses any more.
+// removeCgroups removes the cgroups of pods, which have no processes any more.
 func removeCgroups(uids map[string]bool) error {
 	if len(uids) == 0 {
 		return nil
@@ -242,7 +240,7 @@ func removeCgroups(uids map[string]bool) error {
 	var found []string
 	err := filepath.WalkDir(cgroupRoot, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it has just been removed
+			return nil // it was removed meanwhile
 		}
 		if err == nil && entry.IsDir() && uids[podOfCgroup(entry.Name())] {
 			found = append(found, path)
@@ -259,7 +257,7 @@ func removeCgroups(uids map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// removeCgroup removes a cgroup and those in it, the innermost first.
+// removeCgroup removes a cgroup and its descendants.
 func removeCgroup(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -277,7 +275,7 @@ func removeCgroup(dir string) error {
 	return errors.Join(errs...)
 }
 
-// removeCgroupEverywhere removes a cgroup at the top, in each hierarchy.
+// removeCgroupEverywhere removes a top-level cgroup in each hierarchy.
 func removeCgroupEverywhere(name string) error {
 	found, err := filepath.Glob(filepath.Join(cgroupRoot, "*", name))
 	errs := []error{err}
@@ -304,7 +302,7 @@ func removeLogs(logsDir string, uids map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// podOfCgroup is the UID of the pod whose cgroup has a name, by kubelet's rules
+// podOfCgroup returns the UID of the pod with this cgroup name, by kubelet's rules
 // for both drivers: pod<uid>, and kubepods-<class>-pod<uid>.slice with
 // underscores.
 func podOfCgroup(name string) string {
@@ -316,7 +314,7 @@ func podOfCgroup(name string) string {
 	return uid
 }
 
-// unmountUnder takes away all mounts at dir and in it, the latest first.
+// unmountUnder unmounts dir and all mounts in it, the latest first.
 func unmountUnder(dir string) error {
 	mounts, err := mountsUnder(dir)
 	if err != nil {
@@ -331,8 +329,7 @@ func unmountUnder(dir string) error {
 	return errors.Join(errs...)
 }
 
-// mountsUnder are the mounts at dir and in it, in the order in which they were
-// made.
+// mountsUnder returns the mounts at dir and in it, in mount order.
 func mountsUnder(dir string) ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
@@ -345,12 +342,11 @@ func mountsUnder(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// resultsDir is where CNI keeps what it has set up: a file for each pod, named
-// after its network.
+// resultsDir is the directory of CNI's results: a file for each pod, named after
+// its network.
 const resultsDir = "/var/lib/cni/results"
 
-// forgetNetworks removes what CNI has kept of pods that could not be stopped in
-// order.
+// forgetNetworks removes CNI's results of pods that could not be stopped properly.
 func forgetNetworks(config Config) error {
 	files, err := filepath.Glob(filepath.Join(resultsDir, config.bridge()+"-*"))
 	if err != nil {
@@ -363,7 +359,7 @@ func forgetNetworks(config Config) error {
 	return errors.Join(errs...)
 }
 
-// removeBridge removes the network interface, if it is there and a bridge.
+// removeBridge removes the network interface if it is a bridge.
 func removeBridge(name string) error {
 	if !isBridge(name) {
 		return nil

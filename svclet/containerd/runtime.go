@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// readyTimeout bounds the time from the start of containerd to its first
-	// answer. It reads what it knows of all pods in between.
+	// readyTimeout bounds the time from the start of containerd to its first answer,
+	// during which it loads its state of all pods.
 	readyTimeout = 2 * time.Minute
-	// adoptTimeout bounds the wait for an answer of one that runs already.
+	// adoptTimeout bounds the wait for an answer of a running containerd.
 	adoptTimeout = 20 * time.Second
 	readyPoll    = 20 * time.Millisecond
 
-	// minBackOff and maxBackOff bound the time from the end of containerd to its
-	// next start. It doubles for as long as containerd lives less than steady.
+	// The bounds of the back-off before containerd is restarted. It doubles while
+	// containerd runs for less than steady.
 	minBackOff = 100 * time.Millisecond
 	maxBackOff = 30 * time.Second
 	steady     = time.Minute
@@ -32,27 +32,27 @@ const (
 
 // Runtime is a running containerd.
 type Runtime struct {
-	// Endpoint is where it serves CRI and its own services: a URL with the
-	// scheme unix. It stays the same when containerd is started again.
+	// Endpoint is the URL, with the scheme unix, of CRI and of containerd's own
+	// services. It stays the same when containerd is restarted.
 	Endpoint string
-	// Version is that of the program.
+	// Version is the version of containerd.
 	Version string
-	// LogFile is where containerd logs; one older file is kept beside it.
+	// LogFile is containerd's log file; one older file is kept beside it.
 	LogFile string
-	// Warnings are sentences about what pods lack on this machine.
+	// Warnings are sentences about features that pods lack on this machine.
 	Warnings []string
 
 	settings settings
-	networks sync.Mutex // one change of the network at a time
-	process  *process   // that of keep, until that has returned
+	networks sync.Mutex // serializes changes of the network
+	process  *process   // owned by keep until that has returned
 	letGo    context.CancelFunc
 	kept     sync.WaitGroup
 }
 
-// Start returns when CRI answers. The one that runs already at the same
-// directory is adopted, if it was started with the same configuration, and
-// otherwise replaced; pods live on through that. From then on containerd is
-// started again whenever it ends.
+// Start starts containerd and returns when CRI answers. A containerd that already
+// runs in the same directory is adopted if it was started with the same
+// configuration, and otherwise restarted, while pods go on. From then on
+// containerd is restarted whenever it exits.
 func Start(ctx context.Context, config Config) (*Runtime, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -89,9 +89,8 @@ func Start(ctx context.Context, config Config) (*Runtime, error) {
 	return r, nil
 }
 
-// SetPodCIDRs changes the addresses that pods get from now on, also after
-// containerd and the agent have been started anew. It returns sentences about
-// what they lack.
+// SetPodCIDRs changes the address ranges of new pods, and stores them for later
+// starts. It returns sentences about features that pods lack.
 func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []string) (warnings []string, err error) {
 	config := r.settings.Config
 	config.PodCIDRs = cidrs
@@ -104,23 +103,23 @@ func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []string) (warnings []s
 	return r.network(ctx, config)
 }
 
-// Close lets go of containerd, which runs on.
+// Close releases containerd, which keeps running.
 func (r *Runtime) Close() {
 	r.letGo()
 	r.kept.Wait()
 	r.process.forget()
 }
 
-// Stop ends containerd. Its pods go on without it, and are under the care of
-// the next one that is started.
+// Stop stops containerd. Its pods keep running, and the next containerd takes them
+// over.
 func (r *Runtime) Stop(ctx context.Context) error {
 	r.letGo()
 	r.kept.Wait()
 	return r.process.stop(ctx)
 }
 
-// network writes the CNI configuration, which containerd reads again by itself,
-// and opens the way out of the machine.
+// network writes the CNI configuration, which containerd reloads by itself, and
+// adds the iptables rules.
 func (r *Runtime) network(ctx context.Context, config Config) (warnings []string, err error) {
 	r.networks.Lock()
 	defer r.networks.Unlock()
@@ -144,8 +143,7 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 	return warnings, nil
 }
 
-// adopt takes over the containerd that runs already, if there is one, and it is
-// fit to be.
+// adopt adopts a running containerd, if there is one and it is suitable.
 func (r *Runtime) adopt(ctx context.Context, changed bool) error {
 	running, heard, err := r.settings.find()
 	if running == nil || err != nil {
@@ -175,8 +173,8 @@ func (r *Runtime) adopt(ctx context.Context, changed bool) error {
 	return running.stop(ctx)
 }
 
-// launch starts containerd and waits until it is ready. The process is nil if
-// there is none.
+// launch starts containerd and waits until it is ready. The process is nil if it
+// could not be started.
 func (r *Runtime) launch(ctx context.Context) (*process, error) {
 	started, err := r.settings.start()
 	if err != nil {
@@ -188,8 +186,7 @@ func (r *Runtime) launch(ctx context.Context) (*process, error) {
 	return started, nil
 }
 
-// abandon stops a containerd that has not become ready, of which nobody else
-// would know.
+// abandon stops a containerd that has not become ready.
 func (r *Runtime) abandon(ctx context.Context) {
 	if r.process == nil {
 		return
@@ -199,8 +196,8 @@ func (r *Runtime) abandon(ctx context.Context) {
 	}
 }
 
-// keep starts containerd again whenever it ends, until ctx is done. One that is
-// about to become ready then stays.
+// keep restarts containerd whenever it exits, until ctx is done. A containerd that
+// is starting then is kept.
 func (r *Runtime) keep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	delay := minBackOff
@@ -241,7 +238,7 @@ func (r *Runtime) keep(ctx context.Context) {
 	}
 }
 
-// awaitReady returns the version of containerd when CRI answers.
+// awaitReady waits until CRI answers, and returns the version of containerd.
 func (r *Runtime) awaitReady(ctx context.Context, p *process, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not answered within %s", timeout))
 	defer cancel()
@@ -265,7 +262,7 @@ func (r *Runtime) awaitReady(ctx context.Context, p *process, timeout time.Durat
 
 // askCRI returns the version of the runtime at a socket.
 func askCRI(ctx context.Context, socket string) (string, error) {
-	// gRPC would log that there is none yet.
+	// Without this check gRPC would log that there is no socket yet.
 	probe, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return "", err

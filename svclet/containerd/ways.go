@@ -2,14 +2,14 @@ package containerd
 
 import "net/netip"
 
-// rule is one of iptables.
+// rule is an iptables rule.
 type rule struct {
 	v6           bool
 	table, chain string
 	args         []string
 }
 
-// ways are the rules that pods with addresses of the given ranges need.
+// ways returns the rules for pods with addresses of the given ranges.
 func ways(bridge string, cidrs []string) []rule {
 	var rules []rule
 	for _, cidr := range cidrs {

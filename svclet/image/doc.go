@@ -1,12 +1,12 @@
-// Package image makes sure that the images of pods are on this node.
+// Package image owns the images on this node: pulls, and the list of images for
+// the node's status.
 //
-// [Manager.Ensure] does what a container's pull policy says: it looks whether
-// the image is there, finds the credentials to pull it with (package
-// credentials), and pulls it, within the bounds of how many images may be
-// pulled at once and how often. Those who want the same image with the same
-// credentials share one pull, which ends when nobody waits for it any more.
-// How long to wait after a pull that failed is decided elsewhere, by the pod's
-// machine. [Manager.List] tells the node's status what is there.
+// [Manager.Ensure] applies a container's pull policy: it checks whether the image
+// exists, finds the credentials (package credentials), and pulls the image, within
+// the limits of parallel pulls and their rate. Concurrent pulls of one image with
+// the same credentials are shared, and cancelled when no caller waits any more.
+// The back-off after a failed pull is the pod state machine's. [Manager.List]
+// lists images.
 //
 // Messages, events and metrics are those of kubelet 1.36.
 package image

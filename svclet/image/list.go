@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// listLifetime is how long a list of images is remembered, unless one is
-	// pulled.
+	// listLifetime is how long a list of images is cached, unless an image is pulled.
 	listLifetime = 30 * time.Second
-	// maxNames is how many names of an image a node's status has.
+	// maxNames bounds the names of an image in the node's status.
 	maxNames = 5
 )
 
-// list is the last list of images.
+// list is the cached list of images.
 type list struct {
 	mu     sync.Mutex
 	images []corev1.ContainerImage
 	until  time.Time
-	// version counts how often the list was forgotten, lest one that was asked
-	// for before is remembered after.
+	// version counts invalidations, so that a list requested before one is not cached
+	// after it.
 	version uint64
 }
 
@@ -37,9 +36,9 @@ func (l *list) forget() {
 	l.version++
 }
 
-// List gives the images on the node for its status, the largest first. It may
-// be half a minute old, but has all that was pulled meanwhile. Callers must not
-// write to it.
+// List returns the images on the node for its status, the largest first. It may be
+// half a minute old, but includes all images pulled meanwhile. Callers must not
+// modify it.
 func (m *Manager) List(ctx context.Context) ([]corev1.ContainerImage, error) {
 	m.list.mu.Lock()
 	images, until, version := m.list.images, m.list.until, m.list.version
@@ -62,7 +61,7 @@ func (m *Manager) List(ctx context.Context) ([]corev1.ContainerImage, error) {
 	return images, nil
 }
 
-// forStatus are the largest images as a node's status shows them.
+// forStatus returns the largest images in the form of a node's status.
 func forStatus(images []*runtimeapi.Image, limit int) []corev1.ContainerImage {
 	images = slices.Clone(images)
 	slices.SortFunc(images, func(a, b *runtimeapi.Image) int {

@@ -14,18 +14,18 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Network answers questions about the machine's addresses.
+// Network finds addresses of the machine.
 type Network interface {
 	// Lookup resolves a name.
 	Lookup(ctx context.Context, name string) ([]net.IP, error)
-	// Default is the address of the interface that has the default route, of
-	// the family of prefer if that is not nil.
+	// Default returns the address of the interface with the default route, of the IP
+	// family of prefer unless that is nil.
 	Default(prefer net.IP) (net.IP, error)
-	// Local are the addresses of all interfaces.
+	// Local returns the addresses of all interfaces.
 	Local() ([]net.IP, error)
 }
 
-// hostNetwork is that of this machine.
+// hostNetwork is the network of this machine.
 type hostNetwork struct{}
 
 // Lookup implements Network.
@@ -52,21 +52,20 @@ func (hostNetwork) Local() ([]net.IP, error) {
 }
 
 const (
-	// addressFrequency is how often addresses are looked for.
+	// addressFrequency is how often the addresses are determined.
 	addressFrequency = time.Minute
-	// lookupTimeout bounds the time for which the node waits for its name to be
-	// resolved.
+	// lookupTimeout bounds the resolution of the node's name.
 	lookupTimeout = 2 * time.Second
 )
 
-// resolved are the node's addresses as last found.
+// resolved are the node's addresses as last determined.
 type resolved struct {
 	at        time.Time
 	addresses []corev1.NodeAddress
 	said      string
 }
 
-// look are the node's addresses; nil if none could ever be found.
+// look returns the node's addresses; nil if they have never been found.
 func (r *resolved) look(ctx context.Context, o *Options) []corev1.NodeAddress {
 	now := o.Clock.Now()
 	if r.addresses != nil && now.Sub(r.at) < addressFrequency {
@@ -85,7 +84,7 @@ func (r *resolved) look(ctx context.Context, o *Options) []corev1.NodeAddress {
 	return r.addresses
 }
 
-// addresses finds the node's addresses. The note says what is unusual about
+// addresses determines the node's addresses. note describes what is unusual about
 // them.
 func addresses(ctx context.Context, o *Options) (found []corev1.NodeAddress, note string, err error) {
 	var ips []net.IP
@@ -111,9 +110,9 @@ func addresses(ctx context.Context, o *Options) (found []corev1.NodeAddress, not
 	return append(found, corev1.NodeAddress{Type: corev1.NodeHostName, Address: o.Hostname}), note, nil
 }
 
-// findAddress finds an address of the node: its hostname, if that is one, what
-// its name stands for, that of the interface with the default route, or, on a
-// machine without a network, any one.
+// findAddress determines an address of the node: its host name, if that is an
+// address, else the address that the name resolves to, else that of the interface
+// with the default route, else, on a machine without a network, any address.
 func findAddress(ctx context.Context, o *Options) (ip net.IP, note string, err error) {
 	if ip := netutils.ParseIPSloppy(o.Hostname); ip != nil {
 		return ip, "", nil
@@ -125,7 +124,7 @@ func findAddress(ctx context.Context, o *Options) (ip net.IP, note string, err e
 	want4 := prefer == nil || prefer.To4() != nil
 	limited, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	// A name that stands for nothing is no error.
+	// It is not an error if the name does not resolve.
 	named, _ := o.Network.Lookup(limited, o.Name)
 	named = slices.DeleteFunc(named, func(ip net.IP) bool { return usable(ip, o.Network) != nil })
 	if ip := preferred(named, want4); ip != nil {
@@ -150,7 +149,8 @@ func findAddress(ctx context.Context, o *Options) (ip net.IP, note string, err e
 	return nil, "", fmt.Errorf("can't get ip address of node %s: this machine has none: %w", o.Name, err)
 }
 
-// preferred is the first address of the wanted family, or else the first one.
+// preferred returns the first address of the wanted family, or else the first
+// address.
 func preferred(ips []net.IP, want4 bool) net.IP {
 	if i := slices.IndexFunc(ips, func(ip net.IP) bool { return (ip.To4() != nil) == want4 }); i >= 0 {
 		return ips[i]
@@ -161,7 +161,7 @@ func preferred(ips []net.IP, want4 bool) net.IP {
 	return nil
 }
 
-// usable says why an address cannot be that of this node.
+// usable returns an error if an address cannot be an address of this node.
 func usable(ip net.IP, network Network) error {
 	switch {
 	case ip.To16() == nil:

@@ -14,29 +14,29 @@ import (
 )
 
 // runtimePatience is how long the runtime may fail to answer before the node
-// is not ready for that.
+// becomes not ready.
 const runtimePatience = 30 * time.Second
 
-// runtimeTimeout bounds one question to the runtime.
+// runtimeTimeout bounds one request to the runtime.
 const runtimeTimeout = 5 * time.Second
 
-// runtimeHealth is what is known of the container runtime.
+// runtimeHealth is the last known state of the container runtime.
 type runtimeHealth struct {
 	started time.Time
-	// answered is when it has last said that it is ready; zero for never.
+	// answered is when the runtime last reported that it is ready; zero for never.
 	answered time.Time
 	status   RuntimeStatus
 	problem  error
 	network  error
 }
 
-// health is what follows from it for the node.
+// health is the effect of the runtime's state on the node.
 type health struct {
 	status   RuntimeStatus
 	problems []error
 }
 
-// look asks the runtime.
+// look requests the runtime's status.
 func (r *runtimeHealth) look(ctx context.Context, o *Options) health {
 	if o.Runtime == nil {
 		return health{}
@@ -67,7 +67,7 @@ func (r *runtimeHealth) look(ctx context.Context, o *Options) health {
 	return h
 }
 
-// notTrue is the complaint about a condition that is not true.
+// notTrue returns an error if a runtime condition is not true.
 func notTrue(complaint string, conditions []*runtimeapi.RuntimeCondition, kind string) error {
 	for _, c := range conditions {
 		if c.GetType() == kind {
@@ -80,10 +80,10 @@ func notTrue(complaint string, conditions []*runtimeapi.RuntimeCondition, kind s
 	return fmt.Errorf("%s: the runtime does not tell %s", complaint, kind)
 }
 
-// pressureCondition is a condition of a resource that may run out.
+// pressureCondition is the condition of a resource that may run out.
 type pressureCondition struct {
 	kind corev1.NodeConditionType
-	// on and off are the reason, the message and the event of either state.
+	// on and off are the reason, the message and the event reason of either state.
 	on, off [3]string
 	is      func(Pressure) bool
 }
@@ -105,8 +105,8 @@ var pressureConditions = []pressureCondition{{
 	is:   func(p Pressure) bool { return p.PID },
 }}
 
-// setConditions sets the node's conditions, that of readiness last, and returns
-// the reasons of the events about what has changed.
+// setConditions sets the node's conditions, Ready last, and returns the reasons of
+// the events about changes.
 func (n *Node) setConditions(s *corev1.NodeStatus, problems []error) (events []string) {
 	var pressure Pressure
 	if n.o.Pressure != nil {
@@ -134,7 +134,7 @@ func (n *Node) setConditions(s *corev1.NodeStatus, problems []error) (events []s
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", err.Error()
 		event = "NodeNotReady"
 	}
-	// A node that is new is not told to have changed.
+	// A new node has no changes to record.
 	if before := condition(s.Conditions, corev1.NodeReady); setCondition(s, ready, now) && before != nil {
 		events = append(events, event)
 	}
@@ -160,7 +160,7 @@ func condition(conditions []corev1.NodeCondition, kind corev1.NodeConditionType)
 	return nil
 }
 
-// setCondition sets one condition and says whether its status has changed.
+// setCondition sets one condition and reports whether its status has changed.
 func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition, now metav1.Time) bool {
 	c.LastHeartbeatTime, c.LastTransitionTime = now, now
 	before := condition(s.Conditions, c.Type)

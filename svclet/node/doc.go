@@ -1,8 +1,6 @@
-// Package node shows this machine in the API: as a Node, whose status tells
-// what the machine has and whether it can run pods, and by a Lease, which tells
-// that the agent lives.
+// Package node owns this machine's Node object and its Lease in the API server.
 //
-// [Node.Run] registers the node, and does so anew when somebody has deleted it.
-// The status is computed at an interval and whenever [Node.Changed] asks for
-// it, and written only when it has changed, or so rarely that it costs nothing.
+// [Node.Run] registers the node, and registers it again after it was deleted. It
+// computes the status periodically and after [Node.Changed], and writes it when it
+// has changed, or after the report interval.
 package node

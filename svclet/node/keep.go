@@ -21,14 +21,14 @@ import (
 const (
 	// requestTimeout bounds one request to the API server.
 	requestTimeout = 10 * time.Second
-	// minRetry and maxRetry bound the time between two attempts that fail.
+	// The bounds of the back-off after a failure.
 	minRetry, maxRetry = 100 * time.Millisecond, 7 * time.Second
-	// minUnready and maxUnready bound the time between two looks at a runtime
-	// that is not ready after the start.
+	// The bounds of the time between two requests to a runtime that is not ready after
+	// the start.
 	minUnready, maxUnready = 50 * time.Millisecond, time.Second
 )
 
-// keepStatus computes the status and writes what has changed until ctx is done.
+// keepStatus computes the status and writes changes until ctx is done.
 func (n *Node) keepStatus(ctx context.Context) {
 	retry, unready := minRetry, minUnready
 	said, wasReady := "", false
@@ -39,7 +39,7 @@ func (n *Node) keepStatus(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			// What fails for long is told when it fails otherwise, or no more.
+			// A repeated error is logged once.
 			if err.Error() != said {
 				klog.FromContext(ctx).Error(err, "Failed to update node status, will retry", "node", n.o.Name)
 			}
@@ -64,7 +64,7 @@ func (n *Node) keepStatus(ctx context.Context) {
 	}
 }
 
-// ready says whether the node was last found to be ready.
+// ready reports whether the node was ready in the last computed status.
 func (n *Node) ready() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -72,12 +72,12 @@ func (n *Node) ready() bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// sync computes the status once and brings the API in line.
+// sync computes the status once and updates the API server.
 func (n *Node) sync(ctx context.Context) error {
 	known := n.current()
 	base := known
 	if base == nil {
-		// Its conditions have been told of already.
+		// Events about its conditions have been recorded already.
 		base = &corev1.Node{ObjectMeta: n.first.ObjectMeta, Spec: n.first.Spec}
 		base.Status.Conditions = n.local.Status.Conditions
 	}
@@ -97,7 +97,7 @@ func (n *Node) sync(ctx context.Context) error {
 		if known = n.current(); known == nil {
 			return fmt.Errorf("node %s was deleted while it was registered", n.o.Name)
 		}
-		// One that existed keeps what others have written.
+		// An existing Node keeps what other writers have set.
 		node = n.describe(ctx, known)
 	}
 	if labels := labelsToSet(known, n.first, requiredLabels); len(labels) > 0 {
@@ -112,7 +112,7 @@ func (n *Node) sync(ctx context.Context) error {
 	if err := n.patchStatus(limited, known, node); err != nil {
 		return n.failed(known, err)
 	}
-	// Nodes that have started together drift apart.
+	// The jitter spreads the reports of nodes that started at the same time.
 	if n.delay = 0; changed || n.reported.IsZero() {
 		n.delay = n.spread()
 	}
@@ -120,12 +120,12 @@ func (n *Node) sync(ctx context.Context) error {
 	return nil
 }
 
-// spread is a time from minus to plus half of the report frequency.
+// spread returns a duration between minus and plus half of the report frequency.
 func (n *Node) spread() time.Duration {
 	return time.Duration(float64(n.o.ReportFrequency) * (n.o.Random() - 0.5))
 }
 
-// failed has the node registered anew when it is no more.
+// failed makes the node register again if it does not exist any more.
 func (n *Node) failed(known *corev1.Node, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		n.lost(known.UID)
@@ -148,12 +148,12 @@ func (n *Node) patchStatus(ctx context.Context, known, node *corev1.Node) error 
 	return nil
 }
 
-// statusPatch is the strategic merge patch from one status to the other one.
+// statusPatch returns the strategic merge patch from one status to the other.
 func statusPatch(from, to *corev1.Node) ([]byte, error) {
 	before, after := corev1.Node{Status: from.Status}, corev1.Node{Status: to.Status}
 	after.UID = from.UID
-	// Addresses are declared to be merged by their type, of which there may be
-	// several: the list is replaced.
+	// The merge key of addresses is their type, which is not unique, so the list is
+	// replaced.
 	before.Status.Addresses, after.Status.Addresses = nil, nil
 	x, err := json.Marshal(before)
 	if err != nil {
@@ -184,14 +184,14 @@ func statusPatch(from, to *corev1.Node) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// watch follows the Node, which others change too: taints, labels, ranges of
-// addresses.
+// watch watches the Node for changes by other writers: taints, labels, address
+// ranges.
 func (n *Node) watch(ctx context.Context) {
 	self := fields.OneTermEqualSelector("metadata.name", n.o.Name)
 	reflector.Run(ctx, n.o.Core, "nodes", self, &corev1.Node{}, "this node", nodeStore{n})
 }
 
-// nodeStore is where the reflector puts the Node.
+// nodeStore is the reflector's store of the Node.
 type nodeStore struct{ n *Node }
 
 // Add implements cache.ReflectorStore.
@@ -224,7 +224,7 @@ func (s nodeStore) Replace(objs []any, version string) error {
 	if len(objs) > 0 {
 		return s.Update(objs[0])
 	}
-	// The list may be older than a Node that has just been created.
+	// The list may be older than a Node that was just created.
 	if known := s.n.current(); known != nil {
 		order, err := resourceversion.CompareResourceVersion(version, known.ResourceVersion)
 		if err == nil && order >= 0 {
@@ -234,5 +234,5 @@ func (s nodeStore) Replace(objs []any, version string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. It is never asked for.
+// Resync implements cache.ReflectorStore. It is never called.
 func (s nodeStore) Resync() error { return nil }

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// renewFraction is the part of a Lease's duration after which it is renewed.
+	// renewFraction is the fraction of the Lease's duration after which it is renewed.
 	renewFraction = 0.25
-	// renewJitter is by what part the time between two renewals varies.
+	// renewJitter is the maximum jitter of the renewal period, as a fraction.
 	renewJitter = 0.04
 )
 
@@ -38,7 +38,7 @@ func (n *Node) keepLease(ctx context.Context) {
 			}
 			told = true
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-				// Somebody else has changed it: read it anew.
+				// Another writer has changed the Lease: read it again.
 				lease = nil
 			}
 			pause, retry = min(retry, every), min(2*retry, maxRetry)
@@ -55,7 +55,7 @@ func (n *Node) keepLease(ctx context.Context) {
 	}
 }
 
-// renew renews the Lease that was last written, or whatever there is.
+// renew renews the Lease that was last written, or the one in the API server.
 func (n *Node) renew(ctx context.Context, lease *coordinationv1.Lease, timeout time.Duration) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -72,7 +72,7 @@ func (n *Node) renew(ctx context.Context, lease *coordinationv1.Lease, timeout t
 	if lease.ResourceVersion == "" {
 		request = n.o.Coordination.Post()
 	}
-	// The answer is decoded into the object that was sent: one serves for all
+	// The answer is decoded into the object that was sent, so one object serves all
 	// renewals.
 	if err := request.Namespace(corev1.NamespaceNodeLease).Resource("leases").Body(lease).Do(ctx).Into(lease); err != nil {
 		return nil, fmt.Errorf("cannot write lease %s: %w", n.o.Name, err)
@@ -81,8 +81,7 @@ func (n *Node) renew(ctx context.Context, lease *coordinationv1.Lease, timeout t
 	return lease, nil
 }
 
-// fillLease puts into the Lease what it is to say. It goes with the Node, once
-// that is known.
+// fillLease sets the Lease's content. Its owner is the Node, once that is known.
 func (n *Node) fillLease(lease *coordinationv1.Lease) {
 	lease.Name, lease.Namespace = n.o.Name, corev1.NamespaceNodeLease
 	lease.Spec.HolderIdentity = ptr.To(n.o.Name)

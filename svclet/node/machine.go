@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// Machine is what the machine has, and what it is called.
+// Machine describes the machine's resources and identity.
 type Machine struct {
 	CPUs int
-	// Memory, Swap and Storage are in bytes; Storage is the size of the file
-	// system of the agent's files, 0 where it is not known.
+	// Memory, Swap and Storage are in bytes; Storage is the size of the file system of
+	// the agent's root directory, 0 if unknown.
 	Memory, Swap, Storage int64
-	// HugePages is how many pages there are of each size in bytes.
+	// HugePages is the number of pages by page size in bytes.
 	HugePages map[int64]int64
 
 	MachineID, SystemUUID, BootID string
 	KernelVersion, OSImage        string
 }
 
-// ReadMachine reads what the files below root tell, which is "/" but for tests,
-// and how large the file system of dir is. What the machine does not tell stays
-// empty, except the number of CPUs and the memory.
+// ReadMachine reads the description from files below root ("/"), and the size of
+// dir's file system. What is not available stays empty, except the number of CPUs
+// and the memory.
 func ReadMachine(root, dir string) (Machine, error) {
 	read := func(path string) string {
 		content, err := os.ReadFile(filepath.Join(root, path))
@@ -84,7 +84,8 @@ func ReadMachine(root, dir string) (Machine, error) {
 	return m, nil
 }
 
-// countCPUs counts a list like "0-3,8". It is 0 for what is none.
+// countCPUs counts the CPUs of a list like "0-3,8". It returns 0 for an invalid
+// list.
 func countCPUs(list string) int {
 	count := 0
 	for part := range strings.SplitSeq(list, ",") {
@@ -102,7 +103,7 @@ func countCPUs(list string) int {
 	return count
 }
 
-// meminfo are the figures of /proc/meminfo in bytes.
+// meminfo returns the figures of /proc/meminfo in bytes.
 func meminfo(content string) map[string]int64 {
 	figures := map[string]int64{}
 	lines := bufio.NewScanner(bytes.NewBufferString(content))
@@ -118,7 +119,7 @@ func meminfo(content string) map[string]int64 {
 	return figures
 }
 
-// osImage is the name of the operating system for people.
+// osImage returns the pretty name of the operating system.
 func osImage(release string) string {
 	for line := range strings.SplitSeq(release, "\n") {
 		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {

@@ -19,95 +19,96 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options say what the node is. Zero values of numbers and durations stand for
-// the defaults in their comments.
+// Options configure a node. Zero values of numbers and durations mean the defaults
+// in the comments.
 type Options struct {
-	// Name is the Node's, Hostname its address of this type and its label.
+	// Name is the name of the Node, Hostname its address of type Hostname and its
+	// label.
 	Name, Hostname string
 
-	// Core and Coordination are clients of the groups of Nodes and of Leases,
-	// without a rate limit. Both are nil in standalone mode.
+	// Core and Coordination are clients of the groups of Nodes and of Leases, without
+	// a rate limit. Both are nil in standalone mode.
 	Core, Coordination rest.Interface
 
-	// Register says whether to create the Node (--register-node).
+	// Register reports whether to create the Node (--register-node).
 	Register bool
-	// Unschedulable is the opposite of --register-schedulable, and counts, as
-	// do Labels, Taints and ProviderID, when the Node is created.
+	// Unschedulable is the opposite of --register-schedulable. Like Labels, Taints and
+	// ProviderID it applies when the Node is created.
 	Unschedulable bool
 	Labels        map[string]string
 	Taints        []corev1.Taint
 	ProviderID    string
-	// ControllerAttachDetach says that a controller attaches volumes
+	// ControllerAttachDetach reports whether a controller attaches volumes
 	// (--enable-controller-attach-detach).
 	ControllerAttachDetach bool
 
-	// IPs are those of --node-ip: none, one, or one of each family. Of an
-	// unspecified one ("::") only the family counts.
+	// IPs are those of --node-ip: none, one, or one of each family. An unspecified
+	// address ("::") selects only the family.
 	IPs []net.IP
-	// Network answers about addresses; that of the machine when nil.
+	// Network finds addresses; the machine's by default.
 	Network Network
-	// Port is that of the agent's server; 0 without one.
+	// Port is the port of the agent's server; 0 without one.
 	Port int32
 
-	// Machine is what the machine has.
+	// Machine describes the machine.
 	Machine Machine
-	// MaxPods and PodsPerCore bound the pods of the node; PodsPerCore counts
-	// when it is above 0.
+	// MaxPods and PodsPerCore limit the pods of the node; PodsPerCore applies if it is
+	// positive.
 	MaxPods, PodsPerCore int32
-	// Reserved is what is kept from pods, of each resource.
+	// Reserved are the resources reserved from allocatable.
 	Reserved corev1.ResourceList
 	// Version is the agent's.
 	Version string
 
-	// Runtime asks the container runtime how it is.
+	// Runtime requests the container runtime's status.
 	Runtime func(ctx context.Context) (RuntimeStatus, error)
-	// Problems are further reasons why the node is not ready; nil for none.
+	// Problems returns further reasons why the node is not ready. It may be nil.
 	Problems func() []error
-	// Pressure tells which resources run out; nil for never.
+	// Pressure returns which resources run out; nil means none.
 	Pressure func() Pressure
-	// Images lists the node's images; nil for none. It is asked at most once
-	// each minute.
+	// Images lists the node's images; nil means none. It is called at most once per
+	// minute.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
-	// MaxImages bounds how many of them are shown, the largest first
+	// MaxImages bounds the images in the status, the largest first
 	// (--node-status-max-images): 0 for none, -1 for all.
 	MaxImages int32
 
 	// UpdateFrequency is how often the status is computed
 	// (--node-status-update-frequency, 10 s); ReportFrequency is how often it is
-	// written although nothing has changed (5 min).
+	// written without a change (5 min).
 	UpdateFrequency, ReportFrequency time.Duration
-	// LeaseDuration is how long the Lease holds without being renewed (40 s).
+	// LeaseDuration is the duration of the Lease (40 s).
 	LeaseDuration time.Duration
 
-	// Recorder records events about the node; nil for none.
+	// Recorder records events about the node. It may be nil.
 	Recorder record.EventRecorder
-	// Clock is the real one when nil, and Random, a number from 0 up to 1, is
-	// the library's.
+	// Clock is the system clock by default, and Random, which returns a number in [0,
+	// 1), math/rand's.
 	Clock  clock.WithTicker
 	Random func() float64
 }
 
-// RuntimeStatus is what the container runtime says of itself.
+// RuntimeStatus is the container runtime's status.
 type RuntimeStatus struct {
-	// Name and Version are those of the runtime ("containerd", "1.6.20").
+	// Name and Version identify the runtime ("containerd", "1.6.20").
 	Name, Version string
 	Conditions    []*runtimeapi.RuntimeCondition
 	Handlers      []*runtimeapi.RuntimeHandler
-	// Features are nil when the runtime does not tell them.
+	// Features is nil if the runtime does not report them.
 	Features *runtimeapi.RuntimeFeatures
 }
 
-// Pressure says which resources run out.
+// Pressure reports which resources run out.
 type Pressure struct{ Memory, Disk, PID bool }
 
-// Node is this machine in the API.
+// Node maintains the Node object and its Lease.
 type Node struct {
 	o      Options
 	change chan struct{}
-	// first is the Node as it is created, but for its status.
+	// first is the Node as it is created, without its status.
 	first *corev1.Node
 
-	// What follows belongs to the goroutine of the status.
+	// The following fields belong to the goroutine of keepStatus.
 	runtime    runtimeHealth
 	addresses  resolved
 	images     listed
@@ -118,17 +119,16 @@ type Node struct {
 	registered bool
 
 	mu sync.RWMutex
-	// api is the Node as the API has it, nil if it has none; local is what it
-	// was last computed to be.
+	// api is the Node in the API server, or nil; local is the last computed Node.
 	api, local *corev1.Node
-	// deleted is the last Node that was seen to go. Answers to earlier requests
-	// may still tell of it.
+	// deleted is the UID of the last Node whose deletion was observed. Responses to
+	// earlier requests may still contain it.
 	deleted types.UID
-	// known says that it has been read, or registered, once.
+	// known reports that the Node has been read, or registered, once.
 	known bool
 }
 
-// New makes a node. It does nothing before [Node.Run].
+// New returns a node. It does nothing before [Node.Run].
 func New(o Options) (*Node, error) {
 	if o.Name == "" {
 		return nil, errors.New("the node has no name")
@@ -151,7 +151,7 @@ func New(o Options) (*Node, error) {
 	n := &Node{o: o, change: make(chan struct{}, 1)}
 	n.runtime.started = o.Clock.Now()
 	n.first = initial(&n.o)
-	// Pods are admitted by these from the first moment on.
+	// Pod admission uses these from the start.
 	n.first.Status.Capacity = capacity(&n.o, nil)
 	if err := checkReserved(n.first.Status.Capacity, n.o.Reserved); err != nil {
 		return nil, err
@@ -167,8 +167,8 @@ func fill(d *time.Duration, value time.Duration) {
 	}
 }
 
-// Run keeps the Node and its Lease until ctx is done. In standalone mode it
-// only computes what the Node would be.
+// Run maintains the Node and its Lease until ctx is done. In standalone mode it
+// only computes the Node.
 func (n *Node) Run(ctx context.Context) {
 	n.event(corev1.EventTypeNormal, "Starting", "Starting kubelet.")
 	var all sync.WaitGroup
@@ -180,8 +180,7 @@ func (n *Node) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Changed has the status computed now, because something has changed of which
-// it tells.
+// Changed requests a sync of the status.
 func (n *Node) Changed() {
 	select {
 	case n.change <- struct{}{}:
@@ -189,8 +188,8 @@ func (n *Node) Changed() {
 	}
 }
 
-// Object is the Node as the API has it, or, until it is known, as it would be
-// registered. It must not be changed.
+// Object returns the Node in the API server or, until it is known, the Node to be
+// registered. It must not be modified.
 func (n *Node) Object() *corev1.Node {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -200,16 +199,16 @@ func (n *Node) Object() *corev1.Node {
 	return n.local
 }
 
-// Known says whether [Node.Object] has been read from the API, or registered
-// there, since the start.
+// Known reports whether [Node.Object] has been read from the API server, or
+// registered, since the start.
 func (n *Node) Known() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.known
 }
 
-// UID is the Node's in the API. It is an error if the API has no such Node, or
-// if that is being deleted.
+// UID returns the Node's UID. It returns an error if the Node does not exist in
+// the API server or is being deleted.
 func (n *Node) UID(context.Context) (types.UID, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -222,7 +221,7 @@ func (n *Node) UID(context.Context) (types.UID, error) {
 	return n.api.UID, nil
 }
 
-// seen notes the Node as the API has it, unless something newer is known.
+// seen records the Node from the API server, unless a newer one is known.
 func (n *Node) seen(node *corev1.Node) {
 	node.ManagedFields = nil
 	n.mu.Lock()
@@ -238,8 +237,8 @@ func (n *Node) seen(node *corev1.Node) {
 	n.api, n.known = node, true
 }
 
-// lost notes that the Node of this UID may be no more: it is read, or
-// registered, anew.
+// lost records that the Node with this UID may not exist any more: it is read, or
+// registered, again.
 func (n *Node) lost(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -248,7 +247,7 @@ func (n *Node) lost(uid types.UID) {
 	}
 }
 
-// gone notes that the Node of this UID has been deleted.
+// gone records that the Node with this UID was deleted.
 func (n *Node) gone(uid types.UID) {
 	n.lost(uid)
 	n.mu.Lock()
@@ -276,7 +275,7 @@ func (n *Node) event(kind, reason, message string) {
 	n.o.Recorder.Event(ref, kind, reason, message)
 }
 
-// statusEvent records that the node is now as reason says.
+// statusEvent records an event about a change of the node's status.
 func (n *Node) statusEvent(reason string) {
 	n.event(corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", n.o.Name, reason))
 }

@@ -16,10 +16,10 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// attachAnnotation says that a controller attaches the node's volumes.
+// attachAnnotation marks a node whose volumes are attached by a controller.
 const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// initial is the Node as it is created, without its status.
+// initial returns the Node to create, without its status.
 func initial(o *Options) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{
 		corev1.LabelHostname:   o.Hostname,
@@ -44,7 +44,7 @@ func initial(o *Options) *corev1.Node {
 	return node
 }
 
-// register creates the Node, or adopts the one that there is.
+// register creates the Node, or adopts an existing one.
 func (n *Node) register(ctx context.Context, node *corev1.Node) error {
 	logger := klog.FromContext(ctx).WithValues("node", n.o.Name)
 	if !n.o.Register {
@@ -66,7 +66,7 @@ func (n *Node) register(ctx context.Context, node *corev1.Node) error {
 	case !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err):
 		return fmt.Errorf("cannot register node %s: %w", n.o.Name, err)
 	}
-	// Who may not create the Node may still keep one that was made for it.
+	// A node that may not create its Node may still use an existing one.
 	refused := err
 	if err := n.read(ctx); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -94,19 +94,17 @@ func (n *Node) read(ctx context.Context) error {
 	return nil
 }
 
-// defaultLabels are those that are kept on a Node that exists, where they are
-// known.
+// defaultLabels are updated on an existing Node if their values are known.
 var defaultLabels = []string{
 	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType,
 	corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelWindowsBuild, kubeletapis.LabelOS, kubeletapis.LabelArch,
 }
 
-// requiredLabels are kept at all times.
+// requiredLabels are updated on every sync.
 var requiredLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable}
 
-// adopt brings the metadata of a Node that exists in line with what it would
-// be created with.
+// adopt updates the metadata of an existing Node to that of a new one.
 func (n *Node) adopt(ctx context.Context, wanted *corev1.Node) error {
 	existing := n.current()
 	if existing == nil {
@@ -124,7 +122,7 @@ func (n *Node) adopt(ctx context.Context, wanted *corev1.Node) error {
 	return n.patchMetadata(ctx, existing, change, annotations)
 }
 
-// labelsToSet are those of the labels that are not on the Node as wanted.
+// labelsToSet returns those of the labels whose values differ from wanted.
 func labelsToSet(existing, wanted *corev1.Node, labels []string) map[string]any {
 	set := map[string]any{}
 	for _, label := range labels {

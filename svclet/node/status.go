@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// describe is the Node with its status as it is now.
+// describe returns the Node with its current status.
 func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: base.ObjectMeta, Spec: base.Spec, Status: *base.Status.DeepCopy()}
 	health := n.runtime.look(ctx, &n.o)
@@ -44,8 +44,8 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	return node
 }
 
-// tellReboot records once that the machine is not as it was when the status was
-// last written.
+// tellReboot records an event, once, if the machine has rebooted since the last
+// status.
 func (n *Node) tellReboot(bootID string) {
 	if now := n.o.Machine.BootID; bootID != "" && bootID != now && !n.rebooted {
 		n.rebooted = true
@@ -79,8 +79,8 @@ func (n *Node) info(health health) corev1.NodeSystemInfo {
 	return info
 }
 
-// capacity is what the machine has, with what others have said that it has
-// besides.
+// capacity returns the machine's capacity, with extended resources that other
+// writers have set.
 func capacity(o *Options, before corev1.ResourceList) corev1.ResourceList {
 	m := &o.Machine
 	all := corev1.ResourceList{}
@@ -109,12 +109,12 @@ func isHugePage(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// hugePage is the resource of pages of this many bytes.
+// hugePage returns the name of the resource for huge pages of this size.
 func hugePage(size int64) corev1.ResourceName {
 	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())
 }
 
-// allocatable is what pods may have of the capacity.
+// allocatable returns capacity minus reserved resources.
 func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	less := func(q, by resource.Quantity) resource.Quantity {
@@ -127,7 +127,7 @@ func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
 	for name, q := range capacity {
 		all[name] = less(q, reserved[name])
 	}
-	// Huge pages are no memory for anybody who has not asked for them.
+	// Huge pages are not available as ordinary memory.
 	for name, q := range capacity {
 		if isHugePage(name) {
 			all[corev1.ResourceMemory] = less(all[corev1.ResourceMemory], q)
@@ -136,7 +136,8 @@ func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// checkReserved refuses to keep more from pods than there is, as kubelet does.
+// checkReserved returns an error if more is reserved than the capacity, as kubelet
+// does.
 func checkReserved(capacity, reserved corev1.ResourceList) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(reserved)) {
@@ -148,7 +149,7 @@ func checkReserved(capacity, reserved corev1.ResourceList) error {
 	return errors.Join(problems...)
 }
 
-// handlers are the runtime's, in the order of their names.
+// handlers returns the runtime's handlers sorted by name.
 func handlers(s RuntimeStatus) []corev1.NodeRuntimeHandler {
 	var all []corev1.NodeRuntimeHandler
 	for _, h := range s.Handlers {
@@ -169,7 +170,7 @@ type listed struct {
 
 const (
 	imagesFrequency = time.Minute
-	// maxImageNames bounds the names that are shown of one image.
+	// maxImageNames bounds the names of an image in the status.
 	maxImageNames = 5
 )
 
@@ -187,7 +188,7 @@ func (l *listed) look(ctx context.Context, o *Options) []corev1.ContainerImage {
 	return l.images
 }
 
-// largest are the largest images, with some of their names.
+// largest returns the largest images, with a limited number of names.
 func largest(images []corev1.ContainerImage, most int32) []corev1.ContainerImage {
 	images = slices.Clone(images)
 	slices.SortStableFunc(images, func(a, b corev1.ContainerImage) int { return cmp.Compare(b.SizeBytes, a.SizeBytes) })
@@ -202,7 +203,7 @@ func largest(images []corev1.ContainerImage, most int32) []corev1.ContainerImage
 	return images
 }
 
-// statusChanged says whether two statuses differ in more than heartbeats and
+// statusChanged reports whether two statuses differ in more than heartbeats and
 // the order of conditions.
 func statusChanged(a, b *corev1.NodeStatus) bool {
 	x, y := *a, *b

@@ -2,7 +2,7 @@ package node
 
 import "syscall"
 
-// fileSystemSize is the size in bytes of the file system that dir is on.
+// fileSystemSize returns the size in bytes of dir's file system.
 func fileSystemSize(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

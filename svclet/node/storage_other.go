@@ -4,7 +4,7 @@ package node
 
 import "errors"
 
-// fileSystemSize is the size in bytes of the file system that dir is on.
+// fileSystemSize returns the size in bytes of dir's file system.
 func fileSystemSize(string) (int64, error) {
 	return 0, errors.New("nodes run on Linux only")
 }

@@ -59,7 +59,7 @@ type entry struct {
 	finished, forgotten bool
 	// restarted reports that the status in api is that of an earlier run of a static
 	// pod.
-	restarted                bool
+	restarted           bool
 	queued, busy, again bool
 	failures            failures
 }

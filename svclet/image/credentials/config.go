@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Config is a docker configuration: logins by the registry that they are for.
+// Config is a docker configuration: logins by registry.
 type Config map[string]Login
 
-// registries are the keys, in order.
+// registries returns the keys in order.
 func (c Config) registries() []string { return slices.Sorted(maps.Keys(c)) }
 
-// errUnreadable says nothing of what was read, for that may be a secret.
+// errUnreadable does not quote the data, which may be secret.
 var errUnreadable = errors.New("not a docker configuration: invalid JSON, or an auth field that is not base64(username:password)")
 
-// ParseConfigJSON reads what docker keeps in config.json and pull secrets have
-// in .dockerconfigjson.
+// ParseConfigJSON parses docker's config.json, which pull secrets have in
+// .dockerconfigjson.
 func ParseConfigJSON(data []byte) (Config, error) {
 	var file struct {
 		Auths Config `json:"auths"`
@@ -30,7 +30,7 @@ func ParseConfigJSON(data []byte) (Config, error) {
 	return file.Auths, nil
 }
 
-// ParseConfig reads what docker kept in .dockercfg before version 1.7.
+// ParseConfig parses the .dockercfg of docker before version 1.7.
 func ParseConfig(data []byte) (Config, error) {
 	var config Config
 	if err := json.Unmarshal(data, &config); err != nil {
@@ -39,8 +39,8 @@ func ParseConfig(data []byte) (Config, error) {
 	return config, nil
 }
 
-// UnmarshalJSON reads a login; its auth field, if there is one, takes
-// precedence over username and password.
+// UnmarshalJSON decodes a login; its auth field, if present, takes precedence over
+// username and password.
 func (l *Login) UnmarshalJSON(data []byte) error {
 	var entry struct {
 		Username string `json:"username"`

@@ -1,7 +1,7 @@
-// Package credentials finds the credentials with which an image may be pulled.
+// Package credentials owns the credentials for image pulls.
 //
-// A [Keyring] holds those of docker configurations, by registry, and looks them
-// up by the rules of kubelet's: the pull secrets of a pod make one
-// ([FromSecrets]), the files of the node another ([Files]), and what credential
-// provider plugins answer a third ([Plugins]).
+// A [Keyring] has those of docker configurations, by registry, and looks them up
+// by kubelet's rules: the pull secrets of a pod are one ([FromSecrets]), the files
+// of the node another ([Files]), and the answers of credential provider plugins a
+// third ([Plugins]).
 package credentials

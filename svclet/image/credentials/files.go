@@ -13,11 +13,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// filesLifetime is how long what was read of the node's files is remembered.
+// filesLifetime is how long the node's files are cached.
 const filesLifetime = 5 * time.Minute
 
-// Files are the docker configurations of the node: of a list of files, the
-// first that can be read. They are read again when five minutes have passed.
+// Files are the node's docker configurations: the first readable one of a list.
+// They are cached for five minutes.
 type Files struct {
 	paths []string
 	clock clock.PassiveClock
@@ -27,16 +27,15 @@ type Files struct {
 	until   time.Time
 }
 
-// NewFiles reads the docker configurations at these paths. A file named
+// NewFiles returns the docker configurations at these paths. A file named
 // .dockercfg has the old format.
 func NewFiles(paths []string, clock clock.PassiveClock) *Files {
 	return &Files{paths: paths, clock: clock}
 }
 
-// DefaultPaths are where kubelet looks for the docker configuration of a node,
-// in this order: config.json in the agent's own directory, where it was
-// started, and below home and the root; then .dockercfg in these. An empty home
-// is left out.
+// DefaultPaths returns where kubelet searches the node's docker configuration, in
+// order: config.json in the agent's directory, its working directory, the home
+// directory and the root; then .dockercfg in these. An empty home is left out.
 func DefaultPaths(rootDir, home string) []string {
 	var paths []string
 	for _, dir := range []string{rootDir, ".", filepath.Join(home, ".docker"), "/.docker"} {
@@ -52,7 +51,7 @@ func DefaultPaths(rootDir, home string) []string {
 	return paths
 }
 
-// Lookup gives the logins that may be tried for a repository.
+// Lookup returns the logins for a repository.
 func (f *Files) Lookup(_ context.Context, repository string) []Login {
 	f.mu.Lock()
 	defer f.mu.Unlock()

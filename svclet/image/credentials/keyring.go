@@ -11,29 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Login is what a registry is shown. It never prints itself.
+// Login is a registry login. It is never printed.
 type Login struct {
 	Username, Password string
 }
 
-// String hides what a login is made of from logs and errors.
+// String hides the login in logs and errors.
 func (Login) String() string { return "(hidden)" }
 
-// GoString hides what a login is made of from logs and errors.
+// GoString hides the login in logs and errors.
 func (Login) GoString() string { return "(hidden)" }
 
-// Keyring holds logins by the registry, or the part of one, that they are for.
-// Its zero value is empty.
+// Keyring has logins by registry, or part of one. Its zero value is empty.
 type Keyring struct {
 	logins map[string][]Login
-	// order has the keys of logins, those that say more before those that say
-	// less: "quay.io/coreos" before "quay.io".
+	// order has the keys of logins, more specific ones first: "quay.io/coreos" before
+	// "quay.io".
 	order []string
 }
 
-// FromSecrets is a keyring of the pull secrets among these. Secrets of other
-// types count for nothing; a pull secret that cannot be read is an error, which
-// does not tell what is in it.
+// FromSecrets returns a keyring of the pull secrets. Secrets of other types are
+// ignored; an invalid pull secret is an error, which does not quote it.
 func FromSecrets(secrets []corev1.Secret) (*Keyring, error) {
 	keyring := new(Keyring)
 	for i := range secrets {
@@ -54,7 +52,7 @@ func FromSecrets(secrets []corev1.Secret) (*Keyring, error) {
 	return keyring, nil
 }
 
-// Add adds the logins of a configuration. Entries whose registry is no URL are
+// Add adds the logins of a configuration. Entries with an invalid registry URL are
 // left out.
 func (k *Keyring) Add(config Config) {
 	if len(config) == 0 {
@@ -77,8 +75,8 @@ func (k *Keyring) Add(config Config) {
 	slices.Reverse(k.order)
 }
 
-// keyOf is the key of a registry in a keyring: its host, and its path unless
-// that only says which version of the registry's API is meant.
+// keyOf returns the key of a registry in a keyring: its host, and its path unless
+// that is only the version of the registry's API.
 func keyOf(registry string) (string, bool) {
 	if !strings.HasPrefix(registry, "https://") && !strings.HasPrefix(registry, "http://") {
 		registry = "https://" + registry
@@ -97,11 +95,11 @@ func keyOf(registry string) (string, bool) {
 	return parsed.Host + under, true
 }
 
-// dockerHub is under which docker keeps the login of its registry.
+// dockerHub is the key of docker's own registry.
 const dockerHub = "index.docker.io"
 
-// Lookup gives the logins that may be tried for a repository, the most specific
-// ones first. A repository is an image's name without tag and digest.
+// Lookup returns the logins for a repository, the most specific ones first. A
+// repository is an image name without tag and digest.
 func (k *Keyring) Lookup(repository string) []Login {
 	var found []Login
 	for _, key := range k.order {
@@ -115,7 +113,7 @@ func (k *Keyring) Lookup(repository string) []Login {
 	return found
 }
 
-// onDockerHub says whether an image is docker's registry's: the first part of
+// onDockerHub reports whether an image is in docker's registry: the first part of
 // its name is no registry, or is docker's.
 func onDockerHub(repository string) bool {
 	first, _, more := strings.Cut(repository, "/")
@@ -128,8 +126,8 @@ func onDockerHub(repository string) bool {
 	return !strings.ContainsAny(first, ".:")
 }
 
-// Matches says whether a pattern matches an image: the ports are the same, each
-// part of the host matches, with globs, and the pattern's path begins the
+// Matches reports whether a pattern matches an image: the ports are equal, each
+// part of the host matches, with globs, and the pattern's path is a prefix of the
 // image's.
 func Matches(pattern, image string) bool {
 	of, err := parseSchemeless(pattern)

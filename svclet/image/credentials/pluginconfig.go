@@ -19,13 +19,13 @@ import (
 // PluginConfig is the configuration of credential provider plugins.
 type PluginConfig struct {
 	Providers []kubeletconfig.CredentialProvider
-	// Hash is of all its files, for the metric by which one sees which
-	// configuration an agent has.
+	// Hash is the hash of all its files, for the metric that identifies an agent's
+	// configuration.
 	Hash string
 }
 
-// Groups and versions of the configuration, and of what plugins speak. Later
-// versions have only added fields.
+// The API group and versions of the configuration and of the plugins' protocol.
+// Later versions have only added fields.
 const configGroup = "kubelet.config.k8s.io"
 
 var (
@@ -37,9 +37,8 @@ var (
 	}
 )
 
-// ReadPluginConfig reads the configuration of plugins, YAML or JSON, from a
-// file, or from all files named *.json, *.yaml and *.yml in a directory, in the
-// order of their names.
+// ReadPluginConfig reads the configuration of plugins, in YAML or JSON, from a
+// file, or from all files *.json, *.yaml and *.yml in a directory, in order.
 func ReadPluginConfig(path string) (*PluginConfig, error) {
 	files, err := configFiles(path)
 	if err != nil {
@@ -52,7 +51,7 @@ func ReadPluginConfig(path string) (*PluginConfig, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The lengths keep apart what is split otherwise.
+		// The lengths distinguish files that are split differently.
 		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
 		hash.Write(data)
 		providers, err := parsePluginConfig(data)
@@ -157,7 +156,8 @@ func validatePlugin(p *kubeletconfig.CredentialProvider, path *field.Path) field
 	return errs
 }
 
-// decodeResponse reads what a plugin has answered. Its errors do not quote it.
+// decodeResponse decodes the answer of a plugin. Its errors do not quote the
+// answer.
 func decodeResponse(data []byte, apiVersion string) (*credentialprovider.CredentialProviderResponse, error) {
 	var response credentialprovider.CredentialProviderResponse
 	if err := yaml.UnmarshalStrict(data, &response); err != nil {

@@ -21,15 +21,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Plugins are credential provider plugins: programs that are asked for the
-// credentials of an image (KEP-2133).
+// Plugins are credential provider plugins: programs that return credentials for an
+// image (KEP-2133).
 type Plugins struct {
 	plugins []*plugin
 	metrics *pluginMetrics
 }
 
-// NewPlugins looks for the programs of a configuration in a directory. They are
-// run when an image that they are for is pulled.
+// NewPlugins finds the programs of a configuration in a directory. They run when a
+// matching image is pulled.
 func NewPlugins(config *PluginConfig, binDir string, clock clock.PassiveClock) (*Plugins, error) {
 	p := &Plugins{metrics: newPluginMetrics(config.Hash)}
 	for i := range config.Providers {
@@ -49,8 +49,8 @@ func NewPlugins(config *PluginConfig, binDir string, clock clock.PassiveClock) (
 	return p, nil
 }
 
-// Lookup gives the logins that may be tried for a repository, asking each
-// plugin that is for it. One that fails is logged, and gives none.
+// Lookup returns the logins for a repository from each matching plugin. The
+// failure of a plugin is logged.
 func (p *Plugins) Lookup(ctx context.Context, repository string) []Login {
 	keyring := new(Keyring)
 	for _, each := range p.plugins {
@@ -64,7 +64,7 @@ func (p *Plugins) Lookup(ctx context.Context, repository string) []Login {
 	return keyring.Lookup(repository)
 }
 
-// Metrics are kubelet's of its plugins.
+// Metrics returns kubelet's metrics of plugins.
 func (p *Plugins) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{p.metrics.errors, p.metrics.duration, p.metrics.config}
 }
@@ -85,7 +85,7 @@ type cached struct {
 	until  time.Time
 }
 
-// globalKey is that of answers for all images. No image has this name.
+// globalKey is the cache key of answers for all images. No image has this name.
 const globalKey = "<global>"
 
 func registryOf(image string) string {
@@ -93,7 +93,7 @@ func registryOf(image string) string {
 	return registry
 }
 
-// provide gives what the plugin has answered, now or before.
+// provide returns the plugin's answer, cached or new.
 func (p *plugin) provide(ctx context.Context, image string) (Config, error) {
 	if !p.isFor(image) {
 		return nil, nil
@@ -101,8 +101,8 @@ func (p *plugin) provide(ctx context.Context, image string) (Config, error) {
 	if config, ok := p.remembered(image); ok {
 		return config, nil
 	}
-	// Those who ask for the same image at once share one answer, which is
-	// therefore not given up with any one of them.
+	// Concurrent callers for one image share one answer, so it is not cancelled with
+	// any one of them.
 	answer := p.asking.DoChan(image, func() (any, error) {
 		return p.ask(context.WithoutCancel(ctx), image)
 	})
@@ -138,7 +138,7 @@ func (p *plugin) remembered(image string) (Config, bool) {
 	return nil, false
 }
 
-// ask runs the plugin and remembers its answer for as long as it says.
+// ask runs the plugin and caches its answer for the duration that it sets.
 func (p *plugin) ask(ctx context.Context, image string) (Config, error) {
 	response, err := p.run(ctx, image)
 	if err != nil {
@@ -178,14 +178,14 @@ func (p *plugin) remember(image string, keyType credentialprovider.PluginCacheKe
 }
 
 const (
-	// pluginTimeout is how long a plugin may take.
+	// pluginTimeout bounds one run of a plugin.
 	pluginTimeout = time.Minute
-	// maxAnswer is how much a plugin may say.
+	// maxAnswer bounds the output of a plugin, in bytes.
 	maxAnswer = 1 << 20
 )
 
-// run gives the plugin the request on its standard input and reads the answer
-// from its standard output.
+// run writes the request to the plugin's standard input and reads the answer from
+// its standard output.
 func (p *plugin) run(ctx context.Context, image string) (*credentialprovider.CredentialProviderResponse, error) {
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: p.APIVersion, Kind: "CredentialProviderRequest"},
@@ -197,7 +197,7 @@ func (p *plugin) run(ctx context.Context, image string) (*credentialprovider.Cre
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, p.program, p.Args...)
-	// What the plugin leaves running must not keep its output open for ever.
+	// Processes that the plugin leaves running must not keep its output open.
 	command.WaitDelay = time.Second
 	command.Env = os.Environ()
 	for _, each := range p.Env {
@@ -219,10 +219,11 @@ func (p *plugin) run(ctx context.Context, image string) (*credentialprovider.Cre
 	return decodeResponse(stdout.Bytes(), p.APIVersion)
 }
 
-// maxWords is how much of what a plugin says of its failure is told, in bytes.
+// maxWords bounds how much of a plugin's error output is in an error, in bytes.
 const maxWords = 1 << 10
 
-// lastWords is the end of it: what programs say last is why they fail.
+// lastWords returns the end of the error output, where programs usually say why
+// they fail.
 func lastWords(said string) string {
 	said = strings.TrimSpace(said)
 	if len(said) <= maxWords {
@@ -231,7 +232,7 @@ func lastWords(said string) string {
 	return "..." + said[len(said)-maxWords:]
 }
 
-// limited keeps the first mebibyte that is written to it.
+// limited is a buffer that keeps the first mebibyte.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -241,7 +242,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pluginMetrics are kubelet's, by name, help and labels.
+// pluginMetrics are kubelet's: names, help texts and labels.
 type pluginMetrics struct {
 	errors   *prometheus.CounterVec
 	duration *prometheus.HistogramVec

@@ -16,37 +16,37 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Bounds of what is read into memory, and of what counts as an archive of
-// images at all.
+// Limits of what is read into memory, and of what is accepted as an image archive.
 const (
-	maxDocument = 4 << 20 // bytes of a manifest, index or configuration; registries take no more
+	maxDocument = 4 << 20 // bytes of a manifest, index or configuration; registries accept no more
 	maxFiles    = 4096    // in an archive
 )
 
-// howToWrite says how one gets an archive that can be imported.
+// howToWrite says how to create an archive that can be imported.
 const howToWrite = "write it anew with docker save, or as an OCI image layout"
 
 // dockerManifest is the file that lists the images of a docker archive.
 const dockerManifest = "manifest.json"
 
-// blob is a file of an archive, in containerd now.
+// blob is a file of an archive that has been written to containerd.
 type blob struct {
 	digest digest.Digest
 	size   int64
 	magic  []byte // its first bytes
 }
 
-// contents are those of an archive.
+// contents is the content of an archive.
 type contents struct {
-	documents map[string][]byte // the files that say what the others are
+	documents map[string][]byte // the files that describe the others
 	blobs     map[string]blob   // all others, by path
 	links     map[string]string // from path to path
 }
 
-// writeBlob stores size bytes. If want is set, they have to have that digest.
+// writeBlob writes size bytes to containerd. If want is set, it is the required
+// digest.
 type writeBlob func(r io.Reader, size int64, want digest.Digest) (digest.Digest, error)
 
-// read reads an archive to its end, in whatever order its files are.
+// read reads an archive to its end; its files may be in any order.
 func read(r io.Reader, write writeBlob) (*contents, error) {
 	r, err := decompress(r)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *contents) add(header *tar.Header, content io.Reader, write writeBlob) e
 	return nil
 }
 
-// damaged explains an error of reading an archive, in the file name of it.
+// damaged describes an error of reading the file name in an archive.
 func damaged(name string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("it ends too early: write or copy it again, to its end (%w)", err)
