@@ -11,30 +11,29 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// Options are what a node's admission depends on besides its object.
+// Options are what admission depends on besides the Node object.
 type Options struct {
-	// Sysctls are those that pods may set. Default: none.
+	// Sysctls are the sysctls that pods may set, by default none.
 	Sysctls *Sysctls
-	// AppArmor says that the host has it.
+	// AppArmor reports whether the host supports AppArmor.
 	AppArmor bool
-	// OS is what pods run on. Default: this machine's.
+	// OS is the operating system for pods, by default this machine's.
 	OS string
 }
 
-// Refusal says why a node does not take a pod: the reason and the message of a
-// pod that has failed.
+// Refusal is the reason and the message of a pod that is not admitted.
 type Refusal struct {
 	Reason, Message string
-	// Shortages are what a critical pod lacks, if nothing else stands in its
-	// way: [Victims] says who makes room for it.
+	// Shortages are what a critical pod lacks, if nothing else prevents its admission:
+	// [Victims] selects pods to preempt.
 	Shortages []Shortage
 }
 
-// Admit decides whether a node takes a pod beside the others that are active on
-// it; nil means that it does. The pod itself may be among the others.
+// Admit decides whether the node admits a pod in addition to its active pods; nil
+// means that it does. others may include the pod itself.
 //
-// A pod of whose labels the node has an old picture is refused as well: before
-// it acts on the reason NodeAffinity, a caller reads the node afresh.
+// A pod can also be refused because the labels in node are outdated: before a
+// caller acts on the reason NodeAffinity, it should read the Node again.
 func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) *Refusal {
 	if node == nil {
 		return &Refusal{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}
@@ -59,7 +58,7 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 	return nil
 }
 
-// candidate is a pod that asks to be admitted.
+// candidate is a pod to be admitted.
 type candidate struct {
 	pod     *corev1.Pod
 	others  []*corev1.Pod
@@ -79,8 +78,8 @@ func sysctlsAllowed(c candidate) *Refusal {
 	return nil
 }
 
-// osLabelMatches compares the pod's own label, as kubelet does: the selector is
-// the affinity's to check.
+// osLabelMatches checks the pod's own label, as kubelet does: node selectors are
+// checked by the affinity check.
 func osLabelMatches(c candidate) *Refusal {
 	if label, set := c.pod.Labels[corev1.LabelOSStable]; !set || label == c.options.OS {
 		return nil
@@ -112,9 +111,9 @@ func supplementalGroupsPolicySupported(c candidate) *Refusal {
 	}
 }
 
-// fits makes the checks of the scheduler: nobody else may have made them.
-// A critical pod is not refused for want of resources alone, but told what is
-// short.
+// fits applies the scheduler's checks, because the pod may not have been scheduled
+// by a scheduler. A critical pod is not refused for lack of resources alone; its
+// shortages are returned.
 func fits(c candidate) *Refusal {
 	shortages := shortages(c.pod, c.others, c.node)
 	predicate := failedPredicate(c)
@@ -151,7 +150,7 @@ func failedPredicate(c candidate) *Refusal {
 }
 
 func appArmorEnabled(c candidate) *Refusal {
-	// One that runs already has been admitted before.
+	// A pod that has started was admitted before.
 	started := c.pod.Status.Phase != "" && c.pod.Status.Phase != corev1.PodPending
 	if c.options.AppArmor || started || !wantsAppArmor(c.pod) {
 		return nil
@@ -178,8 +177,8 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 	return false
 }
 
-// featuresSupported refuses what the agent cannot give and would otherwise leave
-// out without a word.
+// featuresSupported refuses features that the agent does not support and would
+// otherwise ignore silently.
 func featuresSupported(c candidate) *Refusal {
 	claims := c.pod.Spec.ResourceClaims
 	if len(claims) == 0 {

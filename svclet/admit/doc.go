@@ -1,7 +1,6 @@
-// Package admit decides whether this node takes a pod.
+// Package admit owns the decision whether this node admits a pod.
 //
-// It is pure. [Admit] goes through a list of named checks and gives the first
-// one's [Refusal], in kubelet's words; what is refused stays on the node's
-// list as a pod that has failed. [Victims] says which pods make room for a
-// critical one.
+// It is pure. [Admit] runs an ordered list of named checks and returns the first
+// [Refusal], in kubelet's words; a refused pod is shown as Failed. [Victims]
+// selects the pods to preempt for a critical pod.
 package admit

@@ -8,8 +8,8 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// Untolerated is a taint of the node for which the pod is not to run on it, nil
-// if there is none. Those that only keep the scheduler away do not count.
+// Untolerated returns a taint of the node that the pod does not tolerate, or nil.
+// Taints that only affect scheduling do not count.
 func Untolerated(pod *corev1.Pod, node *corev1.Node) *corev1.Taint {
 	taint, found := schedulinghelper.FindMatchingUntoleratedTaint(
 		klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations,
@@ -20,7 +20,7 @@ func Untolerated(pod *corev1.Pod, node *corev1.Node) *corev1.Taint {
 	return &taint
 }
 
-// hostPort is a port of the node that a pod takes.
+// hostPort is a port of the node that a pod uses.
 type hostPort struct {
 	ip       string
 	protocol corev1.Protocol
@@ -51,7 +51,7 @@ func portConflict(pod *corev1.Pod, others []*corev1.Pod) bool {
 	return false
 }
 
-// hostPorts are those of containers that run as long as the pod does.
+// hostPorts returns the host ports of containers that run as long as the pod does.
 func hostPorts(pod *corev1.Pod) []hostPort {
 	var ports []hostPort
 	collect := func(container *corev1.Container) {

@@ -11,19 +11,18 @@ import (
 	"k8s.io/kubectl/pkg/util/qos"
 )
 
-// The reason and the message of a pod that had to make room, and of its
-// condition DisruptionTarget (whose reason is TerminationByKubelet).
+// The reason and the message of a preempted pod, and of its condition
+// DisruptionTarget (whose reason is TerminationByKubelet).
 const (
 	PreemptedReason           = "Preempting"
 	PreemptedMessage          = "Preempted in order to admit critical pod"
 	PreemptedConditionMessage = "Pod was preempted by Kubelet to accommodate a critical pod."
 )
 
-// Victims are the pods to be killed so that a critical one has what it lacks
-// ([Refusal.Shortages]): best-effort ones before burstable ones before
-// guaranteed ones, as few as possible, and of those that free as much the
-// smaller. Critical pods yield only to a higher priority. It is an error if
-// killing all would not be enough.
+// Victims returns the pods to preempt for a critical pod's [Refusal.Shortages]:
+// best-effort pods before burstable ones before guaranteed ones, as few as
+// possible, and smaller ones among equals. A critical pod is preempted only by one
+// of higher priority. It returns an error if preempting all would not be enough.
 func Victims(critical *corev1.Pod, others []*corev1.Pod, shortages []Shortage) ([]*corev1.Pod, error) {
 	wanted := make(wants, 0, len(shortages))
 	for _, s := range shortages {
@@ -41,16 +40,16 @@ func Victims(critical *corev1.Pod, others []*corev1.Pod, shortages []Shortage) (
 		return nil, fmt.Errorf("preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: %v", left)
 	}
 
-	// Each class gives what remains when those before it have given all, and
-	// the classes before it then only what these leave to be given.
+	// Each class must free what the lower classes cannot; the lower classes then free
+	// the remainder.
 	guaranteed = wanted.without(slices.Concat(bestEffort, burstable)).choose(guaranteed)
 	burstable = wanted.without(slices.Concat(bestEffort, guaranteed)).choose(burstable)
 	bestEffort = wanted.without(slices.Concat(burstable, guaranteed)).choose(bestEffort)
 	return slices.Concat(bestEffort, burstable, guaranteed), nil
 }
 
-// NoVictims is what becomes of a critical pod for which [Victims] has found
-// nobody.
+// NoVictims returns the refusal of a critical pod for which [Victims] returned an
+// error.
 func NoVictims(err error) *Refusal {
 	return &Refusal{
 		Reason:  "UnexpectedAdmissionError",
@@ -66,7 +65,7 @@ func preemptable(critical, other *corev1.Pod) bool {
 	return a != nil && b != nil && *a > *b
 }
 
-// want is an amount of a resource that is to be freed.
+// want is an amount of a resource to be freed.
 type want struct {
 	resource corev1.ResourceName
 	amount   int64
@@ -82,7 +81,7 @@ func (w wants) String() string {
 	return "[" + out.String() + "]"
 }
 
-// without is what is still wanted when pods are gone.
+// without returns what is still to be freed after the pods are gone.
 func (w wants) without(pods []*corev1.Pod) wants {
 	var left wants
 	for _, want := range w {
@@ -96,8 +95,8 @@ func (w wants) without(pods []*corev1.Pod) wants {
 	return left
 }
 
-// choose takes pods until nothing more is wanted, each time the one that leaves
-// the least to be wanted.
+// choose selects pods until everything is freed, each time the one that leaves the
+// least.
 func (w wants) choose(pods []*corev1.Pod) []*corev1.Pod {
 	var chosen []*corev1.Pod
 	pods = slices.Clone(pods)
@@ -115,8 +114,8 @@ func (w wants) choose(pods []*corev1.Pod) []*corev1.Pod {
 	return chosen
 }
 
-// distance is how far a pod is from freeing all that is wanted, each resource
-// weighing the same.
+// distance is how far a pod is from freeing everything, with equal weights for the
+// resources.
 func (w wants) distance(pod *corev1.Pod) float64 {
 	var distance float64
 	for _, want := range w {
@@ -127,9 +126,9 @@ func (w wants) distance(pod *corev1.Pod) float64 {
 	return distance
 }
 
-// frees is how much of a resource a pod leaves: what its admission counted,
-// overhead and all. (kubelet of 1.36 counts less for pods with resources of
-// their own, and does not find some victims.)
+// frees returns how much of a resource a pod frees: what its admission counted,
+// including overhead. (kubelet 1.36 counts less for pods with pod-level resources,
+// and misses some victims.)
 func frees(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1

@@ -13,14 +13,14 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// Shortage is a resource that a node has too little of for a pod: of CPU in
-// thousandths, of others in their unit.
+// Shortage is a resource of which a node has too little for a pod: CPU in
+// milli-CPU, others in their unit.
 type Shortage struct {
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }
 
-// Missing is how much would have to be freed.
+// Missing returns how much has to be freed.
 func (s Shortage) Missing() int64 { return s.Requested - (s.Capacity - s.Used) }
 
 func (s Shortage) message() string {
@@ -28,9 +28,9 @@ func (s Shortage) message() string {
 		s.Resource, s.Requested, s.Used, s.Capacity)
 }
 
-// shortages compares a pod's requests with what the others leave of the node's
-// allocatable resources: the number of pods first, then CPU, memory and storage,
-// then the rest by name.
+// shortages compares a pod's requests with the node's allocatable resources minus
+// the requests of the others: first the number of pods, then CPU, memory and
+// storage, then the others by name.
 func shortages(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Shortage {
 	allocatable := node.Status.Allocatable
 	var list []Shortage
@@ -84,8 +84,8 @@ func inOrder(list corev1.ResourceList) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown leaves out requests of extended resources that the node has
-// never heard of: they are the cluster's, not the node's.
+// withoutUnknown removes requests of extended resources that the node does not
+// have: they belong to the cluster, not to the node.
 func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, offered := allocatable[name]
@@ -102,8 +102,8 @@ func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Po
 	return pod
 }
 
-// Extended says whether a resource is one that only devices and administrators
-// know of: its name has a domain that is not Kubernetes' own.
+// Extended reports whether a resource is an extended resource: its name has a
+// domain other than Kubernetes' own.
 func Extended(name corev1.ResourceName) bool {
 	text := string(name)
 	native := !strings.Contains(text, "/") || strings.Contains(text, corev1.ResourceDefaultNamespacePrefix)

@@ -15,8 +15,8 @@ const (
 	sysctlPattern = "(" + sysctlSegment + `[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`
 )
 
-// safeSysctls are those that no other pod feels, with the kernel that first had
-// them in a namespace.
+// safeSysctls are sysctls that do not affect other pods, with the first kernel in
+// which they are namespaced.
 func safeSysctls() map[string]string {
 	return map[string]string{
 		"kernel.shm_rmid_forced":              "",
@@ -34,17 +34,17 @@ func safeSysctls() map[string]string {
 	}
 }
 
-// Sysctls are the kernel's parameters that pods may set.
+// Sysctls are the sysctls that pods may set.
 type Sysctls struct {
 	names, prefixes map[string]sysctl.Namespace
 }
 
-// NewSysctls allows the safe ones that the kernel (of the release that uname -r
-// tells; an unreadable one counts as old) keeps to a pod, and those of
+// NewSysctls allows the safe sysctls that are namespaced in the kernel (its
+// release as in uname -r; an invalid one counts as old), and those of
 // --allowed-unsafe-sysctls: names, or patterns that end in "*".
 func NewSysctls(allowedUnsafe []string, kernel string) (*Sysctls, error) {
 	s := &Sysctls{names: map[string]sysctl.Namespace{}, prefixes: map[string]sysctl.Namespace{}}
-	// A release that cannot be read is nil, which is older than all.
+	// An invalid release is nil, which is older than all.
 	release, _ := version.ParseGeneric(kernel)
 	for name, since := range safeSysctls() {
 		if since != "" && (release == nil || release.LessThan(version.MustParseGeneric(since))) {
@@ -70,8 +70,8 @@ func NewSysctls(allowedUnsafe []string, kernel string) (*Sysctls, error) {
 	return s, nil
 }
 
-// allow says why a pod may not set a parameter. In a namespace that a pod
-// shares with the host, it would set the host's.
+// allow returns an error if a pod may not set a sysctl. In a namespace shared with
+// the host it would change the host's.
 func (s *Sysctls) allow(name string, hostNetwork, hostIPC bool) error {
 	name = sysctl.NormalizeName(name)
 	namespace, allowed := s.namespace(name)

@@ -114,7 +114,7 @@ func (s *Server) list(w http.ResponseWriter, req Request, field string) {
 	})
 }
 
-// watch tells all that has happened since the version that is asked for.
+// watch serves all changes since the requested version.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, req Request) {
 	from, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
 	me := &watch{resource: req.Resource, field: r.URL.Query().Get("fieldSelector"), events: make(chan event, 1000), stop: make(chan struct{})}
@@ -149,7 +149,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req Request) {
 	}
 }
 
-// do carries out a request that changes or reads one object.
+// do handles a request that changes or reads one object.
 func (s *Server) do(req Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,20 +20,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Object is what the server keeps.
+// Object is an object that the server stores.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Request is one that the server was sent.
+// Request is a request to the server.
 type Request struct {
 	// Verb is get, list, watch, create, update, patch or delete.
 	Verb, Resource, Namespace, Name, Subresource string
 	Body                                         []byte
 }
 
-// String is like "patch pods/status ns/name".
+// String returns a text like "patch pods/status ns/name".
 func (r Request) String() string {
 	what := r.Resource
 	if r.Subresource != "" {
@@ -42,7 +42,7 @@ func (r Request) String() string {
 	return strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, what, strings.TrimLeft(r.Namespace+"/"+r.Name, "/")), " /")
 }
 
-// Server is an API server.
+// Server is a fake API server.
 type Server struct {
 	http *httptest.Server
 
@@ -55,7 +55,7 @@ type Server struct {
 	fault    func(Request) error
 }
 
-// watch is one client that watches.
+// watch is a watch of a client.
 type watch struct {
 	resource, field string
 	events          chan event
@@ -69,10 +69,10 @@ type event struct {
 	version int64
 }
 
-// ErrDrop is the fault of a connection that breaks.
+// ErrDrop is the fault of a broken connection.
 var ErrDrop = errors.New("drop")
 
-// New starts a server that ends with the test.
+// New starts a server that stops at the end of the test.
 func New(t testing.TB) *Server {
 	s := &Server{objects: map[string]Object{}, watches: map[*watch]bool{}, version: 100}
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -84,8 +84,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Client is a client of one group and version of the server. Its connections
-// end with the test.
+// Client returns a client of one group and version. Its connections are closed at
+// the end of the test.
 func (s *Server) Client(t testing.TB, gv schema.GroupVersion) rest.Interface {
 	path := "/apis"
 	if gv.Group == "" {
@@ -103,23 +103,23 @@ func (s *Server) Client(t testing.TB, gv schema.GroupVersion) rest.Interface {
 	return c
 }
 
-// Config is how others reach the server. It speaks JSON alone.
+// Config returns a client configuration. The server supports JSON only.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: s.http.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
 }
 
-// Core is a client of the core group.
+// Core returns a client of the core group.
 func (s *Server) Core(t testing.TB) rest.Interface { return s.Client(t, corev1.SchemeGroupVersion) }
 
-// Fail has requests answered with the error that f gives for them, if it gives
-// one: a status of the API, or [ErrDrop].
+// Fail makes requests fail for which f returns an error: an API status, or
+// [ErrDrop].
 func (s *Server) Fail(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Requests are those since the last call, without those of list and watch.
+// Requests returns the requests since the last call, without lists and watches.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *Server) Requests() []Request {
 	return all
 }
 
-// EndWatches ends all watches that there are.
+// EndWatches ends all watches.
 func (s *Server) EndWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *Server) EndWatches() {
 	}
 }
 
-// Put creates or replaces an object, behind everybody's back, and returns it as
-// it is kept.
+// Put creates or replaces an object on behalf of another client, and returns it as
+// stored.
 func (s *Server) Put(o Object) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,33 +153,33 @@ func (s *Server) Put(o Object) Object {
 	return o.DeepCopyObject().(Object)
 }
 
-// Remove deletes an object at once, behind everybody's back.
+// Remove deletes an object at once, on behalf of another client.
 func (s *Server) Remove(o Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(keyOf(resourceOf(o), o.GetNamespace(), o.GetName()))
 }
 
-// Forget deletes an object without a word to those who watch.
+// Forget deletes an object without a watch event.
 func (s *Server) Forget(o Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, keyOf(resourceOf(o), o.GetNamespace(), o.GetName()))
 }
 
-// Pod is the pod of this name; nil if there is none.
+// Pod returns the pod with this name, or nil.
 func (s *Server) Pod(namespace, name string) *corev1.Pod {
 	pod, _ := s.get("pods", namespace, name).(*corev1.Pod)
 	return pod
 }
 
-// Node is the node of this name; nil if there is none.
+// Node returns the node with this name, or nil.
 func (s *Server) Node(name string) *corev1.Node {
 	node, _ := s.get("nodes", "", name).(*corev1.Node)
 	return node
 }
 
-// Lease is the lease of this node; nil if there is none.
+// Lease returns the lease of this node, or nil.
 func (s *Server) Lease(name string) *coordinationv1.Lease {
 	lease, _ := s.get("leases", corev1.NamespaceNodeLease, name).(*coordinationv1.Lease)
 	return lease
@@ -207,7 +207,7 @@ func resourceOf(o Object) string {
 	}
 }
 
-// empty is an object of the resource, with its kind.
+// empty returns an object of the resource, with its kind.
 func empty(resource string) Object {
 	switch resource {
 	case "pods":
@@ -219,7 +219,7 @@ func empty(resource string) Object {
 	}
 }
 
-// keep stores an object in a new version and tells who watches.
+// keep stores an object with a new version and notifies watches.
 func (s *Server) keep(key string, o Object, kind string) {
 	s.version++
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))

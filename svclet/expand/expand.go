@@ -1,5 +1,5 @@
-// Package expand puts the values of variables in the place of references to
-// them in commands, arguments, variables and paths of containers.
+// Package expand owns the expansion of $(NAME) references to variables in the
+// commands, arguments, variables and paths of containers.
 package expand
 
 import (
@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Text puts the values of variables in the place of references to them,
-// "$(NAME)". "$$" is a dollar sign, so that "$$(NAME)" is the text "$(NAME)";
-// any other dollar sign, and a reference that does not end, stay as they are.
+// Text replaces the references "$(NAME)" by the values of variables. "$$" is a
+// dollar sign, so that "$$(NAME)" is the text "$(NAME)"; any other dollar sign,
+// and an incomplete reference, is left unchanged.
 func Text(text string, value func(name string) string) string {
 	if !strings.Contains(text, "$") {
 		return text
@@ -38,8 +38,8 @@ func Text(text string, value func(name string) string) string {
 	}
 }
 
-// Lookup finds variables in the first of the environments that has them; a
-// reference to an unknown one stays as it is.
+// Lookup returns a function that finds variables in the first environment that has
+// them; a reference to an unknown variable is left unchanged.
 func Lookup(environments ...map[string]string) func(name string) string {
 	return func(name string) string {
 		for _, environment := range environments {
@@ -51,7 +51,7 @@ func Lookup(environments ...map[string]string) func(name string) string {
 	}
 }
 
-// Words expands each of a command's words.
+// Words expands each word of a command.
 func Words(words []string, value func(name string) string) []string {
 	if len(words) == 0 {
 		return nil
@@ -63,7 +63,8 @@ func Words(words []string, value func(name string) string) []string {
 	return expanded
 }
 
-// Strictly is for paths (subPathExpr): each variable must have a value.
+// Strictly is Text for paths (subPathExpr): a variable without a value is an
+// error.
 func Strictly(text string, environment map[string]string) (string, error) {
 	var missing []string
 	expanded := Text(text, func(name string) string {

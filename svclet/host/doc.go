@@ -1,5 +1,4 @@
-// Package host is what the agent asks of its machine before it runs pods, and
-// what it does to itself there: [Check] refuses machines that are not as they
-// have to be, [Prepare] makes the best of the others, and [Lock] keeps a second
-// agent away.
+// Package host owns the agent's requirements on its machine: [Check] refuses
+// unsuitable machines, [Prepare] sets up the kernel and the process, and [Lock]
+// prevents a second agent.
 package host

@@ -13,26 +13,26 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Options are what is asked of a machine. Those that are flags bear their names.
+// Options are the requirements. Fields for flags are named after them.
 type Options struct {
-	// Root is where the machine's file system is; "/" if it is empty.
+	// Root is the root of the machine's file system, "/" if empty.
 	Root string
-	// FailSwapOn refuses a machine that swaps, FailCgroupV1 one that has cgroup
-	// v1.
+	// FailSwapOn refuses a machine with swap, FailCgroupV1 one with cgroup v1.
 	FailSwapOn, FailCgroupV1 bool
-	// ProtectKernelDefaults refuses kernel settings that are not as they have to
-	// be. They are set without it.
+	// ProtectKernelDefaults refuses a machine with unsuitable kernel settings. Without
+	// it, they are changed.
 	ProtectKernelDefaults bool
-	// KillWholeContainers says that singleProcessOOMKill is false, which cgroup
-	// v1 cannot do.
+	// KillWholeContainers reports that singleProcessOOMKill is false, which cgroup v1
+	// does not support.
 	KillWholeContainers bool
-	// ReservedCPUs are those of --reserved-cpus; they have to be there.
+	// ReservedCPUs is --reserved-cpus; these CPUs must exist.
 	ReservedCPUs string
 
-	// OOMScoreAdj and MaxOpenFiles are the process's own.
+	// OOMScoreAdj and MaxOpenFiles are set for the process itself.
 	OOMScoreAdj  int32
 	MaxOpenFiles int64
-	// Cgroup is where the process puts itself, if anywhere (--svclet-cgroups).
+	// Cgroup is the cgroup of the process, empty to leave it where it is
+	// (--svclet-cgroups).
 	Cgroup string
 }
 
@@ -43,7 +43,7 @@ func (o Options) path(name string) string {
 	return filepath.Join(o.Root, name)
 }
 
-// Check finds all for which an agent may not run on this machine. It changes
+// Check returns all reasons why an agent must not run on this machine. It changes
 // nothing.
 func Check(o Options) error {
 	var problems []error
@@ -65,7 +65,7 @@ func swapIsOff(o Options) error {
 	if err != nil {
 		return fmt.Errorf("find out whether the host swaps: %w", err)
 	}
-	// The first line is the heading.
+	// The first line is the header.
 	if _, areas, _ := strings.Cut(strings.TrimSpace(string(swaps)), "\n"); areas != "" {
 		area, _, _ := strings.Cut(areas, " ")
 		return fmt.Errorf("the host swaps to %s: turn it off with swapoff -a, or set failSwapOn (--fail-swap-on) to false", area)
@@ -106,14 +106,14 @@ func reservedCPUsExist(o Options) error {
 	return nil
 }
 
-// tunable is a kernel setting, by its path below /proc/sys, and what it has to
-// be.
+// tunable is a kernel setting, by its path below /proc/sys, and its required
+// value.
 type tunable struct {
 	name string
 	want int
 }
 
-// tunables are kubelet's.
+// tunables returns kubelet's tunables.
 func tunables() []tunable {
 	return []tunable{
 		{sysctl.VMOvercommitMemory, sysctl.VMOvercommitMemoryAlways},
@@ -153,8 +153,7 @@ func kernelIsAsNeeded(o Options) error {
 	return errors.Join(problems...)
 }
 
-// setTunables sets the kernel settings that are not as they have to be, and
-// tells of those that cannot be set.
+// setTunables changes the kernel settings that differ, and returns the errors.
 func setTunables(o Options) []error {
 	var problems []error
 	for _, t := range tunables() {

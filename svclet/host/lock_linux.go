@@ -11,15 +11,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// lockAgain is the time between two attempts to get a lock that is held.
+// lockAgain is the polling period for a lock that is held.
 const lockAgain = 500 * time.Millisecond
 
-// Held is a lock file that is locked, for as long as the process lives or until
-// it is closed.
+// Held is a locked file. It is locked until it is closed or the process exits.
 type Held struct{ file *os.File }
 
-// Lock locks a file, which is made if it is not there, and waits for as long as
-// somebody else holds it.
+// Lock locks a file, which it creates if necessary, and waits while another
+// process holds the lock.
 func Lock(ctx context.Context, path string) (*Held, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -46,11 +45,11 @@ func Lock(ctx context.Context, path string) (*Held, error) {
 	}
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (h *Held) Close() error { return h.file.Close() }
 
-// Contended calls back once, when somebody opens the lock file or removes it
-// before ctx is done.
+// Contended calls contended once, when another process opens or removes the lock
+// file before ctx is done.
 func (h *Held) Contended(ctx context.Context, contended func()) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

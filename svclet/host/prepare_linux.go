@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prepare sets the kernel as pods need it, and the process as the agent does. It
-// returns what could not be done: the agent runs without, as kubelet does.
+// Prepare changes the kernel settings and the process's own. It returns what
+// failed: the agent runs nonetheless, as kubelet does.
 func Prepare(_ context.Context, o Options) []error {
 	unix.Umask(umask)
 	var problems []error
@@ -29,10 +29,9 @@ func Prepare(_ context.Context, o Options) []error {
 	return problems
 }
 
-// umask is the usual one, whatever root's is. What the agent and its own
-// containerd make for containers has to be there for all of their users, root
-// file systems, /etc/hosts and /etc/resolv.conf among it; what is private is made
-// so.
+// umask is the default one, whatever root's is. Files that the agent and its
+// containerd create for containers must be readable for all of their users: root
+// file systems, /etc/hosts, /etc/resolv.conf. Private files have explicit modes.
 const umask = 0o022
 
 func enterCgroup(o Options) error {
@@ -60,8 +59,8 @@ func setOOMScore(o Options) error {
 	return nil
 }
 
-// setOpenFiles sets both limits or, where the hard one may not be raised, the
-// soft one to that.
+// setOpenFiles sets both limits or, if the hard limit may not be raised, the soft
+// limit to the hard one.
 func setOpenFiles(o Options) error {
 	want := uint64(max(o.MaxOpenFiles, 0))
 	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: want, Max: want})

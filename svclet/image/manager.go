@@ -21,39 +21,38 @@ import (
 
 // Runtime is CRI's image service.
 type Runtime interface {
-	// ImageStatus gives nil if the image is not there.
+	// ImageStatus returns nil if the image does not exist.
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec) (*runtimeapi.Image, error)
 	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error)
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
 }
 
-// Recorder takes the events of pulls.
+// Recorder records the events of pulls.
 type Recorder interface {
 	Event(*corev1.Pod, pod.Event)
 }
 
-// Credentials knows logins for images, by repository.
+// Credentials returns logins for images, by repository.
 type Credentials interface {
 	Lookup(ctx context.Context, repository string) []credentials.Login
 }
 
-// Options of a [Manager].
+// Options configure a [Manager].
 type Options struct {
 	Runtime  Runtime
 	Recorder Recorder
-	// Credentials are the node's own, tried after a pod's pull secrets, in this
-	// order.
+	// Credentials are the node's own, tried in order after a pod's pull secrets.
 	Credentials []Credentials
-	// MaxParallelPulls is how many images are pulled at once; less than 1 is any
-	// number. Serialized pulls are one at once.
+	// MaxParallelPulls bounds the parallel pulls; less than 1 means no limit.
+	// Serialized pulls have the limit 1.
 	MaxParallelPulls int
-	// QPS bounds how many pulls begin in a second, Burst how many may begin at
-	// once. A pull beyond them fails. A QPS of 0 is no bound.
+	// QPS bounds the pulls per second, Burst those that may start at once. A pull over
+	// the limit fails. A QPS of 0 means no limit.
 	QPS   float32
 	Burst int
-	// MaxListed is how many images [Manager.List] tells of; less than 0 is all.
+	// MaxListed bounds the images of [Manager.List]; less than 0 means all.
 	MaxListed int
-	// Clock is the time; the real one by default.
+	// Clock is the system clock by default.
 	Clock clock.Clock
 }
 
@@ -61,7 +60,7 @@ type Options struct {
 type Manager struct {
 	options Options
 	limiter flowcontrol.PassiveRateLimiter
-	// slots has room for as many pulls as may run at once; nil has room for all.
+	// slots has one slot for each parallel pull; nil means no limit.
 	slots   chan struct{}
 	metrics *metrics
 	list    list
@@ -70,7 +69,7 @@ type Manager struct {
 	pulls map[pullKey]*pull
 }
 
-// New returns a manager. It has nothing of its own that runs.
+// New returns a manager. It starts no goroutines.
 func New(o Options) *Manager {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -85,8 +84,7 @@ func New(o Options) *Manager {
 	return m
 }
 
-// Reasons why an image is not there, as the status of a container that waits
-// for it shows them.
+// The reasons of waiting states in the status of a container without its image.
 const (
 	InvalidImageName = "InvalidImageName"
 	ImageInspect     = "ImageInspectError"
@@ -94,10 +92,10 @@ const (
 	PullFailed       = "ErrImagePull"
 )
 
-// Ensure makes sure that the image of a container is on the node, as its pull
-// policy says, and returns the runtime's reference to it. The secrets are the
-// pod's pull secrets. An error comes with the reason that the container's
-// status shows, and its text is the message there.
+// Ensure makes the image of a container available according to its pull policy,
+// and returns the runtime's reference to it. secrets are the pod's pull secrets.
+// With an error it returns the reason for the container's status; the error's text
+// is the message.
 func (m *Manager) Ensure(ctx context.Context, p *corev1.Pod, c *corev1.Container, secrets []corev1.Secret) (ref, reason string, err error) {
 	ref, reason, err = m.ensure(ctx, request{pod: p, container: c.Name, image: c.Image, policy: c.ImagePullPolicy, secrets: secrets})
 	if err != nil && ctx.Err() == nil {
@@ -106,15 +104,15 @@ func (m *Manager) Ensure(ctx context.Context, p *corev1.Pod, c *corev1.Container
 	return ref, reason, err
 }
 
-// EnsureVolume is Ensure for a volume that is an image.
+// EnsureVolume is Ensure for an image volume.
 func (m *Manager) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource, secrets []corev1.Secret) (ref, reason string, err error) {
 	return m.ensure(ctx, request{pod: p, image: v.Reference, policy: v.PullPolicy, secrets: secrets})
 }
 
-// request is what somebody wants of an image.
+// request is a request for an image.
 type request struct {
 	pod *corev1.Pod
-	// container is empty if it is for a volume.
+	// container is empty for a volume.
 	container string
 	image     string
 	policy    corev1.PullPolicy
@@ -154,7 +152,7 @@ func (m *Manager) ensure(ctx context.Context, r request) (ref, reason string, er
 	return m.pull(ctx, r, spec, logins)
 }
 
-// refuse records why there is no image, unless nobody asks any more.
+// refuse records the event of a failure, unless the caller's context is done.
 func (m *Manager) refuse(ctx context.Context, r request, reason, event string, err error) (string, string, error) {
 	if ctx.Err() == nil {
 		m.event(r, corev1.EventTypeWarning, event, err.Error())
@@ -166,8 +164,8 @@ func (m *Manager) event(r request, kind, reason, message string) {
 	m.options.Recorder.Event(r.pod, pod.Event{Type: kind, Reason: reason, Message: message, Container: r.container})
 }
 
-// logins are those to try for a repository: those of the pod's secrets, then
-// the node's.
+// logins returns the logins to try for a repository: those of the pod's secrets,
+// then the node's.
 func (m *Manager) logins(ctx context.Context, repository string, secrets []corev1.Secret) ([]credentials.Login, error) {
 	keyring, err := credentials.FromSecrets(secrets)
 	if err != nil {
@@ -180,7 +178,7 @@ func (m *Manager) logins(ctx context.Context, repository string, secrets []corev
 	return logins, nil
 }
 
-// pull pulls an image, or waits for somebody's pull of it.
+// pull pulls an image, or waits for a pull of it in flight.
 func (m *Manager) pull(ctx context.Context, r request, spec *runtimeapi.ImageSpec, logins []credentials.Login) (ref, reason string, err error) {
 	m.event(r, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", r.image))
 	began := m.options.Clock.Now()
@@ -202,8 +200,8 @@ func (m *Manager) pull(ctx context.Context, r request, spec *runtimeapi.ImageSpe
 	return result.ref, "", nil
 }
 
-// explain finds the reason and message of a pull that has failed. CRI knows two
-// reasons of its own, which begin the runtime's message.
+// explain returns the reason and the message of a failed pull. CRI defines two
+// reasons, which are prefixes of the runtime's message.
 func explain(image string, err error) (reason string, _ error) {
 	for _, known := range []struct {
 		error
@@ -221,7 +219,7 @@ func explain(image string, err error) (reason string, _ error) {
 
 var errTooOften = errors.New("pull QPS exceeded")
 
-// pullNow pulls an image with each login in turn, until one will do.
+// pullNow pulls an image with each login in turn until one succeeds.
 func (m *Manager) pullNow(ctx context.Context, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) result {
 	if m.slots != nil {
 		select {

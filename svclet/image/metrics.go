@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metrics are kubelet's, by name, help and labels.
+// metrics are kubelet's: names, help texts and labels.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -29,12 +29,12 @@ func newMetrics() *metrics {
 	}
 }
 
-// Metrics are those that belong to /metrics.
+// Metrics returns the metrics for /metrics.
 func (m *Manager) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{m.metrics.requests, m.metrics.duration}
 }
 
-// unasked is the answer to a question that did not come up.
+// unasked is the label value for a check that was not made.
 const unasked = "unknown"
 
 func answerOf(yes bool) string { return strconv.FormatBool(yes) }
@@ -47,7 +47,7 @@ func (m *metrics) pulled(size uint64, took time.Duration) {
 	m.duration.WithLabelValues(sizeOf(size)).Observe(took.Seconds())
 }
 
-// sizeOf is the label for an image of so many bytes.
+// sizeOf returns the label for an image size in bytes.
 func sizeOf(size uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	label := "N/A"

@@ -6,13 +6,13 @@ import (
 	"github.com/distribution/reference"
 )
 
-// name is an image's, read.
+// name is a parsed image name.
 type name struct {
-	// full is what the pod says, with the tag "latest" if it has neither tag
-	// nor digest. A registry that it does not name is left to the runtime.
+	// full is the pod's image, with the tag "latest" if it has neither tag nor digest.
+	// The runtime chooses the registry if it has none.
 	full string
-	// repository is the name without tag and digest, with its registry:
-	// credentials are found by it.
+	// repository is the name with its registry, without tag and digest; it selects
+	// credentials.
 	repository string
 }
 

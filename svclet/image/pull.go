@@ -19,26 +19,26 @@ import (
 	"svc.dev/svc/svclet/image/credentials"
 )
 
-// pull is one that is under way or waits for its turn.
+// pull is a pull that is in flight or waits for a slot.
 type pull struct {
 	waiters int
 	cancel  context.CancelFunc
 	done    chan struct{}
-	// result may be read when done is closed.
+	// result is valid once done is closed.
 	result result
 }
 
-// result is what has become of a pull.
+// result is the result of a pull.
 type result struct {
 	ref  string
 	size uint64
-	// took is how long it took once its turn had come.
+	// took is its duration without the wait for a slot.
 	took time.Duration
 	err  error
 }
 
-// pullKey tells pulls apart that may not share. Runtimes may have policies by
-// namespace or by the annotations that they are given.
+// pullKey identifies pulls that can be shared. Runtimes may have policies that
+// depend on the namespace or on annotations.
 type pullKey struct {
 	namespace, image string
 	rest             [sha256.Size]byte
@@ -64,9 +64,9 @@ func keyOf(namespace string, spec *runtimeapi.ImageSpec, logins []credentials.Lo
 	return key
 }
 
-// share waits for the pull of that key, starting it if there is none. When the
-// context ends it waits no more; the last to go takes the pull with it. The
-// error is the context's.
+// share waits for the pull with this key, and starts it if there is none. It
+// returns the context's error if the context ends; the pull is cancelled when its
+// last waiter leaves.
 func (m *Manager) share(ctx context.Context, key pullKey, run func(context.Context) result) (result, error) {
 	m.mu.Lock()
 	p := m.pulls[key]
@@ -95,7 +95,7 @@ func (m *Manager) share(ctx context.Context, key pullKey, run func(context.Conte
 	return result{}, ctx.Err()
 }
 
-// leave says whether nobody waits for a pull any more, which is then cancelled.
+// leave reports whether no caller waits for a pull any more, and then cancels it.
 func (m *Manager) leave(key pullKey, p *pull) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +109,7 @@ func (m *Manager) leave(key pullKey, p *pull) bool {
 	return true
 }
 
-// forget makes whoever comes now start a pull of their own.
+// forget removes a pull, so that later callers start a new one.
 func (m *Manager) forget(key pullKey, p *pull) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +119,8 @@ func (m *Manager) forget(key pullKey, p *pull) {
 	}
 }
 
-// tryLogins pulls an image with each login in turn, until one will do; without
-// any if there is none.
+// tryLogins pulls an image with each login in turn until one succeeds, or without
+// a login if there is none.
 func (m *Manager) tryLogins(ctx context.Context, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	if len(logins) == 0 {
 		return m.tryLogin(ctx, spec, nil, sandbox)
@@ -139,15 +139,15 @@ func (m *Manager) tryLogins(ctx context.Context, spec *runtimeapi.ImageSpec, log
 func (m *Manager) tryLogin(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	ref, err := m.options.Runtime.PullImage(ctx, spec, auth, sandbox)
 	err = ownWords(err)
-	// A code that says nothing would hide the reasons that begin a message.
+	// The code Unknown would hide the reasons that are prefixes of messages.
 	if s, ok := status.FromError(err); ok && s.Code() == codes.Unknown {
 		return "", errors.New(s.Message())
 	}
 	return ref, err
 }
 
-// ownWords is the runtime's own error within one that says what was asked of
-// it: events and statuses name the image already.
+// ownWords returns the runtime's own error without the operation and the image:
+// events and statuses name the image already.
 func ownWords(err error) error {
 	var own interface {
 		error
@@ -159,7 +159,7 @@ func ownWords(err error) error {
 	return err
 }
 
-// sandboxOf tells the runtime for which pod an image is pulled.
+// sandboxOf returns the configuration that tells the runtime the pod of a pull.
 func sandboxOf(p *corev1.Pod) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID)},

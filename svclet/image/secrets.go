@@ -11,18 +11,19 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// Secrets has those of the API.
+// Secrets returns Secrets of the API server.
 type Secrets interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// PullSecrets gets a pod's pull secrets, for [Manager.Ensure]. The pod's images
-// may do without those that cannot be had: an event names them.
+// PullSecrets returns a pod's pull secrets for [Manager.Ensure]. Secrets that
+// cannot be read are left out, with an event that names them: the images may not
+// need them.
 func (m *Manager) PullSecrets(ctx context.Context, p *corev1.Pod, from Secrets) []corev1.Secret {
 	var secrets []corev1.Secret
 	var missing []string
 	for _, ref := range p.Spec.ImagePullSecrets {
-		// The API lets entries without name pass, and does nothing with them.
+		// The API server accepts entries without a name, which have no effect.
 		if ref.Name == "" {
 			continue
 		}

@@ -19,40 +19,40 @@ import (
 
 // Runtime writes the logs.
 type Runtime interface {
-	// ReopenLog makes the runtime go on in a new file.
+	// ReopenLog makes the runtime write to a new file.
 	ReopenLog(ctx context.Context, containerID string) error
 }
 
-// Options of a [Manager].
+// Options configure a [Manager].
 type Options struct {
 	Runtime Runtime
-	// Running are the containers that run now. It is called once in each
-	// interval and after each failure, and ought not to ask the runtime.
+	// Running returns the running containers. It is called once per interval and after
+	// each failure, and should not make requests to the runtime.
 	Running func() []Container
-	// Dir is where the logs of pods are: /var/log/pods.
+	// Dir is the directory of pods' logs: /var/log/pods.
 	Dir string
-	// LinkDir is where the links to them are: /var/log/containers.
+	// LinkDir is the directory of links to them: /var/log/containers.
 	LinkDir string
-	// MaxSize in bytes of a log before it is rotated (containerLogMaxSize); less
-	// than 0 is any size.
+	// MaxSize is the size in bytes above which a log is rotated (containerLogMaxSize);
+	// less than 0 means never.
 	MaxSize int64
-	// MaxFiles of a container, the one that is written to among them
+	// MaxFiles is the maximum number of files per container, including the current one
 	// (containerLogMaxFiles): at least 2.
 	MaxFiles int
-	// Workers is how many logs are rotated at once (containerLogMaxWorkers): 1
-	// by default.
+	// Workers is the number of parallel rotations (containerLogMaxWorkers), 1 by
+	// default.
 	Workers int
-	// Interval is how often sizes are looked at (containerLogMonitorInterval):
-	// 10 seconds by default.
+	// Interval is how often sizes are checked (containerLogMonitorInterval), 10
+	// seconds by default.
 	Interval time.Duration
-	// Clock is the time; the real one by default.
+	// Clock is the system clock by default.
 	Clock clock.Clock
 }
 
-// Manager looks after the logs of this node's containers.
+// Manager rotates, links and removes the logs of this node's containers.
 type Manager struct{ options Options }
 
-// New makes the directories of logs and links, if they are not there.
+// New creates the directories of logs and links if they do not exist.
 func New(o Options) (*Manager, error) {
 	if o.MaxFiles < 2 {
 		return nil, fmt.Errorf("at most %d log files of a container: must be 2 or more", o.MaxFiles)
@@ -74,7 +74,7 @@ func New(o Options) (*Manager, error) {
 	return &Manager{options: o}, nil
 }
 
-// Run rotates logs as they grow, until the context ends.
+// Run rotates logs until ctx is done.
 func (m *Manager) Run(ctx context.Context) {
 	if m.options.MaxSize < 0 {
 		<-ctx.Done()
@@ -93,8 +93,7 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// round looks once at the log of each container that runs. Those of containers
-// that have ended grow no more.
+// round checks the log of each running container once.
 func (m *Manager) round(ctx context.Context) {
 	var workers errgroup.Group
 	workers.SetLimit(m.options.Workers)
@@ -112,11 +111,11 @@ func (m *Manager) round(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = workers.Wait() // No worker fails: each has logged why it did not do its work.
+	_ = workers.Wait() // workers return no errors: each logs its own
 }
 
-// care rotates the log of a container. That the runtime opens none for a
-// container that has ended meanwhile is no error.
+// care rotates the log of a container if necessary. It is not an error if the
+// runtime does not reopen the log because the container has exited.
 func (m *Manager) care(ctx context.Context, c Container) error {
 	err := m.rotate(ctx, c.ID, c.Path)
 	if err != nil && !slices.ContainsFunc(m.options.Running(), func(other Container) bool { return other.ID == c.ID }) {
@@ -125,15 +124,15 @@ func (m *Manager) care(ctx context.Context, c Container) error {
 	return err
 }
 
-// needsCare says whether a log is too large, or is not there although its
+// needsCare reports whether a log is too large, or does not exist although its
 // container runs.
 func (m *Manager) needsCare(path string) bool {
 	info, err := os.Lstat(path)
 	return err != nil || info.Size() >= m.options.MaxSize
 }
 
-// Link links the log of a container that has started to where collectors of
-// logs look for it. A container without a log gets no link.
+// Link creates the link to the log of a started container for log collectors. It
+// does nothing if the container has no log.
 func (m *Manager) Link(c Container) error {
 	link := filepath.Join(m.options.LinkDir, c.link())
 	if _, err := os.Lstat(c.Path); errors.Is(err, fs.ErrNotExist) {
@@ -152,8 +151,7 @@ func (m *Manager) Link(c Container) error {
 	return os.Symlink(c.Path, link)
 }
 
-// Remove removes the log of a container that is gone, the rotated ones, and the
-// link.
+// Remove removes the log of a container, its rotated files, and the link.
 func (m *Manager) Remove(c Container) error {
 	dir, log := filepath.Split(c.Path)
 	entries, err := os.ReadDir(dir)
@@ -169,7 +167,7 @@ func (m *Manager) Remove(c Container) error {
 	return errors.Join(append(failed, remove(filepath.Join(m.options.LinkDir, c.link())))...)
 }
 
-// Pods are those that have a directory of logs, whether they are known or not.
+// Pods returns the UIDs of all pods with a log directory.
 func (m *Manager) Pods() ([]types.UID, error) {
 	directories, err := os.ReadDir(m.options.Dir)
 	if err != nil {
@@ -184,13 +182,13 @@ func (m *Manager) Pods() ([]types.UID, error) {
 	return uids, nil
 }
 
-// RemovePod removes all logs of a pod that is gone, and the links to them.
+// RemovePod removes all logs of a pod, and the links to them.
 func (m *Manager) RemovePod(uid types.UID) error {
 	return m.removePods(func(other types.UID) bool { return other == uid })
 }
 
-// Sweep removes the logs of pods that are not known, and links to logs that are
-// not there. It must not be called before all pods of this node are known.
+// Sweep removes the logs of unknown pods, and links without a log. It must not be
+// called before all pods of this node are known.
 func (m *Manager) Sweep(known func(types.UID) bool) error {
 	return m.removePods(func(uid types.UID) bool { return !known(uid) })
 }
@@ -206,8 +204,8 @@ func (m *Manager) removePods(gone func(types.UID) bool) error {
 	return errors.Join(append(failed, m.sweepLinks())...)
 }
 
-// sweepLinks removes the links that lead nowhere. That of a container that runs
-// does for a moment while its log is rotated.
+// sweepLinks removes dangling links. The link of a running container is dangling
+// for a moment during a rotation.
 func (m *Manager) sweepLinks() error {
 	links, err := os.ReadDir(m.options.LinkDir)
 	if err != nil {
@@ -230,7 +228,7 @@ func (m *Manager) sweepLinks() error {
 	return errors.Join(failed...)
 }
 
-// remove removes a file, if it is there.
+// remove removes a file if it exists.
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

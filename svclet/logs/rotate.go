@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// stamp is the format of the time, the node's local one, at the end of a
-	// rotated log's name.
+	// stamp is the format of the time, in the node's time zone, in the name of a
+	// rotated log.
 	stamp            = "20060102-150405"
 	compressedSuffix = ".gz"
 	unfinishedSuffix = ".tmp"
 )
 
-// rotate makes the runtime write to a new file if the log is too large, or is
-// not there. A crash at any point leaves nothing that the next rotation does
-// not put in order: what is read is removed only when what was made of it is
-// on disk under its final name.
+// rotate makes the runtime write to a new file if the log is too large or does not
+// exist. It is crash-safe: an input file is removed only after its output is on
+// disk under its final name, and the next rotation cleans up.
 func (m *Manager) rotate(ctx context.Context, containerID, path string) error {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	// All that is done here stays below this directory, wherever links lead.
+	// All paths below are relative to this directory, which links cannot leave.
 	defer dir.Close()
 	log := filepath.Base(path)
 	info, err := dir.Lstat(log)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// It was moved, and then something came between.
+		// An earlier rotation moved the log and did not complete.
 		return m.options.Runtime.ReopenLog(ctx, containerID)
 	case err != nil:
 		return err
@@ -53,8 +52,8 @@ func (m *Manager) rotate(ctx context.Context, containerID, path string) error {
 	return m.moveOn(ctx, dir, log, containerID, newest)
 }
 
-// tidy makes room for one more rotated log and compresses the others. It
-// returns the time of the newest, as its name has it.
+// tidy makes room for one more rotated log and compresses the others. It returns
+// the timestamp of the newest one.
 func (m *Manager) tidy(ctx context.Context, dir *os.Root, log string) (newest string, err error) {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
@@ -74,22 +73,21 @@ func (m *Manager) tidy(ctx context.Context, dir *os.Root, log string) (newest st
 	return p.newest, nil
 }
 
-// plan is what is to be done about rotated logs before another one.
+// plan is what to do with rotated logs before the next rotation.
 type plan struct {
 	remove, compress []string
 	newest           string
 }
 
-// planFor removes what a rotation that broke off has left: what was not
-// finished, and what has been compressed already; and what is no file, such as
-// a pipe, of which reading would never end. Of the rest the oldest go,
-// so that there are at most as many as allowed with the log that is about to be
-// rotated and the one to come; those that stay are compressed. Files that are
-// not this log's rotated ones are left alone.
+// planFor removes leftovers of an interrupted rotation (incomplete files, and
+// inputs that have been compressed) and everything that is not a regular file,
+// such as a pipe, which would block. Of the rotated logs it removes the oldest, so
+// that with the log to be rotated and the new one there are at most maxFiles; the
+// others are compressed. Other files are left alone.
 func planFor(log string, entries []fs.DirEntry, maxFiles int) plan {
 	var p plan
 	var rotated []string
-	names := map[string]bool{} // and whether they are those of files
+	names := map[string]bool{} // and whether they are regular files
 	for _, entry := range entries {
 		names[entry.Name()] = entry.Type().IsRegular()
 	}
@@ -117,7 +115,7 @@ func planFor(log string, entries []fs.DirEntry, maxFiles int) plan {
 	return p
 }
 
-// stampOf is the time in the name of a rotated log, if it is this log's.
+// stampOf returns the timestamp in the name of a rotated log, if it is this log's.
 func stampOf(log, name string) (string, bool) {
 	at, ok := strings.CutPrefix(name, log+".")
 	if !ok {
@@ -127,9 +125,9 @@ func stampOf(log, name string) (string, bool) {
 	return at, err == nil
 }
 
-// nextStamp is the time for a rotation: now, or a second after the last one if
-// the clock has been turned back. Names are in the order of rotations, and no
-// log ever takes the place of another.
+// nextStamp returns the timestamp of a rotation: now, or a second after the last
+// one if the clock was set back. So names are in rotation order, and no file is
+// overwritten.
 func nextStamp(now time.Time, newest string) string {
 	next := now.Format(stamp)
 	if next > newest {
@@ -142,8 +140,8 @@ func nextStamp(now time.Time, newest string) string {
 	return last.Add(time.Second).Format(stamp)
 }
 
-// moveOn moves the log away and has the runtime begin a new one. If it does
-// not, the log is put back.
+// moveOn renames the log and has the runtime open a new one. If that fails, the
+// log is renamed back.
 func (m *Manager) moveOn(ctx context.Context, dir *os.Root, log, containerID, newest string) error {
 	rotated := log + "." + nextStamp(m.options.Clock.Now(), newest)
 	if err := dir.Rename(log, rotated); err != nil {
@@ -157,7 +155,7 @@ func (m *Manager) moveOn(ctx context.Context, dir *os.Root, log, containerID, ne
 	if _, missing := dir.Lstat(log); errors.Is(missing, fs.ErrNotExist) {
 		return errors.Join(err, dir.Rename(rotated, log))
 	}
-	// The runtime has begun a new one after all.
+	// The runtime has opened a new log nonetheless.
 	return err
 }
 
@@ -182,7 +180,7 @@ func compress(ctx context.Context, dir *os.Root, name string) error {
 	return dir.Remove(name)
 }
 
-// write compresses what it reads to a new file and sees it on disk.
+// write compresses the input to a new file and syncs it to disk.
 func write(ctx context.Context, dir *os.Root, name string, mode fs.FileMode, from io.Reader) error {
 	to, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -199,7 +197,7 @@ func write(ctx context.Context, dir *os.Root, name string, mode fs.FileMode, fro
 	return to.Sync()
 }
 
-// reader reads until its context ends.
+// reader is a reader that ends with its context.
 type reader struct {
 	ctx context.Context
 	io.Reader

@@ -10,20 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PersistentVolumeClaim is read from the API.
+// PersistentVolumeClaim reads a claim from the API server.
 func (s *Store) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	return claim, s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim)
 }
 
-// PersistentVolume is read from the API.
+// PersistentVolume reads a persistent volume from the API server.
 func (s *Store) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	volume := &corev1.PersistentVolume{}
 	return volume, s.Client.Get(ctx, client.ObjectKey{Name: name}, volume)
 }
 
-// None stands in for a store where there is no API server: there are no
-// services, and whoever names another object is told why it cannot be had.
+// None replaces a store if there is no API server: there are no services, and
+// other objects return an error that says so.
 type None struct{}
 
 var errStandalone = errors.New("not supported due to running svclet in standalone mode")
@@ -37,30 +37,30 @@ func (None) Unregister(types.UID) {}
 // Close does nothing.
 func (None) Close() {}
 
-// ConfigMap cannot be had.
+// ConfigMap returns an error.
 func (None) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	return nil, fmt.Errorf("couldn't get configMap %v/%v: %w", namespace, name, errStandalone)
 }
 
-// Secret cannot be had.
+// Secret returns an error.
 func (None) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 	return nil, fmt.Errorf("couldn't get secret %v/%v: %w", namespace, name, errStandalone)
 }
 
-// Services are none.
+// Services returns no services.
 func (None) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
 
-// Token cannot be had.
+// Token returns an error.
 func (None) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountTokenProjection) (string, error) {
 	return "", errors.New("cannot use TokenManager when svclet is in standalone mode")
 }
 
-// PersistentVolumeClaim cannot be had.
+// PersistentVolumeClaim returns an error.
 func (None) PersistentVolumeClaim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return nil, fmt.Errorf("couldn't get PVC %v/%v: %w", namespace, name, errStandalone)
 }
 
-// PersistentVolume cannot be had.
+// PersistentVolume returns an error.
 func (None) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	return nil, fmt.Errorf("couldn't get PV %v: %w", name, errStandalone)
 }

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follower lists and then watches what its options select. It is far less than
-// client-go's reflector is: no store, no index, nothing kept between events.
+// follower lists and watches the selected objects. It needs much less memory than
+// client-go's reflector: it has no store and keeps nothing between events.
 type follower struct {
 	client client.WithWatch
 	list   func() client.ObjectList
@@ -29,29 +29,27 @@ func (s *Store) follower(list func() client.ObjectList, of client.ListOptions) f
 	return follower{client: s.Client, list: list, of: of, clock: s.Clock, random: s.Random}
 }
 
-// target takes what a follower finds out.
+// target receives the objects.
 type target interface {
-	// replace is given all that there is. It, and set, say whether no more needs
-	// to be known.
+	// replace receives all objects. Like set, it reports whether the watch can end.
 	replace([]client.Object) (enough bool)
 	set(client.Object) (enough bool)
 	remove(client.Object)
-	// failed tells why nothing is found out at present.
+	// failed receives the error while the list or watch fails.
 	failed(error)
 }
 
-// Between tries that fail, a follower waits from minDelay to maxDelay, each time
-// twice as long, and up to as much again at random. A watch that has lasted for
-// longWatch has not failed.
+// The back-off doubles from minDelay to maxDelay, with a jitter of up to 100 %. A
+// watch that has lasted for longWatch resets it.
 const (
 	minDelay  = 100 * time.Millisecond
 	maxDelay  = 30 * time.Second
 	longWatch = 10 * time.Second
 )
 
-// run follows until the context ends or enough is known. It lists only at first
-// and when the API server no longer knows what it has told already; otherwise a
-// watch that breaks is taken up where it was.
+// run lists and watches until ctx is done or the target has enough. It lists at
+// first, and again when the resource version has expired; otherwise a broken watch
+// is resumed.
 func (f follower) run(ctx context.Context, to target) {
 	delay := minDelay
 	version := ""
@@ -93,7 +91,7 @@ func (f follower) rest(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// all lists. The version is that from which changes are to be watched.
+// all lists the objects. version is the resource version from which to watch.
 func (f follower) all(ctx context.Context, to target) (version string, enough bool, err error) {
 	list := f.list()
 	if err := f.client.List(ctx, list, &f.of); err != nil {
@@ -117,8 +115,8 @@ func (f follower) all(ctx context.Context, to target) (version string, enough bo
 	return version, to.replace(objects), nil
 }
 
-// changes watches from a version on until the watch ends, and returns the
-// version of the last change; none if the server does not know it any more.
+// changes watches from a resource version until the watch ends, and returns the
+// last version, or "" if it has expired.
 func (f follower) changes(ctx context.Context, version string, to target) (last string, enough bool, err error) {
 	of := f.of
 	of.Raw = &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}

@@ -8,8 +8,7 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// kind is one of the kinds that are followed object by object, named as
-// kubelet's messages name it.
+// kind is a kind that is watched object by object, named as in kubelet's messages.
 type kind string
 
 const (
@@ -17,7 +16,7 @@ const (
 	secret    kind = "secret"
 )
 
-// kinds say of each kind how it is listed, and what of an object is kept.
+// kinds has for each kind how it is listed, and which parts of an object are kept.
 var kinds = map[kind]struct {
 	list func() client.ObjectList
 	slim func(client.Object) (kept client.Object, immutable bool)
@@ -42,14 +41,14 @@ var kinds = map[kind]struct {
 	},
 }
 
-// reference names one object.
+// reference identifies an object.
 type reference struct {
 	kind            kind
 	namespace, name string
 }
 
-// references are the ConfigMaps and Secrets that a pod names: for pulling its
-// images, in variables and in volumes.
+// references returns the ConfigMaps and Secrets that a pod refers to: pull
+// secrets, variables and volumes.
 func references(pod *corev1.Pod) map[reference]bool {
 	named := map[reference]bool{}
 	add := func(k kind, name string) {

@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// services are those with an address of their own, by namespace and name: what
-// containers are told of them in variables, and no more.
+// services are the services with a cluster IP, by namespace and name, reduced to
+// what the variables of containers need.
 type services struct {
 	store  *Store
 	answer answer
 	held   map[string]map[string]*corev1.Service
 }
 
-// followServices watches the services of all namespaces, from the first pod to
-// the end of the store.
+// followServices watches the services of all namespaces, from the first pod until
+// the store is closed.
 func (s *Store) followServices() *services {
 	all := &services{store: s, answer: newAnswer(), held: map[string]map[string]*corev1.Service{}}
 	f := s.follower(func() client.ObjectList { return &corev1.ServiceList{} }, client.ListOptions{})
@@ -28,9 +28,9 @@ func (s *Store) followServices() *services {
 	return all
 }
 
-// Services are those of a namespace that have an address of their own, by name.
-// They hold nothing but their address and their ports. It waits for the API's
-// first answer as [Store.ConfigMap] does, once a pod has been registered.
+// Services returns the services of a namespace that have a cluster IP, sorted by
+// name and reduced to addresses and ports. It waits for the first list like
+// [Store.ConfigMap], once a pod is registered.
 func (s *Store) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	s.mutex.Lock()
 	all := s.services

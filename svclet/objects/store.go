@@ -21,29 +21,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options are what a store is made with.
+// Options configure a [Store].
 type Options struct {
-	// Client reaches the API. It is asked to list and to watch ConfigMaps,
-	// Secrets and Services, to get claims and persistent volumes, and to create
-	// tokens. It must have no timeout, which would end watches too.
+	// Client is a client of the API server, which lists and watches ConfigMaps,
+	// Secrets and Services, reads claims and persistent volumes, and creates tokens.
+	// It must have no timeout, which would end watches too.
 	Client client.WithWatch
-	// Changed is called with the pods whose objects have changed, have appeared
-	// or are gone, or whose tokens are due, so that their volumes are refreshed
-	// and their containers tried again. It is called without a lock held, from
-	// several goroutines, and must not block.
+	// Changed is called with the pods whose objects have changed, appeared or
+	// disappeared, or whose tokens are due, so that the caller refreshes their volumes
+	// and retries their containers. It is called without a lock, from several
+	// goroutines, and must not block.
 	Changed func(pods []types.UID)
-	// Clock defaults to the real one.
+	// Clock is the system clock by default.
 	Clock clock.WithDelayedExecution
-	// Random gives numbers in [0,1), by which what many do is spread over time.
-	// It defaults to those of math/rand.
+	// Random returns a number in [0, 1) for jitter; math/rand's by default.
 	Random func() float64
-	// Log defaults to klog's.
+	// Log is klog's by default.
 	Log klog.Logger
 }
 
-// Store follows the objects that registered pods name. Objects that it returns
-// are shared and must not be changed; they hold data, and no metadata but their
-// names.
+// Store watches the objects that registered pods refer to. The objects that it
+// returns are shared and must not be modified; they have data and no metadata
+// except their names.
 type Store struct {
 	Options
 
@@ -59,7 +58,7 @@ type Store struct {
 	tokens   tokens
 }
 
-// entry is an object that pods name.
+// entry is an object that pods refer to.
 type entry struct {
 	pods map[types.UID]bool
 	stop context.CancelFunc
@@ -68,7 +67,7 @@ type entry struct {
 	answer answer
 }
 
-// New returns a store that follows nothing yet.
+// New returns a store that watches nothing yet.
 func New(options Options) *Store {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
@@ -90,7 +89,7 @@ func New(options Options) *Store {
 	return s
 }
 
-// Close stops following and returns when all goroutines have ended.
+// Close stops all watches and waits for all goroutines.
 func (s *Store) Close() {
 	s.mutex.Lock()
 	s.closed = true
@@ -100,8 +99,8 @@ func (s *Store) Close() {
 	s.running.Wait()
 }
 
-// Register begins to follow what a pod names. Called again after the pod has
-// changed, it follows what it names now.
+// Register starts to watch the objects that a pod refers to. After a change of the
+// pod it must be called again.
 func (s *Store) Register(pod *corev1.Pod) {
 	named := references(pod)
 	s.mutex.Lock()
@@ -126,8 +125,8 @@ func (s *Store) Register(pod *corev1.Pod) {
 	}
 }
 
-// Unregister forgets a pod, the objects that no other pod names, and its
-// tokens. A pod that is not registered is no error.
+// Unregister removes a pod, its tokens, and the objects that no other pod refers
+// to. It is not an error if the pod is not registered.
 func (s *Store) Unregister(uid types.UID) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -162,9 +161,9 @@ func (s *Store) release(ref reference, uid types.UID) {
 	}
 }
 
-// ConfigMap is one that a registered pod names. It waits for the API's first
-// answer about it as long as the context lets it, or until the API has refused
-// to answer for a second.
+// ConfigMap returns a ConfigMap that a registered pod refers to. It waits for the
+// first list until ctx is done, or until the API server has returned an error for
+// a second.
 func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	object, err := s.object(ctx, reference{configMap, namespace, name})
 	if err != nil {
@@ -173,7 +172,7 @@ func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*corev1.
 	return object.(*corev1.ConfigMap), nil
 }
 
-// Secret is one that a registered pod names; see [Store.ConfigMap].
+// Secret returns a Secret that a registered pod refers to; see [Store.ConfigMap].
 func (s *Store) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	object, err := s.object(ctx, reference{secret, namespace, name})
 	if err != nil {
@@ -200,19 +199,20 @@ func (s *Store) object(ctx context.Context, ref reference) (client.Object, error
 	return e.object, nil
 }
 
-// answer is the API's first about something. It is guarded by the store's
-// mutex, but for its channel.
+// answer is the first list of an object. It is guarded by the store's mutex,
+// except for its channel.
 type answer struct {
 	given chan struct{}
 	// err is why there is none yet.
 	err error
-	// missed says that somebody has waited for it in vain.
+	// missed reports that a caller has given up waiting for it.
 	missed bool
 }
 
 func newAnswer() answer { return answer{given: make(chan struct{})} }
 
-// give says whether this is the first answer, and one that was missed.
+// give reports whether this is the first answer, and whether a caller had given up
+// waiting for it.
 func (a *answer) give() (first, missed bool) {
 	select {
 	case <-a.given:
@@ -224,8 +224,8 @@ func (a *answer) give() (first, missed bool) {
 	}
 }
 
-// patience is how long an error is hoped to pass: that of the node authorizer,
-// say, which hears of a pod later than its node does. Kubelet has as much.
+// patience is how long errors are treated as temporary: the node authorizer, for
+// example, receives a pod later than its node. Kubelet's value is the same.
 const patience = time.Second
 
 func (s *Store) await(ctx context.Context, a *answer) error {
@@ -262,7 +262,7 @@ func (s *Store) await(ctx context.Context, a *answer) error {
 	}
 }
 
-// receiver takes what is found out about one object.
+// receiver receives the changes of one object.
 type receiver struct {
 	store *Store
 	ref   reference
@@ -286,8 +286,8 @@ func (r *receiver) failed(err error) {
 	r.store.mutex.Unlock()
 }
 
-// put says whether nothing more is to be expected: an immutable object is what
-// it is (KEP-1412).
+// put reports whether the object is final: an immutable object never changes
+// (KEP-1412).
 func (r *receiver) put(object client.Object) (final bool) {
 	if object != nil {
 		object, final = kinds[r.ref.kind].slim(object)

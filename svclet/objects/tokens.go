@@ -15,19 +15,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A token is renewed when four fifths of its time are over or it is a day old,
-// and up to tokenJitter earlier. When that fails, it is tried again after
-// tokenRetry.
+// A token is renewed after 80 % of its lifetime or at the age of a day, minus a
+// jitter of up to tokenJitter. After a failure, the retry is after tokenRetry.
 const (
 	tokenMaxAge = 24 * time.Hour
 	tokenJitter = 10 * time.Second
 	tokenRetry  = time.Minute
-	// tokenCheck is how often it is at least looked whether a token is due, for
-	// the clock may jump, and machines sleep.
+	// tokenCheck is the maximum time between checks for due tokens, because the clock
+	// may be changed and the machine may be suspended.
 	tokenCheck = 10 * time.Minute
 )
 
-// tokens are those that pods have, and a timer for the next to be renewed.
+// tokens are the tokens of pods, and a timer for the next renewal.
 type tokens struct {
 	byKey map[tokenKey]*token
 	timer clock.Timer
@@ -45,10 +44,10 @@ type token struct {
 	expires, renew time.Time
 }
 
-// Token is a token of the pod's service account for an audience, bound to the
-// pod: the one that was issued before, until it is due for renewal, and beyond
-// for as long as it is valid if the API does not issue another. The pod, if it
-// is registered, is told of by Options.Changed when that is.
+// Token returns a token of the pod's service account for an audience, bound to the
+// pod. It is cached until its renewal is due, and if the renewal fails until it
+// expires. When the renewal is due, Options.Changed is called with the pod if it
+// is registered.
 func (s *Store) Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error) {
 	key := tokenKey{pod: pod.UID, account: pod.Spec.ServiceAccountName, audience: source.Audience}
 	if source.ExpirationSeconds != nil {
@@ -99,7 +98,7 @@ func (s *Store) issue(ctx context.Context, pod *corev1.Pod, source *corev1.Servi
 	}, nil
 }
 
-// renewal is when a token that has just been issued is to be renewed.
+// renewal returns when a new token is to be renewed.
 func renewal(issued *authenticationv1.TokenRequest, random float64) time.Time {
 	expires := issued.Status.ExpirationTimestamp.Time
 	if issued.Spec.ExpirationSeconds == nil {
@@ -113,7 +112,7 @@ func renewal(issued *authenticationv1.TokenRequest, random float64) time.Time {
 	return at.Add(-time.Duration(random * float64(tokenJitter)))
 }
 
-// arm sets the timer, if it is set later than that or not at all.
+// arm sets the timer unless it is set to an earlier time.
 func (s *Store) arm(at time.Time) {
 	if s.tokens.timer != nil && !at.Before(s.tokens.at) {
 		return
@@ -139,7 +138,7 @@ func (s *Store) due() {
 	}
 }
 
-// renew has the pods whose tokens are due ask for new ones.
+// renew reports the pods whose tokens are due.
 func (s *Store) renew() {
 	s.mutex.Lock()
 	s.tokens.disarm()
@@ -150,7 +149,7 @@ func (s *Store) renew() {
 		at := t.renew
 		if !now.Before(at) {
 			due[key.pod] = true
-			// In case that the pod does not ask.
+			// In case the caller does not request the token.
 			at = now.Add(tokenRetry)
 		}
 		if next.IsZero() || at.Before(next) {

@@ -6,10 +6,9 @@ import (
 	"svc.dev/svc/svclet/expand"
 )
 
-// expandCommand replaces $(NAME) in a probe's command by the value that the
-// container's env gives it literally; one that comes from elsewhere is empty.
-// References to variables that it has not, and $$(NAME), which stands for
-// $(NAME), are left to the command.
+// expandCommand replaces $(NAME) in a probe's command by the literal value in the
+// container's env; a value from another source is empty. References to unknown
+// variables, and $$(NAME), which is an escaped $(NAME), are left to the command.
 func expandCommand(command []string, env []corev1.EnvVar) []string {
 	values := make(map[string]string, len(env))
 	for i := range env {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// grpc asks the server's health service, without TLS. Whatever goes wrong is a
-// failure, as with the tool grpc_health_probe.
+// grpc calls the server's health service, without TLS. Any error is a failure, as
+// for the tool grpc_health_probe.
 func (m *Manager) grpc(ctx context.Context, t target, action *corev1.GRPCAction, timeout time.Duration) outcome {
 	address, err := t.address("", intstr.FromInt32(action.Port))
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *Manager) grpc(ctx context.Context, t target, action *corev1.GRPCAction,
 	return outcome{verdict: success, output: "service healthy"}
 }
 
-// connect waits for a connection until the context ends.
+// connect waits for a connection until ctx is done.
 func (m *Manager) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithUserAgent("kube-probe/"+m.options.Version),

@@ -19,7 +19,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// target is what a probe or hook is about.
+// target is the container of a probe or hook.
 type target struct {
 	pod         *corev1.Pod
 	container   *corev1.Container
@@ -27,20 +27,19 @@ type target struct {
 	ip          string
 }
 
-// verdict is what one run of a probe says of the container.
+// verdict is the result of one run of a probe.
 type verdict string
 
 const (
 	success verdict = "success"
-	// warning is a success that is worth an event.
+	// warning is a success with an event.
 	warning verdict = "warning"
 	failure verdict = "failure"
-	// unknown says nothing: the probe could not be made.
+	// unknown means that the probe could not be run.
 	unknown verdict = "unknown"
 )
 
-// outcome is what one run of a probe has found. One with an error counts for
-// nothing.
+// outcome is the result of one run of a probe. One with an error is ignored.
 type outcome struct {
 	verdict verdict
 	output  string
@@ -52,16 +51,17 @@ func (o outcome) succeeded() bool { return o.verdict == success || o.verdict == 
 func failed(output string) outcome { return outcome{verdict: failure, output: output} }
 
 const (
-	// attempts is how often a probe that cannot be made is tried in a row.
+	// attempts is how often a probe that cannot be run is retried at once.
 	attempts = 3
-	// maxOutput is how much is read of what a probe's command or server says.
+	// maxOutput bounds how much output of a probe's command or server is read, in
+	// bytes.
 	maxOutput = 10 << 10
-	// execLeeway is the time that the runtime has, beyond a probe's timeout, to
-	// end a command that exceeds it.
+	// execLeeway is how long the runtime may take, beyond a probe's timeout, to kill
+	// the command.
 	execLeeway = 2 * time.Minute
 )
 
-// probe runs a probe once; a few times if it cannot be made.
+// probe runs a probe once, with retries if it cannot be run.
 func (m *Manager) probe(ctx context.Context, t target, spec *corev1.Probe) outcome {
 	var found outcome
 	for range attempts {
@@ -88,7 +88,7 @@ func (m *Manager) handle(ctx context.Context, t target, spec *corev1.Probe) outc
 	}
 }
 
-// record makes the event that a run of a probe deserves.
+// record records the event of a run, if there is one.
 func (m *Manager) record(t target, kind pod.ProbeKind, found outcome) {
 	event := pod.Event{Type: corev1.EventTypeWarning, Reason: "Unhealthy", Container: t.container.Name}
 	switch {
@@ -129,8 +129,8 @@ func tookTooLong(err error) bool {
 	return errors.Is(err, cri.ErrCommandTimedOut) || errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
 
-// ownWords is the runtime's own error within one that says what was asked of
-// it: events name the container already.
+// ownWords returns the runtime's own error without the operation and the
+// container: events name the container already.
 func ownWords(err error) error {
 	var own interface {
 		error
@@ -161,8 +161,8 @@ func (m *Manager) tcp(ctx context.Context, t target, action *corev1.TCPSocketAct
 
 var errNoIP = errors.New("the pod has no IP address")
 
-// address is where a handler connects to: the host that it names, or else the
-// pod, and a port by number or by the name that the container gives it.
+// address returns the address of a handler: its host, or else the pod, and its
+// port by number or name.
 func (t target) address(host string, port intstr.IntOrString) (string, error) {
 	number, err := portOf(port, t.container)
 	if err != nil {
@@ -178,8 +178,8 @@ func (t target) address(host string, port intstr.IntOrString) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(number)), nil
 }
 
-// portOf resolves a port. A string that names none of the container's may still
-// be a number.
+// portOf resolves a port. A string that is not the name of a container port may be
+// a number.
 func portOf(port intstr.IntOrString, c *corev1.Container) (int, error) {
 	number := port.IntValue()
 	if port.Type == intstr.String {
@@ -202,7 +202,7 @@ func portOf(port intstr.IntOrString, c *corev1.Container) (int, error) {
 	return number, nil
 }
 
-// nameOf is how messages name a pod.
+// nameOf returns the pod's name as in kubelet's messages.
 func nameOf(p *corev1.Pod) string {
 	return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID)
 }

@@ -14,7 +14,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// HookKind is when a hook runs.
+// HookKind is the kind of a lifecycle hook.
 type HookKind string
 
 // The lifecycle hooks of a container.
@@ -23,12 +23,12 @@ const (
 	PreStop   HookKind = "PreStop"
 )
 
-// Hook runs the hook of a container, if it has one, until the context ends. The
-// IP is that of the pod, as with [Manager.Sync].
+// Hook runs the hook of a container, if it has one, until ctx is done. podIP is
+// the same as for [Manager.Sync].
 //
-// The error's text is what the status of a container says whose postStart hook
-// has failed. The event says less, for it may be read by more people. When it
-// is the context that ended there is no event: the error wraps the context's.
+// The error's text is the message in the status of a container whose postStart
+// hook failed. The event has fewer details, because more users can read it. If ctx
+// is done there is no event, and the error wraps the context's.
 func (m *Manager) Hook(ctx context.Context, kind HookKind, p *corev1.Pod, c *corev1.Container, containerID, podIP string) error {
 	handler := hookOf(c, kind)
 	if handler == nil {
@@ -77,7 +77,7 @@ func (m *Manager) runHook(ctx context.Context, t target, handler *corev1.Lifecyc
 	case handler.Sleep != nil:
 		return failed("Sleep", handler.Sleep.Seconds, m.hookSleep(ctx, handler.Sleep))
 	default:
-		// A TCP socket has never been a hook, although the type has it.
+		// The type has a TCP handler, but hooks never supported it.
 		return fmt.Errorf("Cannot run handler: invalid handler: %v", handler) //nolint:staticcheck // The message is kubelet's.
 	}
 }
@@ -95,9 +95,9 @@ func (m *Manager) hookExec(ctx context.Context, t target, command []string) erro
 	return nil
 }
 
-// hookHTTP makes the request; any answer will do. A server that turns out not
-// to speak TLS is asked again without it, and without its credentials: releases
-// before 1.25 ignored the scheme.
+// hookHTTP makes the request; any answer is a success. If the server does not
+// support TLS, the request is repeated without TLS and without its credentials,
+// because releases before 1.25 ignored the scheme.
 func (m *Manager) hookHTTP(ctx context.Context, t target, action *corev1.HTTPGetAction) error {
 	request, err := m.request(ctx, t, action, "lifecycle")
 	if err != nil {
@@ -128,7 +128,7 @@ func (m *Manager) ask(request *http.Request) error {
 		return err
 	}
 	defer response.Body.Close()
-	// The server is given the time to say what it has to.
+	// Wait for the server's answer.
 	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxOutput))
 	if err != nil {
 		klog.V(2).InfoS("Failed to read the response to a lifecycle hook", "url", request.URL.Redacted(), "err", err)

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// newDialer makes connections that leave the TIME-WAIT state after a second
-// rather than a minute, or else probes would use up the node's ports.
+// newDialer makes connections leave the TIME-WAIT state after a second instead of
+// a minute, so that probes do not exhaust the node's ports.
 func newDialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -28,16 +28,17 @@ func newDialer() *net.Dialer {
 	}}
 }
 
-// bufferSize is that of a connection's buffers: each run has its own, and most
+// bufferSize is the size of a connection's buffers: each run has its own, and most
 // answers are short.
 const bufferSize = 1 << 10
 
-// newTransport makes a connection for each request, knows of no proxy, and
-// trusts any certificate: a probe asks whether a server answers, not who it is.
+// newTransport returns a transport with a new connection for each request, without
+// a proxy and without certificate verification: a probe checks whether a server
+// answers, not its identity.
 func newTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true) // over TLS, where the server chooses it
+	protocols.SetHTTP2(true) // over TLS, if the server selects it
 	return &http.Transport{
 		DialContext:         newDialer().DialContext,
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
@@ -69,12 +70,12 @@ func (m *Manager) http(ctx context.Context, t target, action *corev1.HTTPGetActi
 	case code >= http.StatusOK && code < http.StatusBadRequest:
 		return outcome{verdict: success, output: string(body)}
 	default:
-		// The body may hold what is not meant for those who read events.
+		// The body may be confidential, and events are widely readable.
 		return failed(fmt.Sprintf("HTTP probe failed with statuscode: %d", code))
 	}
 }
 
-// client follows redirects, but not to another host.
+// client returns a client that follows redirects, but not to another host.
 func (m *Manager) client(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: m.transport,
@@ -91,7 +92,8 @@ func (m *Manager) client(timeout time.Duration) *http.Client {
 	}
 }
 
-// request is that of an HTTP handler; purpose is for its User-Agent.
+// request returns the request of an HTTP handler; purpose is used in its
+// User-Agent.
 func (m *Manager) request(ctx context.Context, t target, action *corev1.HTTPGetAction, purpose string) (*http.Request, error) {
 	address, err := t.address(action.Host, action.Port)
 	if err != nil {
@@ -114,8 +116,8 @@ func (m *Manager) request(ctx context.Context, t target, action *corev1.HTTPGetA
 	return request, nil
 }
 
-// headers are those that the handler asks for. An Accept that is there but
-// empty asks for none.
+// headers returns the headers of the request. An empty Accept header of the
+// handler removes the default.
 func (m *Manager) headers(wanted []corev1.HTTPHeader, purpose string) http.Header {
 	headers := http.Header{}
 	for _, each := range wanted {

@@ -17,35 +17,33 @@ import (
 	"svc.dev/svc/svclet/podspec"
 )
 
-// Executor runs a command in a container and waits for its end. A timeout of
-// zero is none. An error with gRPC's code DeadlineExceeded, or one that wraps
-// context.DeadlineExceeded or cri-client's ErrCommandTimedOut, says that the
-// command took too long.
+// Executor runs a command in a container and waits for its end. A timeout of zero
+// means no timeout. A timeout is reported by an error with gRPC's code
+// DeadlineExceeded, or one that wraps context.DeadlineExceeded or cri-client's
+// ErrCommandTimedOut.
 type Executor interface {
 	ExecSync(ctx context.Context, containerID string, command []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
 }
 
-// Recorder takes the events of probes and hooks.
+// Recorder records the events of probes and hooks.
 type Recorder interface {
 	Event(*corev1.Pod, pod.Event)
 }
 
-// Options of a [Manager].
+// Options configure a [Manager].
 type Options struct {
 	Executor Executor
 	Recorder Recorder
-	// Result is called when a probe has reached a threshold: at first, and then
-	// whenever it finds otherwise than it last told. Calls about one probe come
-	// one after the other; no lock is held, and one that blocks delays only its
-	// own probe. A call that is under way when its probe is stopped is not
-	// waited for.
+	// Result is called when a probe reaches a threshold for the first time, and when
+	// its result changes. Calls for one probe are sequential; no lock is held, and a
+	// call that blocks delays only its own probe. A call in flight is not waited for
+	// when its probe is stopped.
 	Result func(types.UID, pod.ProbeResult)
-	// Version is the release that probes name in their User-Agent
-	// ("kube-probe/1.36").
+	// Version is the release in the User-Agent of probes ("kube-probe/1.36").
 	Version string
-	// Clock is the time; the real one by default.
+	// Clock is the system clock by default.
 	Clock clock.Clock
-	// Random is in [0, 1); math/rand's by default.
+	// Random returns a number in [0, 1); math/rand's by default.
 	Random func() float64
 }
 
@@ -54,11 +52,11 @@ type Manager struct {
 	options   Options
 	transport *http.Transport
 	metrics   *metrics
-	// started is when the agent did.
+	// started is when the agent started.
 	started time.Time
-	// wake says that the first of due has changed.
+	// wake signals that the first element of due has changed.
 	wake chan struct{}
-	// flying are the probes under way.
+	// flying counts the probes in flight.
 	flying sync.WaitGroup
 
 	mu   sync.Mutex
@@ -66,8 +64,8 @@ type Manager struct {
 	due  schedule
 }
 
-// New returns a manager that runs probes once [Manager.Run] does. Hooks run
-// without it.
+// New returns a manager, which runs probes during [Manager.Run]. Hooks do not need
+// Run.
 func New(o Options) *Manager {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -86,7 +84,7 @@ func New(o Options) *Manager {
 }
 
 // podProbes are the probes of one pod. Its fields are guarded by the manager's
-// lock; what pod points to is not written.
+// lock; what pod points to is not modified.
 type podProbes struct {
 	pod    *corev1.Pod
 	ip     string
@@ -98,9 +96,8 @@ type probeKey struct {
 	kind        pod.ProbeKind
 }
 
-// running is a probe that is to run. It is either in the schedule (index >= 0),
-// under way (cancel is set), or on hold for good because nothing that it could
-// find would matter any more.
+// running is an active probe. It is in the schedule (index >= 0), in flight
+// (cancel is set), or on hold because its result can no longer matter.
 type running struct {
 	uid       types.UID
 	pod       *podProbes
@@ -114,11 +111,10 @@ type running struct {
 	stopped   bool
 }
 
-// Sync makes these the probes of a pod that run: it starts those that are new,
-// keeps those that run already, with their counts, and stops all others. A
-// container whose startup probe is among them, and has not succeeded, gets no
-// other probe until it has and Sync is called again. The IP is that of the
-// pod, on the host's network that of the node.
+// Sync sets the probes of a pod: it starts new ones, keeps existing ones with
+// their counts, and stops all others. While the startup probe of a container is
+// among them and has not succeeded, no other probe of the container runs until
+// Sync is called again. podIP is the pod's IP, on the host network the node's.
 func (m *Manager) Sync(uid types.UID, p *corev1.Pod, podIP string, probes []pod.Probe) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,8 +152,8 @@ func (m *Manager) Sync(uid types.UID, p *corev1.Pod, podIP string, probes []pod.
 	}
 }
 
-// waitsForStartup says whether a probe is not to run because the startup probe
-// of its container has not succeeded yet.
+// waitsForStartup reports whether a probe must not run because its container's
+// startup probe has not succeeded.
 func waitsForStartup(key probeKey, wanted map[probeKey]pod.Probe, running map[probeKey]*running) bool {
 	if key.kind == pod.Startup {
 		return false
@@ -170,7 +166,7 @@ func waitsForStartup(key probeKey, wanted map[probeKey]pod.Probe, running map[pr
 	return r == nil || !r.counter.told || !r.counter.value
 }
 
-// Remove stops all probes of a pod and forgets their metrics.
+// Remove stops all probes of a pod and deletes their metrics.
 func (m *Manager) Remove(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,10 +181,9 @@ func (m *Manager) Remove(uid types.UID) {
 	m.metrics.forget(of.pod)
 }
 
-// start schedules a new probe: its first run is when the initial delay since
-// the container's start has passed. Containers that an earlier run of the
-// agent left behind are not all probed at once, but each somewhere within its
-// period.
+// start schedules a new probe: its first run is after the initial delay since the
+// container's start. The first probes of containers from before the agent's
+// restart are spread over their periods.
 func (m *Manager) start(uid types.UID, of *podProbes, key probeKey, p pod.Probe) {
 	now := m.options.Clock.Now()
 	_, container := podspec.Find(&of.pod.Spec, p.Container)
@@ -200,8 +195,8 @@ func (m *Manager) start(uid types.UID, of *podProbes, key probeKey, p pod.Probe)
 	if period := periodOf(p.Spec); p.Since.Before(m.started) && period > now.Sub(m.started) {
 		r.due = now.Add(time.Duration(m.options.Random() * float64(period)))
 	}
-	// Of a start in the future it is the clock that is wrong. What is due is
-	// counted from now, by which it does not matter if the clock jumps later.
+	// A start time in the future means that the clock was changed. The delay is
+	// relative to now, so that later clock changes do not matter.
 	ran := max(now.Sub(p.Since), 0)
 	if delay := seconds(p.Spec.InitialDelaySeconds, 0) - ran; delay > r.due.Sub(now) {
 		r.due = now.Add(delay)
@@ -230,7 +225,7 @@ func (m *Manager) schedule(r *running) {
 	}
 }
 
-// Run runs the probes, until the context ends and those under way have ended.
+// Run runs the probes until ctx is done, and waits for those in flight.
 func (m *Manager) Run(ctx context.Context) {
 	defer m.flying.Wait()
 	for {
@@ -252,8 +247,8 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// launch starts each probe that is due, and says how long it is until the next
-// one is, if there is any.
+// launch starts the probes that are due, and returns the time until the next one,
+// if there is any.
 func (m *Manager) launch(ctx context.Context) (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,7 +276,7 @@ func (m *Manager) run(ctx context.Context, r *running) {
 	found := m.probe(ctx, target, spec)
 	took := m.options.Clock.Since(began)
 	if ctx.Err() != nil {
-		// It was cancelled: what it found may be only that.
+		// The run was cancelled, which may be the only reason of its result.
 		found = outcome{verdict: unknown, err: ctx.Err()}
 	} else {
 		m.record(target, kind, found)
@@ -292,8 +287,7 @@ func (m *Manager) run(ctx context.Context, r *running) {
 	m.again(r)
 }
 
-// count takes what a probe has found into account, and says whether that is to
-// be told.
+// count updates the counts, and reports whether the result is to be reported.
 func (m *Manager) count(r *running, found outcome, took time.Duration) (tell, success bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -305,10 +299,9 @@ func (m *Manager) count(r *running, found outcome, took time.Duration) (tell, su
 	return r.counter.add(success, r.probe.Spec), success
 }
 
-// again schedules the next run of a probe: a period after this one was due, or
-// at once when it took longer than that. A startup probe that has told
-// anything, and a liveness probe that has told of a failure, are on hold: there
-// will be another container, or none, when they are wanted again.
+// again schedules the next run of a probe: a period after this one was due, or at
+// once if it took longer. A startup probe that was reported, and a liveness probe
+// whose failure was reported, are on hold: the container is going to be replaced.
 func (m *Manager) again(r *running) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// metrics are kubelet's, by name, help and labels.
+// metrics are kubelet's: names, help texts and labels.
 type metrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -40,17 +40,17 @@ func newMetrics() *metrics {
 	}
 }
 
-// ProbeMetrics are those that belong to /metrics/probes.
+// ProbeMetrics returns the metrics for /metrics/probes.
 func (m *Manager) ProbeMetrics() []prometheus.Collector {
 	return []prometheus.Collector{m.metrics.total, m.metrics.duration}
 }
 
-// HookMetrics are those that belong to /metrics.
+// HookMetrics returns the metrics for /metrics.
 func (m *Manager) HookMetrics() []prometheus.Collector {
 	return []prometheus.Collector{m.metrics.httpFallbacks, m.metrics.sleepsTerminated}
 }
 
-// series are the metrics of one probe. They appear when first written.
+// series are the metrics of one probe. They appear with the first observation.
 type series struct {
 	success, failure func() prometheus.Counter
 	duration         func() prometheus.Observer
@@ -71,7 +71,7 @@ func (m *metrics) series(p *corev1.Pod, container string, kind pod.ProbeKind) se
 	}
 }
 
-// observe counts a run. Only runs that succeed count for the duration.
+// observe records a run. Only the duration of successful runs is recorded.
 func (s series) observe(success bool, took time.Duration) {
 	if !success {
 		s.failure().Inc()

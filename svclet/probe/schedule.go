@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// schedule is a heap of probes, the one that is due first at its top.
+// schedule is a heap of probes ordered by their due time.
 type schedule []*running
 
 func (s schedule) Len() int           { return len(s) }
@@ -32,18 +32,17 @@ func (s *schedule) Pop() any {
 	return r
 }
 
-// counter counts how often in a row a probe has found the same. Its zero value
-// has found nothing.
+// counter counts consecutive equal results. Its zero value has no result.
 type counter struct {
 	last bool
 	run  int32
-	// told says that a threshold has been reached, and value what was found
+	// told reports that a threshold has been reached, and value is the result reported
 	// then.
 	told, value bool
 }
 
-// add counts one more run, and says whether a threshold has been reached that
-// was not told of yet.
+// add counts one more run, and reports whether it reaches a threshold whose result
+// has not been reported.
 func (c *counter) add(success bool, spec *corev1.Probe) bool {
 	if c.run == 0 || c.last != success {
 		c.last, c.run = success, 0
@@ -55,7 +54,7 @@ func (c *counter) add(success bool, spec *corev1.Probe) bool {
 	if c.run++; c.run < threshold {
 		return false
 	}
-	// What is above the threshold counts for nothing.
+	// Runs beyond the threshold do not count.
 	c.run = max(threshold, 1)
 	if c.told && c.value == success {
 		return false
@@ -64,7 +63,7 @@ func (c *counter) add(success bool, spec *corev1.Probe) bool {
 	return true
 }
 
-// Defaults of the API, for pods that did not pass through it.
+// API defaults, for pods that did not come from the API server.
 const (
 	defaultPeriod  = 10
 	defaultTimeout = 1

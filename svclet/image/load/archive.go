@@ -147,7 +147,7 @@ func (c *contents) find(name string) (blob, error) {
 	return blob{}, fmt.Errorf("%s is missing in it; %s", name, howToWrite)
 }
 
-// compressions are those that archives and layers come in.
+// compressions are the compressions of archives and layers.
 var compressions = []struct {
 	name, magic string
 }{
@@ -157,7 +157,7 @@ var compressions = []struct {
 	{"bzip2", "BZh"},
 }
 
-// compression names the one that content beginning with magic has, or "".
+// compression returns the name of the compression by the first bytes, or "".
 func compression(magic []byte) string {
 	for _, c := range compressions {
 		if bytes.HasPrefix(magic, []byte(c.magic)) {
@@ -187,7 +187,7 @@ func decompress(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// decode reads a document of an archive.
+// decode decodes a JSON document of an archive.
 func decode(name string, document []byte, into any) error {
 	if err := json.Unmarshal(document, into); err != nil {
 		return fmt.Errorf("%s is not as it should be: %w; %s", name, err, howToWrite)

@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// patience is how long an import may take before the user is told that it goes
-// on, and the time between two such lines.
+// patience is how long an import runs before the first progress line, and the time
+// between two lines.
 const patience = 2 * time.Second
 
-// NewCommand is the command "image", with "import" below it. Flags further are
-// those that endpoint uses to tell which containerd is meant if the command
-// line names none.
+// NewCommand returns the command "image" with its subcommand "import". further are
+// the flags that endpoint uses to determine the containerd if the command line has
+// no endpoint.
 func NewCommand(further *pflag.FlagSet, endpoint func() (string, error)) *cobra.Command {
 	image := &cobra.Command{
 		Use:   "image",
@@ -94,7 +94,7 @@ func importFile(cmd *cobra.Command, opts Options, name string) error {
 	return err
 }
 
-// importTelling imports, and writes progress lines while that takes long.
+// importTelling imports, and writes progress lines if that takes long.
 func importTelling(cmd *cobra.Command, opts Options, name string, file io.Reader, size int64) ([]Imported, error) {
 	var read atomic.Int64
 	opts.Progress = read.Store
@@ -123,7 +123,7 @@ func importTelling(cmd *cobra.Command, opts Options, name string, file io.Reader
 	return imported, err
 }
 
-// humanSize is a number of bytes in the unit that makes it readable.
+// humanSize formats a number of bytes in a readable unit.
 func humanSize(bytes int64) string {
 	const unit = 1024
 	value, names := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
@@ -133,7 +133,7 @@ func humanSize(bytes int64) string {
 	return fmt.Sprintf("%.4g %s", value, names[0])
 }
 
-// pathless is err without the name of the file.
+// pathless returns err without the name of the file.
 func pathless(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {

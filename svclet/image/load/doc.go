@@ -1,9 +1,10 @@
-// Package load imports images from tar archives into containerd, so that pods
-// can use them without a registry. It reads OCI image layouts
-// (https://github.com/opencontainers/image-spec/blob/main/image-layout.md) and
-// the archives of `docker save`, both also compressed with gzip.
+// Package load owns the import of images from tar archives into containerd, so
+// that pods can use them without a registry. It reads OCI image layouts
+// (https://github.com/opencontainers/image-spec/blob/main/image-layout.md) and the
+// archives of `docker save`, both optionally compressed with gzip.
 //
-// It speaks to containerd's own services, since CRI has none for this, and
-// leaves what a pull through CRI would: content that refers to what it needs,
-// and images that CRI knows at once.
+// It uses containerd's own services, since CRI has no import, and has the same
+// result as a pull through CRI: content with garbage collection references to what
+// it needs, and images that CRI knows at once. docs/decisions/image-import.md says
+// why it does not use containerd's client.
 package load

@@ -12,8 +12,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// images lists what an archive holds. An OCI layout is preferred where it is
-// both: newer versions of docker write them so.
+// images lists the images of an archive. If it is both an OCI layout and a docker
+// archive, as newer versions of docker write it, the layout is used.
 func (c *contents) images(writeManifest func(document []byte) (ocispec.Descriptor, error)) ([]candidates, error) {
 	index, oci := c.documents[ocispec.ImageIndexFile]
 	_, layout := c.documents[ocispec.ImageLayoutFile]
@@ -28,7 +28,8 @@ func (c *contents) images(writeManifest func(document []byte) (ocispec.Descripto
 		ocispec.ImageLayoutFile, ocispec.ImageIndexFile, dockerManifest)
 }
 
-// annotationName is where containerd's and docker's archives name an image.
+// annotationName is the annotation with an image's name in archives of containerd
+// and docker.
 const annotationName = "io.containerd.image.name"
 
 func ociImages(document []byte) ([]candidates, error) {
@@ -51,8 +52,8 @@ func ociImages(document []byte) ([]candidates, error) {
 	return images, nil
 }
 
-// ociName is the name of an image in an OCI layout. Some tools write no more
-// than a tag into the annotation of the specification; that is no name.
+// ociName returns the name of an image in an OCI layout. Some tools write only a
+// tag into the annotation of the specification; that is not a name.
 func ociName(annotations map[string]string) string {
 	if name := annotations[annotationName]; name != "" {
 		return name
@@ -63,7 +64,7 @@ func ociName(annotations map[string]string) string {
 	return ""
 }
 
-// dockerImages makes the manifests that a docker archive does not have.
+// dockerImages creates manifests for a docker archive, which has none.
 func (c *contents) dockerImages(document []byte, writeManifest func([]byte) (ocispec.Descriptor, error)) ([]candidates, error) {
 	var list []struct {
 		Config   string
@@ -113,24 +114,24 @@ func (c *contents) dockerImages(document []byte, writeManifest func([]byte) (oci
 	return images, nil
 }
 
-// content is what has been stored.
+// content is the content store.
 type content interface {
 	// document reads a manifest, index or configuration.
 	document(ocispec.Descriptor) ([]byte, error)
-	// size tells how large a blob is; an error, when it is not there.
+	// size returns the size of a blob, and an error if it does not exist.
 	size(digest.Digest) (int64, error)
-	// refer makes a blob keep others from being collected.
+	// refer adds garbage collection references from a blob to others.
 	refer(from digest.Digest, to map[string]digest.Digest) error
 }
 
-// maxDepth is how deep indexes may lie in each other.
+// maxDepth is the maximum nesting of indexes.
 const maxDepth = 4
 
-// errPlatform says that an image is for other platforms than the one wanted.
+// errPlatform means that an image is for other platforms than the wanted one.
 var errPlatform = errors.New("it is for another platform")
 
-// resolve finds among the candidates the one for a platform, checks that all of
-// it is there, and ties its parts together.
+// resolve finds the manifest of a platform among the candidates, checks that all
+// of its content exists, and adds the garbage collection references.
 func (c candidates) resolve(store content, want ocispec.Platform) (Imported, error) {
 	var by passed
 	for _, target := range c.targets {
@@ -147,13 +148,13 @@ func (c candidates) resolve(store content, want ocispec.Platform) (Imported, err
 	return Imported{}, fmt.Errorf("%s: %w: for %s, and this machine is %s; pull it for that one before it is saved", c.name, errPlatform, strings.Join(slices.Compact(by.platforms), ", "), platformName(want))
 }
 
-// passed is what a search for the manifest of a platform has passed by.
+// passed records what a search for the manifest of a platform has skipped.
 type passed struct {
 	platforms   []string
 	descriptors int
 }
 
-// descend looks for the manifest of a platform at a descriptor.
+// descend searches the manifest of a platform at a descriptor.
 func (i *Imported) descend(store content, at ocispec.Descriptor, want ocispec.Platform, by *passed, depth int) error {
 	// A few indexes can list each other thousands of times at each depth.
 	by.descriptors++
@@ -199,7 +200,7 @@ func (i *Imported) descend(store content, at ocispec.Descriptor, want ocispec.Pl
 	return errPlatform
 }
 
-// manifest checks a manifest and what it lists.
+// manifest checks a manifest and its content.
 func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers []ocispec.Descriptor, want ocispec.Platform, by *passed) error {
 	document, err := store.document(config)
 	if err != nil {
@@ -233,7 +234,7 @@ func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers
 	return store.refer(at.Digest, refs)
 }
 
-// same tells whether what is built for p runs on want. An empty operating
+// same reports whether an image for platform p runs on want. An empty operating
 // system is Linux.
 func same(p, want ocispec.Platform) bool {
 	return (p.OS == "" || p.OS == want.OS) && p.Architecture == want.Architecture

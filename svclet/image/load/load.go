@@ -16,42 +16,39 @@ import (
 	"svc.dev/svc/svclet/image/pause"
 )
 
-// Options say where images go.
+// Options configure an import.
 type Options struct {
 	// Endpoint is containerd's socket: a path, or a URL with the scheme unix.
 	Endpoint string
-	// Name is given to the image of an archive with a single one, instead of the
-	// name that it has there.
+	// Name replaces the name of the image in an archive with a single one.
 	Name string
-	// Progress, if set, is told now and then how many bytes of the archive have
-	// been read.
+	// Progress, if set, is called with the number of bytes that have been read.
 	Progress func(read int64)
 }
 
-// Imported is an image that CRI knows now.
+// Imported is an image that was imported and is known to CRI.
 type Imported struct {
 	// Name is the full reference, with a tag: docker.io/library/busybox:1.
 	Name string
 	// ID is the digest of its configuration: CRI's image ID.
 	ID digest.Digest
-	// Digest is that of its manifest or index.
+	// Digest is the digest of its manifest or index.
 	Digest digest.Digest
-	// Size is that of its manifest, configuration and (compressed) layers for
-	// this machine's platform, in bytes.
+	// Size is the size of its manifest, configuration and (compressed) layers for this
+	// machine's platform, in bytes.
 	Size int64
 }
 
-// Import reads an archive to its end and returns when CRI knows the images in
-// it. Of an image for several platforms it takes this machine's. An error is
-// one line that says what is wrong with the archive; images before the one at
-// fault may have been imported.
+// Import reads an archive to its end and returns when CRI knows its images. Of an
+// image for several platforms it imports this machine's. An error is one line that
+// says what is wrong with the archive; images before the invalid one may have been
+// imported.
 func Import(ctx context.Context, opts Options, archive io.Reader) ([]Imported, error) {
 	return importArchive(ctx, opts, archive, nil)
 }
 
-// ImportPause imports the sandbox image that is built in, and pins it, so that
-// neither containerd nor the agent removes it. It costs next to nothing when
-// it is there already.
+// ImportPause imports the built-in sandbox image and pins it, so that neither
+// containerd nor the agent removes it. It is cheap if the image exists already.
 func ImportPause(ctx context.Context, endpoint string) error {
 	var archive bytes.Buffer
 	if err := pause.Image(&archive); err != nil {
@@ -68,7 +65,7 @@ func importArchive(ctx context.Context, opts Options, archive io.Reader, labels 
 	if err != nil {
 		return nil, err
 	}
-	// The lease keeps content from being collected until an image refers to it.
+	// The lease protects content from garbage collection until an image refers to it.
 	defer func() { err = errors.Join(err, store.close()) }()
 	content, err := read(progressReader{archive, opts.Progress, new(int64)}, store.write)
 	if err != nil {
@@ -102,13 +99,13 @@ func importArchive(ctx context.Context, opts Options, archive io.Reader, labels 
 	return imported, nil
 }
 
-// candidates are the manifests and indexes that an archive has under a name.
+// candidates are the manifests and indexes that an archive has under one name.
 type candidates struct {
-	name    string // as the archive has it, until named
+	name    string // as in the archive, until named
 	targets []ocispec.Descriptor
 }
 
-// named gives each image a full name, which is name, if that is set.
+// named sets the full name of each image, or name if that is set.
 func named(images []candidates, name string) ([]candidates, error) {
 	if len(images) == 0 {
 		return nil, errors.New("it holds no image; " + howToWrite)
@@ -145,7 +142,7 @@ func distinctTargets(images []candidates) int {
 	return len(seen)
 }
 
-// progressReader tells of what has been read from it.
+// progressReader reports how much has been read.
 type progressReader struct {
 	io.Reader
 	progress func(read int64)

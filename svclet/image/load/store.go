@@ -29,11 +29,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// namespace is that of CRI's images in containerd.
+// namespace is the containerd namespace of CRI's images.
 const namespace = "k8s.io"
 
-// Labels of containerd's: of images that CRI manages and must not remove, of
-// the end of a lease, and of content that needs other content.
+// containerd's labels: of images that CRI manages and must not remove, of the
+// expiry of a lease, and of garbage collection references.
 const (
 	labelManaged = "io.cri-containerd.image"
 	labelPinned  = "io.cri-containerd.pinned"
@@ -42,9 +42,9 @@ const (
 )
 
 const (
-	// leaseTime bounds how long the content of an import that was killed stays.
+	// leaseTime bounds how long the content of a killed import is kept.
 	leaseTime = 24 * time.Hour
-	// chunk is how much is sent at once, in bytes.
+	// chunk is the size of one write, in bytes.
 	chunk = 512 << 10
 	// noticeTimeout bounds how long CRI takes to notice a new image.
 	noticeTimeout = 30 * time.Second
@@ -52,7 +52,7 @@ const (
 	closeTimeout  = 5 * time.Second
 )
 
-// store is a containerd, for one import.
+// store is a connection to containerd for one import.
 type store struct {
 	conn    *grpc.ClientConn
 	ctx     context.Context // with the namespace and the lease
@@ -70,7 +70,7 @@ func open(ctx context.Context, endpoint string) (*store, error) {
 		endpoint = "unix://" + endpoint
 	}
 	if socket, ok := strings.CutPrefix(endpoint, "unix://"); ok {
-		// gRPC would log that there is none.
+		// Without this check gRPC would log that the socket does not exist.
 		probe, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err != nil {
 			return nil, fmt.Errorf("no containerd answers at %s: start it, or name another endpoint (%w)", endpoint, err)
@@ -105,7 +105,7 @@ func open(ctx context.Context, endpoint string) (*store, error) {
 	return s, nil
 }
 
-// close ends the lease: content to which nothing refers may be collected then.
+// close deletes the lease: unreferenced content can then be garbage collected.
 func (s *store) close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), closeTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (s *store) close() error {
 	return errors.Join(plain(err), s.conn.Close())
 }
 
-// write is a writeBlob.
+// write implements writeBlob.
 func (s *store) write(r io.Reader, size int64, want digest.Digest) (digest.Digest, error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel() // ends the stream
@@ -137,7 +137,7 @@ func (s *store) write(r io.Reader, size int64, want digest.Digest) (digest.Diges
 	return "", errors.Join(plain(err), plain(abortErr))
 }
 
-// upload is the writing of one blob.
+// upload is the write of one blob.
 type upload struct {
 	stream contentapi.Content_WriteClient
 	ref    string
@@ -146,16 +146,16 @@ type upload struct {
 	sum    digest.Digester
 }
 
-// copy sends what r has, unless containerd has it already: the digest is
-// checked in either case.
+// copy sends r, unless containerd has the blob already; the digest is checked in
+// either case.
 func (w upload) copy(r io.Reader, buffer []byte) (digest.Digest, error) {
 	response, err := w.send(&contentapi.WriteContentRequest{Action: contentapi.WriteAction_STAT, Ref: w.ref, Total: w.size, Expected: w.want.String()})
 	there := status.Code(err) == codes.AlreadyExists
 	if err != nil && !there {
 		return "", err
 	}
-	// Content of another namespace is shared: it is there to its end, and has
-	// only to be committed.
+	// Content of another namespace is shared: it is complete, and only has to be
+	// committed.
 	from := response.GetOffset()
 	for offset := int64(0); offset < w.size; {
 		n, err := io.ReadFull(r, buffer[:min(w.size-offset, int64(len(buffer)))])
@@ -189,7 +189,7 @@ func (w upload) copy(r io.Reader, buffer []byte) (digest.Digest, error) {
 }
 
 func (w upload) send(request *contentapi.WriteContentRequest) (*contentapi.WriteContentResponse, error) {
-	// The error of a stream that has ended is that of Recv.
+	// The error of a broken stream is returned by Recv.
 	if err := w.stream.Send(request); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func (s *store) document(of ocispec.Descriptor) ([]byte, error) {
 	}
 }
 
-// size also puts a blob under the lease that was there before.
+// size also adds an existing blob to the lease.
 func (s *store) size(of digest.Digest) (int64, error) {
 	if err := of.Validate(); err != nil {
 		return 0, fmt.Errorf("%q: %w", of, err)
@@ -254,8 +254,8 @@ func (s *store) refer(from digest.Digest, to map[string]digest.Digest) error {
 	return plain(err)
 }
 
-// register gives an image the names that CRI gives to one that it has pulled:
-// its ID, its name with the digest, and its name with the tag.
+// register creates the same image names as a pull through CRI: the ID, the name
+// with the digest, and the name with the tag.
 func (s *store) register(image Imported, labels map[string]string) error {
 	name, err := reference.ParseNormalizedNamed(image.Name)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *store) register(image Imported, labels map[string]string) error {
 	if err := decode(image.Digest.String(), document, &target); err != nil {
 		return err
 	}
-	if target.MediaType == "" { // optional until version 1.1 of the specification
+	if target.MediaType == "" { // optional before version 1.1 of the specification
 		target.MediaType = ocispec.MediaTypeImageManifest
 		if target.Manifests != nil {
 			target.MediaType = ocispec.MediaTypeImageIndex
@@ -295,7 +295,7 @@ func (s *store) register(image Imported, labels map[string]string) error {
 	return nil
 }
 
-// awaitCRI returns when CRI knows an image: it hears of it by an event.
+// awaitCRI waits until CRI knows an image, which it learns by an event.
 func (s *store) awaitCRI(image Imported) error {
 	ctx, cancel := context.WithTimeout(s.ctx, noticeTimeout)
 	defer cancel()
@@ -316,7 +316,7 @@ func (s *store) awaitCRI(image Imported) error {
 	}
 }
 
-// plain is an error without what gRPC adds to its text.
+// plain returns an error without gRPC's prefix.
 func plain(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
 		if s.Code() == codes.Canceled {
