@@ -200,7 +200,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestACriticalPodIsToldWhatItLacks(t *testing.T) {
+func TestACriticalPodsRefusalHasItsShortages(t *testing.T) {
 	others := []*corev1.Pod{testPod("a", requesting("cpu", "1500m", "memory", "512Mi"))}
 	asking := requesting("cpu", "1", "memory", "768Mi")
 
@@ -280,7 +280,7 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-func TestUnsafeSysctlsMustBeOfANamespace(t *testing.T) {
+func TestUnsafeSysctlsMustBeNamespaced(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"net.*":              "",
 		"kernel.shm*":        "",

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestTheClassBurstableHasWhatItsPodsRequest(t *testing.T) {
+func TestBurstableSharesAreTheSumOfItsPodsRequests(t *testing.T) {
 	tree := &recorded{driver: Cgroupfs}
 	m := newManager(Options{PerQOS: true, Driver: Cgroupfs}, tree)
 	active := []*corev1.Pod{
@@ -36,7 +36,7 @@ func reserving(percentage int, tree *recorded) *Manager {
 	}, tree)
 }
 
-func TestAPercentageOfTheMemoryThatPodsRequestIsKeptFromLowerClasses(t *testing.T) {
+func TestQOSReservedMemoryIsSubtractedFromLowerClasses(t *testing.T) {
 	active := []*corev1.Pod{
 		testPod("a", guaranteed("cpu", "1", "memory", "100")), testPod("b", guaranteed("cpu", "1", "memory", "100")),
 		testPod("c", burstable("memory", "300")), testPod("d"),
@@ -67,7 +67,7 @@ func TestAPercentageOfTheMemoryThatPodsRequestIsKeptFromLowerClasses(t *testing.
 	}
 }
 
-func TestAClassThatUsesMoreMemoryThanItMayIsBoundedToThatAndTriedAgain(t *testing.T) {
+func TestAClassOverItsMemoryLimitIsLimitedToItsUsageAndRetried(t *testing.T) {
 	tree := &recorded{used: map[string]int64{"/kubepods/besteffort": 700}}
 	m := reserving(100, tree)
 	active := []*corev1.Pod{testPod("a", guaranteed("cpu", "1", "memory", "400"))}
@@ -87,7 +87,7 @@ func TestAClassThatUsesMoreMemoryThanItMayIsBoundedToThatAndTriedAgain(t *testin
 	tree.expect(t, "bounded to what it may use, once it can be", again[:2]...)
 }
 
-func TestABoundOfAClassThatCannotBeSetIsAnErrorAndTriedAgain(t *testing.T) {
+func TestAFailedClassLimitIsReturnedAndRetried(t *testing.T) {
 	tree := &recorded{failing: "/kubepods/burstable"}
 	m := reserving(100, tree)
 	for range 2 {
@@ -99,7 +99,7 @@ func TestABoundOfAClassThatCannotBeSetIsAnErrorAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatAFormerAgentKeptFromClassesIsFreeUnlessItIsKeptOn(t *testing.T) {
+func TestClassLimitsOfAnEarlierAgentAreRemovedUnlessConfigured(t *testing.T) {
 	for percentage, want := range map[int][]string{
 		0:  {"set /kubepods memory=1200", "set /kubepods/burstable memory=-1", "set /kubepods/besteffort memory=-1"},
 		50: {"set /kubepods memory=1200"},

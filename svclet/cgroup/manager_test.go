@@ -68,7 +68,7 @@ func (r *recorded) expect(t *testing.T, what string, w ...string) {
 	r.steps = nil
 }
 
-func TestTheTreeIsKubelets(t *testing.T) {
+func TestTheHierarchyIsKubelets(t *testing.T) {
 	for _, test := range []struct {
 		driver                                  Driver
 		root, guaranteed, burstable, bestEffort string
@@ -102,7 +102,7 @@ func TestTheTreeIsKubelets(t *testing.T) {
 	}
 }
 
-func TestWithoutClassesTheRuntimeChooses(t *testing.T) {
+func TestWithoutCgroupsPerQOSTheRuntimeChoosesTheParent(t *testing.T) {
 	for root, want := range map[string]string{"": "", "/": "", "/pods": "/pods"} {
 		tree := &recorded{}
 		m := newManager(Options{Root: root, Driver: Cgroupfs}, tree)
@@ -117,7 +117,7 @@ func TestWithoutClassesTheRuntimeChooses(t *testing.T) {
 	}
 }
 
-func TestAPodsCgroup(t *testing.T) {
+func TestAPodsCgroupIsCreatedUpdatedAndRemoved(t *testing.T) {
 	tree := &recorded{driver: Cgroupfs}
 	m := newManager(Options{PerQOS: true, Driver: Cgroupfs, PodMaxPIDs: 50}, tree)
 	if err := m.Create(testPod("u", burstable("cpu", "1"))); err != nil {
@@ -139,7 +139,7 @@ func TestAPodsCgroup(t *testing.T) {
 		"kill /kubepods/besteffort/podu", "remove /kubepods/besteffort/podu")
 }
 
-func TestAUIDIsNoPath(t *testing.T) {
+func TestAUIDMustNotBeAPath(t *testing.T) {
 	tree := &recorded{driver: Cgroupfs}
 	m := newManager(Options{PerQOS: true, Driver: Cgroupfs}, tree)
 	for _, uid := range []types.UID{"", "../../system.slice", "a/b", "a_b", ".."} {
@@ -153,7 +153,7 @@ func TestAUIDIsNoPath(t *testing.T) {
 	tree.expect(t, "nothing is done")
 }
 
-func TestStartMakesTheClasses(t *testing.T) {
+func TestStartCreatesTheQOSClasses(t *testing.T) {
 	tree := &recorded{driver: Systemd}
 	m := newManager(Options{
 		PerQOS: true, Driver: Systemd, Enforce: []string{EnforcePods},
@@ -223,7 +223,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-func TestPodsThatHaveACgroup(t *testing.T) {
+func TestPodsListsPodsWithACgroup(t *testing.T) {
 	for driver, children := range map[Driver]map[string][]string{
 		Cgroupfs: {
 			"/kubepods":            {"burstable", "besteffort", "podg-1"},

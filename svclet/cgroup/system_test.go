@@ -84,7 +84,7 @@ func system(t *testing.T, c *crowd, programs ...int) *System {
 	return &System{cgroup: "/system", processes: c, proc: proc}
 }
 
-func TestTheSystemsProcessesAreMoved(t *testing.T) {
+func TestSystemProcessesAreMoved(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		crowd       *crowd
@@ -145,9 +145,9 @@ func TestTheSystemsProcessesAreMoved(t *testing.T) {
 	}
 }
 
-// TestProcessesThatKeepForkingAreLeftToTheNextTime has each process that is moved
+// TestMoveGivesUpOnForkingProcessesUntilTheNextPeriod has each process that is moved
 // leave another one in the root.
-func TestProcessesThatKeepForkingAreLeftToTheNextTime(t *testing.T) {
+func TestMoveGivesUpOnForkingProcessesUntilTheNextPeriod(t *testing.T) {
 	const first, last = 8, 100
 	c := &crowd{root: []int{first}, forks: map[int][]int{}}
 	programs := []int{first}
@@ -169,7 +169,7 @@ func TestProcessesThatKeepForkingAreLeftToTheNextTime(t *testing.T) {
 	}
 }
 
-func TestNothingMoreIsMovedOnceTheAgentStops(t *testing.T) {
+func TestNoProcessIsMovedAfterTheContextIsDone(t *testing.T) {
 	c := &crowd{root: []int{7, 8}}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -181,7 +181,7 @@ func TestNothingMoreIsMovedOnceTheAgentStops(t *testing.T) {
 	}
 }
 
-func TestTheSystemsProcessesAreMovedAtOnceAndThenEachMinute(t *testing.T) {
+func TestSystemProcessesAreMovedAtStartAndEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))

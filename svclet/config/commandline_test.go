@@ -96,7 +96,7 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 	}
 }
 
-func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+func TestAllProblemsAreReportedTogether(t *testing.T) {
 	directory := write(t, map[string]string{"file": head + "maxPod: 1\nport: x\n"})
 	got := problems(t, "--config", directory+"/file", "--bogus", "7", "--eviction-hard", "x", "--max-pods=-1", "--oom-score-adj=x", "--cgroup-driver", "x")
 	if len(got) != 7 {
@@ -135,7 +135,7 @@ func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 	}
 }
 
-func TestAnOpenServerIsWarnedOf(t *testing.T) {
+func TestAServerWithoutAuthorizationIsWarnedOf(t *testing.T) {
 	for args, want := range map[string]bool{
 		"":                                  true,
 		"--anonymous-auth=false":            false,

@@ -42,7 +42,7 @@ func problems(t *testing.T, args ...string) []string {
 	return all
 }
 
-func TestFlagWinsOverDropInsOverFileOverDefault(t *testing.T) {
+func TestPrecedenceIsFlagDropInFileDefault(t *testing.T) {
 	// Of each kind of field, what each of the layers sets; the last one counts.
 	type layers struct{ field, file, dropIn, flag string }
 	values := []struct {
@@ -126,7 +126,7 @@ func gatesOf(present int) string {
 	return fmt.Sprint(gates)
 }
 
-func TestMapsOfAFlagReplaceThoseOfAFileAndGrow(t *testing.T) {
+func TestAMapFlagReplacesTheFilesMapAndMergesRepeatedFlags(t *testing.T) {
 	directory := write(t, map[string]string{"file": head + "allowedUnsafeSysctls: [a]\nstaticPodURLHeader: {A: [x]}\n"})
 	s, err := Load([]string{"--config", directory + "/file", "--allowed-unsafe-sysctls=b", "--allowed-unsafe-sysctls=c,d",
 		"--manifest-url-header=b:1,c:2", "--manifest-url-header=b:3"}, noVariables)
@@ -180,7 +180,7 @@ func variable(directory string) func(string) string {
 	}
 }
 
-func TestPathsOfAFileBeginAtItsDirectory(t *testing.T) {
+func TestRelativePathsInAFileAreRelativeToItsDirectory(t *testing.T) {
 	directory := write(t, map[string]string{
 		"file":      head + "staticPodPath: pods\nauthentication: {x509: {clientCAFile: ca.crt}}\nresolvConf: \"\"\n",
 		"d/10.conf": head + "podLogsDir: logs\ntlsCertFile: /abs.crt\ntlsPrivateKeyFile: key\n",
@@ -197,14 +197,14 @@ func TestPathsOfAFileBeginAtItsDirectory(t *testing.T) {
 	}
 }
 
-func TestAFileIsRelativeToTheWorkingDirectory(t *testing.T) {
+func TestTheConfigFilesPathIsRelativeToTheWorkingDirectory(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"file": head + "maxPods: 5\n"}))
 	if s, err := Load([]string{"--config=file"}, noVariables); err != nil || s.Configuration.MaxPods != 5 {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestAFileOfKubeletIsTaken(t *testing.T) {
+func TestAKubeletConfigurationFileIsAccepted(t *testing.T) {
 	s, err := Load([]string{"--config=testdata/kubeadm.yaml"}, noVariables)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestAFileOfKubeletIsTaken(t *testing.T) {
 	}
 }
 
-func TestSomeDefaultsFollowOtherFields(t *testing.T) {
+func TestSomeDefaultsDependOnOtherFields(t *testing.T) {
 	directory := write(t, map[string]string{"file": head + "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 3\npodPidsLimit: -9\nreadOnlyPort: 0\n"})
 	s, err := Load([]string{"--config", directory + "/file"}, noVariables)
 	if err != nil {
@@ -248,7 +248,7 @@ func TestOnlyThePreviousReleasesHiddenMetricsMayBeShown(t *testing.T) {
 	}
 }
 
-func TestRequestsAreLimitedOnlyWhenThatIsAskedFor(t *testing.T) {
+func TestRequestsHaveARateLimitOnlyIfConfigured(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                      "0 0 false",
 		"--svc-api-qps=50":                      "50 100 true",
@@ -322,7 +322,7 @@ func TestGatesAreSetByNameStageAndAll(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeSecretOfTheManifestURLIsNotShown(t *testing.T) {
+func TestSecretPartsOfTheManifestURLAreNotShown(t *testing.T) {
 	s, err := Load([]string{"--manifest-url-header=Authorization:secret"}, noVariables)
 	if err != nil {
 		t.Fatal(err)

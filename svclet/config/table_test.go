@@ -22,7 +22,7 @@ var ownDefaults = map[string]string{
 	"v": "0", "version": "false", "help": "false",
 }
 
-func TestEveryFlagOfTheDocumentIsThereOrLater(t *testing.T) {
+func TestEveryFlagOfTheDocumentExistsOrIsListedAsLater(t *testing.T) {
 	file, err := os.Open("testdata/flags.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestHarmlessValuesAreOfTheirFieldsTypes(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreSound(t *testing.T) {
+func TestDefaultsAreValid(t *testing.T) {
 	if _, err := Load(nil, func(string) string { return "" }); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
@@ -218,7 +218,7 @@ TLS_RSA_WITH_AES_128_CBC_SHA256 TLS_RSA_WITH_RC4_128_SHA`
 	}
 }
 
-func TestGatesOnWhichSvcletActsAreThereOnce(t *testing.T) {
+func TestGatesWithAnEffectAreListedOnce(t *testing.T) {
 	gates := AllGates()
 	for i := range gates {
 		if i > 0 && gates[i-1].Name == gates[i].Name {

@@ -18,7 +18,7 @@ var node = Config{
 	RegistryDir:  `/etc/registries "of mine"`,
 }
 
-func TestTheConfigurationIsOfTheVersionThatContainerdReads(t *testing.T) {
+func TestTheConfigurationsFormatMatchesContainerdsVersion(t *testing.T) {
 	for file, s := range map[string]settings{
 		"1.6.toml": {Config: node, version: version{"1.6.20", 1, 6}, snapshotter: "overlayfs"},
 		"2.0.toml": {Config: node, version: version{"2.0.0", 2, 0}, snapshotter: "native", mayLowerScores: true},
@@ -52,7 +52,7 @@ func TestTheNetworkOfPodsIsABridge(t *testing.T) {
 	}
 }
 
-func TestANetworkKeepsItsRangesUntilItIsGivenOthers(t *testing.T) {
+func TestNetworkRangesAreKeptUntilOthersAreSet(t *testing.T) {
 	config := Config{Dir: t.TempDir()}
 	if err := os.MkdirAll(config.cniDir(), 0o700); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestADamagedNetworkFileIsNamed(t *testing.T) {
 	}
 }
 
-func TestSocketsAreWhereTheirPathsAreShortEnough(t *testing.T) {
+func TestSocketPathsAreShortEnough(t *testing.T) {
 	short := Config{Dir: "/var/lib/svc/containerd"}
 	if got := short.Endpoint(); got != "unix:///var/lib/svc/containerd/run/containerd.sock" {
 		t.Error(got)
@@ -130,7 +130,7 @@ func TestSocketsAreWhereTheirPathsAreShortEnough(t *testing.T) {
 	}
 }
 
-func TestAMistakeInTheConfigurationIsNamed(t *testing.T) {
+func TestValidationErrorsNameTheMistake(t *testing.T) {
 	for _, tc := range []struct {
 		config Config
 		want   string
@@ -156,7 +156,7 @@ func makeExecutables(t *testing.T, dir string, names ...string) {
 	}
 }
 
-func TestWhatIsMissingIsOneLineThatSaysHowToGetIt(t *testing.T) {
+func TestMissingProgramsAreOneLineThatSaysHowToInstallThem(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		programs     []string
@@ -192,7 +192,7 @@ func TestWhatIsMissingIsOneLineThatSaysHowToGetIt(t *testing.T) {
 	}
 }
 
-func TestVersionsAreUnderstoodAsTheyAreWritten(t *testing.T) {
+func TestContainerdVersionsAreParsed(t *testing.T) {
 	for out, want := range map[string]version{
 		"containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3\n": {"1.6.20~ds1", 1, 6},
 		"containerd github.com/containerd/containerd v1.7.27 05044ec0a9a75232\n":        {"1.7.27", 1, 7},
@@ -213,7 +213,7 @@ func TestVersionsAreUnderstoodAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestTheWayOutIsOpenForEachRange(t *testing.T) {
+func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 	var lines []string
 	for _, r := range ways("svc0", []string{"10.88.0.7/24", "fd00::/64"}) {
 		program := "iptables"

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAProcessIsWatchedUntilItsEnd(t *testing.T) {
+func TestAProcessIsWatchedUntilItExits(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestAProcessIsWatchedUntilItsEnd(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsForgottenRunsOn(t *testing.T) {
+func TestAForgottenProcessKeepsRunning(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestAProcessThatIsForgottenRunsOn(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 }
 
-func TestWhoListensAtASocketIsFound(t *testing.T) {
+func TestTheProcessListeningOnASocketIsFound(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	if p, err := findProcess(socket); p != nil || err != nil {
 		t.Errorf("at no socket: %v, %v", p, err)
@@ -139,7 +139,7 @@ func TestAContainerdIsFoundWithoutItsSocket(t *testing.T) {
 	}
 }
 
-func TestContainerdIsNotTakenForTheAgent(t *testing.T) {
+func TestTheAgentIsNotMistakenForContainerd(t *testing.T) {
 	got := environment([]string{"HOME=/root", "PATH=/bin:/sbin", "NOTIFY_SOCKET=/run/systemd/notify", "LISTEN_FDS=1", "HTTPS_PROXY=p"},
 		Programs{Containerd: "/opt/a/containerd", Runc: "/opt/b/runc", IPTables: "/opt/b/iptables"})
 	if want := []string{"HOME=/root", "HTTPS_PROXY=p", "PATH=/opt/a:/opt/b:/bin:/sbin"}; !slices.Equal(got, want) {
@@ -147,7 +147,7 @@ func TestContainerdIsNotTakenForTheAgent(t *testing.T) {
 	}
 }
 
-func TestAPodIsKnownByItsCgroup(t *testing.T) {
+func TestPodUIDsAreReadFromCgroupNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"podaf7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e":                          "af7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e",
 		"kubepods-burstable-podaf7a3b6e_7d5b_4c0f_9e53_1f5f5a3b0b7e.slice": "af7a3b6e-7d5b-4c0f-9e53-1f5f5a3b0b7e",

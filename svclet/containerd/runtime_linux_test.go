@@ -67,7 +67,7 @@ func readPID(t *testing.T, path string) int {
 	}
 }
 
-func TestAContainerdThatIsBeingStartedAgainOutlivesTheAgent(t *testing.T) {
+func TestARestartingContainerdOutlivesTheAgent(t *testing.T) {
 	r, pid := restarting(t)
 	r.Close()
 	if r.process.pid != pid {
@@ -83,7 +83,7 @@ func TestAContainerdThatIsBeingStartedAgainOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-func TestAContainerdThatIsBeingStartedAgainIsStopped(t *testing.T) {
+func TestStopStopsARestartingContainerd(t *testing.T) {
 	r, pid := restarting(t)
 	if err := r.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func good(change map[string]string) map[string]string {
 	return files
 }
 
-func TestMachinesThatAreNotAsTheyHaveToBeAreRefused(t *testing.T) {
+func TestUnsuitableMachinesAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		files   map[string]string

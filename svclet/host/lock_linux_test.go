@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestALockIsWaitedFor(t *testing.T) {
+func TestLockWaitsForTheHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	held, err := Lock(t.Context(), path)
 	if err != nil {
@@ -29,7 +29,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 	again.Close()
 }
 
-func TestWhoeverOpensALockFileOrRemovesItContendsForIt(t *testing.T) {
+func TestOpeningOrRemovingTheLockFileIsContention(t *testing.T) {
 	for name, contend := range map[string]func(path string) error{
 		"opens": func(path string) error {
 			file, err := os.Open(path)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWhatIsMadeForContainersIsThereForAllOfTheirUsers(t *testing.T) {
+func TestFilesForContainersAreReadableByAllUsers(t *testing.T) {
 	before := unix.Umask(0o077)
 	t.Cleanup(func() { unix.Umask(before) })
 	var limit unix.Rlimit

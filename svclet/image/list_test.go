@@ -33,7 +33,7 @@ func TestTheStatusOfANodeShowsItsLargestImages(t *testing.T) {
 	}
 }
 
-func TestTheListIsRememberedUntilAnImageIsPulled(t *testing.T) {
+func TestTheImageListIsCachedUntilAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry("app:1")
 		m := New(Options{Runtime: r, Recorder: new(journal), MaxListed: -1})
@@ -64,7 +64,7 @@ func TestTheListIsRememberedUntilAnImageIsPulled(t *testing.T) {
 	})
 }
 
-func TestPullsAreMeasuredBySizeOfImage(t *testing.T) {
+func TestPullDurationsAreLabelledWithTheImageSize(t *testing.T) {
 	for size, want := range map[uint64]string{
 		0: "N/A", 1: "0-10MB", 10 << 20: "0-10MB", 10<<20 + 1: "10MB-100MB", 2 << 30: "1GB-5GB", 1 << 40: "GT100GB",
 	} {

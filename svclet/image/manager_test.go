@@ -172,7 +172,7 @@ func TestThePullPolicyDecidesWhetherAnImageIsPulled(t *testing.T) {
 	}
 }
 
-func TestAnImageThatCannotBeHadSaysWhy(t *testing.T) {
+func TestFailuresHaveAReasonAnEventAndAMessage(t *testing.T) {
 	framed := func(code codes.Code, message string) error {
 		return fmt.Errorf("what was asked: %w", status.Error(code, message))
 	}
@@ -222,7 +222,7 @@ func TestAnImageThatCannotBeHadSaysWhy(t *testing.T) {
 	}
 }
 
-func TestLoginsAreTriedInTurnThePodsBeforeTheNodes(t *testing.T) {
+func TestLoginsAreTriedInOrderPodBeforeNode(t *testing.T) {
 	const config = `{"auths":{"reg.io":{"username":"broad","password":"p"},"reg.io/team":{"username":"narrow","password":"p"}}}`
 	r := newRegistry()
 	r.pull = func(_ context.Context, _, user string) error {
@@ -244,7 +244,7 @@ func TestLoginsAreTriedInTurnThePodsBeforeTheNodes(t *testing.T) {
 	}
 }
 
-func TestThoseWhoWantTheSameShareOnePull(t *testing.T) {
+func TestConcurrentRequestsForOneImageShareAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := newRegistry(), new(journal)
 		r.pull = func(context.Context, string, string) error {
@@ -286,7 +286,7 @@ func TestThoseWhoWantTheSameShareOnePull(t *testing.T) {
 	})
 }
 
-func TestAPullEndsWhenNobodyWaitsForIt(t *testing.T) {
+func TestAPullIsCancelledWithItsLastWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := newRegistry(), new(journal)
 		ended := false
@@ -323,7 +323,7 @@ func TestAPullEndsWhenNobodyWaitsForIt(t *testing.T) {
 	})
 }
 
-func TestNoMoreImagesArePulledAtOnceThanMayBe(t *testing.T) {
+func TestParallelPullsAreLimited(t *testing.T) {
 	for _, limit := range []int{1, 2, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			r, j := newRegistry(), new(journal)
@@ -375,7 +375,7 @@ func TestNoMoreImagesArePulledAtOnceThanMayBe(t *testing.T) {
 	}
 }
 
-func TestPullsBeyondTheRateFail(t *testing.T) {
+func TestPullsOverTheRateLimitFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := newRegistry(), new(journal)
 		m := New(Options{Runtime: r, Recorder: j, QPS: 1, Burst: 2})
@@ -399,7 +399,7 @@ func TestPullsBeyondTheRateFail(t *testing.T) {
 	})
 }
 
-func TestAnImageVolumeIsThePodsNotAContainers(t *testing.T) {
+func TestEventsOfAnImageVolumeAreAboutThePod(t *testing.T) {
 	r, j := newRegistry(), new(journal)
 	m := New(Options{Runtime: r, Recorder: j})
 	p, _ := podOf("p", "", "")
@@ -410,7 +410,7 @@ func TestAnImageVolumeIsThePodsNotAContainers(t *testing.T) {
 	want(t, "events", j.events, `Warning ErrImageNeverPull p/: Container image "`+v.Reference+`" is not present with pull policy of Never`)
 }
 
-func TestAnImageWithoutTagAndDigestIsTheLatest(t *testing.T) {
+func TestAnImageWithoutTagAndDigestGetsTheTagLatest(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("a", 64)
 	for _, c := range []struct{ image, full, repository string }{
 		{"app", "app:latest", "docker.io/library/app"},
@@ -455,7 +455,7 @@ func (f secretsFunc) Secret(_ context.Context, namespace, name string) (*corev1.
 	return f(namespace, name)
 }
 
-func TestPullSecretsThatCannotBeHadAreNamedByAnEvent(t *testing.T) {
+func TestMissingPullSecretsAreNamedInAnEvent(t *testing.T) {
 	from := secretsFunc(func(namespace, name string) (*corev1.Secret, error) {
 		if strings.HasPrefix(name, "no") {
 			return nil, errors.New("not found")

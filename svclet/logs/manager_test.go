@@ -37,7 +37,7 @@ func expectTree(t *testing.T, root string, want ...string) {
 	}
 }
 
-func TestALinkTellsWhoseLogItIs(t *testing.T) {
+func TestALinksNameIdentifiesTheContainer(t *testing.T) {
 	h := newHouse(t, 2, map[string]string{"0.log": "x"})
 	link := filepath.Join(h.root, "containers", "p_ns_c-id-c.log")
 	for _, c := range []struct {
@@ -81,14 +81,14 @@ func TestAContainerWithoutLogHasNoLink(t *testing.T) {
 	expectTree(t, h.root)
 }
 
-func TestTheNameOfALinkIsNeverTooLong(t *testing.T) {
+func TestLinkNamesAreWithinTheLimit(t *testing.T) {
 	c := Container{ID: strings.Repeat("f", 64), PodName: strings.Repeat("p", 200), PodNamespace: "ns", Name: "c"}
 	if name := c.link(); len(name) != 255 || !strings.HasSuffix(name, "f.log") {
 		t.Errorf("%d: %s", len(name), name)
 	}
 }
 
-func TestTheLogsOfAContainerGoWithIt(t *testing.T) {
+func TestRemoveRemovesAllLogsOfAContainer(t *testing.T) {
 	h := newHouse(t, 5, map[string]string{"0.log": "x", "0.log.20260101-000000": "x", "0.log.20250101-000000.gz": "x", "1.log": "x"})
 	if err := h.Link(h.container); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestTheLogsOfAContainerGoWithIt(t *testing.T) {
 	}
 }
 
-func TestTheLogsOfAPodGoWithIt(t *testing.T) {
+func TestRemovePodRemovesAllLogsOfAPod(t *testing.T) {
 	h := newHouse(t, 5, map[string]string{"0.log": "x", "1.log": "x"})
 	other := Container{ID: "o", PodNamespace: "ns", PodName: "other", Name: "c", Path: filepath.Join(h.root, "pods", "ns_other_uid2", "c", "0.log")}
 	h.options.Running = func() []Container { return []Container{other} }
@@ -119,7 +119,7 @@ func TestTheLogsOfAPodGoWithIt(t *testing.T) {
 	}
 }
 
-func TestASweepRemovesWhatBelongsToNobody(t *testing.T) {
+func TestASweepRemovesLogsOfUnknownPods(t *testing.T) {
 	h := newHouse(t, 5, map[string]string{"0.log": "x"})
 	links, pods := filepath.Join(h.root, "containers"), filepath.Join(h.root, "pods")
 	running := Container{ID: "r", PodNamespace: "ns", PodName: "p", Name: "c", Path: filepath.Join(h.dir, "none.log")}
@@ -145,7 +145,7 @@ func TestASweepRemovesWhatBelongsToNobody(t *testing.T) {
 	}
 }
 
-func TestASweepSaysWhatItCouldNotRead(t *testing.T) {
+func TestASweepReturnsReadErrors(t *testing.T) {
 	h := newHouse(t, 5, nil)
 	if err := os.RemoveAll(h.root); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestASweepSaysWhatItCouldNotRead(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeOpenedIsAnErrorOnlyWhileItsContainerRuns(t *testing.T) {
+func TestAFailedReopenIsAnErrorOnlyWhileTheContainerRuns(t *testing.T) {
 	for _, runs := range []bool{true, false} {
 		h := newHouse(t, 5, nil)
 		h.runtime.err = errors.New("it has ended")

@@ -136,7 +136,7 @@ func packed(t *testing.T, s string) string {
 	return b.String()
 }
 
-func TestALogIsRotatedWhenItHasGrownTooLarge(t *testing.T) {
+func TestALogOverTheMaximumSizeIsRotated(t *testing.T) {
 	h := newHouse(t, 3, map[string]string{"0.log": "1234"})
 	h.round(t.Context())
 	h.expect(t, map[string]string{"0.log": "1234"})
@@ -169,7 +169,7 @@ func TestWithTwoFilesNoneIsCompressed(t *testing.T) {
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345"})
 }
 
-func TestRotationGoesOnWhereACrashHasLeftOff(t *testing.T) {
+func TestRotationRecoversAfterACrash(t *testing.T) {
 	const older, old, now = "0.log.20250101-000000", "0.log.20260101-000000", "0.log.20260504-030201"
 	for _, c := range []struct {
 		name       string
@@ -205,9 +205,9 @@ func TestRotationGoesOnWhereACrashHasLeftOff(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostByACrashAnywhere cuts a rotation off before each of its
+// TestNoLogLineIsLostByACrash cuts a rotation off before each of its
 // steps on the file system and lets the next one go on.
-func TestNothingIsLostByACrashAnywhere(t *testing.T) {
+func TestNoLogLineIsLostByACrash(t *testing.T) {
 	const old = "0.log.20260101-000000"
 	steps := []func(h *house, t *testing.T){
 		func(h *house, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": ""}) },
@@ -254,7 +254,7 @@ func erase(t *testing.T, h *house, name string) {
 	}
 }
 
-func TestALogIsPutBackWhenTheRuntimeDoesNotBeginANewOne(t *testing.T) {
+func TestALogIsRenamedBackIfTheRuntimeDoesNotReopenIt(t *testing.T) {
 	h := newHouse(t, 3, map[string]string{"0.log": "12345"})
 	h.runtime.err = errors.New("away")
 	err := h.rotate(t.Context(), "id-c", h.container.Path)
@@ -267,7 +267,7 @@ func TestALogIsPutBackWhenTheRuntimeDoesNotBeginANewOne(t *testing.T) {
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345"})
 }
 
-func TestNoRotatedLogTakesThePlaceOfAnother(t *testing.T) {
+func TestRotatedLogsAreNeverOverwritten(t *testing.T) {
 	h := newHouse(t, 10, nil)
 	for _, step := range []time.Duration{0, 0, -2 * time.Hour, 90 * time.Minute} {
 		h.clock.SetTime(h.clock.Now().Add(step))
@@ -281,7 +281,7 @@ func TestNoRotatedLogTakesThePlaceOfAnother(t *testing.T) {
 	}
 }
 
-func TestALogThatIsALinkIsNotFollowed(t *testing.T) {
+func TestALogThatIsASymlinkIsNotFollowed(t *testing.T) {
 	h := newHouse(t, 3, map[string]string{})
 	secret := filepath.Join(h.root, "secret")
 	if err := os.WriteFile(secret, []byte("hunter2"), 0o600); err != nil {
@@ -310,7 +310,7 @@ func TestALogThatIsALinkIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestAPipeDoesNotHoldUpRotation(t *testing.T) {
+func TestAPipeDoesNotBlockRotation(t *testing.T) {
 	h := newHouse(t, 3, map[string]string{"0.log": "12345"})
 	if err := unix.Mkfifo(filepath.Join(h.dir, "0.log.20200101-000000"), 0o600); err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestARotationEndsWithItsContext(t *testing.T) {
 	h.expect(t, map[string]string{"0.log": "12345", "0.log.20200101-000000": "old"})
 }
 
-func TestSizesAreLookedAtOnceInEachInterval(t *testing.T) {
+func TestSizesAreCheckedOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		m, err := New(Options{
@@ -353,7 +353,7 @@ func TestSizesAreLookedAtOnceInEachInterval(t *testing.T) {
 	})
 }
 
-func TestNoMoreLogsAreRotatedAtOnceThanThereAreWorkers(t *testing.T) {
+func TestParallelRotationsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, 2, nil)
 		h.options.Workers = 2

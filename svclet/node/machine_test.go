@@ -24,7 +24,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestWhatAMachineHas(t *testing.T) {
+func TestReadMachineReadsTheMachinesResources(t *testing.T) {
 	root := tree(t, map[string]string{
 		"proc/meminfo":                  "MemTotal:       16384 kB\nMemFree: 1 kB\nSwapTotal:  2048 kB\nHugePages_Total: 3\n",
 		"sys/devices/system/cpu/online": "0-3,6\n",
@@ -53,7 +53,7 @@ func TestWhatAMachineHas(t *testing.T) {
 	}
 }
 
-func TestAMachineThatTellsLittle(t *testing.T) {
+func TestReadMachineLeavesUnknownValuesEmpty(t *testing.T) {
 	root := tree(t, map[string]string{"proc/meminfo": "MemTotal: 1 kB\n"})
 	if got, err := ReadMachine(root, root); err != nil || got.CPUs < 1 || got.OSImage != "Linux" {
 		t.Errorf("%+v, %v", got, err)
@@ -63,7 +63,7 @@ func TestAMachineThatTellsLittle(t *testing.T) {
 	}
 }
 
-func TestCountsOfCPUs(t *testing.T) {
+func TestCPUListsAreCounted(t *testing.T) {
 	for list, want := range map[string]int{"0": 1, "0-1": 2, "0-3,8-9,12": 7, "": 0, "3-1": 0, "x": 0} {
 		if got := countCPUs(list); got != want {
 			t.Errorf("%q: %d, not %d", list, got, want)

@@ -101,7 +101,7 @@ func (r *rig) recorded() (all []string) {
 	}
 }
 
-func TestANodeIsRegisteredReadyAtOnce(t *testing.T) {
+func TestANodeIsRegisteredReady(t *testing.T) {
 	r := start(t, apifake.New(t))
 	node := r.awaitReady(corev1.ConditionTrue)
 	if l := node.Labels; l["kubernetes.io/hostname"] != "host" || l["kubernetes.io/os"] == "" || l["beta.kubernetes.io/arch"] == "" || l["zone"] != "z" {
@@ -145,7 +145,7 @@ func TestANodeBecomesReadyWithoutWaiting(t *testing.T) {
 	}
 }
 
-func TestANodeThatExistsIsAdopted(t *testing.T) {
+func TestAnExistingNodeIsAdopted(t *testing.T) {
 	server := apifake.New(t)
 	server.Put(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1", "kubernetes.io/hostname": "old"}},
@@ -172,7 +172,7 @@ func TestANodeThatExistsIsAdopted(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsDeletedIsRegisteredAnew(t *testing.T) {
+func TestADeletedNodeIsRegisteredAgain(t *testing.T) {
 	r := start(t, apifake.New(t))
 	node := r.awaitReady(corev1.ConditionTrue)
 	r.await("it is known", r.Known)
@@ -220,7 +220,7 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 	r.await("the lease is there", func() bool { return server.Lease("n") != nil })
 }
 
-func TestALeaseThatSomebodyElseChangesIsKept(t *testing.T) {
+func TestALeaseChangedByAnotherWriterIsStillRenewed(t *testing.T) {
 	r := start(t, apifake.New(t), func(o *Options) { o.LeaseDuration = time.Second })
 	r.awaitReady(corev1.ConditionTrue)
 	r.await("the lease is there", func() bool { return r.server.Lease("n") != nil })
@@ -236,7 +236,7 @@ func TestALeaseThatSomebodyElseChangesIsKept(t *testing.T) {
 	})
 }
 
-func TestWithoutRegistrationTheNodeIsAwaited(t *testing.T) {
+func TestWithoutRegistrationTheAgentWaitsForTheNode(t *testing.T) {
 	server := apifake.New(t)
 	r := start(t, server, func(o *Options) { o.Register = false })
 	r.await("it was looked for", func() bool {
@@ -249,7 +249,7 @@ func TestWithoutRegistrationTheNodeIsAwaited(t *testing.T) {
 	r.awaitReady(corev1.ConditionTrue)
 }
 
-func TestWithoutAnAPIServerTheNodeIsKnownHere(t *testing.T) {
+func TestInStandaloneModeTheNodeIsComputed(t *testing.T) {
 	n, err := New(Options{Name: "n", Hostname: "n", Network: network{standard: "10.0.0.1"}, Machine: Machine{CPUs: 3, Memory: 1, Storage: 1}})
 	if err != nil {
 		t.Fatal(err)

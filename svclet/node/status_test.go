@@ -96,7 +96,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestCapacityAndWhatPodsMayHaveOfIt(t *testing.T) {
+func TestCapacityAndAllocatable(t *testing.T) {
 	list := func(pairs ...string) corev1.ResourceList {
 		l := corev1.ResourceList{}
 		for i := 0; i < len(pairs); i += 2 {
@@ -128,7 +128,7 @@ func status(ready, network bool) RuntimeStatus {
 	}}
 }
 
-func TestTheNodeIsReadyAsItsRuntimeIs(t *testing.T) {
+func TestReadyFollowsTheRuntimesConditions(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())
 	var answer RuntimeStatus
 	var failure error
@@ -238,7 +238,7 @@ func normal(s string) string {
 
 func capacityOne() resource.Quantity { return resource.MustParse("1") }
 
-func TestNoMoreIsKeptFromPodsThanThereIs(t *testing.T) {
+func TestReservationsOverTheCapacityAreRefused(t *testing.T) {
 	machine := Machine{CPUs: 2, Memory: 1 << 30, Storage: 1 << 30}
 	for want, reserved := range map[string]corev1.ResourceList{
 		"": {corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"), "pid": resource.MustParse("100")},

@@ -96,7 +96,7 @@ func TestPodsShareOneWatchOfAnObject(t *testing.T) {
 	}
 }
 
-func TestChangesThatDoNotConcernDataAreNotTold(t *testing.T) {
+func TestMetadataChangesAreNotReported(t *testing.T) {
 	s := newServer(t)
 	s.put("namespaces/n/configmaps/c", configOf("1"))
 	store, changed := newStore(t, s, nil)
@@ -114,7 +114,7 @@ func TestChangesThatDoNotConcernDataAreNotTold(t *testing.T) {
 	}
 }
 
-func TestObjectsThatDoNotExistYetAreToldOfWhenTheyAppear(t *testing.T) {
+func TestObjectsAreReportedWhenTheyAreCreated(t *testing.T) {
 	s := newServer(t)
 	store, changed := newStore(t, s, nil)
 	store.Register(podWith("p", "", "late"))
@@ -153,7 +153,7 @@ func TestImmutableObjectsAreFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestBrokenWatchesAreTakenUpWithoutAList(t *testing.T) {
+func TestBrokenWatchesResumeWithoutAList(t *testing.T) {
 	s := newServer(t)
 	s.put("namespaces/n/configmaps/c", configOf("1"))
 	store, changed := newStore(t, s, nil)
@@ -188,7 +188,7 @@ func TestExpiredWatchesListAgain(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreReportedAndThePodToldWhenTheyEnd(t *testing.T) {
+func TestAnEndedRefusalIsReportedAsAChange(t *testing.T) {
 	s := newServer(t)
 	s.put("namespaces/n/configmaps/c", configOf("1"))
 	s.setRefuse(http.StatusForbidden)
@@ -223,7 +223,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestPodsThatChangeAreFollowedAsTheyAre(t *testing.T) {
+func TestAChangedPodsReferencesAreWatched(t *testing.T) {
 	s := newServer(t)
 	store, _ := newStore(t, s, nil)
 	store.Register(podWith("p", "a", ""))
@@ -240,7 +240,7 @@ func TestPodsThatChangeAreFollowedAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestReferencesAreFoundWhereverAPodHasThem(t *testing.T) {
+func TestAllReferencesOfAPodAreFound(t *testing.T) {
 	pod := podWith("p", "volume", "volume")
 	name := func(n string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: n} }
 	env := func(n string) ([]corev1.EnvVar, []corev1.EnvFromSource) {
@@ -288,7 +288,7 @@ func serviceOf(ip string) *corev1.Service {
 	}}
 }
 
-func TestServicesAreKeptAsFarAsVariablesNeedThem(t *testing.T) {
+func TestServicesAreReducedToWhatVariablesNeed(t *testing.T) {
 	s := newServer(t)
 	s.put("namespaces/n/services/shop", serviceOf("10.0.0.1"))
 	s.put("namespaces/n/services/headless", serviceOf("None"))
@@ -321,7 +321,7 @@ func TestServicesAreKeptAsFarAsVariablesNeedThem(t *testing.T) {
 	eventually(t, "the changes", func() bool { return names("n") == "bank" })
 }
 
-func TestClaimsAndVolumesAreRead(t *testing.T) {
+func TestClaimsAndPersistentVolumesAreRead(t *testing.T) {
 	s := newServer(t)
 	s.put("namespaces/n/persistentvolumeclaims/c", &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}})
 	s.put("persistentvolumes/v", &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{StorageClassName: "x"}})
@@ -336,7 +336,7 @@ func TestClaimsAndVolumesAreRead(t *testing.T) {
 	}
 }
 
-func TestWithoutAPIServerObjectsCannotBeHad(t *testing.T) {
+func TestWithoutAnAPIServerObjectsReturnErrors(t *testing.T) {
 	if _, err := (None{}).ConfigMap(t.Context(), "n", "c"); !errors.Is(err, errStandalone) {
 		t.Error(err)
 	}

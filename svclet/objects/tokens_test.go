@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestTokensAreRenewedAfterFourFifthsOfTheirLifeOrADay(t *testing.T) {
+func TestTokensAreRenewedAfterEightyPercentOfTheirLifetimeOrADay(t *testing.T) {
 	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		life   time.Duration

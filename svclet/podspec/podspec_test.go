@@ -19,7 +19,7 @@ func spec() *corev1.PodSpec {
 	}
 }
 
-func TestContainersComeInTheOrderOfTheirStart(t *testing.T) {
+func TestContainersAreIteratedInStartOrder(t *testing.T) {
 	var all, lasting []string
 	for list, c := range All(spec()) {
 		all = append(all, string(list)+"/"+c.Name)

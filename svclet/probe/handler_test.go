@@ -60,7 +60,7 @@ func portOfServer(t *testing.T, server *httptest.Server) int {
 	return port
 }
 
-func TestTheAnswerToAnHTTPProbeDecides(t *testing.T) {
+func TestHTTPProbeResultsByAnswer(t *testing.T) {
 	mux := http.NewServeMux()
 	for _, code := range []int{200, 204, 399, 400, 404, 500, 304} {
 		mux.HandleFunc(fmt.Sprintf("/%d", code), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
@@ -124,7 +124,7 @@ func TestTheAnswerToAnHTTPProbeDecides(t *testing.T) {
 	})
 }
 
-func TestAnHTTPProbeShowsTheHeadersThatItsSpecAsksFor(t *testing.T) {
+func TestAnHTTPProbeSendsTheHeadersOfItsSpec(t *testing.T) {
 	var got *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))
 	defer server.Close()
@@ -155,7 +155,7 @@ func TestAnHTTPProbeShowsTheHeadersThatItsSpecAsksFor(t *testing.T) {
 	}
 }
 
-func TestAnHTTPSProbeTrustsAnyCertificateAndSpeaksWhatTheServerPrefers(t *testing.T) {
+func TestAnHTTPSProbeAcceptsAnyCertificateAndProtocol(t *testing.T) {
 	var proto string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { proto = r.Proto }))
 	server.EnableHTTP2 = true
@@ -168,7 +168,7 @@ func TestAnHTTPSProbeTrustsAnyCertificateAndSpeaksWhatTheServerPrefers(t *testin
 	}
 }
 
-func TestAnAnswerThatBreaksOffCountsForNothing(t *testing.T) {
+func TestAnIncompleteAnswerIsIgnored(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, "short")
@@ -180,7 +180,7 @@ func TestAnAnswerThatBreaksOffCountsForNothing(t *testing.T) {
 	}
 }
 
-func TestATCPProbeSucceedsWhereSomebodyListens(t *testing.T) {
+func TestATCPProbeSucceedsIfThePortIsOpen(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestATCPProbeSucceedsWhereSomebodyListens(t *testing.T) {
 	expect(t, run(t, m, port, probe, nil), failure, fmt.Sprintf("dial tcp 127.0.0.1:%d: connect: connection refused", port))
 }
 
-func TestAGRPCProbeAsksTheHealthService(t *testing.T) {
+func TestAGRPCProbeCallsTheHealthService(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestAGRPCProbeAsksTheHealthService(t *testing.T) {
 	}
 }
 
-func TestTheExitCodeOfACommandDecides(t *testing.T) {
+func TestExecProbeResultsByExitCode(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		stdout  string
@@ -296,7 +296,7 @@ func TestTheExitCodeOfACommandDecides(t *testing.T) {
 	}
 }
 
-func TestAProbeThatCannotBeMadeSaysWhy(t *testing.T) {
+func TestAProbeThatCannotRunHasAnError(t *testing.T) {
 	m := newManager(new(journal), nil)
 	web := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}
 	for _, c := range []struct {
@@ -323,7 +323,7 @@ func TestAProbeThatCannotBeMadeSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAnEventTellsOfEachRunThatDidNotGoWell(t *testing.T) {
+func TestEachFailureAndWarningHasAnEvent(t *testing.T) {
 	p := podOf(1, "c")
 	on := target{pod: p, container: &p.Spec.Containers[0]}
 	for _, c := range []struct {

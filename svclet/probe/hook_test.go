@@ -20,7 +20,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-func TestAHookThatFailsSaysWhyToTheStatusAndLessToTheEvent(t *testing.T) {
+func TestAFailedHookHasFewerDetailsInTheEventThanInTheStatus(t *testing.T) {
 	exec := func(_ context.Context, _ string, command []string, timeout time.Duration) ([]byte, []byte, int32, error) {
 		if timeout != 0 {
 			t.Errorf("timeout %s: only the context bounds a hook", timeout)
@@ -78,7 +78,7 @@ func TestAContainerWithoutLifecycleHasNoHooks(t *testing.T) {
 	}
 }
 
-func TestAnyAnswerToAnHTTPHookWillDo(t *testing.T) {
+func TestAnyAnswerToAnHTTPHookIsASuccess(t *testing.T) {
 	var agent string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		agent = r.UserAgent()
@@ -124,7 +124,7 @@ func TestAnHTTPSHookFallsBackToHTTPWithoutItsCredentials(t *testing.T) {
 	}
 }
 
-func TestAHookEndsWithItsContextAndMakesNoEvent(t *testing.T) {
+func TestACancelledHookHasNoEvent(t *testing.T) {
 	for _, handler := range []corev1.LifecycleHandler{
 		{Sleep: &corev1.SleepAction{Seconds: 3600}},
 		{Exec: &corev1.ExecAction{Command: []string{"sleep"}}},
@@ -151,7 +151,7 @@ func TestAHookEndsWithItsContextAndMakesNoEvent(t *testing.T) {
 	}
 }
 
-func TestMetricsAreKubeletsAndGoWithThePod(t *testing.T) {
+func TestMetricsAreKubeletsAndDeletedWithThePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()

@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-func TestAResultIsToldWhenItsThresholdIsReachedAndWhenItChanges(t *testing.T) {
+func TestAResultIsReportedAtItsThresholdAndWhenItChanges(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		success, failure int32
@@ -110,7 +110,7 @@ func want(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-func TestAProbeFirstRunsAfterItsDelayAndThenOnceInEachPeriod(t *testing.T) {
+func TestAProbeRunsAfterItsInitialDelayAndThenEveryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
@@ -120,7 +120,7 @@ func TestAProbeFirstRunsAfterItsDelayAndThenOnceInEachPeriod(t *testing.T) {
 	})
 }
 
-func TestAContainerThatSeemsToStartInTheFutureIsProbedAllTheSame(t *testing.T) {
+func TestAStartTimeInTheFutureDoesNotDelayProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
@@ -129,7 +129,7 @@ func TestAContainerThatSeemsToStartInTheFutureIsProbedAllTheSame(t *testing.T) {
 	})
 }
 
-func TestContainersThatRanBeforeTheAgentAreProbedSpreadOverAPeriod(t *testing.T) {
+func TestFirstProbesAfterAnAgentRestartAreSpreadOverAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Minute)
 		b := newBench(t)
@@ -186,7 +186,7 @@ func TestOtherProbesWaitForTheStartupProbe(t *testing.T) {
 	})
 }
 
-func TestAProbeWhoseFailureEndsTheContainerRunsNoMore(t *testing.T) {
+func TestAProbeStopsAfterAFailureThatRestartsTheContainer(t *testing.T) {
 	for _, kind := range []pod.ProbeKind{pod.Liveness, pod.Startup} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
@@ -226,7 +226,7 @@ func TestSyncKeepsTheCountsOfProbesThatStay(t *testing.T) {
 	})
 }
 
-func TestAProbeThatIsWantedNoMoreIsCancelledAndSaysNothing(t *testing.T) {
+func TestARemovedProbeIsCancelledAndNotReported(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  func(*bench)
@@ -258,7 +258,7 @@ func TestAProbeThatIsWantedNoMoreIsCancelledAndSaysNothing(t *testing.T) {
 	}
 }
 
-func TestARunThatCannotBeMadeIsTriedThriceAndCountsForNothing(t *testing.T) {
+func TestAProbeThatCannotRunIsRetriedThreeTimesAndIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
@@ -273,7 +273,7 @@ func TestARunThatCannotBeMadeIsTriedThriceAndCountsForNothing(t *testing.T) {
 	})
 }
 
-func TestProbesOfContainersThatThePodDoesNotHaveAreLeftOut(t *testing.T) {
+func TestProbesOfUnknownContainersAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()
@@ -282,7 +282,7 @@ func TestProbesOfContainersThatThePodDoesNotHaveAreLeftOut(t *testing.T) {
 	})
 }
 
-func TestManyProbesRunInTheOrderInWhichTheyAreDue(t *testing.T) {
+func TestProbesRunInTheOrderOfTheirDueTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		defer b.stop()

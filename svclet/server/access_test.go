@@ -35,7 +35,7 @@ func (p permissions) Create(_ context.Context, obj client.Object, _ ...client.Cr
 	return nil
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestAuthorizationByPathAndMethod(t *testing.T) {
 	ca, stranger := newAuthority(t, "ca"), newAuthority(t, "ca") // of the same name
 	credentials := map[string]*tls.Certificate{
 		"nobody":   nil,
@@ -109,7 +109,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 func ptrTo[T any](v T) *T { return &v }
 
-func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
+func TestChangedCertificatesAreReloaded(t *testing.T) {
 	ca, next := newAuthority(t, "ca"), newAuthority(t, "next")
 	dir := t.TempDir()
 	certFile, keyFile, caFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "ca.crt")
@@ -172,7 +172,7 @@ func replace(t *testing.T, path string, data []byte) {
 	}
 }
 
-func TestASelfSignedPairIsMadeKeptAndMadeAnew(t *testing.T) {
+func TestASelfSignedCertificateIsCreatedKeptAndReplacedAfterExpiry(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	o := server.Defaults()
 	o.NodeName, o.CertDirectory = "node-1", dir
@@ -224,7 +224,7 @@ func TestASelfSignedPairIsMadeKeptAndMadeAnew(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	write(t, empty, nil)
 	for want, change := range map[string]func(*server.Options){
@@ -248,7 +248,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestOnlyTheKeyExchangesThatArePreferredAreTaken(t *testing.T) {
+func TestOnlyConfiguredKeyExchangesAreAccepted(t *testing.T) {
 	n := start(t, func(o *server.Options, _ *server.Parts) { o.TLSCurvePreferences = []int32{int32(tls.CurveP384)} })
 	dial := func(offered ...tls.CurveID) (tls.CurveID, error) {
 		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, CurvePreferences: offered}}
@@ -267,7 +267,7 @@ func TestOnlyTheKeyExchangesThatArePreferredAreTaken(t *testing.T) {
 	}
 }
 
-func TestTheLeastVersionOfTLSIsKept(t *testing.T) {
+func TestTheMinimumTLSVersionIsEnforced(t *testing.T) {
 	n := start(t, func(o *server.Options, _ *server.Parts) { o.TLSMinVersion = "VersionTLS13" })
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}}
 	if c, err := d.DialContext(t.Context(), "tcp", n.url("", nil).Host); err == nil {

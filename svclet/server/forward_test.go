@@ -115,7 +115,7 @@ func TestPortsAreForwardedOverEveryProtocol(t *testing.T) {
 	}
 }
 
-func TestAPortThatRefusesIsToldInTheRuntimesWords(t *testing.T) {
+func TestARefusedPortIsReportedWithTheRuntimesMessage(t *testing.T) {
 	for _, forwarder := range forwarders {
 		t.Run(forwarder.name, func(t *testing.T) {
 			n := start(t, nil)
@@ -150,7 +150,7 @@ func TestAPortThatRefusesIsToldInTheRuntimesWords(t *testing.T) {
 	}
 }
 
-func TestForwardingEndsWhenTheClientGoes(t *testing.T) {
+func TestForwardingEndsWhenTheClientDisconnects(t *testing.T) {
 	for _, forwarder := range forwarders {
 		t.Run(forwarder.name, func(t *testing.T) {
 			n := start(t, nil)
@@ -240,7 +240,7 @@ func TestThePortsOfTheOldWebsocketProtocolAreChecked(t *testing.T) {
 	}
 }
 
-func TestARuntimeThatForwardsNothingIsToldBeforeTheUpgrade(t *testing.T) {
+func TestAForwardingFailureIsAnsweredBeforeTheUpgrade(t *testing.T) {
 	n := start(t, nil)
 	n.pods.add(web())
 	n.runtime.refuse = errNoContainer

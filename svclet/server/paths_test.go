@@ -133,7 +133,7 @@ func TestACommandIsRunWithoutStreams(t *testing.T) {
 	}
 }
 
-func TestHealthFollowsTheLoop(t *testing.T) {
+func TestHealthzFailsWhenTheLoopMakesNoProgress(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	loop := &fakeLoop{}
 	o := server.Defaults()
@@ -163,7 +163,7 @@ func TestHealthFollowsTheLoop(t *testing.T) {
 	}
 }
 
-func TestSystemLogsDoNotLeadOut(t *testing.T) {
+func TestSystemLogsStayInsideTheDirectory(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "shadow"), []byte("secret"))
 	n := start(t, func(o *server.Options, _ *server.Parts) {
@@ -204,7 +204,7 @@ func TestSystemLogsDoNotLeadOut(t *testing.T) {
 	}
 }
 
-func TestRudeClientsGetNoFurther(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	n := start(t, nil)
 	t.Run("giant headers", func(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url("/pods", nil).String(), nil)
@@ -327,7 +327,7 @@ func TestLogsOfContainers(t *testing.T) {
 	}
 }
 
-func TestLogsThatCannotBe(t *testing.T) {
+func TestInvalidLogRequestsAreRefused(t *testing.T) {
 	n := start(t, nil)
 	n.pods.add(web())
 	for path, want := range map[string]string{
@@ -347,7 +347,7 @@ func TestLogsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestWhichContainersLogIsMeant(t *testing.T) {
+func TestLoggedContainerSelectsByNameAndPrevious(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	terminated := func(id string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: id}}
@@ -423,7 +423,7 @@ func TestLogsAreFollowedUntilTheContainerEnds(t *testing.T) {
 	}
 }
 
-func TestAFollowerThatGoesLeavesNothing(t *testing.T) {
+func TestADisconnectedFollowerLeavesNoGoroutine(t *testing.T) {
 	n := start(t, nil)
 	n.pods.add(web())
 	path := filepath.Join(t.TempDir(), "0.log")
@@ -451,7 +451,7 @@ func (s noStats) Summary(_ context.Context, only bool) (*statsapi.Summary, error
 	return &statsapi.Summary{}, nil
 }
 
-func TestStatisticsAreAskedForInAFormThatIsNotTooLong(t *testing.T) {
+func TestTheSummarysFormIsLimitedInSize(t *testing.T) {
 	only := false
 	n := start(t, func(_ *server.Options, p *server.Parts) { p.Stats = noStats{&only} })
 	for form, want := range map[string]int{

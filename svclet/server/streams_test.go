@@ -89,7 +89,7 @@ func TestCommandsRunOverEveryProtocol(t *testing.T) {
 	}
 }
 
-func TestInputThatEndsEndsItsCommand(t *testing.T) {
+func TestTheEndOfInputIsForwardedToTheCommand(t *testing.T) {
 	for _, protocol := range protocols {
 		if protocol.name == "websocket v4" {
 			continue // has no way to say that the input has ended
@@ -148,7 +148,7 @@ func TestTerminalsAreResized(t *testing.T) {
 	}
 }
 
-func TestAttachHasATerminalWhereTheContainerHas(t *testing.T) {
+func TestAttachHasATerminalIfTheContainerHas(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol.name, func(t *testing.T) {
 			for container, want := range map[string]string{
@@ -178,7 +178,7 @@ func TestAttachHasATerminalWhereTheContainerHas(t *testing.T) {
 	}
 }
 
-func TestACommandEndsWhenItsClientGoes(t *testing.T) {
+func TestACommandEndsWhenItsClientDisconnects(t *testing.T) {
 	for _, protocol := range protocols {
 		for _, command := range []string{"forever", "idle"} {
 			t.Run(protocol.name+" "+command, func(t *testing.T) {
@@ -216,7 +216,7 @@ func (a afterFirst) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestStreamsThatCannotBe(t *testing.T) {
+func TestInvalidStreamRequestsAreRefused(t *testing.T) {
 	n := start(t, nil)
 	n.pods.add(web())
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io"}}

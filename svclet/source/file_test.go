@@ -65,7 +65,7 @@ func TestFilesOfADirectory(t *testing.T) {
 	r.expect("file set e-n ready")
 }
 
-func TestAFileThatIsWrittenPieceByPiece(t *testing.T) {
+func TestAPartiallyWrittenFileIsNotReportedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	r := run(t, Options{Path: dir, FileCheckFrequency: time.Hour})
@@ -84,7 +84,7 @@ func TestAFileThatIsWrittenPieceByPiece(t *testing.T) {
 	r.expect("file set web-n ready")
 }
 
-func TestTheOnlyFile(t *testing.T) {
+func TestASingleManifestFileIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pod.yaml")
 	write(t, path, named("a"))
@@ -100,7 +100,7 @@ func TestTheOnlyFile(t *testing.T) {
 	r.expect("file set c-n ready")
 }
 
-func TestAPathThatDoesNotExistWantsNothing(t *testing.T) {
+func TestAMissingPathHasNoPods(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "later")
 	r := run(t, Options{Path: path, FileCheckFrequency: time.Hour})
 	r.expect("file ready")
@@ -157,7 +157,7 @@ func (s *scanned) saidOf(path string) int {
 	return count
 }
 
-func TestAFileThatBreaksKeepsItsPodUntilTheNextCheck(t *testing.T) {
+func TestAnInvalidFileKeepsItsPodUntilTheNextScan(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	write(t, path, named("a"))
@@ -187,7 +187,7 @@ func TestAFileThatBreaksKeepsItsPodUntilTheNextCheck(t *testing.T) {
 	}
 }
 
-func TestTheOnlyFileKeepsItsPodWhileItIsBroken(t *testing.T) {
+func TestASingleFileKeepsItsPodWhileItIsInvalid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	write(t, path, named("a"))
 	s := scanning(t, path)
@@ -208,7 +208,7 @@ func TestTheOnlyFileKeepsItsPodWhileItIsBroken(t *testing.T) {
 	}
 }
 
-func TestOfTwoFilesWithOnePodTheLastCounts(t *testing.T) {
+func TestTheLastOfTwoFilesWithOnePodNameIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), web)
 	write(t, filepath.Join(dir, "b.yaml"), web)
@@ -223,7 +223,7 @@ func TestOfTwoFilesWithOnePodTheLastCounts(t *testing.T) {
 	}
 }
 
-func TestFilesThatHaveNotChangedAreNotReadAgain(t *testing.T) {
+func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	write(t, path, web)
@@ -245,7 +245,7 @@ func TestFilesThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	}
 }
 
-func TestAManifestThatHasNoEnd(t *testing.T) {
+func TestAnOversizedManifestIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	f, err := os.Create(path)

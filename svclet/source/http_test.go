@@ -73,7 +73,7 @@ func TestPodsOfAURL(t *testing.T) {
 	}
 }
 
-func TestAURLThatFailsChangesNothing(t *testing.T) {
+func TestAFailedPollKeepsThePods(t *testing.T) {
 	p := newPage(t)
 	p.set(text(web))
 	poller := polled(t, p.URL+"/x?token=secret", nil)
@@ -111,7 +111,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestASlowServerIsGivenUp(t *testing.T) {
+func TestAPollHasATimeout(t *testing.T) {
 	p := newPage(t)
 	p.set(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "apiVersion: v1\n")
@@ -125,7 +125,7 @@ func TestASlowServerIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestWhatHasNotChangedIsNotReadAgain(t *testing.T) {
+func TestAnUnchangedAnswerIsNotDecodedAgain(t *testing.T) {
 	p := newPage(t)
 	answers := 0
 	p.set(func(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +148,7 @@ func TestWhatHasNotChangedIsNotReadAgain(t *testing.T) {
 	}
 }
 
-func TestHeadersDoNotGoElsewhere(t *testing.T) {
+func TestHeadersAreNotSentToOtherHosts(t *testing.T) {
 	elsewhere := newPage(t)
 	elsewhere.set(text(web))
 	p := newPage(t)
@@ -166,7 +166,7 @@ func TestHeadersDoNotGoElsewhere(t *testing.T) {
 	}
 }
 
-func TestFailuresAreToldEverMoreQuietly(t *testing.T) {
+func TestRepeatedFailuresAreLoggedAtHigherVerbosity(t *testing.T) {
 	s := scanning(t, t.TempDir())
 	p := polled(t, "http://host/x", nil)
 	for range 10 {

@@ -26,7 +26,7 @@ func static(manifest string, from origin) (*corev1.Pod, error) {
 	return m.pods[0], complete(m.pods[0], from)
 }
 
-func TestAStaticPodIsCompleted(t *testing.T) {
+func TestAStaticPodGetsItsNameUIDAndDefaults(t *testing.T) {
 	pod, err := static(web, origin{node: "n1", path: "/m/web.yaml"})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestAStaticPodIsCompleted(t *testing.T) {
 	}
 }
 
-func TestTheIdentityOfAStaticPodDependsOnItsManifestAndPlace(t *testing.T) {
+func TestAStaticPodsUIDDependsOnItsManifestAndOrigin(t *testing.T) {
 	here := origin{node: "n", path: "/m/web.yaml"}
 	uid := func(manifest string, from origin) types.UID {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestTheIdentityOfAStaticPodDependsOnItsManifestAndPlace(t *testing.T) {
 	}
 }
 
-func TestManifestsThatAreWrong(t *testing.T) {
+func TestInvalidManifestsAreRefused(t *testing.T) {
 	pod := func(spec string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}], " + spec + "}\n"
 	}
@@ -126,7 +126,7 @@ func TestManifestsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestWhatIsIgnoredOfAManifestIsTold(t *testing.T) {
+func TestIgnoredFieldsOfAManifestAreLogged(t *testing.T) {
 	for name, c := range map[string]struct{ manifest, says string }{
 		"an unknown field": {strings.ReplaceAll(web, "name: c,", "name: c, colour: red,"), `unknown field "spec.containers[0].colour"`},
 		"a field twice":    {web + "  nodeSelector: {a: b}\n  nodeSelector: {c: d}\n", "nodeSelector"},

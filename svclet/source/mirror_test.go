@@ -41,7 +41,7 @@ func (r *rig) ready() {
 	}
 }
 
-func TestAMirrorFollowsItsStaticPod(t *testing.T) {
+func TestAMirrorPodIsSyncedWithItsStaticPod(t *testing.T) {
 	server := apifake.New(t)
 	r, dir := mirrored(t, server)
 	r.ready()
@@ -90,7 +90,7 @@ func TestAMirrorFollowsItsStaticPod(t *testing.T) {
 	await(t, "the mirror is gone", func() bool { return server.Pod("default", "web-n") == nil })
 }
 
-func TestMirrorsOfPodsThatNobodyWantsAreDeleted(t *testing.T) {
+func TestMirrorsOfUnwantedPodsAreDeleted(t *testing.T) {
 	server := apifake.New(t)
 	server.Put(bound("old-n", func(p *corev1.Pod) { p.Annotations = map[string]string{MirrorAnnotation: "hash"} }))
 	r, _ := mirrored(t, server)
@@ -101,7 +101,7 @@ func TestMirrorsOfPodsThatNobodyWantsAreDeleted(t *testing.T) {
 	}
 }
 
-func TestMirrorsWaitForTheAPI(t *testing.T) {
+func TestMirrorsAreCreatedOnceTheAPIServerAnswers(t *testing.T) {
 	server := apifake.New(t)
 	var mu sync.Mutex
 	away := true
@@ -124,7 +124,7 @@ func TestMirrorsWaitForTheAPI(t *testing.T) {
 	await(t, "it has a mirror", func() bool { return server.Pod("default", "web-n") != nil })
 }
 
-func TestAPodThatIsNoMirrorIsLeftAlone(t *testing.T) {
+func TestAPodThatIsNotAMirrorIsNotChanged(t *testing.T) {
 	server := apifake.New(t)
 	other := server.Put(bound("web-n", func(p *corev1.Pod) { p.Namespace = "default"; p.Spec.NodeName = "m" }))
 	r, dir := mirrored(t, server)

@@ -123,7 +123,7 @@ func bound(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func TestSourcesMustExist(t *testing.T) {
+func TestAtLeastOneSourceIsRequired(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    Options
 		says string
@@ -187,7 +187,7 @@ func TestPodsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestAListTellsWhatTheWatchHasMissed(t *testing.T) {
+func TestAListFindsWhatTheWatchMissed(t *testing.T) {
 	server := apifake.New(t)
 	server.Put(bound("stays"))
 	goes, anew := server.Put(bound("goes")), server.Put(bound("anew"))
@@ -221,7 +221,7 @@ func TestAListTellsWhatTheWatchHasMissed(t *testing.T) {
 	}
 }
 
-func TestNothingIsReadyBeforeEverySourceHasAnswered(t *testing.T) {
+func TestUpdatesAreNotReadyBeforeEverySourceHasAnswered(t *testing.T) {
 	server := apifake.New(t)
 	var mu sync.Mutex
 	away := true

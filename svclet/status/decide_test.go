@@ -28,7 +28,7 @@ func container(name string, restarts int32, state corev1.ContainerState) corev1.
 	return corev1.ContainerStatus{Name: name, RestartCount: restarts, State: state}
 }
 
-func TestWhatHasEndedDoesNotBeginAgain(t *testing.T) {
+func TestATerminalPhaseIsFinal(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	old := &corev1.PodStatus{
 		Phase: corev1.PodFailed, Reason: "Evicted", Message: "no room", StartTime: &earlier,
@@ -67,7 +67,7 @@ func TestWhatHasEndedDoesNotBeginAgain(t *testing.T) {
 	}
 }
 
-func TestInitContainersAreInTheOrderOfTheSpecAndMessagesShareTheirRoom(t *testing.T) {
+func TestStatusesAreInSpecOrderAndMessagesShareTheirLimit(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "second"}, {Name: "first"}}, Containers: []corev1.Container{{Name: "c"}},
 	}}
@@ -83,7 +83,7 @@ func TestInitContainersAreInTheOrderOfTheSpecAndMessagesShareTheirRoom(t *testin
 	}
 }
 
-func TestContainersThatHaveEndedForGoodDoNotRun(t *testing.T) {
+func TestTerminatedContainersThatAreNotRestartedMustNotRun(t *testing.T) {
 	sidecar := corev1.Container{Name: "s", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
 	for name, c := range map[string]struct {
 		policy    corev1.RestartPolicy
@@ -115,7 +115,7 @@ func TestContainersThatHaveEndedForGoodDoNotRun(t *testing.T) {
 	}
 }
 
-func TestMergeLeavesWhatOthersWrite(t *testing.T) {
+func TestMergeKeepsOtherWritersConditions(t *testing.T) {
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue}
 	api := &corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, NominatedNodeName: "n", ObservedGeneration: 4,
@@ -152,7 +152,7 @@ func TestMergeLeavesWhatOthersWrite(t *testing.T) {
 	}
 }
 
-func TestSameIgnoresTimesOfConditionsAndConditionsOfOthers(t *testing.T) {
+func TestSameIgnoresConditionTimesAndOtherWritersConditions(t *testing.T) {
 	a := &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: earlier}, {Type: "other", Status: corev1.ConditionTrue},
 	}}

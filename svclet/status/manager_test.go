@@ -78,7 +78,7 @@ func (r *rig) idle() {
 
 func phase(p corev1.PodPhase) corev1.PodStatus { return corev1.PodStatus{Phase: p} }
 
-func TestAChangeIsWrittenOnceAndWhatIsTheSameIsNot(t *testing.T) {
+func TestOnlyChangesAreWrittenAndOnce(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.Set(pod, phase(corev1.PodRunning))
@@ -95,7 +95,7 @@ func TestAChangeIsWrittenOnceAndWhatIsTheSameIsNot(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenAfterARestartThatFindsAllAsItWas(t *testing.T) {
+func TestNothingIsWrittenAfterARestartWithoutChanges(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.Set(pod, phase(corev1.PodRunning))
@@ -115,7 +115,7 @@ func TestNothingIsWrittenAfterARestartThatFindsAllAsItWas(t *testing.T) {
 	}
 }
 
-func TestOfManyChangesOfOnePodTheNewestIsWritten(t *testing.T) {
+func TestTheNewestOfManyChangesIsWritten(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -142,7 +142,7 @@ func TestOfManyChangesOfOnePodTheNewestIsWritten(t *testing.T) {
 	}
 }
 
-func TestNothingIsLostAndNothingIsOverrunWhileTheServerIsAway(t *testing.T) {
+func TestAnOutageLosesNoStatusAndDoesNotOverloadTheServer(t *testing.T) {
 	r := start(t)
 	var mu sync.Mutex
 	away, attempts := true, 0
@@ -172,7 +172,7 @@ func TestNothingIsLostAndNothingIsOverrunWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-func TestAPodThatWasMadeAnewIsLeftAlone(t *testing.T) {
+func TestARecreatedPodIsNotWritten(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.server.Forget(pod)
@@ -190,7 +190,7 @@ func TestAPodThatWasMadeAnewIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsNoMoreIsNotWritten(t *testing.T) {
+func TestADeletedPodIsNotWritten(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.server.Forget(pod)
@@ -207,7 +207,7 @@ func TestAPodThatIsNoMoreIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestARefusalHoldsUpNoOtherPod(t *testing.T) {
+func TestARefusedStatusDoesNotDelayOtherPods(t *testing.T) {
 	r := start(t)
 	var mu sync.Mutex
 	refuse := true
@@ -252,7 +252,7 @@ func TestAPodIsDeletedAfterItsLastStatus(t *testing.T) {
 	}
 }
 
-func TestAPodThatHasFinishedIsDeletedWhenThatIsAskedFor(t *testing.T) {
+func TestAFinishedPodIsDeletedOnceItIsMarkedForDeletion(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.Set(pod, phase(corev1.PodSucceeded))
@@ -265,7 +265,7 @@ func TestAPodThatHasFinishedIsDeletedWhenThatIsAskedFor(t *testing.T) {
 	r.await("it is gone", func() bool { return r.server.Pod("ns", "a") == nil })
 }
 
-func TestAPodThatIsDeletedWithoutHavingEndedHasFailed(t *testing.T) {
+func TestADeletedPodWithoutATerminalPhaseBecomesFailed(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a", deleted)
 	r.Set(pod, phase(corev1.PodPending))
@@ -279,7 +279,7 @@ func TestAPodThatIsDeletedWithoutHavingEndedHasFailed(t *testing.T) {
 	t.Error("it was not shown as failed")
 }
 
-func TestTheStatusOfAStaticPodIsItsMirrors(t *testing.T) {
+func TestTheStatusOfAStaticPodIsWrittenToItsMirror(t *testing.T) {
 	r := start(t)
 	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "hash"}}
 	r.Set(static, phase(corev1.PodRunning))
@@ -303,7 +303,7 @@ func TestTheStatusOfAStaticPodIsItsMirrors(t *testing.T) {
 	}
 }
 
-func TestAStaticPodThatIsWantedAgainBeginsAnew(t *testing.T) {
+func TestAStaticPodThatReturnsStartsWithANewStatus(t *testing.T) {
 	r := start(t)
 	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "hash"}}
 	r.pod("s", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} })
@@ -321,7 +321,7 @@ func TestAStaticPodThatIsWantedAgainBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestWhatOthersHaveWrittenOverIsPutRightAndTheirConditionsStay(t *testing.T) {
+func TestOverwrittenStatusesAreRestoredAndOtherConditionsKept(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.Set(pod, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}})
@@ -338,7 +338,7 @@ func TestWhatOthersHaveWrittenOverIsPutRightAndTheirConditionsStay(t *testing.T)
 	}
 }
 
-func TestOldNewsDoNotUndoWhatWasWritten(t *testing.T) {
+func TestOutdatedEventsDoNotUndoAWrite(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
 	r.Set(pod, phase(corev1.PodRunning))

@@ -23,7 +23,7 @@ func users(logins []Login) string {
 	return strings.Join(names, " ")
 }
 
-func TestLoginsAreFoundByRegistryPortGlobAndPath(t *testing.T) {
+func TestLoginsMatchRegistryPortGlobAndPath(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		registries string // each is also the user
@@ -68,7 +68,7 @@ func TestLoginsAreFoundByRegistryPortGlobAndPath(t *testing.T) {
 	}
 }
 
-func TestADockerConfigurationIsRead(t *testing.T) {
+func TestDockerConfigurationsAreParsed(t *testing.T) {
 	auth := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	for _, c := range []struct {
 		name, entry string
@@ -107,7 +107,7 @@ func TestADockerConfigurationIsRead(t *testing.T) {
 	}
 }
 
-func TestALoginDoesNotPrintItself(t *testing.T) {
+func TestALoginIsNeverPrinted(t *testing.T) {
 	login := Login{Username: "u", Password: "hunter2"}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		for _, value := range []any{login, &login, []Login{login}, Config{"reg.io": login}} {
@@ -118,7 +118,7 @@ func TestALoginDoesNotPrintItself(t *testing.T) {
 	}
 }
 
-func TestPullSecretsMakeOneKeyring(t *testing.T) {
+func TestPullSecretsFormOneKeyring(t *testing.T) {
 	secret := func(kind corev1.SecretType, key, data string) corev1.Secret {
 		s := corev1.Secret{Type: kind, Data: map[string][]byte{key: []byte(data)}}
 		s.Name, s.Namespace = "s", "ns"
@@ -150,7 +150,7 @@ func TestPullSecretsMakeOneKeyring(t *testing.T) {
 	}
 }
 
-func TestTheFirstFileThatCanBeReadIsTheNodes(t *testing.T) {
+func TestTheFirstReadableDockerConfigurationIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	paths := []string{filepath.Join(dir, "none", "config.json"), filepath.Join(dir, "config.json"), filepath.Join(dir, ".dockercfg")}
 	write := func(path, content string) {
@@ -180,7 +180,7 @@ func TestTheFirstFileThatCanBeReadIsTheNodes(t *testing.T) {
 	expect("old")
 }
 
-func TestTheFilesOfANodeAreWhereKubeletLooks(t *testing.T) {
+func TestDefaultPathsAreKubelets(t *testing.T) {
 	want := []string{
 		"/var/lib/svclet/config.json", "config.json", "/root/.docker/config.json", "/.docker/config.json",
 		"/var/lib/svclet/.dockercfg", ".dockercfg", "/root/.dockercfg", "/.dockercfg",

@@ -98,7 +98,7 @@ func response(keyType, more string) string {
 		"auth":{"reg.io":{"username":"IMAGE","password":"p"}}%s}`, keyType, more)
 }
 
-func TestThePluginsAnswerIsRememberedAsItSays(t *testing.T) {
+func TestAPluginsAnswerIsCachedAsItSpecifies(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
 		asked        string // how often, after each of: reg.io/a, again, reg.io/b, a minute later
@@ -128,14 +128,14 @@ func TestThePluginsAnswerIsRememberedAsItSays(t *testing.T) {
 	}
 }
 
-func TestAPluginIsAskedOnlyForItsImages(t *testing.T) {
+func TestAPluginRunsOnlyForMatchingImages(t *testing.T) {
 	plugins, _, notes := newPlugins(t, response("Image", ""))
 	if logins := plugins.Lookup(t.Context(), "other.io/a"); len(logins) != 0 || asked(t, notes) != 0 {
 		t.Errorf("got %q", users(logins))
 	}
 }
 
-func TestThoseWhoAskAtOnceShareAnAnswerOrEachGetsOne(t *testing.T) {
+func TestConcurrentLookupsShareAnAnswer(t *testing.T) {
 	plugins, _, notes := newPlugins(t, response("Image", ""))
 	var all sync.WaitGroup
 	for range 4 {
@@ -151,7 +151,7 @@ func TestThoseWhoAskAtOnceShareAnAnswerOrEachGetsOne(t *testing.T) {
 	}
 }
 
-func TestAPluginThatFailsGivesNoLogins(t *testing.T) {
+func TestAFailedPluginReturnsNoLogins(t *testing.T) {
 	for _, c := range []struct{ name, answer, want string }{
 		{"exit code", "fail hunter", "error execing credential provider plugin login for image reg.io/a: exit status 1: \"fail hunter <nil>\""},
 		{"many lines", "fail\nhunter", `exit status 1: "fail\nhunter <nil>"`},
@@ -183,7 +183,7 @@ func TestAPluginThatFailsGivesNoLogins(t *testing.T) {
 	}
 }
 
-func TestWhoeverGivesUpDoesNotWaitForThePlugin(t *testing.T) {
+func TestACancelledLookupDoesNotWaitForThePlugin(t *testing.T) {
 	plugins, _, _ := newPlugins(t, response("Image", ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -208,7 +208,7 @@ func TestAPluginWithoutItsProgramIsAnError(t *testing.T) {
 	}
 }
 
-func TestMetricsOfPluginsAreKubelets(t *testing.T) {
+func TestPluginMetricsAreKubelets(t *testing.T) {
 	plugins, _, _ := newPlugins(t, response("Image", ""))
 	for _, each := range plugins.Metrics() {
 		if n := testutil.CollectAndCount(each); n > 1 {
@@ -230,7 +230,7 @@ providers:
   defaultCacheDuration: 1h
 `
 
-func TestAConfigurationOfPluginsIsStrict(t *testing.T) {
+func TestPluginConfigurationsAreDecodedStrictly(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"good", "", "", ""},
 		{"beta", "config.k8s.io/v1", "config.k8s.io/v1beta1", ""},

@@ -72,7 +72,7 @@ func (b blobs) load(archive []byte) ([]Imported, error) {
 	return all, nil
 }
 
-func TestIndexesThatListEachOtherEndTheSearch(t *testing.T) {
+func TestIndexesWithTooManyManifestsAreRefused(t *testing.T) {
 	theirs, files := image(t, other(t))
 	at := theirs
 	for range maxDepth - 1 {

@@ -112,7 +112,7 @@ func other(t *testing.T) string {
 	return "s390x"
 }
 
-func TestAnImportLeavesWhatAPullLeaves(t *testing.T) {
+func TestAnImportHasTheResultOfAPull(t *testing.T) {
 	ours, files := image(t, runtime.GOARCH)
 	theirs, more := image(t, other(t))
 	ours.Platform = &ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH}
@@ -198,7 +198,7 @@ func (f *fake) check(t *testing.T, i Imported) {
 	}
 }
 
-func TestWhatIsWrongWithAnArchiveIsOneLine(t *testing.T) {
+func TestInvalidArchivesAreExplainedInOneLine(t *testing.T) {
 	ours, files := image(t, runtime.GOARCH)
 	theirs, others := image(t, other(t))
 	whole := packed(t, ociLayout(t, files, map[string]ocispec.Descriptor{"example.com/a:1": ours})...)
@@ -253,7 +253,7 @@ func TestTheSandboxImageIsPinned(t *testing.T) {
 	}
 }
 
-func TestWithoutContainerdTheErrorSaysSo(t *testing.T) {
+func TestAMissingContainerdIsExplained(t *testing.T) {
 	socket := t.TempDir() + "/none"
 	_, err := Import(t.Context(), Options{Endpoint: socket}, strings.NewReader(""))
 	if want := "no containerd answers at unix://" + socket + ": start it, or name another endpoint"; err == nil || !strings.Contains(err.Error(), want) {

@@ -49,7 +49,7 @@ func (a *api) Create(_ context.Context, obj client.Object, _ ...client.CreateOpt
 	return nil
 }
 
-func TestAPathStandsForSubresources(t *testing.T) {
+func TestPathsMapToNodeSubresources(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/pods":                      {"pods", "proxy"},
 		"/pods/":                     {"pods", "proxy"},
@@ -84,7 +84,7 @@ func TestAPathStandsForSubresources(t *testing.T) {
 	}
 }
 
-func TestAMethodStandsForAVerb(t *testing.T) {
+func TestMethodsMapToVerbs(t *testing.T) {
 	for method, want := range map[string]string{
 		"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "", "OPTIONS": "",
 	} {
@@ -162,7 +162,7 @@ func name(u *User) string {
 	return u.Name
 }
 
-func TestAnswersAreBelievedForAWhile(t *testing.T) {
+func TestReviewsAreCachedForTheirTTL(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	server := &api{}
 	authn, err := NewAuthenticator(Authentication{TokenReview: true, TokenTTL: 2 * time.Minute}, server, clock)
@@ -205,7 +205,7 @@ func TestAnswersAreBelievedForAWhile(t *testing.T) {
 	}
 }
 
-func TestAuthorizationAsksForEachSubresource(t *testing.T) {
+func TestAuthorizationChecksEachSubresource(t *testing.T) {
 	for _, c := range []struct {
 		user, method, path string
 		message            string
@@ -228,7 +228,7 @@ func TestAuthorizationAsksForEachSubresource(t *testing.T) {
 	}
 }
 
-func TestAFailureToAskIsNeitherYesNorNoNorRemembered(t *testing.T) {
+func TestAFailedReviewIsNotADecisionAndNotCached(t *testing.T) {
 	server := &api{fails: []error{errors.New("broken")}}
 	a, err := NewAuthorizer(Authorization{Mode: Webhook, NodeName: "node", AuthorizedTTL: time.Hour, UnauthorizedTTL: time.Hour}, server, clocktesting.NewFakeClock(time.Unix(0, 0)))
 	if err != nil {
@@ -243,7 +243,7 @@ func TestAFailureToAskIsNeitherYesNorNoNorRemembered(t *testing.T) {
 	}
 }
 
-func TestReviewsAreTriedAgainWhereThatMayHelp(t *testing.T) {
+func TestReviewsAreRetriedAfterTemporaryErrors(t *testing.T) {
 	busy := apierrors.NewTooManyRequests("busy", 0)
 	for _, c := range []struct {
 		fails []error
@@ -264,7 +264,7 @@ func TestReviewsAreTriedAgainWhereThatMayHelp(t *testing.T) {
 	}
 }
 
-func TestModesThatCannotWork(t *testing.T) {
+func TestInvalidModesAreRefused(t *testing.T) {
 	if _, err := NewAuthenticator(Authentication{TokenReview: true}, nil, nil); err == nil {
 		t.Error("tokens are to be reviewed by nobody")
 	}

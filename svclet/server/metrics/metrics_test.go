@@ -11,7 +11,7 @@ import (
 	"svc.dev/svc/svclet/server/metrics"
 )
 
-func TestMetricsThatPeopleUse(t *testing.T) {
+func TestKubeletsMetricsExist(t *testing.T) {
 	m := metrics.New("node-1")
 	m.Count(func() metrics.Counts {
 		return metrics.Counts{RunningPods: 2, Containers: map[string]int{"running": 3}, Desired: 4, DesiredStatic: 1, Active: 2, ActiveStatic: 1, Mirrors: 1}

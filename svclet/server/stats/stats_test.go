@@ -279,7 +279,7 @@ func TestTheSummaryOfPods(t *testing.T) {
 	}
 }
 
-func TestMemoryIsAvailableWhereItIsLimited(t *testing.T) {
+func TestAvailableMemoryIsReportedOnlyWithALimit(t *testing.T) {
 	const none = math.MaxInt64 - 1<<12
 	for name, tt := range map[string]struct {
 		sandbox, a, b uint64 // what the runtime says is available
@@ -304,7 +304,7 @@ func TestMemoryIsAvailableWhereItIsLimited(t *testing.T) {
 	}
 }
 
-func TestAnswersAreGivenAgainForASecond(t *testing.T) {
+func TestSummariesAreCachedForASecond(t *testing.T) {
 	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
 	p := provider(t, f, false)
 	summary(t, f, p, true)
@@ -336,7 +336,7 @@ func TestARuntimeThatFailsFailsTheSummaryAndTheScrape(t *testing.T) {
 	}
 }
 
-func TestMetricsOfResources(t *testing.T) {
+func TestResourceMetrics(t *testing.T) {
 	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
 	p := provider(t, f, false)
 	compare(t, p.Resource(), "testdata/resource.txt") // nobody turns the clock: counters need no second sample
@@ -345,7 +345,7 @@ func TestMetricsOfResources(t *testing.T) {
 	}
 }
 
-func TestMetricsOfCadvisor(t *testing.T) {
+func TestCadvisorMetrics(t *testing.T) {
 	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
 	p := provider(t, f, false)
 	summary(t, f, p, false)

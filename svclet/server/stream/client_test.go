@@ -15,7 +15,7 @@ func (b *broken) Write([]byte) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
-func TestWhatAClientThatHasGoneDoesNotTakeIsDropped(t *testing.T) {
+func TestWritesToADisconnectedClientAreDropped(t *testing.T) {
 	to := &broken{}
 	n, err := io.Copy(&clientWriter{ctx: t.Context(), to: to}, io.MultiReader(strings.NewReader("on "), strings.NewReader("and on")))
 	if n != 9 || err != nil {
@@ -26,7 +26,7 @@ func TestWhatAClientThatHasGoneDoesNotTakeIsDropped(t *testing.T) {
 	}
 }
 
-func TestWhatAClientSendsEndsWhenItHasGone(t *testing.T) {
+func TestInputEndsWhenTheClientDisconnects(t *testing.T) {
 	from := io.MultiReader(strings.NewReader("input"), iotest.ErrReader(errors.New("connection reset by peer")))
 	got, err := io.ReadAll(&clientReader{t.Context(), from})
 	if string(got) != "input" || err != nil {

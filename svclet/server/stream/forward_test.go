@@ -23,7 +23,7 @@ func (m mute) CreateStream(http.Header) (httpstream.Stream, error) {
 func (mute) CloseChan() <-chan bool { return nil }
 func (mute) Close() error           { return nil }
 
-func TestARequestDoesNotWaitForTheRuntimeOnceItsClientHasGone(t *testing.T) {
+func TestADisconnectedClientsRequestDoesNotWaitForTheRuntime(t *testing.T) {
 	ctx, goes := context.WithCancel(t.Context())
 	runtime := mute{asked: make(chan struct{}), freed: make(chan struct{})}
 	defer close(runtime.freed)

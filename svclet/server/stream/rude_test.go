@@ -112,7 +112,7 @@ const (
 	wsUpgrade   = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nOrigin: http://node\r\nSec-WebSocket-Protocol: "
 )
 
-func TestAClientThatOpensNoStreamsIsHungUpOn(t *testing.T) {
+func TestAClientThatOpensNoStreamsIsDisconnected(t *testing.T) {
 	address, served := agent(t, stream.Options{CreationTimeout: time.Millisecond, Lingering: time.Millisecond})
 	_, reader := upgrade(t, address, spdyUpgrade)
 	if _, err := io.Copy(io.Discard, reader); err != nil {
@@ -121,7 +121,7 @@ func TestAClientThatOpensNoStreamsIsHungUpOn(t *testing.T) {
 	<-served
 }
 
-func TestAConnectionLastsNoLongerThanItMay(t *testing.T) {
+func TestAConnectionEndsAtItsMaximumAge(t *testing.T) {
 	for _, protocol := range []string{wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
 		address, served := agent(t, stream.Options{MaxDuration: 50 * time.Millisecond, Lingering: time.Millisecond})
 		_, reader := upgrade(t, address, protocol)
@@ -130,7 +130,7 @@ func TestAConnectionLastsNoLongerThanItMay(t *testing.T) {
 	}
 }
 
-func TestGarbageEndsTheConnection(t *testing.T) {
+func TestInvalidFramesEndTheConnection(t *testing.T) {
 	for _, protocol := range []string{spdyUpgrade, wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
 		address, served := agent(t, stream.Options{CreationTimeout: time.Millisecond, Lingering: time.Millisecond})
 		c, reader := upgrade(t, address, protocol)
@@ -142,7 +142,7 @@ func TestGarbageEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesInTheMiddleOfItsUpgradeLeavesNothing(t *testing.T) {
+func TestADisconnectDuringAnUpgradeLeavesNoGoroutine(t *testing.T) {
 	for _, protocol := range []string{spdyUpgrade, wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
 		address, served := agent(t, stream.Options{CreationTimeout: time.Millisecond, Lingering: time.Millisecond})
 		c, _ := upgrade(t, address, protocol)
@@ -153,7 +153,7 @@ func TestAClientThatGoesInTheMiddleOfItsUpgradeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAddressesOfTheRuntime(t *testing.T) {
+func TestRuntimeURLsAreChecked(t *testing.T) {
 	for address, good := range map[string]bool{
 		"http://127.0.0.1:1/exec/t": true, "https://127.0.0.1:1/exec/t": true,
 		"": false, "/exec/t": false, "unix:///run/x": false, "http://": false, "ftp://127.0.0.1/": false, "http://[": false,
