@@ -16,21 +16,21 @@ import (
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
-// binder puts pods on nodes. client reads its own writes, plain need not, and
-// live reads past the cache.
+// binder binds pods and their volume claims. client waits until the cache has its
+// writes, plain does not, and live reads from the API server.
 type binder struct {
 	client, plain client.Client
 	live          client.Reader
 }
 
-// askAgain is the time between two tries to find out what has become of a pod,
-// while the API server does not answer.
-const askAgain = time.Second
+// retryPeriod is the time between two attempts to read a pod whose binding had no
+// response.
+const retryPeriod = time.Second
 
-// bind puts a pod on a node and tells whether it is there. If it is not, the
-// error says why, unless the pod needs no node any more. An answer that does
-// not come leaves open what the API server has done: then it is asked, until it
-// answers or ctx is done.
+// bind binds a pod to a node and reports whether it is bound there. If it is not,
+// the error says why; it is nil for a pod that needs no node any more. After an
+// error the outcome is unknown, as the response may have been lost: bind reads the
+// pod from the API server until it gets a response or ctx is done.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, error) {
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
@@ -41,14 +41,14 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 		return true, nil
 	}
 	now := &corev1.Pod{}
-	if ask := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextCancel(ctx, retryPeriod, true, func(ctx context.Context) (bool, error) {
 		err := b.live.Get(ctx, client.ObjectKeyFromObject(pod), now)
 		if apierrors.IsNotFound(err) {
 			now.UID = ""
 			return true, nil
 		}
 		return err == nil, nil
-	}); ask != nil {
+	}); err != nil {
 		return false, nil // the scheduler stops
 	}
 	switch {
@@ -60,10 +60,9 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 	return false, err
 }
 
-// bindClaims does what a pod's claims need to get volumes for its node: it
-// reserves a volume for a claim, or names the node to the provisioner of the
-// claim's class. Others do the rest. It fails if the cache has not seen yet that
-// a volume was taken meanwhile.
+// bindClaims reserves a volume for each claim of a pod, or selects the node for the
+// provisioner of the claim's class. The volume controllers complete the binding.
+// It fails if another claim has got the volume.
 func (b *binder) bindClaims(ctx context.Context, pod *corev1.Pod, node string, claims []decision.ClaimDecision) error {
 	for _, d := range claims {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -83,7 +82,7 @@ func (b *binder) bindClaims(ctx context.Context, pod *corev1.Pod, node string, c
 	return nil
 }
 
-// provision asks for a volume that can be used on a node.
+// provision requests a volume that can be used on a node.
 func (b *binder) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
 	if claim.Annotations[volume.AnnSelectedNode] == node {
 		return nil
@@ -96,7 +95,7 @@ func (b *binder) provision(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return b.client.Patch(ctx, claim, before)
 }
 
-// reserve keeps a volume for a claim.
+// reserve sets the claim reference of a volume.
 func (b *binder) reserve(ctx context.Context, claim *corev1.PersistentVolumeClaim, name string) error {
 	pv := &corev1.PersistentVolume{}
 	if err := b.client.Get(ctx, client.ObjectKey{Name: name}, pv); err != nil {

@@ -11,8 +11,8 @@ import (
 	"svc.dev/svc/controllers/scheduler/queue"
 )
 
-// core is what the scheduler knows and decides, without a client, a clock or a
-// goroutine: it is told what happens, and next says what to do.
+// core is the scheduler's state and decisions, without a client, a clock or a
+// goroutine: events go in, and next returns what to do.
 type core struct {
 	// name is the spec.schedulerName of the pods that it schedules.
 	name     string
@@ -20,14 +20,14 @@ type core struct {
 	queue    *queue.Queue
 	choose   func(n int) int
 
-	// assumed are the pods that next has put on a node, until a watch shows them
-	// there or failed says that they are not. They are in the snapshot. In the
-	// queue they are taken, or wait for their claims.
+	// assumed are the pods that next has assigned to a node, until a watch confirms
+	// the binding or failed reverts it. The snapshot has them. In the queue they are
+	// in flight, or wait for their claims.
 	assumed map[types.UID]*corev1.Pod
 }
 
-// step is something to do for a pod: bind it to the node on which it is assumed,
-// or before that its claims, if there are any; or report why there is no node.
+// step is what to do for a pod: bind its claims, if there are any, or bind it to the
+// node that it is assumed on; or report why it is unschedulable.
 type step struct {
 	pod     *corev1.Pod
 	assumed *corev1.Pod
@@ -37,7 +37,7 @@ type step struct {
 
 func (s step) node() string { return s.assumed.Spec.NodeName }
 
-// newCore knows nothing yet.
+// newCore returns a core with an empty snapshot and queue.
 func newCore(name string, now func() time.Time, choose func(n int) int) *core {
 	return &core{
 		name:     name,
@@ -48,7 +48,7 @@ func newCore(name string, now func() time.Time, choose func(n int) int) *core {
 	}
 }
 
-// next decides on the pod whose turn it is; false means that there is none.
+// next schedules the next pod of the queue; false means that there is none.
 func (c *core) next() (step, bool) {
 	pod := c.queue.Pop()
 	if pod == nil {
@@ -60,7 +60,7 @@ func (c *core) next() (step, bool) {
 	}
 	d := c.snapshot.Decide(pod, c.choose)
 	if d.Node == "" {
-		// Here preemption would look for pods of lower priority to evict.
+		// Preemption of pods with lower priority is not implemented.
 		c.forget(pod.UID)
 		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
 		return step{pod: pod, message: d.Message()}, true
@@ -73,21 +73,22 @@ func (c *core) next() (step, bool) {
 		c.wake(decision.PodGone)
 	}
 	if len(d.Claims) > 0 {
-		// It keeps its place until its claims are bound, and is decided on again.
+		// The pod stays assumed until its claims are bound, and is then scheduled
+		// again.
 		c.queue.Wait(pod.UID, queue.Events(decision.ClaimChanged|decision.VolumeChanged))
 	}
 	return step{pod: pod, assumed: &assumed, claims: d.Claims}, true
 }
 
-// failed says that a step was not done. The pod is tried again, unless it has
-// got another turn or is not to be scheduled any more.
+// failed reverts a step that failed. The pod is retried, unless it has been
+// scheduled again or needs no node any more.
 func (c *core) failed(s step) {
 	if c.assumed[s.pod.UID] == s.assumed && c.forget(s.pod.UID) {
 		c.queue.Retry(s.pod.UID)
 	}
 }
 
-// forget takes back what was assumed of a pod, and tells whether anything was.
+// forget removes an assumed pod, and reports whether the pod was assumed.
 func (c *core) forget(uid types.UID) bool {
 	assumed := c.assumed[uid]
 	if assumed == nil {
@@ -99,8 +100,8 @@ func (c *core) forget(uid types.UID) bool {
 	return true
 }
 
-// podChanged says what has become of a pod: before is nil if it is new, after if
-// it is gone.
+// podChanged handles an event of a pod: before is nil for a new pod, after for a
+// deleted one.
 func (c *core) podChanged(before, after *corev1.Pod) {
 	if before != nil && after != nil && before.UID != after.UID {
 		c.podChanged(before, nil)
@@ -123,18 +124,18 @@ func (c *core) podChanged(before, after *corev1.Pod) {
 	}
 }
 
-// podBound says that a pod is on a node, and so confirms what was assumed of it.
+// podBound handles an event of a pod with a node, which confirms an assumed pod.
 func (c *core) podBound(before, pod *corev1.Pod) {
 	c.queue.Remove(pod.UID)
 	if assumed := c.assumed[pod.UID]; assumed != nil && assumed.Spec.NodeName != pod.Spec.NodeName {
-		c.forget(pod.UID) // somebody else was faster
+		c.forget(pod.UID) // another scheduler has bound it
 	}
 	delete(c.assumed, pod.UID)
 	c.snapshot.SetPod(pod)
 	c.wake(decision.PodEvents(before, pod))
 }
 
-// schedules tells whether a pod that has no node is this scheduler's to bind.
+// schedules reports whether this scheduler schedules a pod that has no node.
 func (c *core) schedules(pod *corev1.Pod) bool {
 	return pod.Spec.SchedulerName == c.name && pod.DeletionTimestamp == nil &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -159,7 +160,7 @@ func (c *core) namespaceChanged(before, after *corev1.Namespace) {
 	}
 }
 
-// wake lets the pods be tried again that wait for one of the events.
+// wake retries the pods that wait for one of the events.
 func (c *core) wake(events decision.Event) {
 	if events != 0 {
 		c.queue.Wake(queue.Events(events), nil)

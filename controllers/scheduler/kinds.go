@@ -8,8 +8,8 @@ import (
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
-// kind is a kind that decisions depend on, and what the core makes of a change:
-// before is nil for a new object, and after for one that is gone.
+// kind is a kind that decisions depend on, with the core's handler of its events:
+// before is nil for a new object, and after for a deleted one.
 type kind struct {
 	object  client.Object
 	changed func(c *core, before, after any)
@@ -20,15 +20,15 @@ func kinds() []kind {
 		kindOf((*core).podChanged),
 		kindOf((*core).nodeChanged),
 		kindOf((*core).namespaceChanged),
-		told(0, (*decision.Snapshot).SetService,
+		snapshotKind(0, (*decision.Snapshot).SetService,
 			func(s *decision.Snapshot, o *corev1.Service) { s.RemoveService(o.Namespace, o.Name) }),
-		told(decision.ClaimChanged, (*decision.Snapshot).SetClaim,
+		snapshotKind(decision.ClaimChanged, (*decision.Snapshot).SetClaim,
 			func(s *decision.Snapshot, o *corev1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name) }),
-		told(decision.VolumeChanged, (*decision.Snapshot).SetVolume,
+		snapshotKind(decision.VolumeChanged, (*decision.Snapshot).SetVolume,
 			func(s *decision.Snapshot, o *corev1.PersistentVolume) { s.RemoveVolume(o.Name) }),
-		told(decision.ClassChanged, (*decision.Snapshot).SetClass,
+		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetClass,
 			func(s *decision.Snapshot, o *storagev1.StorageClass) { s.RemoveClass(o.Name) }),
-		told(decision.CSINodeChanged, (*decision.Snapshot).SetCSINode,
+		snapshotKind(decision.CSINodeChanged, (*decision.Snapshot).SetCSINode,
 			func(s *decision.Snapshot, o *storagev1.CSINode) { s.RemoveCSINode(o.Name) }),
 	}
 }
@@ -55,9 +55,9 @@ func kindOf[T any, P object[T]](changed func(c *core, before, after P)) kind {
 	}}
 }
 
-// told is a kind of which the snapshot is told all; what is set there may help
-// the pods that wait for the event.
-func told[T any, P object[T]](event decision.Event, set, remove func(*decision.Snapshot, P)) kind {
+// snapshotKind is a kind whose objects only the snapshot needs; a new or changed
+// object retries the pods that wait for the event.
+func snapshotKind[T any, P object[T]](event decision.Event, set, remove func(*decision.Snapshot, P)) kind {
 	return kindOf(func(c *core, before, after P) {
 		if after == nil {
 			remove(c.snapshot, before)

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scheduler reads pods, nodes and what else kinds lists. It alone writes
-// spec.nodeName (by binding) of pods that name it, and their condition
-// PodScheduled as long as it is false.
+// scheduler reads pods, nodes and the other types of kinds. It alone writes
+// spec.nodeName (by binding) of pods with its schedulerName, and their condition
+// PodScheduled while it is false.
 type scheduler struct {
 	name string
-	// client reads its own writes; plain does not, but needs no watch of what it
-	// writes, and live reads past the cache.
+	// client waits until the cache has its writes; plain does not, and so needs no
+	// watch of what it writes; live reads from the API server.
 	client  client.Client
 	plain   client.Client
 	live    client.Reader
@@ -37,63 +37,64 @@ type watch struct {
 	changed  func(c *core, before, after any)
 }
 
-// NeedLeaderElection lets it run only in the manager that holds the lease.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the manager
+// with the lease runs the scheduler.
 func (s *scheduler) NeedLeaderElection() bool { return true }
 
-// Start schedules until ctx is done, and returns when all has ended.
+// Start schedules until ctx is done, and returns when its goroutines have ended.
 func (s *scheduler) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loop{
-		core:     newCore(s.name, s.clock.Now, rand.IntN),
-		clock:    s.clock,
-		inbox:    make(chan func(), inboxSize),
-		binder:   &binder{client: s.client, plain: s.plain, live: s.live},
-		reporter: newReporter(s.client, s.clock),
-		running:  &running,
+		core:       newCore(s.name, s.clock.Now, rand.IntN),
+		clock:      s.clock,
+		inbox:      make(chan func(), inboxSize),
+		binder:     &binder{client: s.client, plain: s.plain, live: s.live},
+		conditions: newConditionUpdater(s.client, s.clock),
+		running:    &running,
 	}
 	busy := func() bool { return l.binding.Load() > 0 }
-	l.announcer = newAnnouncer(s.plain, s.clock, s.scheme, s.name, busy)
+	l.events = newEventRecorder(s.plain, s.clock, s.scheme, s.name, busy)
 	stop, err := l.watch(ctx, s.watches)
 	defer stop()
 	if err != nil {
 		return err
 	}
-	running.Go(func() { l.reporter.run(ctx) })
-	running.Go(func() { l.announcer.run(ctx) })
+	running.Go(func() { l.conditions.run(ctx) })
+	running.Go(func() { l.events.run(ctx) })
 	l.run(ctx)
 	return nil
 }
 
-// loop is the one goroutine that works with the core, and the others that
-// bring it what happens and do what it decides.
+// loop is the goroutine that owns the core, with those that deliver events to it
+// and execute its steps.
 type loop struct {
 	core  *core
 	clock clock.WithTicker
-	// inbox brings what is to be done with the core, in order.
-	inbox     chan func()
-	binder    *binder
-	reporter  *reporter
-	announcer *announcer
-	running   *sync.WaitGroup
+	// inbox are functions to call with the core, in order.
+	inbox      chan func()
+	binder     *binder
+	conditions *conditionUpdater
+	events     *eventRecorder
+	running    *sync.WaitGroup
 
-	// ready tells that the core knows all that there is, and binding counts the
-	// pods that are being bound; others may read it.
+	// ready is set when the core has the initial lists of all watches. binding is
+	// the number of pods that are being bound; other goroutines read it.
 	ready   bool
 	binding atomic.Int32
 }
 
 const (
 	inboxSize = 1024
-	// maxBinding is how many pods are bound at the same time: enough for the API
-	// server to write many of them to disk at once. No more are decided on
-	// meanwhile, so that an important pod need not wait behind them.
+	// maxBinding is the number of pods that are bound at the same time: enough for
+	// the API server to batch their writes to disk. No more pods are scheduled
+	// meanwhile, so that a pod of high priority need not wait behind them.
 	maxBinding = 64
 )
 
-// post does something with the core soon, unless ctx ends first.
+// post enqueues a function to call with the core, unless ctx ends first.
 func (l *loop) post(ctx context.Context, do func()) {
 	select {
 	case l.inbox <- do:
@@ -101,13 +102,13 @@ func (l *loop) post(ctx context.Context, do func()) {
 	}
 }
 
-// watch brings the changes of the cluster to the core, and makes it ready when
-// it has got all that there is by now. stop ends that.
+// watch delivers the events of the watches to the core, and sets ready after their
+// initial lists. stop removes the handlers.
 func (l *loop) watch(ctx context.Context, watches []watch) (stop func(), err error) {
 	var registered []toolscache.ResourceEventHandlerRegistration
 	stop = func() {
 		for i, r := range registered {
-			// The informer has ended if it does not know the handler any more.
+			// An error means that the informer has stopped.
 			_ = watches[i].informer.RemoveEventHandler(r)
 		}
 	}
@@ -119,8 +120,8 @@ func (l *loop) watch(ctx context.Context, watches []watch) (stop func(), err err
 			AddFunc:    func(after any) { post(nil, after) },
 			UpdateFunc: post,
 			DeleteFunc: func(before any) {
-				if unseen, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
-					before = unseen.Obj
+				if unknown, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
+					before = unknown.Obj
 				}
 				post(before, nil)
 			},
@@ -142,8 +143,8 @@ func (l *loop) watch(ctx context.Context, watches []watch) (stop func(), err err
 	return stop, nil
 }
 
-// run works until ctx is done. What has happened comes before what is to be
-// decided.
+// run schedules until ctx is done. It handles all pending events before each
+// decision.
 func (l *loop) run(ctx context.Context) {
 	timer := l.clock.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -157,7 +158,7 @@ func (l *loop) run(ctx context.Context) {
 		var pause <-chan time.Time
 		if l.ready && l.binding.Load() < maxBinding {
 			if step, ok := l.core.next(); ok {
-				l.do(ctx, step)
+				l.execute(ctx, step)
 				continue
 			}
 			if next, ok := l.core.queue.Next(); ok {
@@ -174,10 +175,10 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// do has a step done, and waits for nothing.
-func (l *loop) do(ctx context.Context, s step) {
+// execute starts a step. It does not block.
+func (l *loop) execute(ctx context.Context, s step) {
 	if s.assumed == nil {
-		l.refuse(ctx, s.pod, corev1.PodReasonUnschedulable, s.message)
+		l.reject(ctx, s.pod, corev1.PodReasonUnschedulable, s.message)
 		return
 	}
 	l.binding.Add(1)
@@ -192,8 +193,8 @@ func (l *loop) do(ctx context.Context, s step) {
 	})
 }
 
-// claimed takes note of what has become of a pod's claims. If all went well,
-// the watches will tell.
+// claimed handles the result of binding a pod's claims. After success, the events
+// of the claims retry the pod.
 func (l *loop) claimed(ctx context.Context, s step, err error) {
 	l.binding.Add(-1)
 	if err != nil {
@@ -201,13 +202,13 @@ func (l *loop) claimed(ctx context.Context, s step, err error) {
 	}
 }
 
-// bound takes note of how binding has ended.
+// bound handles the result of binding a pod.
 func (l *loop) bound(ctx context.Context, s step, ok bool, err error) {
 	l.binding.Add(-1)
 	switch {
 	case ok:
-		klog.FromContext(ctx).V(4).Info("The pod is bound", "pod", klog.KObj(s.pod), "node", s.node())
-		l.announcer.announce(s.pod, corev1.EventTypeNormal, "Scheduled",
+		klog.FromContext(ctx).V(4).Info("Bound pod to node", "pod", klog.KObj(s.pod), "node", s.node())
+		l.events.enqueue(s.pod, corev1.EventTypeNormal, "Scheduled",
 			"Successfully assigned "+s.pod.Namespace+"/"+s.pod.Name+" to "+s.node())
 	case err != nil:
 		l.failed(ctx, s, err)
@@ -216,21 +217,21 @@ func (l *loop) bound(ctx context.Context, s step, ok bool, err error) {
 	}
 }
 
-// failed has a step tried again, and tells why.
+// failed retries a step and reports the error.
 func (l *loop) failed(ctx context.Context, s step, err error) {
-	klog.FromContext(ctx).Error(err, "The pod could not be bound and is tried again", "pod", klog.KObj(s.pod), "node", s.node())
+	klog.FromContext(ctx).Error(err, "Failed to bind pod, will retry", "pod", klog.KObj(s.pod), "node", s.node())
 	l.core.failed(s)
-	l.refuse(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())
+	l.reject(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())
 }
 
-// refuse tells why a pod has no node.
-func (l *loop) refuse(ctx context.Context, pod *corev1.Pod, reason, message string) {
-	klog.FromContext(ctx).V(4).Info("There is no node for the pod", "pod", klog.KObj(pod), "reason", message)
-	l.reporter.report(pod, reason, message)
-	l.announcer.announce(pod, corev1.EventTypeWarning, "FailedScheduling", message)
+// reject records in the pod's condition and in an event why the pod has no node.
+func (l *loop) reject(ctx context.Context, pod *corev1.Pod, reason, message string) {
+	klog.FromContext(ctx).V(4).Info("Pod is unschedulable", "pod", klog.KObj(pod), "reason", message)
+	l.conditions.enqueue(pod, reason, message)
+	l.events.enqueue(pod, corev1.EventTypeWarning, "FailedScheduling", message)
 }
 
-// podKey names one pod, not another of the same name.
+// podKey identifies a pod by name and UID.
 type podKey struct {
 	client.ObjectKey
 	uid types.UID

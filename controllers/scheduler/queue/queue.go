@@ -1,12 +1,11 @@
-// Package queue decides which of the pods that wait for a node is next.
+// Package queue owns the order in which pending pods are scheduled.
 //
-// A pod is active (its turn comes by priority, then by time), or it has no node
-// for the moment: then it waits for an event that may help it, and backs off
-// before it is tried again. A pod with scheduling gates waits for them to go.
-// The package has no goroutine and no lock. It belongs to the one goroutine
-// that decides, which tells it of an event either before a decision, which then
-// counts with it, or afterwards, when the pod waits already: no event is lost
-// in between.
+// A pod is active (ordered by priority, then by time), or unschedulable: then it
+// waits for an event that may make it schedulable, and backs off before it is
+// retried. A pod with scheduling gates waits until they are removed.
+// The package has no goroutine and no lock. It belongs to the goroutine that
+// decides, which handles an event either before a decision, which then includes
+// it, or afterwards, when the pod waits already: no event is lost in between.
 package queue
 
 import (
@@ -19,70 +18,70 @@ import (
 
 // The times are those of kube-scheduler.
 const (
-	// InitialBackoff is how long a pod backs off after its first failure. It
-	// doubles with each further failure until MaxBackoff.
+	// InitialBackoff is the backoff of a pod after its first failure. It doubles
+	// with each further failure until MaxBackoff.
 	InitialBackoff = time.Second
 	MaxBackoff     = 10 * time.Second
-	// MaxWait is how long a pod waits for an event before it is tried anyway.
+	// MaxWait is how long a pod waits for an event before it is retried anyway.
 	MaxWait = 5 * time.Minute
 )
 
-// Events is a set of kinds of events. The queue does not know what they are.
+// Events is a set of kinds of events, which the caller defines.
 type Events uint32
 
 // Queue holds pods by UID.
 type Queue struct {
-	now     func() time.Time
-	entries map[types.UID]*entry
-	turns   uint64
+	now      func() time.Time
+	entries  map[types.UID]*entry
+	sequence uint64
 
-	// active are ordered by turn; the others by when their time is over.
+	// active is ordered by priority, the others by the end of their backoff or wait.
 	active, failed, waiting *sorted
-	backoff                 resting
-	// early tells that the last pod came although it should back off.
+	backoff                 backoffHeap
+	// early is set if the last pod was popped during its backoff.
 	early bool
-	// listening are the waiting ones, by what they wait for.
-	listening map[Events]map[types.UID]*entry
+	// waitingFor are the entries of waiting by the events that they wait for.
+	waitingFor map[Events]map[types.UID]*entry
 }
 
-// entry is a pod in one of the piles, or in none: gated or taken.
+// entry is a pod in one of the heaps, or in none: gated or in flight.
 type entry struct {
-	pod  *corev1.Pod
-	turn uint64 // in which order pods came, or failed last
+	pod      *corev1.Pod
+	sequence uint64 // the order in which pods were added, or failed last
 
-	// refused and failed count decisions without a node, and failures since
-	// then. Until rested, the pod backs off.
-	refused, failed int
-	rested          time.Time
-	expires         time.Time // of the wait
-	events          Events
-	gated           bool
+	// unschedulable and failed count decisions without a node, and other failures
+	// since then. The pod backs off until backoffEnd.
+	unschedulable, failed int
+	backoffEnd            time.Time
+	expires               time.Time // the end of the wait for events
+	events                Events
+	gated                 bool
 
-	pile  pile
-	index [2]int // in the heaps of the pile
+	in    entries
+	index [2]int // in the heaps of in
 }
 
-// New is an empty queue.
+// New returns an empty queue.
 func New(now func() time.Time) *Queue {
 	return &Queue{
-		now:       now,
-		entries:   map[types.UID]*entry{},
-		active:    &sorted{less: byTurn},
-		backoff:   newResting(),
-		failed:    &sorted{less: byRest},
-		waiting:   &sorted{less: byExpiry},
-		listening: map[Events]map[types.UID]*entry{},
+		now:        now,
+		entries:    map[types.UID]*entry{},
+		active:     &sorted{less: byPriority},
+		backoff:    newBackoffHeap(),
+		failed:     &sorted{less: byBackoffEnd},
+		waiting:    &sorted{less: byExpiry},
+		waitingFor: map[Events]map[types.UID]*entry{},
 	}
 }
 
-// Set adds a pod, or replaces it with a newer version of itself. A waiting pod
-// that has changed in a way that may help it is tried again.
+// Set adds a pod, or replaces it with a newer version. A waiting pod with a change
+// that may make it schedulable is retried.
 func (q *Queue) Set(pod *corev1.Pod) {
 	e := q.entries[pod.UID]
 	if e == nil {
 		e = &entry{pod: pod, gated: gated(pod)}
 		q.entries[pod.UID] = e
-		q.line(e)
+		q.sequenceLast(e)
 		if !e.gated {
 			q.activate(e)
 		}
@@ -96,23 +95,23 @@ func (q *Queue) Set(pod *corev1.Pod) {
 		e.gated = true
 	case e.gated:
 		e.gated = false
-		q.line(e)
+		q.sequenceLast(e)
 		q.activate(e)
-	case e.pile == q.waiting && changed(old, pod):
+	case e.in == q.waiting && changed(old, pod):
 		q.wake(e)
 	}
 }
 
 func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
 
-// changed tells whether there is a difference that a decision may depend on.
+// changed reports whether there is a difference that a decision can depend on.
 func changed(old, pod *corev1.Pod) bool {
 	return !apiequality.Semantic.DeepEqual(old.Labels, pod.Labels) ||
 		!apiequality.Semantic.DeepEqual(old.Spec, pod.Spec) ||
 		!apiequality.Semantic.DeepEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses)
 }
 
-// Get is the newest version of a pod, nil if the queue does not hold it.
+// Get returns the newest version of a pod, nil if the queue does not have it.
 func (q *Queue) Get(uid types.UID) *corev1.Pod {
 	if e := q.entries[uid]; e != nil {
 		return e.pod
@@ -120,7 +119,7 @@ func (q *Queue) Get(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// Remove forgets a pod: it is gone, or it has a node.
+// Remove removes a pod that was deleted or bound.
 func (q *Queue) Remove(uid types.UID) {
 	if e := q.entries[uid]; e != nil {
 		q.leave(e)
@@ -128,19 +127,19 @@ func (q *Queue) Remove(uid types.UID) {
 	}
 }
 
-// Pop takes the pod whose turn it is, nil if there is none. It stays in the
-// queue as taken until Wait, Retry or Remove.
+// Pop returns the next pod, nil if there is none. It is in flight until Wait, Retry
+// or Remove.
 //
-// A pod that backs off may come early if no other is there (KEP-5142), or none
-// as important: or else it might lose the room that an event has made to a lesser
-// one. But only every second pod does so, lest important pods for which there
-// never is a node keep all others from theirs.
+// A pod is popped during its backoff if no pod is active (KEP-5142), or only pods of
+// lower priority are: otherwise one of these might take the resources that an event
+// has freed. This applies to every second pod only, so that unschedulable pods of
+// high priority do not starve all others.
 func (q *Queue) Pop() *corev1.Pod {
 	q.release()
-	e, rests := q.active.first(), q.backoff.important()
-	early := rests != nil && (e == nil || rests.priority() > e.priority() && !q.early)
+	e, backingOff := q.active.first(), q.backoff.highestPriority()
+	early := backingOff != nil && (e == nil || backingOff.priority() > e.priority() && !q.early)
 	if early {
-		e = rests
+		e = backingOff
 	}
 	if e == nil {
 		return nil
@@ -150,44 +149,44 @@ func (q *Queue) Pop() *corev1.Pod {
 	return e.pod
 }
 
-// Wait says that there is no node for a pod until one of the events happens.
+// Wait makes a pod wait for one of the events, as no node fits it.
 func (q *Queue) Wait(uid types.UID, events Events) {
 	e := q.entries[uid]
 	if e == nil || e.gated {
 		return
 	}
 	q.leave(e)
-	q.line(e)
-	e.refused++
+	q.sequenceLast(e)
+	e.unschedulable++
 	e.failed = 0
-	e.rested = q.now().Add(backoff(e.refused))
+	e.backoffEnd = q.now().Add(backoff(e.unschedulable))
 	e.expires = q.now().Add(MaxWait)
 	e.events = events
 	q.enter(e, q.waiting)
-	if q.listening[events] == nil {
-		q.listening[events] = map[types.UID]*entry{}
+	if q.waitingFor[events] == nil {
+		q.waitingFor[events] = map[types.UID]*entry{}
 	}
-	q.listening[events][uid] = e
+	q.waitingFor[events][uid] = e
 }
 
-// Retry says that something else than the want of a node has failed: the pod
-// is tried again after a backoff, which nothing cuts short.
+// Retry retries a pod after a backoff that no event shortens, as something other
+// than the lack of a node has failed.
 func (q *Queue) Retry(uid types.UID) {
 	e := q.entries[uid]
 	if e == nil || e.gated {
 		return
 	}
 	q.leave(e)
-	q.line(e)
+	q.sequenceLast(e)
 	e.failed++
-	e.rested = q.now().Add(backoff(e.failed))
+	e.backoffEnd = q.now().Add(backoff(e.failed))
 	q.enter(e, q.failed)
 }
 
-// Wake tells that events have happened. The pods that wait for one of them are
-// tried again, those only for which helps is true; nil means all.
+// Wake retries the pods that wait for one of the events and for which helps is
+// true; nil means all.
 func (q *Queue) Wake(events Events, helps func(*corev1.Pod) bool) {
-	for mask, entries := range q.listening {
+	for mask, entries := range q.waitingFor {
 		if mask&events == 0 {
 			continue
 		}
@@ -199,8 +198,7 @@ func (q *Queue) Wake(events Events, helps func(*corev1.Pod) bool) {
 	}
 }
 
-// Next is when the queue should be looked at again, if nothing happens before
-// then: false means never.
+// Next returns when to call Pop again if no event comes before; false means never.
 func (q *Queue) Next() (time.Time, bool) {
 	var next time.Time
 	found := false
@@ -213,7 +211,7 @@ func (q *Queue) Next() (time.Time, bool) {
 		sooner(q.now())
 	}
 	if e := q.failed.first(); e != nil {
-		sooner(e.rested)
+		sooner(e.backoffEnd)
 	}
 	if e := q.waiting.first(); e != nil {
 		sooner(e.expires)
@@ -221,21 +219,21 @@ func (q *Queue) Next() (time.Time, bool) {
 	return next, found
 }
 
-// release activates the pods whose time is over.
+// release activates the pods whose backoff or wait has ended.
 func (q *Queue) release() {
 	now := q.now()
 	for e := q.waiting.first(); e != nil && !e.expires.After(now); e = q.waiting.first() {
 		q.activate(e)
 	}
-	for _, p := range []pile{q.failed, q.backoff} {
-		for e := p.first(); e != nil && !e.rested.After(now); e = p.first() {
+	for _, p := range []entries{q.failed, q.backoff} {
+		for e := p.first(); e != nil && !e.backoffEnd.After(now); e = p.first() {
 			q.activate(e)
 		}
 	}
 }
 
 func (q *Queue) wake(e *entry) {
-	if e.rested.After(q.now()) {
+	if e.backoffEnd.After(q.now()) {
 		q.enter(e, q.backoff)
 		return
 	}
@@ -244,34 +242,34 @@ func (q *Queue) wake(e *entry) {
 
 func (q *Queue) activate(e *entry) { q.enter(e, q.active) }
 
-// enter moves the pod into a pile.
-func (q *Queue) enter(e *entry, p pile) {
+// enter moves the pod to a heap.
+func (q *Queue) enter(e *entry, p entries) {
 	q.leave(e)
-	e.pile = p
+	e.in = p
 	p.add(e)
 }
 
-// line puts the pod behind all others of its priority.
-func (q *Queue) line(e *entry) {
-	q.turns++
-	e.turn = q.turns
+// sequenceLast orders the pod after all others of its priority.
+func (q *Queue) sequenceLast(e *entry) {
+	q.sequence++
+	e.sequence = q.sequence
 }
 
-// leave takes the pod out of its pile.
+// leave removes the pod from its heap.
 func (q *Queue) leave(e *entry) {
-	if e.pile == q.waiting {
-		delete(q.listening[e.events], e.pod.UID)
-		if len(q.listening[e.events]) == 0 {
-			delete(q.listening, e.events)
+	if e.in == q.waiting {
+		delete(q.waitingFor[e.events], e.pod.UID)
+		if len(q.waitingFor[e.events]) == 0 {
+			delete(q.waitingFor, e.events)
 		}
 	}
-	if e.pile != nil {
-		e.pile.remove(e)
-		e.pile = nil
+	if e.in != nil {
+		e.in.remove(e)
+		e.in = nil
 	}
 }
 
-// backoff is how long a pod backs off after n failures in a row.
+// backoff returns the backoff after n consecutive failures.
 func backoff(n int) time.Duration {
 	d := InitialBackoff
 	for ; n > 1 && d < MaxBackoff; n-- {

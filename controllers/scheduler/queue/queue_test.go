@@ -16,17 +16,16 @@ import (
 	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts runs the scripts of testdata. Each line is a command; what it
-// prints follows "->":
+// TestScripts runs the scripts of testdata. The commands:
 //
-//	set NAME [priority=N] [gated] [label=X]   a pod comes or changes
+//	set NAME [priority=N] [gated] [label=X]   adds or changes a pod
 //	remove NAME
-//	pop                                       prints the pod whose turn it is
-//	wait NAME EVENT[,EVENT...]                there is no node for it
-//	retry NAME                                something else failed
-//	wake EVENT[,EVENT...] [NAME...]           names are those that it may help, none is all
-//	turn DURATION                             of the clock
-//	next                                      prints when to look again
+//	pop                                       prints the next pod
+//	wait NAME EVENT[,EVENT...]                no node fits the pod
+//	retry NAME                                another failure
+//	wake EVENT[,EVENT...] [NAME...]           the pods that the events may help; none means all
+//	advance DURATION                          advances the clock
+//	next                                      prints when to call Pop again
 func TestScripts(t *testing.T) {
 	golden.Run(t, func(t *testing.T) golden.Handler {
 		now := time.Unix(0, 0)
@@ -57,7 +56,7 @@ func perform(t *testing.T, q *Queue, now *time.Time, command string, args []stri
 			helps = nil
 		}
 		q.Wake(parseEvents(args[0]), helps)
-	case "turn":
+	case "advance":
 		d, err := time.ParseDuration(args[0])
 		if err != nil {
 			t.Fatal(err)
@@ -109,13 +108,13 @@ func parseEvents(s string) Events {
 	return events
 }
 
-// TestNoPodIsLost drives the queue at random and compares it with the simplest
-// model of who may come next.
+// TestNoPodIsLost calls the queue at random and compares it with a simple model of
+// the pods that can be popped.
 func TestNoPodIsLost(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Unix(0, 0)
 	q := New(func() time.Time { return now })
-	model := map[types.UID]string{} // active, waiting, failed or taken
+	model := map[types.UID]string{} // active, waiting, failed or inflight
 	pick := func(state string) types.UID {
 		var uids []types.UID
 		for uid, s := range model {
@@ -143,21 +142,21 @@ func TestNoPodIsLost(t *testing.T) {
 			pod := q.Pop()
 			switch {
 			case pod == nil && pick("active") != "":
-				t.Fatalf("step %d: %s does not come", step, pick("active"))
-			case pod != nil && model[pod.UID] == "taken":
-				t.Fatalf("step %d: %s comes twice", step, pod.UID)
+				t.Fatalf("step %d: %s is not popped", step, pick("active"))
+			case pod != nil && model[pod.UID] == "inflight":
+				t.Fatalf("step %d: %s is popped twice", step, pod.UID)
 			case pod != nil && model[pod.UID] == "":
-				t.Fatalf("step %d: %s comes though it is gone", step, pod.UID)
+				t.Fatalf("step %d: %s is popped after its removal", step, pod.UID)
 			case pod != nil:
-				model[pod.UID] = "taken"
+				model[pod.UID] = "inflight"
 			}
 		case 3:
-			if uid := pick("taken"); uid != "" {
+			if uid := pick("inflight"); uid != "" {
 				q.Wait(uid, 1<<random.IntN(3))
 				model[uid] = "waiting"
 			}
 		case 4:
-			if uid := pick("taken"); uid != "" {
+			if uid := pick("inflight"); uid != "" {
 				q.Retry(uid)
 				model[uid] = "failed"
 			}
@@ -169,7 +168,7 @@ func TestNoPodIsLost(t *testing.T) {
 				}
 			}
 		case 6:
-			if uid := pick([]string{"active", "waiting", "failed", "taken"}[random.IntN(4)]); uid != "" {
+			if uid := pick([]string{"active", "waiting", "failed", "inflight"}[random.IntN(4)]); uid != "" {
 				q.Remove(uid)
 				delete(model, uid)
 			}
@@ -179,7 +178,7 @@ func TestNoPodIsLost(t *testing.T) {
 	}
 	now = now.Add(MaxWait)
 	for uid, s := range model {
-		if s == "taken" {
+		if s == "inflight" {
 			q.Retry(uid)
 		}
 	}
@@ -188,7 +187,7 @@ func TestNoPodIsLost(t *testing.T) {
 		delete(model, pod.UID)
 		q.Remove(pod.UID)
 	}
-	if len(model) > 0 || len(q.entries) > 0 || len(q.listening) > 0 {
-		t.Errorf("these never come: %v", model)
+	if len(model) > 0 || len(q.entries) > 0 || len(q.waitingFor) > 0 {
+		t.Errorf("these pods are never popped: %v", model)
 	}
 }

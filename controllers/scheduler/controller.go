@@ -1,15 +1,15 @@
-// Package scheduler gives pods their nodes.
+// Package scheduler owns the scheduler, which binds pods to nodes.
 //
-// One goroutine (loop.go) owns what is known of the cluster and the queue of
-// the pods that wait (core.go): data flows one way, from the watches through
-// its inbox into the decisions, and from these to goroutines that bind pods
-// (bind.go), write the condition PodScheduled (report.go) and record events
-// (announce.go). A pod that is being bound is assumed to be on its node, so
-// that the next decision need not wait; a watch confirms it.
+// One goroutine (loop.go) owns the snapshot of the cluster and the queue of
+// pending pods (core.go): data flows one way, from the watches through its inbox
+// into the decisions, and from these to goroutines that bind pods (bind.go), write
+// the condition PodScheduled (conditions.go) and record events (events.go). A pod
+// that is being bound is assumed to be on its node, so that the next decision need
+// not wait; a watch confirms it.
 //
-// Nothing is kept but in the API: a scheduler that starts reads all pods and
-// nodes before it decides. None can bind a pod that has a node, whatever it
-// believes, for the API server refuses that.
+// All state is in the API: a scheduler that starts reads all pods and nodes before
+// it decides. Two schedulers cannot bind the same pod, as the API server rejects
+// the binding of a pod that has a node.
 package scheduler
 
 import (

@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestAnnouncements(t *testing.T) {
+func TestRepeatedEventsAreDroppedAndSimilarOnesCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := fake.NewClientBuilder().Build()
 		busy := false
-		a := newAnnouncer(c, clock.RealClock{}, scheme.Scheme, "default-scheduler", func() bool { return busy })
-		go a.run(ctx)
+		r := newEventRecorder(c, clock.RealClock{}, scheme.Scheme, "default-scheduler", func() bool { return busy })
+		go r.run(ctx)
 		defer synctest.Wait()
 		defer cancel()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
@@ -33,14 +33,14 @@ func TestAnnouncements(t *testing.T) {
 			return list.Items
 		}
 
-		refuse := func(message string) { a.announce(pod, corev1.EventTypeWarning, "FailedScheduling", message) }
-		refuse("no")
-		refuse("no") // soon
+		fail := func(message string) { r.enqueue(pod, corev1.EventTypeWarning, "FailedScheduling", message) }
+		fail("no")
+		fail("no") // within repeatInterval
 		if got := events(); len(got) != 1 || got[0].Count != 1 || got[0].Source.Component != "default-scheduler" || got[0].InvolvedObject.Kind != "Pod" {
 			t.Fatalf("after the first: %v", got)
 		}
-		time.Sleep(repetition)
-		refuse("no")
+		time.Sleep(repeatInterval)
+		fail("no")
 		if got := events(); len(got) != 1 || got[0].Count != 2 {
 			t.Fatalf("after a minute: %v", got)
 		}
@@ -49,20 +49,20 @@ func TestAnnouncements(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(repetition)
-		refuse("no")
+		time.Sleep(repeatInterval)
+		fail("no")
 		if got := events(); len(got) != 1 || got[0].Count != 3 {
-			t.Fatalf("after the event has ended: %v", got)
+			t.Fatalf("after the event has expired: %v", got)
 		}
 
 		busy = true
-		refuse(strings.Repeat("x", 2000))
+		fail(strings.Repeat("x", 2000))
 		if got := events(); len(got) != 1 {
 			t.Fatalf("while pods are bound: %v", got)
 		}
-		time.Sleep(courtesy)
+		time.Sleep(bindingPause)
 		if got := events(); len(got) != 2 || len(got[0].Message)+len(got[1].Message) != maxMessage+len("no") {
-			t.Fatalf("a moment later: %v", got)
+			t.Fatalf("after bindingPause: %v", got)
 		}
 	})
 }

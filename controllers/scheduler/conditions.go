@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reporter writes into the condition PodScheduled why pods have no node. Of
-// each pod it writes the newest reason only, and nothing that is there already.
-type reporter struct {
+// conditionUpdater writes the condition PodScheduled of pods without a node. It
+// writes only the newest reason of each pod, and only changes.
+type conditionUpdater struct {
 	client client.Client
 	now    func() time.Time
 	queue  workqueue.TypedRateLimitingInterface[podKey]
@@ -28,14 +28,14 @@ type reporter struct {
 	reasons map[podKey]reason
 }
 
-// reason is why a pod has no node.
+// reason is that of the condition PodScheduled.
 type reason struct{ reason, message string }
 
-// reporters is how many conditions are written at the same time.
-const reporters = 4
+// updaters is the number of conditions that are written at the same time.
+const updaters = 4
 
-func newReporter(c client.Client, clock clock.WithTicker) *reporter {
-	return &reporter{
+func newConditionUpdater(c client.Client, clock clock.WithTicker) *conditionUpdater {
+	return &conditionUpdater{
 		client:  c,
 		now:     clock.Now,
 		reasons: map[podKey]reason{},
@@ -44,72 +44,72 @@ func newReporter(c client.Client, clock clock.WithTicker) *reporter {
 	}
 }
 
-// report has the reason written soon.
-func (r *reporter) report(pod *corev1.Pod, why, message string) {
+// enqueue enqueues an update of the pod's condition.
+func (u *conditionUpdater) enqueue(pod *corev1.Pod, why, message string) {
 	key := keyOf(pod)
-	r.mu.Lock()
-	r.reasons[key] = reason{why, message}
-	r.mu.Unlock()
-	r.queue.Add(key)
+	u.mu.Lock()
+	u.reasons[key] = reason{why, message}
+	u.mu.Unlock()
+	u.queue.Add(key)
 }
 
-// run writes until ctx is done.
-func (r *reporter) run(ctx context.Context) {
+// run writes the enqueued conditions until ctx is done.
+func (u *conditionUpdater) run(ctx context.Context) {
 	var running sync.WaitGroup
-	for range reporters {
+	for range updaters {
 		running.Go(func() {
 			for {
-				key, stop := r.queue.Get()
+				key, stop := u.queue.Get()
 				if stop {
 					return
 				}
-				r.process(ctx, key)
-				r.queue.Done(key)
+				u.process(ctx, key)
+				u.queue.Done(key)
 			}
 		})
 	}
 	<-ctx.Done()
-	r.queue.ShutDown()
+	u.queue.ShutDown()
 	running.Wait()
 }
 
-// process writes the reason of one pod, and has it tried again if that fails.
-func (r *reporter) process(ctx context.Context, key podKey) {
-	r.mu.Lock()
-	why, ok := r.reasons[key]
-	delete(r.reasons, key)
-	r.mu.Unlock()
+// process writes the condition of one pod, and requeues the pod if that fails.
+func (u *conditionUpdater) process(ctx context.Context, key podKey) {
+	u.mu.Lock()
+	why, ok := u.reasons[key]
+	delete(u.reasons, key)
+	u.mu.Unlock()
 	if !ok || ctx.Err() != nil {
 		return
 	}
-	err := r.write(ctx, key, why)
+	err := u.write(ctx, key, why)
 	if err == nil {
-		r.queue.Forget(key)
+		u.queue.Forget(key)
 		return
 	}
 	if !apierrors.IsConflict(err) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "The condition PodScheduled could not be written and is tried again", "pod", klog.KRef(key.Namespace, key.Name))
+		klog.FromContext(ctx).Error(err, "Failed to update condition PodScheduled, will retry", "pod", klog.KRef(key.Namespace, key.Name))
 	}
-	r.mu.Lock()
-	if _, newer := r.reasons[key]; !newer {
-		r.reasons[key] = why
+	u.mu.Lock()
+	if _, newer := u.reasons[key]; !newer {
+		u.reasons[key] = why
 	}
-	r.mu.Unlock()
-	r.queue.AddRateLimited(key)
+	u.mu.Unlock()
+	u.queue.AddRateLimited(key)
 }
 
-// write patches the condition of a pod that still has no node. It fails with a
-// conflict if that is no longer the newest version of the pod: it never says
-// that a pod has no node which has got one meanwhile.
-func (r *reporter) write(ctx context.Context, key podKey, why reason) error {
+// write patches the condition of a pod that has no node. It fails with a conflict
+// if the pod has changed since it was read, so that a pod that was bound in between
+// does not get the condition.
+func (u *conditionUpdater) write(ctx context.Context, key podKey, why reason) error {
 	pod := &corev1.Pod{}
-	if err := r.client.Get(ctx, key.ObjectKey, pod, client.UnsafeDisableDeepCopy); err != nil {
+	if err := u.client.Get(ctx, key.ObjectKey, pod, client.UnsafeDisableDeepCopy); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if pod.UID != key.uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	condition, changed := unscheduled(pod, why, r.now())
+	condition, changed := unscheduled(pod, why, u.now())
 	if !changed {
 		return nil
 	}
@@ -121,14 +121,14 @@ func (r *reporter) write(ctx context.Context, key podKey, why reason) error {
 		return err
 	}
 	patched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	if err := r.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	if err := u.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("patch the status of pod %s: %w", key.ObjectKey, err))
 	}
 	return nil
 }
 
-// unscheduled is the condition of a pod that has no node, and whether that is
-// new.
+// unscheduled returns the condition of a pod without a node, and whether it
+// differs from the current one.
 func unscheduled(pod *corev1.Pod, why reason, now time.Time) (corev1.PodCondition, bool) {
 	condition := corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: why.reason, Message: why.message,

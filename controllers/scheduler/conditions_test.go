@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-func TestTheConditionOfAPodWithoutANode(t *testing.T) {
+func TestConditionOfPodWithoutNode(t *testing.T) {
 	then, now := metav1.NewTime(time.Unix(100, 0)), time.Unix(200, 0)
 	why := reason{corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 Insufficient cpu."}
 	old := corev1.PodCondition{
@@ -27,8 +27,8 @@ func TestTheConditionOfAPodWithoutANode(t *testing.T) {
 		changed bool
 		since   metav1.Time
 	}{
-		{"there is none yet", nil, true, metav1.NewTime(now)},
-		{"it is the same", func(*corev1.PodCondition) {}, false, then},
+		{"no condition", nil, true, metav1.NewTime(now)},
+		{"an equal condition", func(*corev1.PodCondition) {}, false, then},
 		{"another reason", func(c *corev1.PodCondition) { c.Reason = corev1.PodReasonSchedulingGated }, true, then},
 		{"another message", func(c *corev1.PodCondition) { c.Message = "" }, true, then},
 		{"an older generation", func(c *corev1.PodCondition) { c.ObservedGeneration = 0 }, true, then},
@@ -51,18 +51,18 @@ func TestTheConditionOfAPodWithoutANode(t *testing.T) {
 	}
 }
 
-func TestAReportIsOfThePodThatItIsAbout(t *testing.T) {
+func TestConditionIsWrittenOnlyForTheSamePodWithoutNode(t *testing.T) {
 	now := metav1.Now()
 	for _, test := range []struct {
 		name    string
 		change  func(*corev1.Pod)
 		written bool
 	}{
-		{"it has no node", func(*corev1.Pod) {}, true},
-		{"it has got a node", func(p *corev1.Pod) { p.Spec.NodeName = "n" }, false},
-		{"it is another one", func(p *corev1.Pod) { p.UID = "2" }, false},
-		{"it is being deleted", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &now, []string{"example.com/x"} }, false},
-		{"it is gone", nil, false},
+		{"a pod without a node", func(*corev1.Pod) {}, true},
+		{"a pod that was bound", func(p *corev1.Pod) { p.Spec.NodeName = "n" }, false},
+		{"another pod of the same name", func(p *corev1.Pod) { p.UID = "2" }, false},
+		{"a pod that is being deleted", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &now, []string{"example.com/x"} }, false},
+		{"a deleted pod", nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
@@ -83,7 +83,7 @@ func TestAReportIsOfThePodThatItIsAbout(t *testing.T) {
 					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 				},
 			})
-			r := newReporter(c, clock.RealClock{})
+			r := newConditionUpdater(c, clock.RealClock{})
 			if err := r.write(t.Context(), keyOf(pod), reason{"Unschedulable", "no"}); err != nil {
 				t.Fatal(err)
 			}
