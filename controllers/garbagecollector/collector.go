@@ -18,8 +18,8 @@ import (
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
-// collector does what the graph wants done. It reads the metadata of all
-// objects; it deletes dependents, removes owner references and the finalizers
+// collector executes the graph's actions. It reads the metadata of all objects; it
+// deletes dependents, and removes owner references and the finalizers
 // foregroundDeletion and orphan.
 type collector struct {
 	metadata metadata.Interface
@@ -28,12 +28,13 @@ type collector struct {
 
 	mu    sync.Mutex
 	graph *graph.Graph
-	// resources are how the kinds that the graph knows are reached.
+	// resources are the served resources of the kinds in the graph.
 	resources map[schema.GroupKind]discovery.Resource
 }
 
-// patientTries is how often an action fails before it is told: some seconds.
-const patientTries = 8
+// triesBeforeError is the number of failures after which an action is logged as an
+// error: some seconds.
+const triesBeforeError = 8
 
 func newCollector(client metadata.Interface, events record.EventRecorder, c clock.WithTicker) *collector {
 	return &collector{
@@ -45,7 +46,7 @@ func newCollector(client metadata.Interface, events record.EventRecorder, c cloc
 	}
 }
 
-// run works until ctx is done and the workers have ended.
+// run executes actions until ctx is done and the workers have ended.
 func (c *collector) run(ctx context.Context, workers int) {
 	var running sync.WaitGroup
 	for range workers {
@@ -59,32 +60,33 @@ func (c *collector) run(ctx context.Context, workers int) {
 	running.Wait()
 }
 
-// change changes the graph, or asks it, and sees to what follows.
+// change calls how with the graph, and then enqueues the ready subjects and records
+// the events.
 func (c *collector) change(how func(*graph.Graph)) {
 	c.mu.Lock()
 	how(c.graph)
-	ready, told := c.graph.Ready(), c.tell(c.graph.Notices())
+	ready, events := c.graph.Ready(), c.eventsFor(c.graph.Notices())
 	c.mu.Unlock()
 	for _, s := range ready {
 		c.queue.Add(s)
 	}
-	for _, event := range told {
+	for _, event := range events {
 		c.events.Event(event.object, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", event.message)
 	}
 }
 
-// told is an event to be recorded.
-type told struct {
+// objectEvent is an event to record.
+type objectEvent struct {
 	object  *corev1.ObjectReference
 	message string
 }
 
-// tell puts notices into the words of Kubernetes.
-func (c *collector) tell(notices []graph.Notice) []told {
-	var events []told
+// eventsFor returns the events for notices, with Kubernetes' messages.
+func (c *collector) eventsFor(notices []graph.Notice) []objectEvent {
+	var events []objectEvent
 	for _, n := range notices {
 		o := n.Object
-		events = append(events, told{
+		events = append(events, objectEvent{
 			object: &corev1.ObjectReference{APIVersion: c.apiVersion(o.Kind), Kind: o.Kind.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID},
 			message: fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 				c.apiVersion(n.Owner.Kind), n.Owner.Kind.Kind, n.Owner.Namespace, n.Owner.Name, n.Owner.UID, n.Owner.Namespace),
@@ -100,7 +102,8 @@ func (c *collector) apiVersion(kind schema.GroupKind) string {
 	return kind.Group
 }
 
-// work does what there is to do for one subject. It returns false at the end.
+// work executes the action of the next subject. It returns false when the queue is
+// shut down.
 func (c *collector) work(ctx context.Context) bool {
 	s, ended := c.queue.Get()
 	if ended {
@@ -126,12 +129,12 @@ func (c *collector) work(ctx context.Context) bool {
 		return true
 	}
 	c.report(ctx, s, a, result, err)
-	again := graph.Settled
-	c.change(func(g *graph.Graph) { again = g.Answer(s, a, result) })
-	switch again {
+	requeue := graph.Settled
+	c.change(func(g *graph.Graph) { requeue = g.Complete(s, a, result) })
+	switch requeue {
 	case graph.Settled:
 		c.queue.Forget(s)
-	case graph.Later:
+	case graph.Backoff:
 		c.queue.AddRateLimited(s)
 	}
 	return true
@@ -139,15 +142,15 @@ func (c *collector) work(ctx context.Context) bool {
 
 var errNotServed = errors.New("the kind is not served")
 
-// report logs what was done, and what keeps failing.
+// report logs the result of an action, and as an error one that keeps failing.
 func (c *collector) report(ctx context.Context, s graph.Subject, a graph.Action, result graph.Result, err error) {
 	log := klog.FromContext(ctx)
 	switch {
 	case err == nil:
-		log.V(4).Info("Collecting garbage", "action", a.String())
-	case result.Outcome == graph.Failed && c.queue.NumRequeues(s) == patientTries:
-		log.Error(err, "The garbage collector keeps failing, and keeps trying", "action", a.String())
+		log.V(4).Info("Executed action", "action", a.String())
+	case result.Outcome == graph.Failed && c.queue.NumRequeues(s) == triesBeforeError:
+		log.Error(err, "Garbage collector keeps failing to execute action, will retry", "action", a.String())
 	default:
-		log.V(4).Info("Collecting garbage did not work", "action", a.String(), "reason", err.Error())
+		log.V(4).Info("Failed to execute action, will retry", "action", a.String(), "reason", err.Error())
 	}
 }

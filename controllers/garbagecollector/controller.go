@@ -1,10 +1,9 @@
-// Package garbagecollector deletes objects whose owners are gone, and lets
-// owners go after their dependents, or without them, as their deletion asks for.
+// Package garbagecollector owns the garbage collector: it deletes objects whose
+// owners are gone, and implements foreground deletion and orphaning of dependents.
 //
 // The graph of owners and dependents decides: see package graph. Around it,
 // monitors watch the metadata of every kind that can be listed, watched and
-// deleted, and workers do what the graph wants done. The graph is the only place
-// where objects are kept.
+// deleted, and workers execute the graph's actions. Only the graph stores objects.
 package garbagecollector
 
 import (
@@ -34,7 +33,7 @@ func New() controller.Controller {
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.BoolVar(&o.enabled, "enable-garbage-collector", o.enabled, "Collect garbage. Must be the same as the API server's flag of this name.")
-			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many objects are collected at the same time.")
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many objects are synced at the same time.")
 		},
 		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
 		Setup:    o.setup,
@@ -63,8 +62,7 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	}))
 }
 
-// run runs the collector and its monitors until ctx is done, and waits for them
-// to end.
+// run runs the collector and its monitors until ctx is done and they have ended.
 func run(ctx context.Context, c *collector, m *monitors, workers int) error {
 	done := make(chan struct{})
 	go func() {
@@ -76,8 +74,8 @@ func run(ctx context.Context, c *collector, m *monitors, workers int) error {
 	return nil
 }
 
-// ignoredKinds are those whose objects own nothing and are owned by nothing, and
-// change all the time: they are not watched.
+// ignoredKinds are not watched: their objects have no owners and no dependents, and
+// change often.
 func ignoredKinds(scheme *runtime.Scheme) (map[schema.GroupKind]bool, error) {
 	ignored := map[schema.GroupKind]bool{}
 	for _, obj := range []runtime.Object{&corev1.Event{}, &eventsv1.Event{}} {

@@ -10,11 +10,10 @@ import (
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
-// The pauses before a failed action is tried again: the first, and the longest
-// of those that each take twice the time of the one before.
+// The backoff of a failed action doubles from minBackoff to maxBackoff.
 const (
-	firstPause   = 20 * time.Millisecond
-	longestPause = 5 * time.Minute
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 5 * time.Minute
 )
 
 // queueName is the queue's name in metrics.
@@ -22,30 +21,30 @@ const queueName = "garbagecollector"
 
 func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[graph.Subject] {
 	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[graph.Subject]{
-		Name: queueName, Queue: &turns{waiting: map[string][]graph.Subject{}}, Clock: controller.QueueClock(c),
+		Name: queueName, Queue: &fairQueue{waiting: map[string][]graph.Subject{}}, Clock: controller.QueueClock(c),
 	})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[graph.Subject]{Name: queueName, Queue: waiting})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[graph.Subject](firstPause, longestPause),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[graph.Subject](minBackoff, maxBackoff),
 		workqueue.TypedRateLimitingQueueConfig[graph.Subject]{Name: queueName, DelayingQueue: delaying},
 	)
 }
 
-// turns is a workqueue.Queue in which namespaces take turns: one of which much
-// is to be collected does not keep the others waiting.
-type turns struct {
-	// waiting are the subjects of each namespace, the first one first.
+// fairQueue is a workqueue.Queue that serves namespaces in turn (round robin), so
+// that a namespace with many subjects does not delay the others.
+type fairQueue struct {
+	// waiting are the subjects of each namespace in FIFO order.
 	waiting map[string][]graph.Subject
-	// next are the namespaces for which something waits, in the order of turns.
+	// next are the namespaces with subjects, in the order in which they are served.
 	next  []string
 	count int
 }
 
 // Touch implements workqueue.Queue.
-func (t *turns) Touch(graph.Subject) {}
+func (t *fairQueue) Touch(graph.Subject) {}
 
 // Push implements workqueue.Queue.
-func (t *turns) Push(s graph.Subject) {
+func (t *fairQueue) Push(s graph.Subject) {
 	namespace := s.Namespace()
 	if len(t.waiting[namespace]) == 0 {
 		t.next = append(t.next, namespace)
@@ -55,10 +54,10 @@ func (t *turns) Push(s graph.Subject) {
 }
 
 // Len implements workqueue.Queue.
-func (t *turns) Len() int { return t.count }
+func (t *fairQueue) Len() int { return t.count }
 
-// Pop implements workqueue.Queue. There must be something in it.
-func (t *turns) Pop() graph.Subject {
+// Pop implements workqueue.Queue. The queue must not be empty.
+func (t *fairQueue) Pop() graph.Subject {
 	namespace := t.next[0]
 	t.next = t.next[1:]
 	subjects := t.waiting[namespace]

@@ -13,7 +13,7 @@ import (
 )
 
 func TestNamespacesTakeTurns(t *testing.T) {
-	q := &turns{waiting: map[string][]graph.Subject{}}
+	q := &fairQueue{waiting: map[string][]graph.Subject{}}
 	for _, s := range toCollect("a1", "a2", "a3", "b1", "b2", "c1") {
 		q.Push(s)
 	}
@@ -50,7 +50,7 @@ func toCollect(uids ...types.UID) []graph.Subject {
 			Namespace: namespace, Name: string(uid), UID: uid, Version: 1,
 			Owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "A", Name: "owner", UID: owner.UID}},
 		})
-		g.Gone(owner.UID)
+		g.Deleted(owner.UID)
 	}
 	return g.Ready()
 }

@@ -22,61 +22,61 @@ import (
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
-// monitor feeds the objects of one kind to the graph. It is what a reflector
-// lists and watches, and the store that it fills, and keeps nothing itself.
+// monitor delivers the objects of one kind to the graph. It is both the
+// ListerWatcher and the store of a reflector, and stores nothing itself.
 type monitor struct {
 	collector *collector
 	resource  discovery.Resource
 	kind      schema.GroupKind
 	objects   metadata.ResourceInterface
 	clock     clock.Clock
-	// rediscover is called when what is served may have changed.
+	// rediscover is called when the served resources may have changed.
 	rediscover func()
 
 	listed  bool
-	expires time.Time // of the watch that runs, or ran last
+	expires time.Time // the end of the current or last watch
 	seen    string    // the newest resource version
 }
 
 const (
-	// listPage is how many objects are listed at a time.
+	// listPage is the number of objects listed at a time.
 	listPage = 500
-	// watchAtLeast is how long a watch lasts that nothing ends; at most, twice
-	// as long.
-	watchAtLeast = 30 * time.Minute
-	// steady is how long a watch has to work to be thought well of.
-	steady = time.Minute
+	// minWatchTimeout is the minimum timeout of a watch; the maximum is twice as
+	// long.
+	minWatchTimeout = 30 * time.Minute
+	// stableAfter is how long a watch must work to reset the backoff.
+	stableAfter = time.Minute
 )
 
-// run watches until ctx is done. It tells once that it cannot, and once that it
-// can again.
+// run watches until ctx is done. It logs the first of a series of failures, and the
+// recovery from it.
 func (m *monitor) run(ctx context.Context) {
 	reflector := cache.NewReflectorWithOptions(m, &metav1.PartialObjectMetadata{}, m, cache.ReflectorOptions{
 		Name: "garbagecollector", TypeDescription: m.resource.GroupVersionResource.String(),
-		MinWatchTimeout: watchAtLeast, Clock: m.clock,
+		MinWatchTimeout: minWatchTimeout, Clock: m.clock,
 	})
 	reflector.WatchListPageSize = listPage
 	log := klog.FromContext(ctx).WithValues("resource", m.resource.GroupVersionResource.String())
-	// What the reflector tells concerns one of many kinds.
+	// The reflector's messages concern one of many kinds.
 	ctx = klog.NewContext(ctx, log.V(3))
 	first := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 30 * time.Second}
-	backoff, told := first, false
+	backoff, failing := first, false
 	for ctx.Err() == nil {
 		began := m.clock.Now()
 		err := reflector.ListAndWatchWithContext(ctx)
-		steadily := m.clock.Since(began) > steady
-		if told && (err == nil || steadily) {
-			log.Info("The garbage collector watches the resource again")
-			told = false
+		stable := m.clock.Since(began) > stableAfter
+		if failing && (err == nil || stable) {
+			log.Info("Garbage collector watches resource again")
+			failing = false
 		}
 		if err != nil && ctx.Err() == nil {
 			m.failed(err)
-			if !told && !expired(err) {
-				log.Error(err, "The garbage collector cannot watch the resource; it keeps trying")
-				told = true
+			if !failing && !expired(err) {
+				log.Error(err, "Garbage collector cannot watch resource, will retry")
+				failing = true
 			}
 		}
-		if steadily {
+		if stable {
 			backoff = first
 		}
 		select {
@@ -86,7 +86,7 @@ func (m *monitor) run(ctx context.Context) {
 	}
 }
 
-// failed tells that the kind cannot be listed or watched.
+// failed tells the graph that the kind cannot be listed or watched.
 func (m *monitor) failed(err error) {
 	m.collector.change(func(g *graph.Graph) { g.Failing(m.kind) })
 	if apierrors.IsNotFound(err) {
@@ -98,16 +98,16 @@ func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.Canceled)
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext. It lists what is
-// there now, and keeps what the graph needs.
+// ListWithContext implements cache.ListerWatcherWithContext. It lists the newest
+// state, reduced to what the graph needs.
 func (m *monitor) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.Continue == "" {
 		if m.listed {
-			m.doubt()
+			m.invalidate()
 		}
-		// The reflector asks for a state that is not older than what it has seen.
-		// Together with a limit that means that very state, from which a server
-		// that was restarted since may not be able to watch.
+		// The reflector requests a state that is not older than the newest resource
+		// version that it has seen. Together with a limit that means exactly this
+		// version, from which a restarted server may not be able to watch.
 		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 	list, err := m.objects.List(ctx, options)
@@ -120,7 +120,7 @@ func (m *monitor) ListWithContext(ctx context.Context, options metav1.ListOption
 	return list, nil
 }
 
-// slim leaves what objectOf takes.
+// slim removes what objectOf does not need.
 func slim(o *metav1.PartialObjectMetadata) {
 	o.ObjectMeta = metav1.ObjectMeta{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
@@ -132,10 +132,10 @@ func slim(o *metav1.PartialObjectMetadata) {
 func (m *monitor) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	now := m.clock.Now()
 	if now.Before(m.expires) {
-		m.doubt()
+		m.invalidate()
 	}
 	if options.TimeoutSeconds != nil {
-		// A watch may end a little before the server's clock says so.
+		// A watch may end a little before its timeout, by the clock of the server.
 		m.expires = now.Add(time.Duration(*options.TimeoutSeconds)*time.Second - 5*time.Second)
 	}
 	return m.objects.Watch(ctx, options)
@@ -152,11 +152,11 @@ func (m *monitor) Watch(options metav1.ListOptions) (watch.Interface, error) {
 }
 
 // IsWatchListSemanticsUnSupported makes the reflector list page by page: a
-// watch that begins with all objects holds them with all of their metadata.
+// WatchList would hold all objects with all of their metadata in memory.
 func (m *monitor) IsWatchListSemanticsUnSupported() bool { return true }
 
-// doubt tells that the watch has not ended as it should.
-func (m *monitor) doubt() { m.collector.change((*graph.Graph).Doubt) }
+// invalidate discards the results of lookups after a watch has ended unexpectedly.
+func (m *monitor) invalidate() { m.collector.change((*graph.Graph).InvalidateLookups) }
 
 // Add implements cache.ReflectorStore.
 func (m *monitor) Add(obj any) error { return m.Update(obj) }
@@ -175,7 +175,7 @@ func (m *monitor) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (m *monitor) Delete(obj any) error {
 	uid := obj.(*metav1.PartialObjectMetadata).UID
-	m.collector.change(func(g *graph.Graph) { g.Gone(uid) })
+	m.collector.change(func(g *graph.Graph) { g.Deleted(uid) })
 	m.changed()
 	return nil
 }
@@ -190,12 +190,12 @@ func (m *monitor) Replace(list []any, version string) error {
 		}
 		objects = append(objects, o)
 	}
-	back := m.wentBack(version)
+	restored := m.wentBack(version)
 	m.listed, m.seen = true, version
 	m.collector.change(func(g *graph.Graph) {
-		if back {
-			// What is known is from a future that is not going to come.
-			g.Vanish(m.kind)
+		if restored {
+			// The storage was restored: the graph is newer than the API server.
+			g.RemoveKind(m.kind)
 			g.Serve(m.kind, m.resource.Namespaced, true)
 		}
 		g.Replace(m.kind, objects)
@@ -204,8 +204,8 @@ func (m *monitor) Replace(list []any, version string) error {
 	return nil
 }
 
-// wentBack tells whether a list is older than what was seen before, although
-// nothing older was asked for: the storage was restored.
+// wentBack reports whether a list of the newest state is older than what was seen
+// before, as the storage was restored from a snapshot.
 func (m *monitor) wentBack(version string) bool {
 	if m.seen == "" {
 		return false
@@ -220,8 +220,8 @@ func (m *monitor) UpdateResourceVersion(version string) { m.seen = version }
 // Resync implements cache.ReflectorStore.
 func (m *monitor) Resync() error { return nil }
 
-// changed looks out for objects that say what is served. Their kinds go by these
-// names in every group domain.
+// changed triggers discovery after a change of an object that determines what is
+// served. The kinds have these names in every group domain.
 func (m *monitor) changed() {
 	if m.kind.Kind == "CustomResourceDefinition" || m.kind.Kind == "APIService" {
 		m.rediscover()

@@ -14,8 +14,8 @@ import (
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
-// monitors runs a monitor for each kind that can be collected. They are changed
-// by one goroutine.
+// monitors runs a monitor for each kind that can be collected. One goroutine owns
+// it.
 type monitors struct {
 	collector *collector
 	discovery *discovery.Discovery
@@ -23,43 +23,43 @@ type monitors struct {
 	ignored   map[schema.GroupKind]bool
 
 	changed chan struct{}
-	served  map[schema.GroupKind]*service
-	ended   sync.WaitGroup
+	served  map[schema.GroupKind]*servedKind
+	running sync.WaitGroup
 }
 
-// service is a kind that is served.
-type service struct {
+// servedKind is a kind that is served.
+type servedKind struct {
 	discovery.Resource
 	// watched kinds have a monitor.
 	watched bool
 	stop    context.CancelFunc
-	// missing is since when it is not found any more; zero if it is.
-	missing time.Time
+	// missingSince is when discovery first did not find it; zero if it did.
+	missingSince time.Time
 }
 
-// How often the monitors look what is served. Custom resources and extension
-// servers are watched; but the latter may change what they serve silently.
+// The periods of discovery. Changes of custom resource definitions and API services
+// trigger it, but an extension server may change what it serves without either.
 const (
-	regularly     = 5 * time.Minute
-	whileFailing  = 30 * time.Second
-	whileStarting = time.Second
-	// vanishesAfter is how long a kind must be missing. Until then, its watch
-	// may still have to tell what has become of its objects.
-	vanishesAfter = time.Second
+	discoveryPeriod         = 5 * time.Minute
+	failingDiscoveryPeriod  = 30 * time.Second
+	startingDiscoveryPeriod = time.Second
+	// removalDelay is how long a kind must be missing until its objects are removed.
+	// Until then, its watch may still deliver their deletions.
+	removalDelay = time.Second
 )
 
-// afterChange are the pauses before each of the looks at what is served after
-// something has changed: discovery follows a little later.
-var afterChange = [...]time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}
+// delaysAfterChange are the delays of the discoveries after a change, as the API
+// server's discovery documents follow later.
+var delaysAfterChange = [...]time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}
 
 func newMonitors(c *collector, d *discovery.Discovery, clk clock.WithTicker, ignored map[schema.GroupKind]bool) *monitors {
 	return &monitors{
 		collector: c, discovery: d, clock: clk, ignored: ignored,
-		changed: make(chan struct{}, 1), served: map[schema.GroupKind]*service{},
+		changed: make(chan struct{}, 1), served: map[schema.GroupKind]*servedKind{},
 	}
 }
 
-// rediscover makes run look soon at what is served.
+// rediscover makes run discover the served resources soon.
 func (m *monitors) rediscover() {
 	select {
 	case m.changed <- struct{}{}:
@@ -67,49 +67,50 @@ func (m *monitors) rediscover() {
 	}
 }
 
-// run keeps the monitors in line with what is served until ctx is done and they
-// have ended.
+// run starts and stops monitors as resources are served, until ctx is done and the
+// monitors have ended.
 func (m *monitors) run(ctx context.Context) {
-	defer m.ended.Wait()
-	looks := len(afterChange) // how many looks after a change have been had
+	defer m.running.Wait()
+	discoveries := len(delaysAfterChange) // since the last change
 	for {
-		pause := m.look(ctx)
-		if looks < len(afterChange) {
-			pause = min(pause, afterChange[looks])
-			looks++
+		pause := m.sync(ctx)
+		if discoveries < len(delaysAfterChange) {
+			pause = min(pause, delaysAfterChange[discoveries])
+			discoveries++
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.clock.After(pause):
 		case <-m.changed:
-			looks = 1
+			discoveries = 1
 			select {
 			case <-ctx.Done():
 				return
-			case <-m.clock.After(afterChange[0]):
+			case <-m.clock.After(delaysAfterChange[0]):
 			}
 		}
 	}
 }
 
-// look compares the monitors with what is served. It returns when to look again.
-func (m *monitors) look(ctx context.Context) time.Duration {
+// sync compares the monitors with the served resources. It returns the time until
+// the next sync.
+func (m *monitors) sync(ctx context.Context) time.Duration {
 	log := klog.FromContext(ctx)
 	now := m.clock.Now()
 	found, err := m.discovery.Since(ctx, now)
 	if err != nil {
 		if ctx.Err() == nil {
-			log.V(2).Info("The garbage collector cannot tell what is served", "reason", err.Error())
+			log.V(2).Info("Garbage collector failed to discover served resources, will retry", "reason", err.Error())
 		}
 		if len(m.served) == 0 {
-			return whileStarting
+			return startingDiscoveryPeriod
 		}
-		return whileFailing
+		return failingDiscoveryPeriod
 	}
-	pause := regularly
+	pause := discoveryPeriod
 	if len(found.Failed) > 0 {
-		pause = whileFailing
+		pause = failingDiscoveryPeriod
 	}
 	wanted := m.wanted(found)
 	for kind, r := range wanted {
@@ -118,30 +119,30 @@ func (m *monitors) look(ctx context.Context) time.Duration {
 	for kind, s := range m.served {
 		switch _, ok := wanted[kind]; {
 		case ok:
-			s.missing = time.Time{}
-		case s.missing.IsZero():
-			s.missing = now
-			pause = min(pause, vanishesAfter)
-		case now.Sub(s.missing) >= vanishesAfter:
-			log.V(2).Info("The kind is not served any more", "kind", kind)
+			s.missingSince = time.Time{}
+		case s.missingSince.IsZero():
+			s.missingSince = now
+			pause = min(pause, removalDelay)
+		case now.Sub(s.missingSince) >= removalDelay:
+			log.V(2).Info("Removing kind that is no longer served", "kind", kind)
 			m.vanish(kind)
 		default:
-			pause = min(pause, vanishesAfter)
+			pause = min(pause, removalDelay)
 		}
 	}
 	return pause
 }
 
-// wanted are the resources by which the kinds are known. Those of groups that
-// cannot be discovered now are as they were. A kind with several resources is
-// left out: nobody can tell which of them an owner reference means.
+// wanted returns the resource of each kind. Groups whose discovery fails keep their
+// last resources. A kind with several resources is left out, as an owner reference
+// does not say which of them it means.
 func (m *monitors) wanted(found discovery.Snapshot) map[schema.GroupKind]discovery.Resource {
 	resources := append([]discovery.Resource(nil), found.Resources...)
 	for _, failure := range found.Failed {
 		resources = append(resources, failure.Last...)
 	}
 	wanted := map[schema.GroupKind]discovery.Resource{}
-	several := map[schema.GroupKind]bool{}
+	ambiguous := map[schema.GroupKind]bool{}
 	for _, r := range resources {
 		kind := kindOf(r)
 		if strings.Contains(r.Resource, "/") || !r.Can("get") {
@@ -150,12 +151,12 @@ func (m *monitors) wanted(found discovery.Snapshot) map[schema.GroupKind]discove
 		switch other, ok := wanted[kind]; {
 		case !ok, m.collectable(r) && !m.collectable(other):
 			wanted[kind] = r
-			several[kind] = false
+			ambiguous[kind] = false
 		case m.collectable(r) == m.collectable(other) && r.GroupResource() != other.GroupResource():
-			several[kind] = true
+			ambiguous[kind] = true
 		}
 	}
-	for kind, is := range several {
+	for kind, is := range ambiguous {
 		if is {
 			delete(wanted, kind)
 		}
@@ -167,12 +168,13 @@ func kindOf(r discovery.Resource) schema.GroupKind {
 	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
 }
 
-// collectable resources are watched.
+// collectable reports whether objects of the resource can be collected. Only such
+// resources are watched.
 func (m *monitors) collectable(r discovery.Resource) bool {
 	return r.Can("list", "watch", "delete") && !m.ignored[kindOf(r)]
 }
 
-// serve makes sure that a kind is known, and watched if it can be.
+// serve adds a kind, and starts a monitor if it can be watched.
 func (m *monitors) serve(ctx context.Context, kind schema.GroupKind, r discovery.Resource) {
 	watched := m.collectable(r)
 	s, known := m.served[kind]
@@ -187,7 +189,7 @@ func (m *monitors) serve(ctx context.Context, kind schema.GroupKind, r discovery
 		s.stop()
 	}
 	ctx, stop := context.WithCancel(ctx)
-	m.served[kind] = &service{Resource: r, watched: watched, stop: stop}
+	m.served[kind] = &servedKind{Resource: r, watched: watched, stop: stop}
 	m.collector.change(func(g *graph.Graph) {
 		m.collector.resources[kind] = r
 		g.Serve(kind, r.Namespaced, watched)
@@ -199,15 +201,15 @@ func (m *monitors) serve(ctx context.Context, kind schema.GroupKind, r discovery
 		collector: m.collector, resource: r, kind: kind, objects: m.collector.metadata.Resource(r.GroupVersionResource),
 		clock: m.clock, rediscover: m.rediscover,
 	}
-	m.ended.Go(func() { monitor.run(ctx) })
+	m.running.Go(func() { monitor.run(ctx) })
 }
 
-// vanish forgets a kind.
+// vanish removes a kind.
 func (m *monitors) vanish(kind schema.GroupKind) {
 	m.served[kind].stop()
 	delete(m.served, kind)
 	m.collector.change(func(g *graph.Graph) {
 		delete(m.collector.resources, kind)
-		g.Vanish(kind)
+		g.RemoveKind(kind)
 	})
 }

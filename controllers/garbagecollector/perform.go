@@ -17,8 +17,8 @@ import (
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
-// perform does an action and tells how it went. The error explains an outcome
-// that is not success.
+// perform executes an action and returns its result. The error explains an outcome
+// other than success.
 func perform(ctx context.Context, client metadata.Interface, r discovery.Resource, a graph.Action) (graph.Result, error) {
 	var objects metadata.ResourceInterface = client.Resource(r.GroupVersionResource)
 	if r.Namespaced {
@@ -46,7 +46,7 @@ func perform(ctx context.Context, client metadata.Interface, r discovery.Resourc
 	return outcome(name)(objects.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}))
 }
 
-// outcome tells how a request about an object went that answers with it.
+// outcome returns the result of a request whose response is the object.
 func outcome(name string) func(*metav1.PartialObjectMetadata, error) (graph.Result, error) {
 	return func(m *metav1.PartialObjectMetadata, err error) (graph.Result, error) {
 		if err != nil {
@@ -60,21 +60,21 @@ func outcome(name string) func(*metav1.PartialObjectMetadata, error) (graph.Resu
 	}
 }
 
-// failure tells what an error says about an object.
+// failure returns what an error says about an object.
 func failure(name string, err error) graph.Result {
 	switch {
 	case saysAbsent(name, err):
 		return graph.Result{Outcome: graph.Absent}
-	// A JSON patch whose test fails is called invalid.
+	// A JSON patch whose test fails is reported as invalid.
 	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return graph.Result{Outcome: graph.Conflict}
 	}
 	return graph.Result{Outcome: graph.Failed}
 }
 
-// saysAbsent tells whether the API server says that there is no object of the
-// name. It answers with the same code when it does not serve the resource (any
-// more, or yet), but names no object then.
+// saysAbsent reports whether the response says that the object does not exist. The
+// API server uses the same code for a resource that it does not serve, but then
+// names no object.
 func saysAbsent(name string, err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -91,8 +91,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// patchFor changes an object that is as the graph knows it; on any other, a test
-// fails.
+// patchFor returns the JSON patch of an action. Its tests fail if the object has
+// changed since the decision.
 func patchFor(a graph.Action) []operation {
 	patch := []operation{
 		{"test", "/metadata/uid", a.Object.UID},
@@ -102,7 +102,7 @@ func patchFor(a graph.Action) []operation {
 		at := fmt.Sprintf("/metadata/finalizers/%d", a.Index)
 		return append(patch, operation{"test", at, a.Finalizer}, operation{Op: "remove", Path: at})
 	}
-	// Removing one moves those after it.
+	// In reverse order, as removing one changes the indexes after it.
 	for _, ref := range slices.Backward(a.References) {
 		at := fmt.Sprintf("/metadata/ownerReferences/%d", ref.Index)
 		patch = append(patch, operation{"test", at + "/uid", ref.UID})
@@ -115,7 +115,7 @@ func patchFor(a graph.Action) []operation {
 	return patch
 }
 
-// objectOf is what the graph needs of an object.
+// objectOf returns what the graph needs of an object.
 func objectOf(m *metav1.PartialObjectMetadata) (graph.Object, error) {
 	version, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Identity is what finds an object, and tells it from others of that name.
+// Identity identifies an object.
 type Identity struct {
 	Kind            schema.GroupKind
 	Namespace, Name string
@@ -26,8 +26,8 @@ func (i Identity) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.Kind, at, i.UID)
 }
 
-// Subject is something that there is to decide about: an object, or whether
-// there is an owner as references name it.
+// Subject is what a decision is about: an object, or the existence of an owner as
+// references name it.
 type Subject struct {
 	UID types.UID
 
@@ -36,33 +36,33 @@ type Subject struct {
 	owner unique.Handle[Identity]
 }
 
-// Namespace is where the object or the owner is.
+// Namespace is that of the object or the owner.
 func (s Subject) Namespace() string { return s.place.Value().namespace }
 
 func subject(n *node) Subject { return Subject{UID: n.uid, place: n.place} }
 
-// claimed is the subject whether there is an owner.
-func claimed(owner Identity) Subject {
+// lookupSubject is the subject for the existence of an owner.
+func lookupSubject(owner Identity) Subject {
 	return Subject{owner.UID, intern(place{owner.Kind, owner.Namespace}), unique.Make(owner)}
 }
 
-// claims is the owner that the subject is about; false if it is about an object.
-func (s Subject) claims() (Identity, bool) {
+// lookup returns the owner that the subject is about; false if it is about an object.
+func (s Subject) lookup() (Identity, bool) {
 	if s.owner == (unique.Handle[Identity]{}) {
 		return Identity{}, false
 	}
 	return s.owner.Value(), true
 }
 
-// Verb is what to do.
+// Verb is the kind of an action.
 type Verb int
 
-// What may have to be done.
+// The verbs.
 const (
 	Nothing Verb = iota
-	// LookUp gets the object at the API server. The answer is Present, whatever
-	// the UID found, or Absent if the API server says that there is no such
-	// object. That the kind is not served there is a failure.
+	// LookUp gets the object from the API server. The outcome is Present, whatever
+	// the UID, or Absent if there is no object of this name. It is Failed if the
+	// kind is not served.
 	LookUp
 	// Delete deletes the object with a propagation policy.
 	Delete
@@ -74,8 +74,8 @@ const (
 	RemoveFinalizer
 )
 
-// Action is something to do with an object. All but LookUp must fail with a
-// conflict if its UID or version is another.
+// Action is a request about an object. All but LookUp must fail with a conflict if
+// the UID or resource version of the object differs.
 type Action struct {
 	Verb    Verb
 	Object  Identity
@@ -97,7 +97,7 @@ type Reference struct {
 	UID   types.UID
 }
 
-// String tells the action in one line.
+// String returns the action in one line.
 func (a Action) String() string {
 	object := a.Object.String()
 	if a.Version != 0 {
@@ -128,46 +128,45 @@ func refs(references []Reference) string {
 	return strings.Join(s, ", ")
 }
 
-// Notice tells that an object names an owner that exists in another namespace
-// only.
+// Notice is an owner reference to an object in another namespace.
 type Notice struct {
 	Object Identity
-	// Owner is where the reference would have it.
+	// Owner is the owner as the reference names it, in the object's namespace.
 	Owner Identity
 }
 
-// Outcome is how an action went.
+// Outcome is the outcome of an action.
 type Outcome int
 
-// The ways in which an action may go.
+// The outcomes.
 const (
-	// Failed says nothing about the object; the action is to be tried again.
+	// Failed proves nothing about the object; the action is to be retried.
 	Failed Outcome = iota
 	// Done is success of a delete.
 	Done
 	// Present is success of a lookup or a patch, with the object as it is now.
 	Present
-	// Absent tells that there is no such object.
+	// Absent: the object does not exist.
 	Absent
-	// Conflict tells that the object has another UID or version.
+	// Conflict: the UID or version of the object differs.
 	Conflict
 )
 
-// Result is how an action went, with the object if the outcome is Present.
+// Result is the result of an action, with the object if the outcome is Present.
 type Result struct {
 	Outcome Outcome
 	Object  Object
 }
 
-// Again tells when the subject is to be looked at again, beside when it is
-// ready.
-type Again int
+// Requeue is how to requeue a subject after its action, in addition to when Ready
+// returns it.
+type Requeue int
 
 const (
-	// Settled means not at all.
-	Settled Again = iota
-	// Soon means that it is ready, and not done with.
+	// Settled: not at all, and its backoff is reset.
+	Settled Requeue = iota
+	// Soon: Ready returns it, and its backoff continues.
 	Soon
-	// Later means after a pause that grows with each time.
-	Later
+	// Backoff: after a backoff.
+	Backoff
 )

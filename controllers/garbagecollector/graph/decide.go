@@ -4,64 +4,64 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Next is what to do now for a subject.
+// Next returns the action for a subject.
 func (g *Graph) Next(s Subject) Action {
 	n, ok := g.nodes[s.UID]
 	if !ok {
 		return Action{}
 	}
-	if owner, is := s.claims(); is {
+	if owner, is := s.lookup(); is {
 		return g.nextLookup(n, owner)
 	}
 	a := g.decide(n)
 	a.epoch = g.epoch
 	if a.Finalizer == metav1.FinalizerOrphanDependents {
-		// From now on the owner may be gone at any moment.
+		// The owner can be deleted as soon as the caller executes the action.
 		g.orphaned.add(n.uid)
 	}
 	return a
 }
 
-// nextLookup is the lookup of an owner, unless the answer is known by now.
+// nextLookup returns the lookup of an owner, if it is still needed.
 func (g *Graph) nextLookup(n *node, owner Identity) Action {
-	if n.family == nil {
+	if n.dependents == nil {
 		return Action{}
 	}
-	c := n.claim(coordinates{owner.Kind, owner.Name}, owner.Namespace)
-	if !c.asked {
+	l := n.lookup(coordinates{owner.Kind, owner.Name}, owner.Namespace)
+	if !l.pending {
 		return Action{}
 	}
 	if g.kinds[owner.Kind] == nil {
-		c.asked = false
-		for _, d := range n.family.dependents {
+		l.pending = false
+		for _, d := range n.dependents.list {
 			g.park(d.node)
 		}
 		return Action{}
 	}
 	g.lookups++
-	c.lookup = g.lookups
-	return Action{Verb: LookUp, Object: owner, epoch: g.epoch, lookup: c.lookup}
+	l.sequence = g.lookups
+	return Action{Verb: LookUp, Object: owner, epoch: g.epoch, lookup: l.sequence}
 }
 
 // rule is one of the decisions about an object.
 type rule func(*Graph, *node) (a Action, applies bool)
 
-// rules are the decisions about an object in the order of precedence. The first
-// that applies says what to do, be it nothing.
+// rules are the decisions about an object in order of precedence. The first that
+// applies determines the action, which may be Nothing.
 func rules() []rule {
 	return []rule{
 		notObserved,
-		changedMeanwhile,
-		ownersLetGoOfIt,
+		isStale,
+		isOrphaned,
 		orphansItsDependents,
 		waitsForItsDependents,
-		isOnItsWayOut,
+		isBeingDeleted,
 		hasNoOwners,
-		ownersHoldIt,
+		isHeld,
 	}
 }
 
-// decide is what to do for an object.
+// decide returns the action for an object.
 func (g *Graph) decide(n *node) Action {
 	for _, rule := range g.rules {
 		if action, applies := rule(g, n); applies {
@@ -75,17 +75,17 @@ func (n *node) action(verb Verb) Action {
 	return Action{Verb: verb, Object: n.identity(), Version: n.version}
 }
 
-// notObserved: what nobody has seen is only looked up, as an owner.
+// notObserved: an object that no watch has observed is only looked up, as an owner.
 func notObserved(_ *Graph, n *node) (Action, bool) { return Action{}, !n.observed }
 
-// changedMeanwhile: an object that was found to have changed is read again.
-func changedMeanwhile(_ *Graph, n *node) (Action, bool) {
+// isStale: an object is read again after a conflict.
+func isStale(_ *Graph, n *node) (Action, bool) {
 	return Action{Verb: LookUp, Object: n.identity()}, n.stale
 }
 
-// ownersLetGoOfIt: the references to owners that orphan their dependents are
-// removed, and so are those to owners that have done so and are gone.
-func ownersLetGoOfIt(g *Graph, n *node) (Action, bool) {
+// isOrphaned: references to owners that orphan their dependents, or did so before
+// they were deleted, are removed.
+func isOrphaned(g *Graph, n *node) (Action, bool) {
 	var orphaned []Reference
 	for i := range n.owners {
 		owner := n.owners[i].owner
@@ -99,14 +99,14 @@ func ownersLetGoOfIt(g *Graph, n *node) (Action, bool) {
 	return a, len(orphaned) > 0
 }
 
-// orphansItsDependents: an object that is deleted with the finalizer orphan
-// loses it with its last dependent. All kinds have been listed by then, or
-// dependents might be missed.
+// orphansItsDependents: an object that is deleted with the finalizer orphan loses
+// the finalizer when it has no dependents any more and all kinds have been listed,
+// as dependents may be unknown before.
 func orphansItsDependents(g *Graph, n *node) (Action, bool) {
 	if !n.orphaning() {
 		return Action{}, false
 	}
-	if n.family != nil {
+	if n.dependents != nil {
 		return Action{}, true
 	}
 	if !g.complete() {
@@ -119,17 +119,17 @@ func orphansItsDependents(g *Graph, n *node) (Action, bool) {
 }
 
 // waitsForItsDependents: an object that is deleted in the foreground loses the
-// finalizer when nothing blocks its deletion. If it waits for itself, it no
-// longer blocks those that wait for it.
+// finalizer when no dependent blocks its deletion. If it waits for itself in a cycle,
+// it stops blocking its owners.
 func waitsForItsDependents(g *Graph, n *node) (Action, bool) {
 	switch {
 	case !n.waiting():
 		return Action{}, false
-	case n.family != nil && n.family.blockers > 0:
-		ring := n.ring()
+	case n.dependents != nil && n.dependents.blockers > 0:
+		cycle := n.cycle()
 		a := n.action(Unblock)
-		a.References = ring
-		if len(ring) == 0 {
+		a.References = cycle
+		if len(cycle) == 0 {
 			a = Action{}
 		}
 		return a, true
@@ -142,15 +142,14 @@ func waitsForItsDependents(g *Graph, n *node) (Action, bool) {
 	return a, true
 }
 
-// isOnItsWayOut: a deletion is never taken back.
-func isOnItsWayOut(_ *Graph, n *node) (Action, bool) { return Action{}, n.deleting || n.deleted }
+// isBeingDeleted: a deletion is never undone.
+func isBeingDeleted(_ *Graph, n *node) (Action, bool) { return Action{}, n.deleting || n.deleted }
 
 func hasNoOwners(_ *Graph, n *node) (Action, bool) { return Action{}, len(n.owners) == 0 }
 
-// ownersHoldIt: an object with an owner that holds it stays; references that do
-// not hold it are removed. It stays as it is as long as something about its
-// owners is not known.
-func ownersHoldIt(g *Graph, n *node) (Action, bool) {
+// isHeld: an object with a reference that holds it is kept, and references that do
+// not hold it are removed. Nothing is done while the state of an owner is unknown.
+func isHeld(g *Graph, n *node) (Action, bool) {
 	var loose []Reference
 	held, known := false, true
 	for i := range n.owners {
@@ -174,13 +173,13 @@ func ownersHoldIt(g *Graph, n *node) (Action, bool) {
 	return Action{}, false
 }
 
-// collect deletes an object that no owner holds. If one of them waits for it
-// and it has dependents, these go first.
+// collect deletes an object that no reference holds: in the foreground if an owner
+// is being deleted in the foreground and the object has dependents.
 func (g *Graph) collect(n *node) Action {
 	a := n.action(Delete)
 	a.Policy = metav1.DeletePropagationBackground
 	switch {
-	case n.family != nil && g.awaited(n):
+	case n.dependents != nil && g.awaited(n):
 		a.Policy = metav1.DeletePropagationForeground
 	case n.orphan != none:
 		a.Policy = metav1.DeletePropagationOrphan
@@ -190,7 +189,7 @@ func (g *Graph) collect(n *node) Action {
 	return a
 }
 
-// awaited tells whether an owner waits for the node to go.
+// awaited reports whether an owner is being deleted in the foreground.
 func (g *Graph) awaited(n *node) bool {
 	for i := range n.owners {
 		if g.hold(n, &n.owners[i]) == waits {
@@ -200,19 +199,19 @@ func (g *Graph) awaited(n *node) bool {
 	return false
 }
 
-// hold is whether a reference holds its object.
+// hold is the effect of a reference on its object.
 type hold int8
 
 const (
 	unknown hold = iota
 	holds
 	dangles
-	waits // the owner waits for the object to go
+	waits // the owner is being deleted in the foreground
 )
 
-// hold tells whether a reference holds its object. That it does, the graph may
-// say by itself, since nothing is deleted on account of that. That it does not,
-// the API server must have said.
+// hold returns the effect of a reference. That it holds its object follows from the
+// graph alone, since nothing is deleted because of that. That it does not must follow
+// from a watch event or a response of the API server.
 func (g *Graph) hold(n *node, r *reference) hold {
 	if r.owner.observed && r.names(n) && !r.owner.waiting() {
 		return holds
@@ -234,31 +233,31 @@ func (g *Graph) hold(n *node, r *reference) hold {
 	case !kind.namespaced:
 		namespace = ""
 	case namespace == "":
-		return unknown // such an owner can be in no namespace, or in any
+		return unknown // a cluster-scoped object cannot have a namespaced owner
 	}
-	if c := r.owner.claim(by, namespace); !c.asked {
-		c.asked = true
-		g.ready = append(g.ready, claimed(Identity{by.kind, namespace, by.name, r.owner.uid}))
+	if l := r.owner.lookup(by, namespace); !l.pending {
+		l.pending = true
+		g.ready = append(g.ready, lookupSubject(Identity{by.kind, namespace, by.name, r.owner.uid}))
 	}
 	return unknown
 }
 
-// ring are the references by which a node that is deleted in the foreground
-// waits for itself: it blocks owners that wait, directly or by way of others,
-// for the node to go.
-func (n *node) ring() []Reference {
-	var ring []Reference
+// cycle returns the references by which a node that is deleted in the foreground
+// waits for itself: it blocks owners that wait, directly or indirectly, for the
+// node.
+func (n *node) cycle() []Reference {
+	var cycle []Reference
 	for i := range n.owners {
 		r := &n.owners[i]
 		if r.blocks(n) && r.owner.waiting() && r.owner.blocks(n, map[*node]bool{}) {
-			ring = append(ring, Reference{i, r.owner.uid})
+			cycle = append(cycle, Reference{i, r.owner.uid})
 		}
 	}
-	return ring
+	return cycle
 }
 
-// blocks tells whether the node blocks another one: whether it is that one, or
-// a chain of blocking references among nodes that wait leads there.
+// blocks reports whether the node is the other one, or blocks it through a chain of
+// blocking references among nodes that wait.
 func (n *node) blocks(other *node, seen map[*node]bool) bool {
 	if n == other {
 		return true

@@ -1,16 +1,17 @@
-// Package graph decides what the garbage collector does. It knows who owns whom
-// and nothing else: it has no client, no clock and no goroutines.
+// Package graph owns the garbage collector's graph of owners and dependents, and
+// decides from it what to delete. It has no client, no clock and no goroutines.
 //
-// What happens goes in: a kind is served (Serve), listed (Replace), cannot be
-// listed (Failing) or is no longer served (Vanish); an object was seen
-// (Observe) or has gone (Gone); watches broke (Doubt). What there may be to do
-// comes out as subjects (Ready). The caller asks for each subject what to do
-// now (Next), does it, and tells how it went (Answer). It handles a subject
-// once at a time, and different ones in parallel if it likes.
+// Events go in: a kind is served (Serve), listed (Replace), cannot be listed
+// (Failing) or is no longer served (RemoveKind); an object was observed (Observe)
+// or deleted (Deleted); watches ended unexpectedly (InvalidateLookups). The
+// subjects for which there may be something to do come out (Ready). The caller
+// asks for the action of each subject (Next), executes it, and returns its result
+// (Complete). It handles a subject once at a time; different ones may be handled
+// in parallel.
 //
 // # Rules
 //
-// An object that has owners goes when none of them holds it any more. An owner
+// An object with owner references is deleted when none of them holds it. An owner
 // reference holds its object as long as the owner exists and is not being
 // deleted in the foreground. It is dangling when there is no object of the
 // reference's UID under the reference's kind and name, in the object's
@@ -18,38 +19,36 @@
 // reference does not matter, since an object is the same in all versions.
 //
 //   - Some references hold the object, and others are dangling or their owners
-//     wait for it to go: these others are removed from it.
+//     are being deleted in the foreground: these others are removed from it.
 //   - No reference holds the object: it is deleted, in the foreground if an
-//     owner waits for it and it has dependents itself, and else as its own
-//     finalizers say, by default in the background.
+//     owner is being deleted in the foreground and the object has dependents
+//     itself, and else as its own finalizers say, by default in the background.
 //   - An owner deleted in the foreground keeps the finalizer
 //     foregroundDeletion until no reference with blockOwnerDeletion names it.
-//     Owners that block one another in a ring stop blocking.
+//     Owners that block one another in a cycle stop blocking.
 //   - An owner deleted with the finalizer orphan keeps it until the references
-//     to it are removed. Dependents that come to light later are orphaned, too.
-//   - An object outside of namespaces that refers to a namespaced kind is left
-//     alone.
+//     to it are removed. Dependents that are observed later are orphaned, too.
+//   - A cluster-scoped object with a reference to a namespaced kind is not deleted.
 //
-// # Why nothing goes that should live
+// # Why no object is deleted by mistake
 //
 // The graph lags behind the API server, and a list may even be older than what
 // the graph knew. Still, a wrong delete needs one of two mistakes, and neither
 // can happen:
 //
-//   - The object's references are others than the graph thinks. But each delete
+//   - The object's references differ from those in the graph. But each delete
 //     and each patch is bound to the UID and the resource version that the
 //     graph decided on; after a conflict the object is read again.
-//   - An owner lives that the graph thinks is gone. But the graph acts only on
-//     what the API server has said about this owner: that a watch saw it go, or
-//     that it was looked up and not found. That it is missing in a list says
-//     nothing. What was said stays true, since a UID never comes back and a
-//     deletion is never taken back; so one lookup does for all dependents, and
-//     none of them is read before it is deleted. Only a restore of etcd from a
-//     snapshot makes it untrue. That breaks the watches, and then everything
-//     that was said before counts for nothing, answers that are still under way
-//     included (Doubt).
+//   - An owner exists that the graph considers absent. But the graph acts only on
+//     what the API server has said about this owner: that a watch saw its
+//     deletion, or that a lookup did not find it. That it is missing in a list
+//     proves nothing. Both stay true, since a UID is never reused and a deletion
+//     is never undone; so one lookup is enough for all dependents, and none of
+//     them is read before it is deleted. Only a restore of etcd from a snapshot
+//     makes it untrue. That ends the watches, and then the results of all earlier
+//     lookups are discarded, those in flight included (InvalidateLookups).
 //
-// A lookup of a kind that is not served, or one that fails, answers nothing,
-// and the object waits. A kind that is listed for the first time is waited for,
-// since its objects are likely to be found in the list.
+// A lookup of a kind that is not served, or one that fails, proves nothing, and
+// the object is kept. A lookup of a kind that is being listed for the first time is
+// delayed, since its objects are likely to be in the list.
 package graph

@@ -10,39 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what the graph needs to know of an object.
+// Object is the part of an object that the graph needs.
 type Object struct {
 	Namespace, Name string
 	UID             types.UID
-	// Version is the resource version. An object is never newer than one with
-	// the same UID and a higher version.
+	// Version is the resource version. Of two states with the same UID, the one with
+	// the higher version is the newer one.
 	Version    uint64
 	Owners     []metav1.OwnerReference
 	Finalizers []string
-	// Deleting tells that the object has a deletion timestamp.
+	// Deleting is set if the object has a deletion timestamp.
 	Deleting bool
 }
 
-// Waiting tells whether the object is being deleted in the foreground.
+// Waiting reports whether the object is being deleted in the foreground.
 func (o Object) Waiting() bool {
 	return o.Deleting && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// Graph knows the objects of all watched kinds and their owners. It is used by
-// one goroutine at a time. An object without dependents and with one owner
-// takes some 250 bytes, name and UID included.
+// Graph has the objects of all watched kinds and their owners. It is not safe for
+// concurrent use. An object without dependents and with one owner takes some 250
+// bytes, name and UID included.
 type Graph struct {
 	nodes map[types.UID]*node
-	kinds map[schema.GroupKind]*service
+	kinds map[schema.GroupKind]*servedKind
 
-	// epoch counts the doubts. What was looked up in an earlier one is not
-	// known any more.
+	// epoch counts the calls of InvalidateLookups. The results of lookups of earlier
+	// epochs are not used.
 	epoch uint64
-	// parked are nodes whose decision waits for a kind to be served or listed.
+	// parked are nodes whose decision depends on a kind that is not served or listed.
 	parked map[*node]struct{}
-	// orphaned are the last owners whose dependents were orphaned.
+	// orphaned are the most recent owners whose dependents were orphaned.
 	orphaned recent
-	// lookups counts the lookups that Next has given out.
+	// lookups counts the lookups that Next has returned.
 	lookups uint64
 	rules   []rule
 
@@ -50,18 +50,18 @@ type Graph struct {
 	notices []Notice
 }
 
-// service is how a kind is served.
-type service struct {
+// servedKind is a kind that is served.
+type servedKind struct {
 	namespaced bool
-	// awaited kinds are watched, and neither listed nor found to be failing.
+	// awaited is set for a watched kind until it is listed or its list fails.
 	awaited bool
 }
 
-// New is an empty graph that knows of no kind.
+// New returns a graph without kinds and objects.
 func New() *Graph {
 	return &Graph{
 		nodes:  map[types.UID]*node{},
-		kinds:  map[schema.GroupKind]*service{},
+		kinds:  map[schema.GroupKind]*servedKind{},
 		parked: map[*node]struct{}{},
 		rules:  rules(),
 	}
@@ -70,25 +70,25 @@ func New() *Graph {
 // Len is the number of objects, absent owners included.
 func (g *Graph) Len() int { return len(g.nodes) }
 
-// Serve tells that objects of a kind can be looked up. If they are watched,
-// Replace or Failing will follow.
+// Serve adds a kind whose objects can be looked up. If they are watched, Replace or
+// Failing must follow.
 func (g *Graph) Serve(kind schema.GroupKind, namespaced, watched bool) {
-	g.kinds[kind] = &service{namespaced: namespaced, awaited: watched}
+	g.kinds[kind] = &servedKind{namespaced: namespaced, awaited: watched}
 	g.unpark()
 }
 
-// Failing tells that a kind cannot be listed now. It is not waited for.
+// Failing records that a kind cannot be listed now: decisions do not wait for it.
 func (g *Graph) Failing(kind schema.GroupKind) { g.found(kind) }
 
-// Vanish tells that a kind is not served any more. Nothing is known of its
-// objects then; what they own is left alone until the kind is served again.
-func (g *Graph) Vanish(kind schema.GroupKind) {
+// RemoveKind removes a kind that is no longer served, and its objects. Their
+// dependents are kept until the kind is served again.
+func (g *Graph) RemoveKind(kind schema.GroupKind) {
 	delete(g.kinds, kind)
 	g.loseAll(kind, nil)
 	g.unpark()
 }
 
-// Replace tells what a list of all objects of a kind has found.
+// Replace replaces the objects of a kind by those of a list.
 func (g *Graph) Replace(kind schema.GroupKind, objects []Object) {
 	listed := make(map[types.UID]struct{}, len(objects))
 	for _, o := range objects {
@@ -101,7 +101,7 @@ func (g *Graph) Replace(kind schema.GroupKind, objects []Object) {
 	g.found(kind)
 }
 
-// found ends the wait for a kind.
+// found ends the wait for the first list of a kind.
 func (g *Graph) found(kind schema.GroupKind) {
 	if s := g.kinds[kind]; s != nil && s.awaited {
 		s.awaited = false
@@ -109,7 +109,7 @@ func (g *Graph) found(kind schema.GroupKind) {
 	}
 }
 
-// loseAll loses the objects of a kind, except some.
+// loseAll removes the objects of a kind, except some.
 func (g *Graph) loseAll(kind schema.GroupKind, except map[types.UID]struct{}) {
 	var lost []*node
 	for uid, n := range g.nodes {
@@ -123,9 +123,8 @@ func (g *Graph) loseAll(kind schema.GroupKind, except map[types.UID]struct{}) {
 	}
 }
 
-// Observe tells that a watch has seen an object. What is older than what the
-// graph knows is ignored, and so is what is of a kind that is not served: a
-// watch may end a little late.
+// Observe adds or updates an object from a watch. It ignores a version that is older
+// than the graph's, and kinds that are not served, as a watch may end a little late.
 func (g *Graph) Observe(kind schema.GroupKind, o Object) {
 	if g.kinds[kind] == nil {
 		return
@@ -145,64 +144,64 @@ func (g *Graph) Observe(kind schema.GroupKind, o Object) {
 	g.update(n, o, appeared)
 }
 
-// Gone tells that a watch has seen an object go.
-func (g *Graph) Gone(uid types.UID) {
+// Deleted records that a watch has delivered the deletion of an object.
+func (g *Graph) Deleted(uid types.UID) {
 	if n, ok := g.nodes[uid]; ok && n.observed {
 		g.lose(n, true)
 	}
 }
 
-// Doubt tells that watches broke: the API server may have been restored to an
-// earlier state. What was looked up so far counts for nothing.
-func (g *Graph) Doubt() { g.epoch++ }
+// InvalidateLookups discards the results of all lookups, those in flight included.
+// It is called when a watch ends unexpectedly: etcd may have been restored from a
+// snapshot.
+func (g *Graph) InvalidateLookups() { g.epoch++ }
 
-// Ready are the subjects for which there may be something to do, since it was
-// called last. A subject may be among them several times.
+// Ready returns the subjects for which there may be something to do since the last
+// call. It may contain a subject several times.
 func (g *Graph) Ready() []Subject {
 	ready := g.ready
 	g.ready = nil
 	return ready
 }
 
-// Notices are what users are to be told, since it was called last.
+// Notices returns the notices since the last call.
 func (g *Graph) Notices() []Notice {
 	notices := g.notices
 	g.notices = nil
 	return notices
 }
 
-// update takes over the state of an object.
+// update updates a node with the state of its object.
 func (g *Graph) update(n *node, o Object, appeared bool) {
 	if o.Version > n.version {
 		n.deleted, n.stale = false, false
 	}
 	n.version = o.Version
-	before := n.fate()
+	before := n.deletion()
 	n.deleting = o.Deleting
 	n.foreground = indexOf(o.Finalizers, metav1.FinalizerDeleteDependents)
 	n.orphan = indexOf(o.Finalizers, metav1.FinalizerOrphanDependents)
 	if !n.ownedBy(o.Owners) {
 		g.relink(n, o.Owners)
 	}
-	if n.fate() != before || appeared {
-		n.forget()
+	if n.deletion() != before || appeared {
+		n.dropLookups()
 		g.touchDependents(n)
 	}
 	g.touch(n)
 }
 
-// lose forgets what was observed of an object. If others refer to it, it
-// remains as an owner that is absent, if the API server has said so, or else
-// must be looked up.
+// lose removes an observed object. If dependents refer to it, its node remains as an
+// owner that is absent (gone), or that must be looked up.
 func (g *Graph) lose(n *node, gone bool) {
 	owners, at := n.owners, n.place.Value()
 	g.unlink(n)
-	*n = node{uid: n.uid, name: n.name, place: n.place, foreground: none, orphan: none, family: n.family}
+	*n = node{uid: n.uid, name: n.name, place: n.place, foreground: none, orphan: none, dependents: n.dependents}
 	delete(g.parked, n)
-	n.forget()
-	if gone && n.family != nil {
-		c := n.claim(coordinates{at.kind, n.name}, at.namespace)
-		c.answer, c.epoch = absent, g.epoch
+	n.dropLookups()
+	if gone && n.dependents != nil {
+		l := n.lookup(coordinates{at.kind, n.name}, at.namespace)
+		l.result, l.epoch = absent, g.epoch
 	}
 	for _, r := range owners {
 		g.settle(r.owner)
@@ -211,17 +210,17 @@ func (g *Graph) lose(n *node, gone bool) {
 	g.touchDependents(n)
 }
 
-// settle looks at a node that may have lost a dependent.
+// settle reevaluates a node that may have lost a dependent.
 func (g *Graph) settle(n *node) {
 	switch {
-	case !n.observed && n.family == nil:
+	case !n.observed && n.dependents == nil:
 		delete(g.nodes, n.uid)
 	case n.deleting:
 		g.touch(n)
 	}
 }
 
-// touch makes a node ready if there is something to do for it.
+// touch makes a node ready if it has an action.
 func (g *Graph) touch(n *node) {
 	if g.decide(n).Verb != Nothing {
 		g.ready = append(g.ready, subject(n))
@@ -229,15 +228,15 @@ func (g *Graph) touch(n *node) {
 }
 
 func (g *Graph) touchDependents(n *node) {
-	if n.family == nil {
+	if n.dependents == nil {
 		return
 	}
-	for _, d := range n.family.dependents {
+	for _, d := range n.dependents.list {
 		g.touch(d.node)
 	}
 }
 
-// park lets a node wait until a kind is served or listed.
+// park delays the decision about a node until a kind is served or listed.
 func (g *Graph) park(n *node) { g.parked[n] = struct{}{} }
 
 func (g *Graph) unpark() {
@@ -255,7 +254,7 @@ func (g *Graph) unpark() {
 	}
 }
 
-// complete tells whether all kinds have been listed, as far as they can be.
+// complete reports whether all kinds have been listed, or failed to be.
 func (g *Graph) complete() bool {
 	for _, s := range g.kinds {
 		if s.awaited {
@@ -267,14 +266,14 @@ func (g *Graph) complete() bool {
 
 func byUID(a, b *node) int { return cmp.Compare(a.uid, b.uid) }
 
-// recent remembers the last UIDs that were added to it.
+// recent is a set of the UIDs that were last added.
 type recent struct {
 	has   map[types.UID]struct{}
 	order []types.UID
 	next  int
 }
 
-// remembered is how many UIDs are remembered.
+// remembered is the capacity of recent.
 const remembered = 10_000
 
 func (r *recent) add(uid types.UID) {

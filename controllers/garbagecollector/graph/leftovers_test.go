@@ -68,8 +68,8 @@ func (g *Graph) check(w *world) error {
 	}
 	for uid, n := range g.nodes {
 		blockers := 0
-		if n.family != nil {
-			for i, d := range n.family.dependents {
+		if n.dependents != nil {
+			for i, d := range n.dependents.list {
 				r := d.node.owners[d.index]
 				if g.nodes[d.node.uid] != d.node || r.owner != n || int(r.slot) != i {
 					return fmt.Errorf("%s: dependent %d is not right", uid, i)
@@ -78,8 +78,8 @@ func (g *Graph) check(w *world) error {
 					blockers++
 				}
 			}
-			if n.family.blockers != blockers || len(n.family.dependents) == 0 {
-				return fmt.Errorf("%s: %d dependents, of which %d block, not %d", uid, len(n.family.dependents), blockers, n.family.blockers)
+			if n.dependents.blockers != blockers || len(n.dependents.list) == 0 {
+				return fmt.Errorf("%s: %d dependents, of which %d block, not %d", uid, len(n.dependents.list), blockers, n.dependents.blockers)
 			}
 		}
 		if o := w.objects[uid]; n.observed != (o != nil && o.kind != unwatched) || n.observed && n.version != o.Version {

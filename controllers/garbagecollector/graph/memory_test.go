@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 	if each > 350 {
 		t.Errorf("a dependent takes %.0f bytes", each)
 	}
-	g.Gone("owner")
+	g.Deleted("owner")
 	if n := len(g.Ready()); n != dependents {
 		t.Errorf("%d objects are to be collected, not %d", n, dependents)
 	}
@@ -52,11 +52,11 @@ func BenchmarkCollect(b *testing.B) {
 				Owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "A", Name: "owner", UID: "owner"}},
 			})
 		}
-		g.Gone("owner")
+		g.Deleted("owner")
 		for _, s := range g.Ready() {
 			a := g.Next(s)
-			g.Answer(s, a, Result{Outcome: Done})
-			g.Gone(s.UID)
+			g.Complete(s, a, Result{Outcome: Done})
+			g.Deleted(s.UID)
 		}
 	}
 }

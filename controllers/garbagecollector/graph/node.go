@@ -10,38 +10,38 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// node is an object that was observed, or one that others name as their owner.
-// There are as many of them as the cluster has objects: fields are few, and
-// what most nodes lack is behind a pointer.
+// node is an observed object, or an owner that references name. There is one for
+// each object of the cluster: it is kept small, and what most nodes lack is behind a
+// pointer.
 type node struct {
 	uid   types.UID
 	name  string
 	place unique.Handle[place]
-	// version is 0 for an object that was not observed.
+	// version is 0 for a node that was not observed.
 	version uint64
 	// owners are in the order of the object's owner references.
 	owners []reference
-	// family is nil for a node without dependents.
-	family *family
+	// dependents is nil for a node without dependents.
+	dependents *dependents
 
 	// foreground and orphan are the indexes of these finalizers, or none.
 	foreground, orphan int16
 
-	// observed nodes were seen by a watch. Of others it is known only that
-	// somebody refers to them; their place and name are a guess.
+	// observed is set if a watch has delivered the object. Otherwise only references
+	// to it are known, which place and name are taken from.
 	observed bool
 	deleting bool
-	// deleted tells that a delete of this version has succeeded. A watch will
-	// tell what became of it.
+	// deleted is set if a delete of this version has succeeded. A watch will deliver
+	// the result.
 	deleted bool
-	// stale tells that the object was found to have changed.
+	// stale is set after a conflict: the object must be read again.
 	stale bool
 }
 
-// none is the index of a finalizer that an object does not have.
+// none is the index of a missing finalizer.
 const none = -1
 
-// place is where an object is found by its name.
+// place is the kind and namespace of an object.
 type place struct {
 	kind schema.GroupKind
 	// namespace is empty for kinds without namespaces.
@@ -51,8 +51,8 @@ type place struct {
 // reference is an owner reference of a node.
 type reference struct {
 	owner *node
-	// as is how the reference names its owner. It is nil if that is the kind
-	// and the name of the owner's node.
+	// as is the kind and name in the reference; nil if they are those of the owner's
+	// node.
 	as *coordinates
 	// slot is the index of the reference in the owner's list of dependents.
 	slot  int32
@@ -64,12 +64,12 @@ type coordinates struct {
 	name string
 }
 
-// family is what a node is to its dependents.
-type family struct {
-	dependents []dependent
+// dependents are the references to a node.
+type dependents struct {
+	list []dependent
 	// blockers counts the references that block the node's deletion.
 	blockers int
-	claims   []claim
+	lookups  []lookup
 }
 
 // dependent is one of the references to a node.
@@ -78,37 +78,38 @@ type dependent struct {
 	index int32 // in node.owners
 }
 
-// claim is a way in which references name an owner, with what the API server
-// says about it.
-type claim struct {
+// lookup is an owner as references name it, with the result of looking it up.
+type lookup struct {
 	coordinates
 	namespace string
-	answer    answer
-	epoch     uint64 // of the answer
-	// asked tells that a lookup is wanted or under way, and lookup which one
-	// of them is the last.
-	asked  bool
-	lookup uint64
+	result    lookupResult
+	epoch     uint64 // of the result
+	// pending is set while a lookup is requested or in flight. sequence is the number
+	// of the last one.
+	pending  bool
+	sequence uint64
 }
 
-type answer int8
+type lookupResult int8
 
 const (
-	unasked answer = iota
+	noResult lookupResult = iota
 	absent
 	present
 	waiting // present, and being deleted in the foreground
 )
 
-// fate is what dependents need to know of their owner.
-type fate struct{ deleting, foreground, orphan bool }
+// deletion is the part of a node's state that its dependents depend on.
+type deletion struct{ deleting, foreground, orphan bool }
 
-func (n *node) fate() fate { return fate{n.deleting, n.foreground != none, n.orphan != none} }
+func (n *node) deletion() deletion {
+	return deletion{n.deleting, n.foreground != none, n.orphan != none}
+}
 
 func (n *node) waiting() bool   { return n.observed && n.deleting && n.foreground != none }
 func (n *node) orphaning() bool { return n.observed && n.deleting && n.orphan != none }
 
-// namedBy is how a reference names its owner.
+// namedBy returns the kind and name in a reference.
 func (r *reference) namedBy() coordinates {
 	if r.as != nil {
 		return *r.as
@@ -116,8 +117,8 @@ func (r *reference) namedBy() coordinates {
 	return coordinates{r.owner.place.Value().kind, r.owner.name}
 }
 
-// names tells whether the reference of a node names its owner by kind, name and
-// namespace.
+// names reports whether the kind, name and namespace of a node's reference are those
+// of the owner.
 func (r *reference) names(n *node) bool {
 	if r.as != nil {
 		return false
@@ -129,10 +130,10 @@ func (r *reference) names(n *node) bool {
 	return namespace == "" || namespace == n.place.Value().namespace
 }
 
-// blocks tells whether the reference of a node blocks its owner's deletion.
+// blocks reports whether a node's reference blocks its owner's foreground deletion.
 func (r *reference) blocks(n *node) bool { return r.block && r.names(n) }
 
-// ownedBy tells whether these are the node's owner references.
+// ownedBy reports whether these are the node's owner references.
 func (n *node) ownedBy(refs []metav1.OwnerReference) bool {
 	return slices.EqualFunc(n.owners, refs, func(r reference, ref metav1.OwnerReference) bool {
 		return r.owner.uid == ref.UID && r.block == ptr.Deref(ref.BlockOwnerDeletion, false) && r.namedBy() == named(ref)
@@ -143,36 +144,35 @@ func named(ref metav1.OwnerReference) coordinates {
 	return coordinates{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name}
 }
 
-// forget drops what the API server has said about the node, and what it may
-// still answer to earlier questions.
-func (n *node) forget() {
-	if n.family != nil {
-		n.family.claims = nil
+// dropLookups discards the results of lookups of the node, those in flight included.
+func (n *node) dropLookups() {
+	if n.dependents != nil {
+		n.dependents.lookups = nil
 	}
 }
 
-// known is what the API server has said in this epoch about a claim of an
-// object in a namespace.
-func (n *node) known(by coordinates, namespace string, epoch uint64) answer {
-	for i := range n.family.claims {
-		c := &n.family.claims[i]
-		if c.epoch == epoch && c.answer != unasked && c.coordinates == by && (c.namespace == "" || c.namespace == namespace) {
-			return c.answer
+// known returns the result in this epoch of a lookup of the node, as an object in a
+// namespace names it.
+func (n *node) known(by coordinates, namespace string, epoch uint64) lookupResult {
+	for i := range n.dependents.lookups {
+		l := &n.dependents.lookups[i]
+		if l.epoch == epoch && l.result != noResult && l.coordinates == by && (l.namespace == "" || l.namespace == namespace) {
+			return l.result
 		}
 	}
-	return unasked
+	return noResult
 }
 
-// claim finds a claim on the node, or makes it.
-func (n *node) claim(by coordinates, namespace string) *claim {
-	f := n.family
-	for i := range f.claims {
-		if c := &f.claims[i]; c.coordinates == by && c.namespace == namespace {
-			return c
+// lookup returns the lookup of the node under a name, and adds it if there is none.
+func (n *node) lookup(by coordinates, namespace string) *lookup {
+	d := n.dependents
+	for i := range d.lookups {
+		if l := &d.lookups[i]; l.coordinates == by && l.namespace == namespace {
+			return l
 		}
 	}
-	f.claims = append(f.claims, claim{coordinates: by, namespace: namespace})
-	return &f.claims[len(f.claims)-1]
+	d.lookups = append(d.lookups, lookup{coordinates: by, namespace: namespace})
+	return &d.lookups[len(d.lookups)-1]
 }
 
 // relink replaces the owner references of a node.
@@ -197,58 +197,57 @@ func (g *Graph) link(n *node, index int, ref *metav1.OwnerReference) {
 		owner = &node{uid: ref.UID, name: ref.Name, place: intern(place{kind: by.kind}), foreground: none, orphan: none}
 		g.nodes[ref.UID] = owner
 	}
-	if owner.family == nil {
-		owner.family = &family{}
+	if owner.dependents == nil {
+		owner.dependents = &dependents{}
 	}
-	f := owner.family
+	f := owner.dependents
 	r := &n.owners[index]
-	*r = reference{owner: owner, block: ptr.Deref(ref.BlockOwnerDeletion, false), slot: int32(len(f.dependents))}
+	*r = reference{owner: owner, block: ptr.Deref(ref.BlockOwnerDeletion, false), slot: int32(len(f.list))}
 	if by.kind != owner.place.Value().kind || by.name != owner.name {
 		r.as = &by
 	}
-	f.dependents = append(f.dependents, dependent{n, int32(index)})
+	f.list = append(f.list, dependent{n, int32(index)})
 	if r.blocks(n) {
 		f.blockers++
 	}
 	g.noticeNamespace(n, r)
 }
 
-// unlink removes the owner references of a node. The owners may be without
-// dependents then: they must be settled.
+// unlink removes the owner references of a node. The caller must settle the owners,
+// which may have no dependents any more.
 func (g *Graph) unlink(n *node) {
 	for i := range n.owners {
 		r := &n.owners[i]
-		f := r.owner.family
+		f := r.owner.dependents
 		if r.blocks(n) {
 			f.blockers--
 		}
-		last := len(f.dependents) - 1
-		moved := f.dependents[last]
-		f.dependents[r.slot] = moved
+		last := len(f.list) - 1
+		moved := f.list[last]
+		f.list[r.slot] = moved
 		moved.node.owners[moved.index].slot = r.slot
-		f.dependents[last] = dependent{}
-		f.dependents = f.dependents[:last]
+		f.list[last] = dependent{}
+		f.list = f.list[:last]
 		if last == 0 {
-			r.owner.family = nil
+			r.owner.dependents = nil
 		}
 	}
 	n.owners = nil
 }
 
-// identify makes a node an observed one, with the place and name that it really
-// has.
+// identify marks a node as observed, and sets its actual place and name.
 func (g *Graph) identify(n *node, at place, name string) {
-	f := n.family
+	f := n.dependents
 	var by []coordinates
 	if f != nil {
-		for _, d := range f.dependents {
+		for _, d := range f.list {
 			by = append(by, d.node.owners[d.index].namedBy())
 		}
 		f.blockers = 0
 	}
 	n.place, n.name, n.observed = intern(at), name, true
 	for i := range by {
-		d := f.dependents[i]
+		d := f.list[i]
 		r := &d.node.owners[d.index]
 		r.as = nil
 		if by[i].kind != at.kind || by[i].name != name {

@@ -187,7 +187,7 @@ func (p *playing) watch(kind schema.GroupKind) {
 			m.revision = c.revision
 			trace("seen: gone %v %s %+v", c.gone, kind, c.object.Object)
 			if c.gone {
-				p.g.Gone(c.object.UID)
+				p.g.Deleted(c.object.UID)
 			} else {
 				p.g.Observe(kind, c.object.copy().Object)
 			}
@@ -281,7 +281,7 @@ func (p *playing) progress(fail bool) error {
 		return nil
 	}
 	trace("answered: %s: %d", r.action, r.result.Outcome)
-	if p.g.Answer(r.subject, r.action, r.result) == Later {
+	if p.g.Complete(r.subject, r.action, r.result) == Backoff {
 		p.later = append(p.later, r.subject)
 	}
 	p.drain()
@@ -297,7 +297,7 @@ func (p *playing) upset() error {
 	switch what {
 	case 0, 1: // a watch breaks, and a list is old
 		if m.listed && !p.away[kind] {
-			p.g.Doubt()
+			p.g.InvalidateLookups()
 			p.list(kind, p.revision-min(p.revision, uint64(p.rand.IntN(60))))
 		}
 	case 2: // a server cannot be reached, with all that it has
@@ -310,7 +310,7 @@ func (p *playing) upset() error {
 	case 4: // it is not even found by discovery
 		if p.away[kind] && m.served {
 			*m = watching{}
-			p.g.Vanish(kind)
+			p.g.RemoveKind(kind)
 		}
 	case 5: // a custom kind goes, after its objects
 		for _, o := range p.objects {
@@ -352,7 +352,7 @@ func (p *playing) restore() error {
 	for _, r := range p.inFlight {
 		r.executed = true
 	}
-	p.g.Doubt()
+	p.g.InvalidateLookups()
 	p.drain()
 	for _, i := range p.rand.Perm(len(watchedKinds)) {
 		for range 10 {
@@ -361,7 +361,7 @@ func (p *playing) restore() error {
 			}
 		}
 		kind := watchedKinds[i]
-		p.g.Vanish(kind)
+		p.g.RemoveKind(kind)
 		p.monitors[kind].listed = false
 		if p.monitors[kind].served {
 			p.serve(kind)

@@ -63,7 +63,7 @@ func (p *player) step(c golden.Command) []string {
 	case "failing":
 		p.g.Failing(kindOf(c.Args[0]))
 	case "vanish":
-		p.g.Vanish(kindOf(c.Args[0]))
+		p.g.RemoveKind(kindOf(c.Args[0]))
 	case "list":
 		var objects []Object
 		for _, line := range strings.Split(c.Body, "\n") {
@@ -75,9 +75,9 @@ func (p *player) step(c golden.Command) []string {
 	case "see":
 		p.g.Observe(kindOf(c.Args[0]), p.object(c.Args[1:]))
 	case "gone":
-		p.g.Gone(types.UID(c.Args[0]))
+		p.g.Deleted(types.UID(c.Args[0]))
 	case "doubt":
-		p.g.Doubt()
+		p.g.InvalidateLookups()
 	case "answer":
 		said = p.answer(c.Args)
 	default:
@@ -103,7 +103,7 @@ func (p *player) answer(words []string) []string {
 	}
 	s := p.of[i-1]
 	delete(p.busy, s)
-	if p.g.Answer(s, p.actions[i-1], r) == Later {
+	if p.g.Complete(s, p.actions[i-1], r) == Backoff {
 		p.held = append(p.held, s)
 		return []string{"again later:"}
 	}
