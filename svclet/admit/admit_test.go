@@ -324,7 +324,7 @@ func FuzzSysctls(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever is allowed, it is never a parameter of the whole machine.
+		// No allowed sysctl changes the whole machine.
 		for _, forbidden := range []string{"vm.swappiness", "kernel.panic", "kernel.core_pattern", "fs.file-max"} {
 			if sysctls.allow(forbidden, false, false) == nil {
 				t.Errorf("%q allows %s", pattern, forbidden)

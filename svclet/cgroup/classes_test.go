@@ -26,8 +26,8 @@ func TestBurstableSharesAreTheSumOfItsPodsRequests(t *testing.T) {
 	tree.expect(t, "written when it changes", "set /kubepods/burstable shares=512")
 }
 
-// reserving has 1,000 bytes for pods, and keeps a percentage of what they request
-// from lower classes.
+// reserving returns a manager with 1,000 bytes for pods, which reserves a
+// percentage of their requests from lower classes.
 func reserving(percentage int, tree *recorded) *Manager {
 	tree.driver = Cgroupfs
 	return newManager(Options{

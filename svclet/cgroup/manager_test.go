@@ -13,15 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// recorded is a tree that writes down what is done to it.
+// recorded is a tree that records all calls.
 type recorded struct {
 	driver   Driver
 	steps    []string
 	children map[string][]string
 	missing  string
 	failing  string
-	// used are bytes of memory by cgroup: those that use more than they are to be
-	// held to refuse.
+	// used is the memory usage in bytes by cgroup: a cgroup refuses a lower limit.
 	used map[string]int64
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/opencontainers/cgroups"
 )
 
-// TestRealProcessesAreMoved moves processes of its own out of a cgroup of its own,
-// which is to the code the root of all.
+// TestRealProcessesAreMoved moves its own processes out of its own cgroup, which
+// stands for the root cgroup.
 func TestRealProcessesAreMoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("processes are root's to move")
@@ -41,10 +41,11 @@ func TestRealProcessesAreMoved(t *testing.T) {
 	before := cgroupsOf(t, os.Getpid())
 
 	first, second := start(t, h, root, "sleep", "1000"), start(t, h, root, "sleep", "1000")
-	// Whoever forks all the time is moved with all children.
+	// A process that forks all the time is moved with all its children.
 	forking := start(t, h, root, "sh", "-c", "while :; do sleep 0.01; done")
 	other := start(t, h, apart, "sleep", "1000")
-	// On cgroup v1, one that a single hierarchy has elsewhere is in a cgroup, too.
+	// On cgroup v1, a process that is elsewhere in a single hierarchy is not in the
+	// root.
 	partly := start(t, h, root, "sleep", "1000")
 	last := h.needed[len(h.needed)-1]
 	if err := cgroups.WriteCgroupProc(filepath.Join(last, h.driver.path(apart)), partly); err != nil {
@@ -74,7 +75,7 @@ func TestRealProcessesAreMoved(t *testing.T) {
 			t.Errorf("in a cgroup of their own are %v, want %v", stay, want)
 		}
 	}
-	// Those that come later are moved the next time.
+	// Later processes are moved by the next call.
 	late := start(t, h, root, "sleep", "1000")
 	if err := s.move(t.Context()); err != nil {
 		t.Fatal(err)
@@ -89,10 +90,10 @@ func TestRealProcessesAreMoved(t *testing.T) {
 	}
 }
 
-// start runs a program in a cgroup until the test ends.
+// start runs a program in a cgroup until the end of the test.
 func start(t *testing.T, h *host, in name, program string, args ...string) int {
 	t.Helper()
-	// It begins where it is to be, so that no child of it is elsewhere.
+	// It starts in the cgroup, so that none of its children is elsewhere.
 	command := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `read go; exec "$@"`, "sh", program}, args...)...)
 	gate, err := command.StdinPipe()
 	if err != nil {
@@ -118,7 +119,7 @@ func start(t *testing.T, h *host, in name, program string, args ...string) int {
 	return command.Process.Pid
 }
 
-// pidsIn are the processes right in a cgroup of a hierarchy, sorted.
+// pidsIn returns the processes of a cgroup in a hierarchy, sorted.
 func pidsIn(t *testing.T, mount string, n name) []int {
 	t.Helper()
 	pids, err := cgroups.GetPids(filepath.Join(mount, Cgroupfs.path(n)))

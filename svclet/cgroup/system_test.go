@@ -21,18 +21,19 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// crowd are processes in a root cgroup, of which some behave badly.
+// crowd is a fake of the processes in the root cgroup, some of which cannot be
+// moved.
 type crowd struct {
 	mu          sync.Mutex
 	root, moved []int
 	made        int
 	makes       error
 	refuses     map[int]error
-	// forks are the children that processes leave in the root when they are moved.
+	// forks are children that processes leave in the root when they are moved.
 	forks map[int][]int
-	// ends are processes that end just before they are moved.
+	// ends are processes that exit just before they are moved.
 	ends map[int]bool
-	// unreadable is what listing them comes to.
+	// unreadable is the error of listing them.
 	unreadable error
 }
 
@@ -65,7 +66,7 @@ func (c *crowd) move(pid int) error {
 	return nil
 }
 
-// system moves a crowd, of which those with these ids have programs.
+// system moves a crowd, in which the processes with these PIDs have an executable.
 func system(t *testing.T, c *crowd, programs ...int) *System {
 	t.Helper()
 	proc := t.TempDir()
@@ -203,7 +204,7 @@ func TestSystemProcessesAreMovedAtStartAndEveryMinute(t *testing.T) {
 		c.enter(8)
 		expect(time.Minute-time.Second, 7)
 		expect(time.Second, 7, 8)
-		// That one cannot be moved is logged, and the others are moved all the same.
+		// A process that cannot be moved is logged, and the others are moved nonetheless.
 		c.enter(9)
 		expect(time.Minute, 7, 8)
 		c.enter(10)

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestRealCgroups makes cgroups on this machine, in one of its own.
+// TestRealCgroups creates cgroups on this machine, below one of its own.
 func TestRealCgroups(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups are root's to make")
@@ -71,8 +71,8 @@ func TestRealCgroups(t *testing.T) {
 	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "1-2" {
 		t.Errorf("pods %v, %v, want 1-2", uids, err)
 	}
-	// Half of the memory that guaranteed pods request is kept from the other
-	// classes, and free again once an agent does not keep it.
+	// Half of the memory that guaranteed pods request is reserved from the other
+	// classes, and not reserved by a later agent without the setting.
 	keeping := newManager(m.options, tree)
 	keeping.options.QOSReserved = 50
 	if err := keeping.UpdateClasses([]*corev1.Pod{pod}); err != nil {
@@ -92,7 +92,7 @@ func TestRealCgroups(t *testing.T) {
 	}
 	expect(t, limit, free)
 
-	// What a container has left below its pod's cgroup goes with it.
+	// Cgroups that a container has left below its pod's are removed too.
 	left := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := left.Start(); err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		t.Run(test.args, func(t *testing.T) {
 			args := strings.Fields(test.args)
 			if !strings.Contains(test.args, "logging-format") {
-				// The format json belongs to the binary.
+				// The binary registers the format json.
 				args = append([]string{"--logging-format=text"}, args...)
 			}
 			got := problems(t, args...)
@@ -127,7 +127,7 @@ func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		// But for the address, which keeps the server from being open to all.
+		// The address keeps the server from being open to every client.
 		got := slices.DeleteFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, "--address") })
 		if strings.Join(got, "|") != want {
 			t.Errorf("%s warns of %q, want %q", args, got, want)

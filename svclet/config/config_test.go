@@ -15,10 +15,10 @@ import (
 
 func noVariables(string) string { return "" }
 
-// head begins a configuration file.
+// head is the head of a configuration file.
 const head = "apiVersion: " + APIVersion + "\nkind: " + Kind + "\n"
 
-// write makes files in a directory of their own, and returns it.
+// write writes files in a new directory, and returns the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -31,7 +31,7 @@ func write(t *testing.T, files map[string]string) string {
 	return directory
 }
 
-// problems are the lines that Load complains with.
+// problems returns the problems that Load returns.
 func problems(t *testing.T, args ...string) []string {
 	t.Helper()
 	_, err := Load(args, noVariables)
@@ -43,13 +43,13 @@ func problems(t *testing.T, args ...string) []string {
 }
 
 func TestPrecedenceIsFlagDropInFileDefault(t *testing.T) {
-	// Of each kind of field, what each of the layers sets; the last one counts.
+	// Fields of each kind in each of the layers; the last layer wins.
 	type layers struct{ field, file, dropIn, flag string }
 	values := []struct {
 		name, byDefault string
 		layers
 		get func(*Settings) any
-		// want is what comes of file, drop-in and flag.
+		// want is the result for file, drop-in and flag.
 		want [3]string
 	}{
 		{name: "number", byDefault: "110", layers: layers{"maxPods", "1", "2", "--max-pods=3"},
@@ -101,7 +101,7 @@ func TestPrecedenceIsFlagDropInFileDefault(t *testing.T) {
 				t.Errorf("%s: %v: %v", v.name, args, err)
 				continue
 			}
-			// Maps are merged: what is not there leaves nothing.
+			// Maps are merged: an empty one removes nothing.
 			switch {
 			case v.name == "map" && present&3 == 2:
 				want = strings.Replace(want, " pid:1", "", 1)
@@ -115,7 +115,7 @@ func TestPrecedenceIsFlagDropInFileDefault(t *testing.T) {
 	}
 }
 
-// gatesOf is what comes of the gates of these layers.
+// gatesOf returns the gates for these layers.
 func gatesOf(present int) string {
 	gates := map[string]bool{}
 	for bit, layer := range []map[string]bool{{"NodeSwap": true, "AppArmor": false}, {"AppArmor": true}, {"NodeSwap": false}} {

@@ -17,7 +17,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// ownDefaults are those that the document leaves open.
+// ownDefaults are those that the document does not define.
 var ownDefaults = map[string]string{
 	"v": "0", "version": "false", "help": "false",
 }
@@ -95,7 +95,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 	}
 }
 
-// samples are texts for flags by type, and what they make of the field.
+// sample returns flag values by type, and the resulting field values.
 func sample(t *testing.T, s *Setting, field reflect.Type) (string, any) {
 	t.Helper()
 	if field.Kind() == reflect.Pointer {
@@ -159,7 +159,7 @@ func TestEveryFlagSetsItsFieldAndShowsItAgain(t *testing.T) {
 			if shown := (&value{target: target}).String(); shown != text {
 				t.Errorf("--%s=%s is shown as %s", name, text, shown)
 			}
-			// Nothing else is set.
+			// No other field is set.
 			target.SetZero()
 			if !reflect.DeepEqual(flags, Flags{}) || !reflect.DeepEqual(c, &Configuration{}) {
 				t.Errorf("--%s sets more than its field", name)
@@ -182,7 +182,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if _, err := Load(nil, func(string) string { return "" }); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
-	// They are what a file may spell out.
+	// A file may contain these values.
 	data, err := json.Marshal(Default())
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// testOptions are those of a node with a little of everything.
+// testOptions use every kind of node setting.
 func testOptions() Options {
 	return Options{
 		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", ResolvConf: "testdata/resolv.conf",
@@ -98,7 +98,7 @@ func testInput(pod *corev1.Pod, container *corev1.Container, objects Objects) In
 	return in
 }
 
-// readCase reads a pod, and the objects besides.
+// readCase reads a pod and its objects.
 func readCase(t *testing.T, file string) (*corev1.Pod, *fakeObjects) {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -152,7 +152,7 @@ func readCase(t *testing.T, file string) (*corev1.Pod, *fakeObjects) {
 	}
 }
 
-// readable writes a configuration as YAML, variables as NAME=value.
+// readable returns a configuration as YAML, with variables as NAME=value.
 func readable(t *testing.T, message proto.Message) []byte {
 	t.Helper()
 	text, err := protojson.MarshalOptions{UseProtoNames: false}.Marshal(message)

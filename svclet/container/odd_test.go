@@ -44,7 +44,7 @@ func TestInvalidPodsDoNotPanic(t *testing.T) {
 		o.Host.CgroupV2, o.Host.SwapController, o.LimitedSwap = random.Intn(2) == 0, random.Intn(2) == 0, random.Intn(2) == 0
 		o.Host.MemoryCapacity *= int64(random.Intn(2))
 
-		// Errors are as good as results: only panics are not.
+		// Errors are acceptable; panics are not.
 		_, _ = Sandbox(SandboxInput{Options: o, Pod: pod})
 		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {

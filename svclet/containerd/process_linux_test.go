@@ -79,8 +79,8 @@ func TestTheProcessListeningOnASocketIsFound(t *testing.T) {
 	}
 }
 
-// waits is set for a test process that stands for another program: it waits
-// until its standard input ends.
+// waits is set for a test process that stands for another program: it waits for
+// the end of its standard input.
 const waits = "SVC_TEST_WAITS"
 
 func TestMain(m *testing.M) {
@@ -93,8 +93,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// standIn runs a process with the arguments of another program until the test
-// ends.
+// standIn runs a process with the arguments of another program until the end of
+// the test.
 func standIn(t *testing.T, args ...string) (pid int) {
 	t.Helper()
 	program, err := os.Executable()
@@ -128,7 +128,7 @@ func TestAContainerdIsFoundWithoutItsSocket(t *testing.T) {
 	if p, _, err := config.find(); p != nil || err != nil {
 		t.Fatalf("where none runs: %+v, %v", p, err)
 	}
-	// Its predecessor may have named the directory otherwise.
+	// Its predecessor may have used another path to the directory.
 	pid := standIn(t, "/usr/bin/containerd", "--config", Config{Dir: link}.configFile())
 	p, heard, err := config.find()
 	if err != nil || p == nil || p.pid != pid || heard {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restarting is a containerd that has ended and is being started again: a program
-// that runs, and never becomes ready. It gives the new process.
+// restarting returns a containerd that has exited and is being restarted by a
+// program that never becomes ready, and the new process.
 func restarting(t *testing.T) (*Runtime, int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func restarting(t *testing.T) (*Runtime, int) {
 	return r, pid
 }
 
-// readPID waits for a file with the number of a process.
+// readPID waits for a file with a PID.
 func readPID(t *testing.T, path string) int {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -42,16 +42,16 @@ func FuzzExpand(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		// With nothing known, only escapes change, and nothing is lost.
+		// Without variables only escapes change.
 		unchanged := Text(text, Lookup())
 		if !strings.Contains(text, "$$") && unchanged != text {
 			t.Errorf("%q becomes %q", text, unchanged)
 		}
-		// Escaping every dollar sign gives the text itself.
+		// Escaping every dollar sign results in the text itself.
 		if got := Text(strings.ReplaceAll(text, "$", "$$"), Lookup(map[string]string{"A": "1"})); got != text {
 			t.Errorf("%q, escaped, becomes %q", text, got)
 		}
-		// A name is whatever stands up to the first closing parenthesis.
+		// A name ends at the first closing parenthesis.
 		Text(text, func(name string) string {
 			if strings.Contains(name, ")") {
 				t.Errorf("the name %q in %q", name, text)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// machine makes the files of a machine, and returns its root.
+// machine writes the files of a machine, and returns their root.
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -28,7 +28,7 @@ const (
 	swapArea     = "/dev/sda2                               partition\t1000\t0\t-2\n"
 )
 
-// good is a machine as it has to be.
+// good is a suitable machine.
 func good(change map[string]string) map[string]string {
 	files := map[string]string{
 		"proc/swaps": swapsHeading, "sys/fs/cgroup/cgroup.controllers": "cpu memory\n", "sys/devices/system/cpu/online": "0-3\n",

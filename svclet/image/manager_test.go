@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// registry is a runtime whose pulls a test decides.
+// registry is a fake runtime whose pulls are controlled by the test.
 type registry struct {
 	mu     sync.Mutex
 	images map[string]*runtimeapi.Image
@@ -34,7 +34,7 @@ type registry struct {
 	lists  int
 	// inspect is the error of ImageStatus.
 	inspect error
-	// pull decides about a pull, nil lets it succeed.
+	// pull is called for each pull; nil succeeds.
 	pull func(ctx context.Context, image, user string) error
 }
 
@@ -88,7 +88,7 @@ func (r *registry) pulled() []string {
 	return slices.Clone(r.pulls)
 }
 
-// journal keeps events.
+// journal records events.
 type journal struct {
 	mu     sync.Mutex
 	events []string
@@ -100,7 +100,7 @@ func (j *journal) Event(p *corev1.Pod, e pod.Event) {
 	j.events = append(j.events, fmt.Sprintf("%s %s %s/%s: %s", e.Type, e.Reason, p.Name, e.Container, e.Message))
 }
 
-// logins are the node's.
+// logins are the node's credentials.
 type logins []credentials.Login
 
 func (l logins) Lookup(context.Context, string) []credentials.Login { return l }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// tree are the paths of all files and links below a directory.
+// tree returns the paths of all files and links below a directory.
 func tree(t *testing.T, root string) []string {
 	t.Helper()
 	var paths []string

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// writer is a runtime that begins a log anew as "new".
+// writer is a fake runtime that writes "new" to a reopened log.
 type writer struct {
 	mu     sync.Mutex
 	paths  map[string]string
@@ -48,12 +48,12 @@ type house struct {
 	*Manager
 	runtime *writer
 	clock   *clocktesting.FakeClock
-	// root is above both directories, dir is that of the log.
+	// root is the parent of both directories, dir the directory of the log.
 	root, dir string
 	container Container
 }
 
-// at is the time when each house is built.
+// at is the time at the start of each test.
 var at = time.Date(2026, 5, 4, 3, 2, 1, 0, time.Local)
 
 func newHouse(t *testing.T, maxFiles int, files map[string]string) *house {
@@ -87,7 +87,7 @@ func (h *house) write(t *testing.T, files map[string]string) {
 	}
 }
 
-// files are the contents of the log's directory, unpacked.
+// files returns the uncompressed contents of the log's directory.
 func (h *house) files(t *testing.T) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(h.dir)
@@ -205,8 +205,8 @@ func TestRotationRecoversAfterACrash(t *testing.T) {
 	}
 }
 
-// TestNoLogLineIsLostByACrash cuts a rotation off before each of its
-// steps on the file system and lets the next one go on.
+// TestNoLogLineIsLostByACrash interrupts a rotation before each of its file system
+// operations, and then completes the next rotation.
 func TestNoLogLineIsLostByACrash(t *testing.T) {
 	const old = "0.log.20260101-000000"
 	steps := []func(h *house, t *testing.T){

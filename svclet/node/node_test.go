@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// rig is a node before an API server.
+// rig is a node with a fake API server.
 type rig struct {
 	*Node
 	t      *testing.T
@@ -89,7 +89,7 @@ func (r *rig) awaitReady(want corev1.ConditionStatus) *corev1.Node {
 	return node
 }
 
-// recorded takes the events that are there.
+// recorded returns the pending events.
 func (r *rig) recorded() (all []string) {
 	for {
 		select {

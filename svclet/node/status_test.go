@@ -16,7 +16,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// network is one of a test.
+// network is a fake network.
 type network struct {
 	names    map[string]string
 	standard string
@@ -228,7 +228,7 @@ func TestAPatchReplacesAddresses(t *testing.T) {
 	}
 }
 
-// normal is JSON with the two fields of an address in one order.
+// normal returns JSON in which the two fields of an address have a fixed order.
 func normal(s string) string {
 	for _, ip := range []string{"a", "b"} {
 		s = strings.ReplaceAll(s, `{"type":"InternalIP","address":"`+ip+`"}`, `{"address":"`+ip+`","type":"InternalIP"}`)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// server is an API server of a test, of the few requests that a store makes.
+// server is a fake API server with the few requests that a store makes.
 type server struct {
 	*httptest.Server
 	clock clock.PassiveClock
@@ -32,11 +32,11 @@ type server struct {
 	version  int
 	held     map[string]client.Object // by path
 	watchers map[*watcher]bool
-	// requests are what has been asked, by verb and path.
+	// requests are the received requests, by verb and path.
 	requests map[string]int
-	// refuse, if set, is the code of all answers.
+	// refuse, if set, is the status code of all answers.
 	refuse int
-	// oldest is the first version from which one can watch.
+	// oldest is the first version from which a watch is possible.
 	oldest int
 	tokens []authenticationv1.TokenRequest
 }
@@ -191,7 +191,7 @@ func (s *server) issue(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusCreated, request)
 }
 
-// put creates or changes an object; its path is like "namespaces/x/secrets/y".
+// put creates or updates an object with a path like "namespaces/x/secrets/y".
 func (s *server) put(at string, object client.Object) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -281,7 +281,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// changes collects what a store tells of.
+// changes records the changes that a store reports.
 type changes chan []types.UID
 
 func (c changes) wait(t *testing.T) []types.UID {

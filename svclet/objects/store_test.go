@@ -34,7 +34,7 @@ func newStore(t *testing.T, s *server, change func(*Options)) (*Store, changes) 
 	return store, changed
 }
 
-// podWith is a pod with a ConfigMap and a Secret as volumes.
+// podWith returns a pod with a ConfigMap and a Secret as volumes.
 func podWith(uid, config, credential string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: uid, UID: types.UID(uid)}}
 	pod.Spec.ServiceAccountName = "gardener"

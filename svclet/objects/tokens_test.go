@@ -68,7 +68,7 @@ func TestTokensLiveAndAreRenewed(t *testing.T) {
 		t.Errorf("asked: %v", s.requests)
 	}
 
-	// The check that the clock has not jumped tells nothing.
+	// The periodic check for due tokens reports nothing.
 	clock.Step(tokenCheck)
 	eventually(t, "the timer is set again", clock.HasWaiters)
 	clock.Step(38 * time.Minute)
@@ -79,7 +79,8 @@ func TestTokensLiveAndAreRenewed(t *testing.T) {
 		t.Errorf("when due: %q", got)
 	}
 
-	// The API does not issue another: the old one is used, and tried anew.
+	// The API server does not issue another token: the old one is used, and the
+	// renewal is retried.
 	clock.Step(48 * time.Minute)
 	changed.wait(t)
 	eventually(t, "the timer is set again", clock.HasWaiters)

@@ -55,7 +55,7 @@ func newPlayer(t *testing.T) golden.Handler {
 	}
 }
 
-// player does in a world what a script says.
+// player applies the commands of a script to a world.
 type player struct {
 	t     *testing.T
 	w     *world
@@ -113,8 +113,7 @@ func (p *player) step(verb, rest, more string) {
 	p.tell(p.w.next())
 }
 
-// happen does what comes from the runtime, from probes, from users, and with
-// time.
+// happen applies events of the runtime, of probes, of users and of time.
 func (p *player) happen(verb string, words []string) {
 	p.t.Helper()
 	w := p.w
@@ -184,7 +183,7 @@ func (p *player) happen(verb string, words []string) {
 	}
 }
 
-// run lets operations succeed until none is under way.
+// run completes operations until none is in flight.
 func (p *player) run() {
 	w := p.w
 	for range 100 {
@@ -197,7 +196,7 @@ func (p *player) run() {
 	p.t.Fatal("it never comes to rest")
 }
 
-// operation finds one under way by its words.
+// operation finds an operation in flight by its words.
 func (p *player) operation(words string) Operation {
 	p.t.Helper()
 	for _, o := range p.w.flight {
@@ -229,7 +228,7 @@ func (p *player) say(format string, args ...any) {
 	p.said = append(p.said, fmt.Sprintf(format, args...))
 }
 
-// tell says what a machine wants, and what has changed of the status.
+// tell writes the output of Next, and the changed lines of the status.
 func (p *player) tell(out Output) {
 	for _, e := range out.Events {
 		about := ""
@@ -253,7 +252,7 @@ func (p *player) tell(out Output) {
 	}
 }
 
-// show writes an operation in one line.
+// show formats an operation in one line.
 func show(o Operation) string {
 	s := string(o.Kind)
 	switch o.Kind {
@@ -276,7 +275,7 @@ func show(o Operation) string {
 	return s
 }
 
-// summary writes a status in lines.
+// summary formats a status in lines.
 func summary(out *Output) []string {
 	s := &out.Status
 	phase := "pod is " + string(s.Phase)
@@ -315,7 +314,7 @@ func summary(out *Output) []string {
 	return lines
 }
 
-// brief writes a container's status in one line.
+// brief formats a container's status in one line.
 func brief(c corev1.ContainerStatus) string {
 	s := c.Name + " is " + briefState(c.State)
 	if c.State.Running != nil && c.Started != nil && !*c.Started {
@@ -348,7 +347,7 @@ func briefState(s corev1.ContainerState) string {
 	}
 }
 
-// status says all of it.
+// status formats the whole status.
 func (p *player) status() {
 	text, err := yaml.Marshal(p.w.out.Status)
 	if err != nil {

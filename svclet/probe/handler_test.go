@@ -201,7 +201,7 @@ func TestAGRPCProbeCallsTheHealthService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server may still be at the slow request when the test looks.
+	// The server may still handle the slow request.
 	var agent atomic.Value
 	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		md, _ := metadata.FromIncomingContext(ctx)

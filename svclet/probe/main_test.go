@@ -16,14 +16,14 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// execFunc is an executor that is one function.
+// execFunc is an Executor.
 type execFunc func(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
 
 func (f execFunc) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, int32, error) {
 	return f(ctx, id, command, timeout)
 }
 
-// journal keeps what a manager says.
+// journal records results and events.
 type journal struct {
 	mu      sync.Mutex
 	events  []string
@@ -42,7 +42,7 @@ func (j *journal) result(uid types.UID, r pod.ProbeResult) {
 	j.results = append(j.results, fmt.Sprintf("%s %s %s %t %s", uid, r.ContainerID, r.Kind, r.Success, r.Message))
 }
 
-// take returns what was said since it was last called.
+// take returns what was recorded since the last call.
 func (j *journal) take() (events, results []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -61,7 +61,7 @@ func newManager(j *journal, exec execFunc) *Manager {
 	})
 }
 
-// podOf is a pod with containers of these names, whose port web is the given
+// podOf returns a pod with containers of these names, whose port web is the given
 // one.
 func podOf(port int, containers ...string) *corev1.Pod {
 	p := &corev1.Pod{}
@@ -75,7 +75,7 @@ func podOf(port int, containers ...string) *corev1.Pod {
 	return p
 }
 
-// execProbe is a probe of the container c, whose command is its kind.
+// execProbe returns a probe of the container c, whose command is its kind.
 func execProbe(kind pod.ProbeKind, since time.Time, change func(*corev1.Probe)) pod.Probe {
 	spec := &corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1}
 	spec.Exec = &corev1.ExecAction{Command: []string{string(kind)}}

@@ -49,8 +49,8 @@ func TestAResultIsReportedAtItsThresholdAndWhenItChanges(t *testing.T) {
 	}
 }
 
-// bench is a manager that runs in a bubble of its own time, and what its
-// executor was asked.
+// bench is a manager in a synctest bubble, with the recorded requests of its
+// executor.
 type bench struct {
 	*Manager
 	journal
@@ -59,7 +59,7 @@ type bench struct {
 
 	mu    sync.Mutex
 	calls []string
-	// exit answers a probe by its kind.
+	// exit sets the result of a kind of probe.
 	exit func(ctx context.Context, kind pod.ProbeKind) (int32, error)
 }
 
@@ -86,7 +86,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// after lets time pass and returns what was asked meanwhile.
+// after lets time pass and returns the requests made meanwhile.
 func (b *bench) after(d time.Duration) []string {
 	time.Sleep(d)
 	synctest.Wait()

@@ -163,7 +163,7 @@ func TestChangedCertificatesAreReloaded(t *testing.T) {
 	expect("the rotation is complete", ca, next, 200)
 }
 
-// replace writes a file anew, as a rotation does.
+// replace replaces a file, as a rotation does.
 func replace(t *testing.T, path string, data []byte) {
 	t.Helper()
 	write(t, path+".new", data)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// authority signs certificates for a test.
+// authority is a certificate authority for a test.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -40,7 +40,7 @@ func newAuthority(t *testing.T, name string) *authority {
 	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// sign makes a pair; change says how it differs from a client's good one.
+// sign creates a certificate; change modifies a valid client's template.
 func (a *authority) sign(t *testing.T, name string, change func(*x509.Certificate)) (cert, key []byte) {
 	t.Helper()
 	k := newKey(t)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forwarders are the ways in which kubectl asks for forwarded ports.
+// forwarders are the protocols with which kubectl forwards ports.
 var forwarders = []struct {
 	name string
 	dial func(n *node, to *url.URL) (httpstream.Dialer, error)
@@ -31,8 +31,8 @@ var forwarders = []struct {
 	}},
 }
 
-// forwarded runs kubectl's own port forwarding to the pod web, until the test
-// ends, and returns the local address and what it complains of.
+// forwarded runs kubectl's port forwarding to the pod web until the end of the
+// test, and returns the local address and its error output.
 func forwarded(t *testing.T, n *node, dialer httpstream.Dialer, port int) (string, *bytes.Buffer) {
 	t.Helper()
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -72,7 +72,7 @@ func dialTCP(t *testing.T, address string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// echo answers with the port and what it is sent.
+// echo answers with the port and the input.
 func echo(port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	fmt.Fprintf(stream, "%d:", port)

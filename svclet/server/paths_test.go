@@ -443,7 +443,7 @@ func TestADisconnectedFollowerLeavesNoGoroutine(t *testing.T) {
 	_ = answer.Body.Close()
 }
 
-// noStats are statistics of nothing.
+// noStats are empty statistics.
 type noStats struct{ asked *bool }
 
 func (s noStats) Summary(_ context.Context, only bool) (*statsapi.Summary, error) {

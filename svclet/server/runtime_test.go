@@ -27,8 +27,7 @@ import (
 
 var errNoContainer = status.Error(codes.NotFound, "no such container")
 
-// fakeRuntime is a runtime with a streaming server of its own, in which a few
-// commands can be run.
+// fakeRuntime is a runtime with a streaming server and a few commands.
 type fakeRuntime struct {
 	streams streaming.Server
 	gone    chan string // the commands whose client has gone
@@ -106,7 +105,7 @@ func (f *fakeRuntime) PortForward(_ context.Context, r *runtimeapi.PortForwardRe
 	return answer.GetUrl(), err
 }
 
-// commands are those that can be run in the fake's containers.
+// commands are the commands of the fake's containers.
 type commands struct{ f *fakeRuntime }
 
 func (c commands) Exec(_ context.Context, _ string, command []string, in io.Reader, out, errOut io.WriteCloser,

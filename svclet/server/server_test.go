@@ -26,20 +26,20 @@ import (
 func TestMain(m *testing.M) {
 	leaks.Main(
 		m,
-		// Ends a second after a connection that was closed at the other end, or
-		// never if a stream was opened meanwhile.
+		// Ends a second after the peer closes the connection, or never if a stream was
+		// being opened.
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown"),
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown.func1"),
-		// Ends 30 s after a connection that was closed while a stream was opened.
+		// Ends 30 s after a connection was closed while a stream was being opened.
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Stream).WaitTimeout"),
 		// A stream of the fake runtime that was reset before it was accepted.
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Stream).waitWriteReply"),
-		// The client's: ends at its next beat.
+		// The client's goroutine, which ends at its next ping.
 		goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start"),
 	)
 }
 
-// node is a server with everything behind it faked.
+// node is a server with fakes of everything behind it.
 type node struct {
 	*server.Server
 	pods    *fakePods
@@ -48,7 +48,7 @@ type node struct {
 	client  *http.Client
 }
 
-// start serves on free ports until the test ends.
+// start serves on free ports until the end of the test.
 func start(t *testing.T, change func(*server.Options, *server.Parts)) *node {
 	t.Helper()
 	n := &node{pods: &fakePods{}, runtime: newFakeRuntime(t), loop: &fakeLoop{}}
@@ -82,8 +82,8 @@ func start(t *testing.T, change func(*server.Options, *server.Parts)) *node {
 	return n
 }
 
-// sharedCertificates is one directory for all tests that do not care: making a
-// key takes a while.
+// sharedCertificates is one directory for all tests that need any certificate:
+// creating a key takes time.
 var sharedCertificates = func() func(t *testing.T) string {
 	var once sync.Once
 	var cert, key []byte
@@ -129,12 +129,12 @@ func fetch(t *testing.T, c *http.Client, method, address string, header http.Hea
 
 func insecure() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
-// plainClient speaks HTTP/1.1 and keeps no connections.
+// plainClient uses HTTP/1.1 without keep-alive.
 func plainClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: insecure(), DisableKeepAlives: true}}
 }
 
-// serve lets a handler answer one request, without a listener.
+// serve serves one request with a handler, without a listener.
 func serve(h http.Handler, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -184,7 +184,8 @@ type fakeLoop struct{ at time.Time }
 
 func (f *fakeLoop) Progress() time.Time { return f.at }
 
-// web is a pod whose container main runs, and whose container done does not.
+// web returns a pod whose container main runs, and whose container done has
+// exited.
 func web() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid"},
@@ -207,7 +208,8 @@ func webObserved() pod.Observed {
 	}
 }
 
-// status says that the container main runs, and where its log is.
+// ContainerStatus returns the status of the running container main, with the path of its
+// log.
 func (f *fakeRuntime) ContainerStatus(_ context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/util/exec"
 )
 
-// protocols are the ways in which kubectl, of whichever age, and the API server
-// ask for streams.
+// protocols are the stream protocols of current and older versions of kubectl and
+// the API server.
 var protocols = []struct {
 	name string
 	dial func(n *node, to *url.URL) (remotecommand.Executor, error)
@@ -36,7 +36,7 @@ func (n *node) restConfig() *rest.Config {
 	return &rest.Config{Host: n.url("", nil).String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
-// wanted is the query that asks for streams.
+// wanted returns the query that requests streams.
 func wanted(streams string, command ...string) url.Values {
 	q := url.Values{"command": command}
 	for _, name := range strings.Fields(streams) {
@@ -113,7 +113,7 @@ func TestTheEndOfInputIsForwardedToTheCommand(t *testing.T) {
 	}
 }
 
-// sizes are those of a terminal that changes once.
+// sizes are the sizes of a terminal that is resized once.
 type sizes struct{ next []remotecommand.TerminalSize }
 
 func (s *sizes) Next() *remotecommand.TerminalSize {
@@ -208,7 +208,7 @@ func TestACommandEndsWhenItsClientDisconnects(t *testing.T) {
 	}
 }
 
-// afterFirst calls a function at the first line.
+// afterFirst calls a function after the first line.
 type afterFirst struct{ then func() }
 
 func (a afterFirst) Write(p []byte) (int, error) {

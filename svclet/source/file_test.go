@@ -15,7 +15,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// named is a manifest of a pod of this name.
+// named returns a manifest of a pod with this name.
 func named(name string) string { return strings.ReplaceAll(web, "name: web", "name: "+name) }
 
 func remove(t *testing.T, path string) {
@@ -55,7 +55,7 @@ func TestFilesOfADirectory(t *testing.T) {
 	for gone := 0; gone < 2; { // a and mended, at once or not
 		gone += len(r.next().Removed)
 	}
-	// A directory that is made anew is watched anew.
+	// A directory that is created again is watched again.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestAMissingPathHasNoPods(t *testing.T) {
 	r.expect("file set a-n ready")
 }
 
-// scanned is the reading of a directory alone, without its loop.
+// scanned is the reader of a directory without its loop.
 type scanned struct {
 	*files
 	t     *testing.T
@@ -120,7 +120,7 @@ type scanned struct {
 	log   *lines
 }
 
-// lines are those that were logged.
+// lines returns what was logged.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -146,8 +146,8 @@ func scanning(t *testing.T, path string) *scanned {
 	return &scanned{&files{s: s, path: path, known: map[string]*file{}, logged: map[string]string{}, shadowed: map[string]string{}}, t, ctx, clock, log}
 }
 
-// logged is how often something was logged about a file.
-func (s *scanned) saidOf(path string) int {
+// loggedOf returns how often a message about a file was logged.
+func (s *scanned) loggedOf(path string) int {
 	count := 0
 	for _, line := range s.log.all {
 		if strings.Contains(line, path) {
@@ -167,7 +167,7 @@ func TestAnInvalidFileKeepsItsPodUntilTheNextScan(t *testing.T) {
 	write(t, path, "kind: Po")
 	s.forget(path)
 	s.scan(s.ctx, false)
-	if got := len(s.s.Pods()); got != 2 || s.saidOf(path) != 0 {
+	if got := len(s.s.Pods()); got != 2 || s.loggedOf(path) != 0 {
 		t.Errorf("%d pods; log: %q", got, s.log.all)
 	}
 	for range 3 {
@@ -176,7 +176,7 @@ func TestAnInvalidFileKeepsItsPodUntilTheNextScan(t *testing.T) {
 	if got := s.s.Pods(); len(got) != 1 || got[0].Name != "b-n" {
 		t.Errorf("pods %v", got)
 	}
-	if s.saidOf(path) != 1 {
+	if s.loggedOf(path) != 1 {
 		t.Errorf("log: %q", s.log.all)
 	}
 	write(t, path, named("a"))
@@ -200,7 +200,7 @@ func TestASingleFileKeepsItsPodWhileItIsInvalid(t *testing.T) {
 	if got := len(s.s.Pods()); got != 1 {
 		t.Errorf("%d pods", got)
 	}
-	// After a restart it is not known what the file wants.
+	// After a restart the last content of the file is not known.
 	s = scanning(t, path)
 	s.scan(s.ctx, true)
 	if s.s.Ready() {
@@ -218,7 +218,7 @@ func TestTheLastOfTwoFilesWithOnePodNameIsUsed(t *testing.T) {
 	if got := s.s.Pods(); len(got) != 1 || got[0].UID != s.known[filepath.Join(dir, "b.yaml")].pod.UID {
 		t.Errorf("%d pods", len(got))
 	}
-	if s.saidOf("a.yaml") != 1 {
+	if s.loggedOf("a.yaml") != 1 {
 		t.Errorf("log: %q", s.log.all)
 	}
 }
@@ -258,7 +258,7 @@ func TestAnOversizedManifestIsRefused(t *testing.T) {
 	f.Close()
 	s := scanning(t, dir)
 	s.scan(s.ctx, true)
-	if len(s.s.Pods()) != 0 || s.saidOf("longer than 10 MiB") != 1 {
+	if len(s.s.Pods()) != 0 || s.loggedOf("longer than 10 MiB") != 1 {
 		t.Errorf("log: %q", s.log.all)
 	}
 }

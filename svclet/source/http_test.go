@@ -12,7 +12,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// page is a server whose answer a test changes.
+// page is a server whose answer the test sets.
 type page struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -172,12 +172,12 @@ func TestRepeatedFailuresAreLoggedAtHigherVerbosity(t *testing.T) {
 	for range 10 {
 		p.report(s.ctx, fmt.Errorf("it failed"))
 	}
-	if got := s.saidOf("it failed"); got != 4 {
+	if got := s.loggedOf("it failed"); got != 4 {
 		t.Errorf("told %d times: %q", got, s.log.all)
 	}
 	p.report(s.ctx, nil)
 	p.report(s.ctx, fmt.Errorf("it failed"))
-	if s.saidOf("Successfully") != 1 || s.saidOf("it failed") != 5 {
+	if s.loggedOf("Successfully") != 1 || s.loggedOf("it failed") != 5 {
 		t.Errorf("log: %q", s.log.all)
 	}
 }

@@ -17,7 +17,7 @@ spec:
   - {name: c, image: img, ports: [{containerPort: 80}]}
 `
 
-// static is the pod of a manifest on node n1.
+// static returns the pod of a manifest on node n1.
 func static(manifest string, from origin) (*corev1.Pod, error) {
 	m, err := parse([]byte(manifest))
 	if err != nil {

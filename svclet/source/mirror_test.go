@@ -26,7 +26,7 @@ func mirrored(t *testing.T, server *apifake.Server) (*rig, string) {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	// As editors and tools do: whole files appear by a change of name.
+	// Like editors and tools: complete files appear by a rename.
 	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// ready takes in the first updates of both sources.
+// ready receives the first updates of both sources.
 func (r *rig) ready() {
 	for !r.next().Ready {
 	}
@@ -58,11 +58,12 @@ func TestAMirrorPodIsSyncedWithItsStaticPod(t *testing.T) {
 	}
 	await(t, "it is known", func() bool { _, ok := r.Mirror(static.UID); return ok })
 
-	// Somebody deletes it.
+	// Another client deletes the mirror.
 	server.Remove(mirror)
 	await(t, "it is there again", func() bool { p := server.Pod("default", "web-n"); return p != nil && p.UID != mirror.UID })
 
-	// The manifest changes: the mirror shows the old pod until that has ended.
+	// The manifest changes: the mirror is that of the old pod until that has
+	// terminated.
 	mirror = server.Pod("default", "web-n")
 	write(t, path, strings.ReplaceAll(web, "img", "img:2"))
 	r.expect("file set web-n removed web-n ready")

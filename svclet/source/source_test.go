@@ -20,12 +20,12 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// rig runs sources and keeps what they tell.
+// rig runs sources and records their updates.
 type rig struct {
 	*Sources
 	t       *testing.T
 	updates chan Update
-	// pods are those that are wanted, by name.
+	// pods are the desired pods by name.
 	pods map[string]*corev1.Pod
 }
 
@@ -44,7 +44,7 @@ func run(t *testing.T, o Options) *rig {
 	return r
 }
 
-// next takes in the next update.
+// next receives the next update.
 func (r *rig) next() Update {
 	r.t.Helper()
 	select {
@@ -62,7 +62,7 @@ func (r *rig) next() Update {
 	}
 }
 
-// quiet checks that no update is waiting.
+// quiet checks that no update is pending.
 func (r *rig) quiet() {
 	r.t.Helper()
 	select {
@@ -72,7 +72,7 @@ func (r *rig) quiet() {
 	}
 }
 
-// shape is like "api set a b removed c".
+// shape returns an update as "api set a b removed c".
 func shape(u Update) string {
 	names := func(pods []*corev1.Pod) string {
 		var all []string
@@ -159,7 +159,7 @@ func TestPodsOfTheAPI(t *testing.T) {
 		t.Errorf("it is kept as %v", first.ObjectMeta)
 	}
 
-	// A new status concerns only who writes statuses.
+	// A status update does not matter to the sources.
 	a.Status.Phase = corev1.PodRunning
 	a = server.Put(a).(*corev1.Pod)
 	await(t, "the status is observed", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Contains(observed, "a Running") })
@@ -198,7 +198,7 @@ func TestAListFindsWhatTheWatchMissed(t *testing.T) {
 	server.Forget(anew)
 	server.Put(bound("comes"))
 	r.expect("api set comes ready")
-	// The watch ends, and its version is too old for another one.
+	// The watch ends, and its resource version has expired.
 	expired := true
 	server.Fail(func(req apifake.Request) error {
 		if req.Verb == "watch" && expired {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// rig is a manager before an API server.
+// rig is a manager with a fake API server.
 type rig struct {
 	*Manager
 	t      *testing.T
@@ -37,7 +37,7 @@ func start(t *testing.T) *rig {
 	return &rig{Manager: m, t: t, server: server}
 }
 
-// pod puts a pod into the API and tells the manager of it.
+// pod creates a pod in the API server and passes it to the manager.
 func (r *rig) pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
 	for _, f := range change {
@@ -160,8 +160,8 @@ func TestAnOutageLosesNoStatusAndDoesNotOverloadTheServer(t *testing.T) {
 	}
 	r.await("it was tried a few times", func() bool { mu.Lock(); defer mu.Unlock(); return attempts >= 6 })
 	mu.Lock()
-	// The first ones were under way together; then one at a time, ever slower: to
-	// come so far takes half a minute.
+	// The first ones were in flight together, the others one at a time with a growing
+	// back-off: the last one after half a minute.
 	if attempts > 15 {
 		t.Errorf("%d attempts at once", attempts)
 	}
@@ -290,7 +290,7 @@ func TestTheStatusOfAStaticPodIsWrittenToItsMirror(t *testing.T) {
 	mirror := r.pod("s", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} })
 	r.awaitPhase("s", corev1.PodRunning)
 
-	// A new mirror is told all anew.
+	// A new mirror gets the whole status again.
 	r.idle()
 	r.server.Remove(mirror)
 	r.Gone(mirror)

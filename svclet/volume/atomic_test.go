@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// shownBy is what a directory shows by the names that users see.
+// shownBy returns the names that a directory shows to users.
 func shownBy(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	shown := tree(t, dir)
@@ -46,7 +46,7 @@ func TestAfterAnySequenceOfWritesTheLastSetIsShown(t *testing.T) {
 			}
 		}
 		now = now.Add(time.Second)
-		// What a kill may leave behind.
+		// An interrupted write may leave these.
 		if round%7 == 0 {
 			must(t, os.Mkdir(filepath.Join(dir, fmt.Sprintf("..left-%d", round)), 0o700))
 			must(t, os.Symlink("nowhere", filepath.Join(dir, newDataLink)))
@@ -129,8 +129,8 @@ func TestReadersNeverSeeAMixtureOfTwoSets(t *testing.T) {
 	}
 }
 
-// readSet opens ..data once and reads all files of it. It tells of a mixture;
-// that the set has been removed meanwhile is none.
+// readSet opens ..data once and reads all its files. It fails for a mixture of two
+// sets; it is not a mixture if the set was removed meanwhile.
 func readSet(dir string) string {
 	root, err := os.OpenRoot(filepath.Join(dir, dataLink))
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// inNamespace tells the tests that they run in a mount namespace of their own.
+// inNamespace is set in tests that run in a mount namespace of their own.
 const inNamespace = "SVCLET_TEST_MOUNTS"
 
-// TestMain runs root's tests in a mount namespace of their own: what they mount
-// is gone with them.
+// TestMain runs root's tests in a mount namespace of their own, which removes
+// their mounts with them.
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 || os.Getenv(inNamespace) != "" {
 		os.Exit(m.Run())
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// reallyMounting is a house whose mounts are the kernel's.
+// reallyMounting is a house with the kernel's mounts.
 func reallyMounting(t *testing.T) *house {
 	t.Helper()
 	if os.Getenv(inNamespace) == "" {
@@ -102,7 +102,7 @@ func TestMemoryIsMountedOnceWithItsSize(t *testing.T) {
 	}
 }
 
-// subPathPod has a container that mounts a path inside of a volume.
+// subPathPod returns a pod with a container that mounts a subPath of a volume.
 func subPathPod(source corev1.VolumeSource, sub string) *corev1.Pod {
 	pod := podOf(volumeOf("v", source))
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
@@ -298,7 +298,7 @@ func TestDeeplyNestedDirectoriesAreRemoved(t *testing.T) {
 	if _, err := h.Usage(t.Context(), pod.UID); err == nil {
 		t.Error("measured however deep")
 	}
-	// The fake table of mounts is the test's; the removal is real.
+	// The mount table is a fake; the removal is real.
 	must(t, h.Unmount(t.Context(), pod.UID))
 	if uids, err := h.UIDs(); err != nil || len(uids) > 0 {
 		t.Errorf("left: %v, %v", uids, err)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// objects are those of a test.
+// objects are fake API objects.
 type objects struct {
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
@@ -57,7 +57,7 @@ func (o *objects) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountToke
 	return o.token, nil
 }
 
-// pretender writes down mounts instead of making them.
+// pretender records mounts instead of making them.
 type pretender struct {
 	mutex  sync.Mutex
 	mounts []Mount
@@ -111,7 +111,7 @@ func (p *pretender) Under(dir string) ([]Mount, error) {
 	return under, nil
 }
 
-// house is a manager in a temporary directory, with all that it stands on.
+// house is a manager in a temporary directory with its fakes.
 type house struct {
 	*Manager
 	objects *objects
@@ -158,7 +158,7 @@ func volumeOf(name string, source corev1.VolumeSource) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: source}
 }
 
-// tree is what a volume shows: its visible files by path, with their modes.
+// tree returns the visible files of a volume by path, with their modes.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	shown := map[string]string{}

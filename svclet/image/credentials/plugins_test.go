@@ -19,7 +19,7 @@ import (
 	"svc.dev/svc/internal/footprint/leaks"
 )
 
-// TestMain is also the plugin of these tests, when its environment says so.
+// TestMain is also the plugin of these tests, if its environment says so.
 func TestMain(m *testing.M) {
 	if answer, ok := os.LookupEnv("PLUGIN_ANSWER"); ok {
 		os.Exit(answerAsPlugin(answer))
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	leaks.Main(m)
 }
 
-// answerAsPlugin notes the image that it is asked for in the file that is its
-// argument, and gives the answer, in which IMAGE stands for the image.
+// answerAsPlugin records the requested image in the file that is its argument, and
+// writes the answer, in which IMAGE is replaced by the image.
 func answerAsPlugin(answer string) int {
 	var request credentialprovider.CredentialProviderRequest
 	err := json.NewDecoder(os.Stdin).Decode(&request)
@@ -46,7 +46,7 @@ func answerAsPlugin(answer string) int {
 	return 0
 }
 
-// asked are the lines that the plugin has noted.
+// asked returns the recorded requests.
 func asked(t *testing.T, notes string) int {
 	t.Helper()
 	data, err := os.ReadFile(notes)
@@ -56,7 +56,7 @@ func asked(t *testing.T, notes string) int {
 	return strings.Count(string(data), "CredentialProviderRequest credentialprovider.kubelet.k8s.io/v1 reg.io/")
 }
 
-// newPlugins configures this test's program as a plugin with that answer.
+// newPlugins configures this test binary as a plugin with that answer.
 func newPlugins(t *testing.T, answer string) (plugins *Plugins, clock *clocktesting.FakePassiveClock, notes string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -190,7 +190,7 @@ func TestACancelledLookupDoesNotWaitForThePlugin(t *testing.T) {
 	if _, err := plugins.plugins[0].provide(ctx, "reg.io/a"); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	// Its answer is awaited lest the plugin outlive the test.
+	// Wait for the answer, so that the plugin does not outlive the test.
 	if logins := plugins.Lookup(t.Context(), "reg.io/a"); users(logins) != "reg.io/a" {
 		t.Errorf("got %q", users(logins))
 	}

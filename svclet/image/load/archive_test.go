@@ -12,7 +12,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// blobs is a store in memory.
+// blobs is a content store in memory.
 type blobs map[digest.Digest][]byte
 
 func (b blobs) write(r io.Reader, size int64, want digest.Digest) (digest.Digest, error) {
@@ -48,7 +48,7 @@ func (b blobs) size(of digest.Digest) (int64, error) {
 
 func (blobs) refer(digest.Digest, map[string]digest.Digest) error { return nil }
 
-// load does what an import does, but for telling containerd.
+// load imports an archive without containerd.
 func (b blobs) load(archive []byte) ([]Imported, error) {
 	read, err := read(bytes.NewReader(archive), b.write)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fake is a containerd that keeps images in memory.
+// fake is a containerd with content and images in memory.
 type fake struct {
 	mu     sync.Mutex
 	blobs  map[digest.Digest][]byte
@@ -61,8 +61,8 @@ func startFake(t *testing.T) (*fake, string) {
 	return f, socket
 }
 
-// leased tells whether a request is for CRI's namespace and under a lease that
-// exists.
+// leased returns an error unless a request is for CRI's namespace and under an
+// existing lease.
 func (f *fake) leased(ctx context.Context) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	lease := md.Get("containerd-lease")

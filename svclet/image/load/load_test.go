@@ -19,7 +19,7 @@ import (
 	"svc.dev/svc/svclet/image/pause"
 )
 
-// file is one of an archive.
+// file is a file of an archive.
 type file struct {
 	name, content string
 	link          string // of a symbolic link
@@ -79,7 +79,7 @@ func descriptor(mediaType, content string) ocispec.Descriptor {
 
 const layout = `{"imageLayoutVersion":"1.0.0"}`
 
-// image is an image of one layer, for a platform of Linux.
+// image returns an image of one layer for a Linux platform.
 func image(t testing.TB, arch string) (manifest ocispec.Descriptor, files []file) {
 	t.Helper()
 	layer := "the layer of " + arch
@@ -92,7 +92,7 @@ func image(t testing.TB, arch string) (manifest ocispec.Descriptor, files []file
 	return descriptor(ocispec.MediaTypeImageManifest, document), []file{blobFile(layer), blobFile(config), blobFile(document)}
 }
 
-// ociLayout is an archive of images with names.
+// ociLayout returns an archive of images with names.
 func ociLayout(t testing.TB, files []file, names map[string]ocispec.Descriptor) []file {
 	t.Helper()
 	var index ocispec.Index
@@ -169,8 +169,8 @@ func TestAnImportHasTheResultOfAPull(t *testing.T) {
 	}
 }
 
-// check looks whether an image has CRI's names and labels, and whether all of
-// it is tied to them.
+// check checks that an image has CRI's names and labels, and that all of its
+// content is referenced.
 func (f *fake) check(t *testing.T, i Imported) {
 	t.Helper()
 	repository := i.Name[:strings.LastIndex(i.Name, ":")]

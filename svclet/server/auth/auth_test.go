@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// api reviews: the token "good" is alice's, and alice may get nodes/metrics and
+// api is a fake: the token "good" is alice's, and alice may get nodes/metrics and
 // nodes/pods.
 type api struct {
 	asked  []string

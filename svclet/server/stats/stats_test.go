@@ -25,8 +25,8 @@ import (
 	"svc.dev/svc/svclet/server/stats"
 )
 
-// machine is a made-up /proc and /sys of a kernel with the old or the new
-// hierarchy of cgroups. The same things are used on both.
+// machine writes /proc and /sys of a kernel with cgroup v1 or v2, with the same
+// usage on both.
 func machine(t *testing.T, unified bool) string {
 	t.Helper()
 	root := t.TempDir()
@@ -76,7 +76,7 @@ func machine(t *testing.T, unified bool) string {
 }
 
 // fake runs the pod web in its second sandbox, with the containers a and b; the
-// first sandbox and an earlier attempt of a are still there.
+// first sandbox and an earlier attempt of a still exist.
 type fake struct {
 	clock       *clocktesting.FakeClock
 	noSandboxes bool
@@ -110,7 +110,7 @@ func (f *fake) ListContainers(_ context.Context, filter *runtimeapi.ContainerFil
 	return running, nil
 }
 
-// containers use a tenth and a fifth of a processor.
+// The containers use 10 % and 20 % of a CPU.
 func (f *fake) containers() []*runtimeapi.ContainerStats {
 	now := f.clock.Now().UnixNano()
 	each := func(id, name string, share, memory uint64) *runtimeapi.ContainerStats {
@@ -150,7 +150,7 @@ func (f *fake) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, er
 	}}}, nil
 }
 
-// free is what the runtime says is available; nil where nothing is said.
+// free is the available memory that the runtime reports, or nil.
 func (f *fake) free(id string) *runtimeapi.UInt64Value {
 	if f.available == nil {
 		return nil
@@ -183,7 +183,8 @@ func provider(t *testing.T, f *fake, unified bool) *stats.Provider {
 	})
 }
 
-// summary asks while somebody turns the clock past the first sample.
+// summary requests the summary while another goroutine advances the clock past the
+// first sample.
 func summary(t *testing.T, f *fake, p *stats.Provider, only bool) *statsapi.Summary {
 	t.Helper()
 	type answer struct {

@@ -24,11 +24,11 @@ import (
 func TestMain(m *testing.M) {
 	leaks.Main(
 		m,
-		// Ends a second after a connection that was closed at the other end, or
-		// never if a stream was opened meanwhile.
+		// Ends a second after the peer closes the connection, or never if a stream was
+		// being opened.
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown"),
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown.func1"),
-		// Ends 30 s after a connection that was closed while a stream was opened.
+		// Ends 30 s after a connection was closed while a stream was being opened.
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Stream).WaitTimeout"),
 	)
 }
@@ -47,7 +47,7 @@ func (idle) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteC
 
 func (idle) PortForward(context.Context, string, int32, io.ReadWriteCloser) error { return nil }
 
-// agent serves the streams of an idle command, and tells when it has.
+// agent serves the streams of an idle command, and reports its end.
 func agent(t *testing.T, o stream.Options) (address string, served chan struct{}) {
 	t.Helper()
 	served = make(chan struct{}, 1)
@@ -55,8 +55,8 @@ func agent(t *testing.T, o stream.Options) (address string, served chan struct{}
 	containerd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	t.Cleanup(containerd.Close)
 	config := streaming.DefaultConfig
-	// It waits for as long even for a client that has gone, which is as long as the
-	// tests last; and for streams that come later, for ever.
+	// It waits that long for a disconnected client too, which is as long as the tests
+	// run, and without a limit for later streams.
 	config.StreamCreationTimeout = 10 * time.Second
 	var err error
 	if config.BaseURL, err = url.Parse(containerd.URL + "/"); err != nil {
@@ -85,7 +85,7 @@ func agent(t *testing.T, o stream.Options) (address string, served chan struct{}
 	return server.Listener.Addr().String(), served
 }
 
-// upgrade asks for a protocol by hand, and returns the connection.
+// upgrade requests a protocol by hand, and returns the connection.
 func upgrade(t *testing.T, address, headers string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	var d net.Dialer
