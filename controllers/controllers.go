@@ -1,5 +1,6 @@
-// Package controllers makes objects true: it runs the controllers against an
-// API server. One folder holds one controller; the table below lists them all.
+// Package controllers runs the controllers: it elects a leader, and gives the
+// controllers a shared cache and their clients. One folder has one controller, and
+// All lists them.
 package controllers
 
 import (
@@ -25,7 +26,7 @@ import (
 	"svc.dev/svc/controllers/ttlafterfinished"
 )
 
-// All lists the controllers, with flags of their own.
+// All returns all controllers, with the defaults of their flags.
 func All() []controller.Controller {
 	return []controller.Controller{
 		deployment.New(),

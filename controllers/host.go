@@ -30,9 +30,10 @@ import (
 	"svc.dev/svc/controllers/election"
 )
 
-// host is what the controllers of one term share: connections, caches, clients.
+// host has what the controllers of one term share: connections, caches, clients.
 type host struct {
 	api         *rest.Config
+	clock       clock.WithTicker
 	http        *http.Client
 	scheme      *runtime.Scheme
 	manager     manager.Manager
@@ -42,9 +43,9 @@ type host struct {
 }
 
 func newHost(ctx context.Context, m *Manager, term *election.Term, broadcaster record.EventBroadcaster) (*host, error) {
-	h := &host{api: rest.CopyConfig(m.api), scheme: m.scheme, broadcaster: broadcaster}
+	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme, broadcaster: broadcaster}
 	h.api.Wrap(term.Guard)
-	h.api.Dial = doubting(term, h.api.Dial)
+	h.api.Dial = renewOnConnect(term, h.api.Dial)
 	var err error
 	if h.http, err = rest.HTTPClientFor(h.api); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func newHost(ctx context.Context, m *Manager, term *election.Term, broadcaster r
 	if err != nil {
 		return nil, err
 	}
-	h.discovery = resources.New(finder)
+	h.discovery = resources.New(finder, h.clock)
 	if h.manager, err = manager.New(h.api, h.managerOptions(ctx, m.picked)); err != nil {
 		return nil, err
 	}
@@ -61,8 +62,8 @@ func newHost(ctx context.Context, m *Manager, term *election.Term, broadcaster r
 	return h, nil
 }
 
-// gracefulStop bounds how long reconcilers may take to end. It leaves the API
-// server time to stop after them.
+// gracefulStop bounds how long reconcilers may take to stop. It leaves time for the
+// API server of the same process to stop after them.
 const gracefulStop = 5 * time.Second
 
 const forever = 365 * 24 * time.Hour
@@ -87,61 +88,60 @@ func (h *host) managerOptions(ctx context.Context, picked []controller.Controlle
 		Controller: config.Controller{
 			// The manager of a later term has the same controllers.
 			SkipNameValidation: ptr.To(true),
-			// A kind that cannot be read stops its own controllers only.
+			// A kind that cannot be listed must not stop the controllers of other kinds.
 			CacheSyncTimeout: forever,
 		},
 	}
 }
 
-// doubting casts doubt on the lease whenever a connection is made: what answers
-// may be an API server that was restarted, with an older state perhaps.
-func doubting(term *election.Term, dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
+// renewOnConnect requires a renewal of the lease after every new connection: the
+// API server may have been restarted with an older state.
+func renewOnConnect(term *election.Term, dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err == nil {
-			term.Doubt()
+			term.RequireRenewal()
 		}
 		return conn, err
 	}
 }
 
-// run runs the controllers until ctx is done. It calls working when all those
-// have begun whose kinds are served.
+// run runs the controllers until ctx is done. It calls working when all controllers
+// whose kinds are served have been set up.
 func (h *host) run(ctx context.Context, picked []controller.Controller, working func()) error {
-	// Set up within the running manager: what is set up before its start has to
-	// have its caches filled before anything begins.
+	// Controllers are set up within the running manager. A manager that starts waits
+	// for the caches of everything that was set up before.
 	if err := h.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return h.begin(ctx, picked, working) })); err != nil {
 		return err
 	}
 	return h.manager.Start(ctx)
 }
 
-// close ends the connections.
+// close closes the connections.
 func (h *host) close() { utilnet.CloseIdleConnectionsFor(h.http.Transport) }
 
-// How often it is looked again for kinds that are not served, and for an API
-// server that does not answer.
+// The pauses before discovery is retried: for kinds that are not served, and after
+// an error.
 const (
-	missingPause = 10 * time.Second
-	awayPause    = time.Second
+	missingKindPause = 10 * time.Second
+	errorPause       = time.Second
 )
 
-// begin sets up every controller as soon as all the kinds are served that it
-// reads.
+// begin sets up every controller as soon as all kinds that it reads are served.
 func (h *host) begin(ctx context.Context, waiting []controller.Controller, working func()) error {
 	logger := klog.FromContext(ctx)
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for first := true; ; {
 		var err error
-		if waiting, err = h.setUpServed(ctx, waiting, told); err != nil {
+		if waiting, err = h.setUpServed(ctx, waiting, reported); err != nil {
 			return err
 		}
-		pause := missingPause
-		if slices.ContainsFunc(waiting, func(c controller.Controller) bool { return !told[c.Name] }) {
-			pause = awayPause
+		pause := missingKindPause
+		if slices.ContainsFunc(waiting, func(c controller.Controller) bool { return !reported[c.Name] }) {
+			pause = errorPause
 		} else if first {
 			first = false
 			working()
@@ -149,9 +149,9 @@ func (h *host) begin(ctx context.Context, waiting []controller.Controller, worki
 		if len(waiting) == 0 {
 			return nil
 		}
-		logger.V(4).Info("Some controllers wait", "controllers", names(waiting))
+		logger.V(4).Info("Controllers are waiting for kinds to be served", "controllers", names(waiting))
 		select {
-		case <-time.After(pause):
+		case <-h.clock.After(pause):
 		case <-ctx.Done():
 			return nil
 		}
@@ -159,34 +159,35 @@ func (h *host) begin(ctx context.Context, waiting []controller.Controller, worki
 }
 
 // setUpServed sets up those controllers whose kinds are served. It returns the
-// others, and tells of each once that it does not run.
-func (h *host) setUpServed(ctx context.Context, all []controller.Controller, told map[string]bool) (waiting []controller.Controller, err error) {
+// others, and logs for each once that it is not started.
+func (h *host) setUpServed(ctx context.Context, all []controller.Controller, reported map[string]bool) (waiting []controller.Controller, err error) {
 	logger := klog.FromContext(ctx)
 	for _, c := range all {
 		missing, err := h.missing(c)
 		switch {
 		case err != nil:
-			logger.V(2).Info("It is not known yet what the API server serves", "controller", c.Name, "reason", err.Error())
+			logger.V(2).Info("Failed to discover the kinds of controller, will retry", "controller", c.Name, "reason", err.Error())
 			waiting = append(waiting, c)
 		case len(missing) > 0:
-			if !told[c.Name] {
-				told[c.Name] = true
-				logger.Error(nil, "The controller does not run: the API server does not serve what it needs", "controller", c.Name, "kinds", missing)
+			if !reported[c.Name] {
+				reported[c.Name] = true
+				logger.Error(nil, "Controller is not started, the API server does not serve all kinds that it reads", "controller", c.Name, "kinds", missing)
 			}
 			waiting = append(waiting, c)
 		default:
 			if err := h.setUp(ctx, c); err != nil {
 				return nil, fmt.Errorf("controller %s: %w", c.Name, err)
 			}
-			if told[c.Name] {
-				logger.Info("The controller runs now", "controller", c.Name)
+			if reported[c.Name] {
+				logger.Info("Started controller, its kinds are served now", "controller", c.Name)
 			}
 		}
 	}
 	return waiting, nil
 }
 
-// missing are the kinds that the controller reads and the server does not serve.
+// missing returns the kinds that the controller reads and the API server does not
+// serve.
 func (h *host) missing(c controller.Controller) ([]string, error) {
 	var missing []string
 	for _, obj := range c.Reads {
@@ -215,7 +216,7 @@ func (h *host) setUp(ctx context.Context, c controller.Controller) error {
 	env := &controller.Env{
 		Manager:     h.manager,
 		Discovery:   h.discovery,
-		Clock:       clock.RealClock{},
+		Clock:       h.clock,
 		Broadcaster: h.broadcaster,
 		Indexes:     h.indexes,
 	}
@@ -232,7 +233,8 @@ func (h *host) setUp(ctx context.Context, c controller.Controller) error {
 	return c.Setup(ctx, env)
 }
 
-// agent tells the API server, for its audit log, which controller asks.
+// agent sets the user agent of requests, by which the API server's audit log shows
+// the controller.
 type agent struct {
 	name string
 	next http.RoundTripper

@@ -10,29 +10,29 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// newInformer makes the informers of the shared cache. Their first lists are as
-// new as the API server's storage: with the library's default, any state that
-// some API server still has in memory, a controller could begin with one older
-// than what its predecessor has written.
+// newInformer returns an informer of the shared cache, whose first list is
+// consistent with etcd. The library's default, resource version 0, allows any state
+// that an API server has cached: a controller could start with a state older than
+// the last writes of the previous leader.
 func newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	return toolscache.NewSharedIndexInformer(newest{lw, toolscache.ToListerWatcherWithContext(lw)}, example, resync, indexers)
+	return toolscache.NewSharedIndexInformer(consistent{lw, toolscache.ToListerWatcherWithContext(lw)}, example, resync, indexers)
 }
 
-// newest lists the newest state where any would do.
-type newest struct {
+// consistent makes lists with resource version 0 consistent reads.
+type consistent struct {
 	toolscache.ListerWatcher
 	with toolscache.ListerWatcherWithContext
 }
 
 // ListWithContext implements toolscache.ListerWithContext.
-func (n newest) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (c consistent) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if o.ResourceVersion == "0" {
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	}
-	return n.with.ListWithContext(ctx, o)
+	return c.with.ListWithContext(ctx, o)
 }
 
 // WatchWithContext implements toolscache.WatcherWithContext.
-func (n newest) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return n.with.WatchWithContext(ctx, o)
+func (c consistent) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return c.with.WatchWithContext(ctx, o)
 }

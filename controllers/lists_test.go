@@ -10,10 +10,10 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-func TestAFirstListIsOfTheNewestStateAndALaterOneNoOlderThanWhatWasSeen(t *testing.T) {
-	var asked []string
-	lister := newest{with: &toolscache.ListWatch{ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		asked = append(asked, o.ResourceVersion)
+func TestFirstListIsAConsistentRead(t *testing.T) {
+	var requested []string
+	lister := consistent{with: &toolscache.ListWatch{ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		requested = append(requested, o.ResourceVersion)
 		return nil, nil
 	}}}
 	for _, version := range []string{"0", "7", ""} {
@@ -21,7 +21,7 @@ func TestAFirstListIsOfTheNewestStateAndALaterOneNoOlderThanWhatWasSeen(t *testi
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"", "7", ""}; !slices.Equal(asked, want) {
-		t.Errorf("asked for %q, want %q", asked, want)
+	if want := []string{"", "7", ""}; !slices.Equal(requested, want) {
+		t.Errorf("requested for %q, want %q", requested, want)
 	}
 }

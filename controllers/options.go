@@ -12,36 +12,36 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// Options are the flags of the controllers. Their names and defaults are those
-// of kube-controller-manager.
+// Options are the flags of the controller manager, with the names and defaults of
+// kube-controller-manager's.
 type Options struct {
-	// Controllers says which controllers run; see Pick.
+	// Controllers are the values of --controllers; see Pick.
 	Controllers []string
 	Election    Election
 
-	// all are the controllers that there are, whose flags these are, too.
+	// all are all controllers. AddFlags adds their flags, too.
 	all []controller.Controller
-	// flags are the flags of the controllers, once they have been added.
+	// flags are the flags of the controllers; set by AddFlags.
 	flags map[string]*pflag.Flag
 }
 
-// Election says how several managers agree on the one that works.
+// Election are the flags of leader election.
 type Election struct {
-	// Enabled is false for a manager that is the only one for certain.
+	// Enabled may be false only for the only manager of a cluster.
 	Enabled bool
-	// LeaseDuration is how long the others wait for a leader that does not
-	// renew its lease; RenewDeadline is when such a leader gives up, and
-	// RetryPeriod the time between two tries to renew or to take the lease.
+	// LeaseDuration is how long other managers wait for a leader that does not
+	// renew its lease. RenewDeadline is when such a leader stops. RetryPeriod is the
+	// time between two attempts to renew or to acquire the lease.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
 }
 
-// leaseName is that of kube-controller-manager's lease, too: the two never work
-// at the same time.
+// leaseName is also the name of kube-controller-manager's lease, so that the two
+// never run at the same time.
 const leaseName = "kube-controller-manager"
 
-// NewOptions are the defaults.
+// NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
 		Controllers: []string{"*"},
@@ -57,10 +57,10 @@ func NewOptions() *Options {
 	}
 }
 
-// Picked are the controllers that the flag --controllers chooses.
+// Picked returns the controllers that --controllers enables.
 func (o *Options) Picked() ([]controller.Controller, error) { return Pick(o.all, o.Controllers) }
 
-// AddFlags adds the flags, by controller.
+// AddFlags adds the flags, with a flag set for each controller.
 func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs := sets.FlagSet("controllers")
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
@@ -68,15 +68,15 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 
 	fs = sets.FlagSet("leader election")
 	fs.BoolVar(&o.Election.Enabled, "leader-elect", o.Election.Enabled,
-		"Work only while holding a lease, so that of several managers one works. Without it, there must be one manager only, and it must be restarted after a restore of etcd from a snapshot.")
+		"Run the controllers only while holding a lease, so that one of several managers is active. Without it, there must be only one manager, and it must be restarted after a restore of etcd from a snapshot.")
 	fs.DurationVar(&o.Election.LeaseDuration, "leader-elect-lease-duration", o.Election.LeaseDuration,
 		"How long other managers wait for a leader that does not renew its lease.")
 	fs.DurationVar(&o.Election.RenewDeadline, "leader-elect-renew-deadline", o.Election.RenewDeadline,
-		"How long the leader tries to renew its lease before it stops to work. Shorter than --leader-elect-lease-duration.")
+		"How long the leader tries to renew its lease before it stops its controllers. Shorter than --leader-elect-lease-duration.")
 	fs.DurationVar(&o.Election.RetryPeriod, "leader-elect-retry-period", o.Election.RetryPeriod,
-		"The time between two tries to take or renew the lease. Shorter than --leader-elect-renew-deadline.")
+		"The time between two attempts to acquire or renew the lease. Shorter than --leader-elect-renew-deadline.")
 	fs.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "The namespace of the lease.")
-	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease. The rights of the manager are to the default; grant those to another one.")
+	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease. The manager has permission for the default name only; grant it for another one.")
 
 	o.flags = map[string]*pflag.Flag{}
 	for _, c := range o.all {
@@ -88,8 +88,9 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	}
 }
 
-// Set sets a flag of a controller that another part of the program has, too: a
-// command line gives it to one of them only. The flags must have been added.
+// Set sets a flag of a controller that another component of the program has, too:
+// on the command line only one of the two can be set. It must be called after
+// AddFlags.
 func (o *Options) Set(flag, value string) error {
 	f := o.flags[flag]
 	if f == nil {
@@ -101,7 +102,7 @@ func (o *Options) Set(flag, value string) error {
 	return nil
 }
 
-// listed are the names of all controllers; those that run on demand are marked.
+// listed returns the names of all controllers, with a mark for those on demand.
 func (o *Options) listed() string {
 	var listed []string
 	for _, c := range o.all {
@@ -114,7 +115,7 @@ func (o *Options) listed() string {
 	return strings.Join(listed, ", ")
 }
 
-// Validate returns what is wrong, one error for each flag.
+// Validate returns one error for each invalid flag.
 func (o *Options) Validate() []error {
 	var errs []error
 	if _, err := o.Picked(); err != nil {
@@ -124,10 +125,10 @@ func (o *Options) Validate() []error {
 		{"leader-elect-resource-namespace", o.Election.Namespace}, {"leader-elect-resource-name", o.Election.Name},
 	} {
 		if problems := validation.IsDNS1123Subdomain(name.value); len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("--%s: %q is not a name: %s", name.flag, name.value, strings.Join(problems, "; ")))
+			errs = append(errs, fmt.Errorf("--%s: invalid name %q: %s", name.flag, name.value, strings.Join(problems, "; ")))
 		}
 	}
-	// Who waits for the lease looks after 1.2 periods at the latest.
+	// A retry is delayed by up to 1.2 periods, because of its jitter.
 	if e := o.Election; e.Enabled {
 		if e.LeaseDuration <= e.RenewDeadline {
 			errs = append(errs, fmt.Errorf("--leader-elect-lease-duration: %s must be longer than --leader-elect-renew-deadline, %s", e.LeaseDuration, e.RenewDeadline))

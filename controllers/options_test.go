@@ -19,15 +19,15 @@ func flags(o *Options) *pflag.FlagSet {
 	return all
 }
 
-func TestValuesThatMakeNoSense(t *testing.T) {
+func TestValidate(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                  "",
 		"--leader-elect-lease-duration=10s": "--leader-elect-lease-duration: 10s must be longer than --leader-elect-renew-deadline, 10s",
 		"--leader-elect-lease-duration=10s --leader-elect=false":             "",
 		"--leader-elect-retry-period=9s":                                     "--leader-elect-retry-period: 9s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, 10s",
 		"--leader-elect-retry-period=0s":                                     "--leader-elect-retry-period: 0s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, 10s",
-		"--leader-elect-resource-name=Not_A_Name":                            `--leader-elect-resource-name: "Not_A_Name" is not a name`,
-		"--leader-elect-resource-namespace=":                                 `--leader-elect-resource-namespace: "" is not a name`,
+		"--leader-elect-resource-name=Not_A_Name":                            `--leader-elect-resource-name: invalid name "Not_A_Name"`,
+		"--leader-elect-resource-namespace=":                                 `--leader-elect-resource-namespace: invalid name ""`,
 		"--controllers=nope":                                                 `--controllers: there is no controller "nope"`,
 		"--concurrent-namespace-syncs=0":                                     "--concurrent-namespace-syncs: 0 must be at least 1",
 		"--concurrent-namespace-syncs=-1 --leader-elect-lease-duration=-15s": "--leader-elect-lease-duration: -15s must be longer than --leader-elect-renew-deadline, 10s; --concurrent-namespace-syncs: -1 must be at least 1",

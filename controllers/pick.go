@@ -9,12 +9,12 @@ import (
 	"svc.dev/svc/internal/suggest"
 )
 
-// Pick returns those of all that the values of --controllers choose: "*" is
-// every controller that is not on demand, "name" is that one, "-name" takes it
-// out again, whatever the order. An error names the values that name none.
+// Pick returns the controllers that the values of --controllers enable: "*" enables
+// every controller that is not on demand, "name" enables one, and "-name" disables
+// one, in any order. An unknown name is an error.
 func Pick(all []controller.Controller, values []string) ([]controller.Controller, error) {
 	star := slices.Contains(values, "*")
-	named := map[string]bool{} // true in, false out
+	named := map[string]bool{} // by name, whether it is enabled
 	for _, value := range values {
 		name, out := strings.CutPrefix(value, "-")
 		if value == "*" || value == "" {
@@ -27,7 +27,7 @@ func Pick(all []controller.Controller, values []string) ([]controller.Controller
 			return nil, unknown(all, name)
 		}
 		if in, ok := named[all[i].Name]; ok && in == out {
-			return nil, fmt.Errorf("--controllers: %q is both in and out: name it once", all[i].Name)
+			return nil, fmt.Errorf("--controllers: %q is both enabled and disabled: name it once", all[i].Name)
 		}
 		named[all[i].Name] = !out
 	}
@@ -44,7 +44,7 @@ func Pick(all []controller.Controller, values []string) ([]controller.Controller
 	return picked, nil
 }
 
-// unknown is the error of a name that is no controller's.
+// unknown returns the error for a name that no controller has.
 func unknown(all []controller.Controller, name string) error {
 	var known []string
 	for _, c := range all {
@@ -56,6 +56,7 @@ func unknown(all []controller.Controller, name string) error {
 	return fmt.Errorf("--controllers: there is no controller %q: choose from *, %s", name, strings.Join(names(all), ", "))
 }
 
+// names returns the sorted names of the controllers.
 func names(all []controller.Controller) []string {
 	var names []string
 	for _, c := range all {

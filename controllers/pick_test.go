@@ -7,7 +7,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-func TestWhichControllersAreChosen(t *testing.T) {
+func TestPick(t *testing.T) {
 	all := []controller.Controller{
 		{Name: "namespace", Aliases: []string{"namespace-controller"}},
 		{Name: "podgc", Aliases: []string{"pod-garbage-collector-controller"}},
@@ -25,8 +25,8 @@ func TestWhichControllersAreChosen(t *testing.T) {
 		"namespace-controller":    "namespace",
 		"*,-namespace-controller": "podgc job",
 		"job,job":                 "job",
-		"job,-job":                `--controllers: "job" is both in and out: name it once`,
-		"podgc,-pod-garbage-collector-controller": `--controllers: "podgc" is both in and out: name it once`,
+		"job,-job":                `--controllers: "job" is both enabled and disabled: name it once`,
+		"podgc,-pod-garbage-collector-controller": `--controllers: "podgc" is both enabled and disabled: name it once`,
 		"namspace":            `--controllers: there is no controller "namspace": did you mean "namespace"?`,
 		"-Namespace":          `--controllers: there is no controller "Namespace": did you mean "namespace"?`,
 		"namespace-controler": `--controllers: there is no controller "namespace-controler": did you mean "namespace-controller"?`,

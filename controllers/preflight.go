@@ -32,11 +32,11 @@ func (m *Manager) Preflight(ctx context.Context) error {
 		if err == nil || apierrors.IsNotFound(err) {
 			return true, nil
 		}
-		if permanent := permanent(m.api, err); permanent != nil {
+		if permanent := permanent(m.api, err, m.clock.Now()); permanent != nil {
 			return false, permanent
 		}
-		if time.Since(logged) > waitLogPeriod {
-			logged = time.Now()
+		if m.clock.Since(logged) > waitLogPeriod {
+			logged = m.clock.Now()
 			klog.FromContext(ctx).Info("Waiting for the API server", "server", m.api.Host, "reason", cause(err).Error())
 		}
 		return false, nil
@@ -54,19 +54,19 @@ func cause(err error) error {
 
 // permanent returns an error that says what has to be corrected if retries
 // cannot succeed, and nil if err may be temporary.
-func permanent(api *rest.Config, err error) error {
+func permanent(api *rest.Config, err error, now time.Time) error {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var notTLS tls.RecordHeaderError
 	switch {
 	case apierrors.IsUnauthorized(err):
-		if end, ok := expired(api); ok {
-			return fmt.Errorf("the client certificate ended on %s: get a new one", end.Format(time.RFC3339))
+		if end, ok := expired(api, now); ok {
+			return fmt.Errorf("the client certificate expired on %s: get a new one", end.Format(time.RFC3339))
 		}
 		return fmt.Errorf("the API server at %s does not know this user: the certificate or token is of another cluster, or no longer valid", api.Host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("the user has not the rights of %s: %w", User, err)
+		return fmt.Errorf("the user lacks the permissions of %s: %w", User, err)
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
 		return fmt.Errorf("the certificate of %s is not trusted: %w; is this file of another cluster?", api.Host, cause(err))
 	case errors.As(err, &notTLS):
@@ -76,7 +76,7 @@ func permanent(api *rest.Config, err error) error {
 }
 
 // expired reports whether the client certificate has expired, and when.
-func expired(api *rest.Config) (time.Time, bool) {
+func expired(api *rest.Config, now time.Time) (time.Time, bool) {
 	config, err := rest.TLSConfigFor(api)
 	if err != nil || config == nil || config.GetClientCertificate == nil {
 		return time.Time{}, false
@@ -86,7 +86,7 @@ func expired(api *rest.Config) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	leaf, err := x509.ParseCertificate(certificate.Certificate[0])
-	if err != nil || time.Now().Before(leaf.NotAfter) {
+	if err != nil || now.Before(leaf.NotAfter) {
 		return time.Time{}, false
 	}
 	return leaf.NotAfter, true

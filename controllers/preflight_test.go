@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,14 +31,14 @@ func TestPermanentErrorsSayWhatToCorrect(t *testing.T) {
 		"server not ready":                  {apierrors.NewServiceUnavailable("not yet"), ""},
 		"server without leases":             {apierrors.NewGenericServerResponse(404, "get", leases, "", "", 0, false), ""},
 		"unknown user":                      {apierrors.NewUnauthorized("no"), "the API server at https://server does not know this user: the certificate or token is of another cluster, or no longer valid"},
-		"user without permissions":          {apierrors.NewForbidden(leases, "manager", errors.New("no")), "the user has not the rights of system:kube-controller-manager: "},
+		"user without permissions":          {apierrors.NewForbidden(leases, "manager", errors.New("no")), "the user lacks the permissions of system:kube-controller-manager: "},
 		"another cluster's server":          {request(x509.UnknownAuthorityError{}), "the certificate of https://server is not trusted: x509: certificate signed by unknown authority; is this file of another cluster?"},
 		"another machine's server":          {request(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "server"}), "the certificate of https://server is not trusted: "},
 		"expired certificate of the server": {request(x509.CertificateInvalidError{Reason: x509.Expired}), "the certificate of https://server is not trusted: "},
 		"plain HTTP":                        {request(tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}), "https://server does not speak TLS: tls: first record does not look like a TLS handshake"},
 	} {
 		got := ""
-		if err := permanent(api, test.err); err != nil {
+		if err := permanent(api, test.err, time.Now()); err != nil {
 			got = err.Error()
 		}
 		if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) {

@@ -13,17 +13,17 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// reads knows which controllers read which Go types, to tell which of them wait
-// when a type cannot be read.
+// reads are the names of the controllers by the Go types that they read. It logs
+// which controllers are affected when a type cannot be listed or watched.
 type reads struct {
 	controllers map[string][]string
 
-	mu   sync.Mutex
-	told map[string]bool
+	mu       sync.Mutex
+	reported map[string]bool
 }
 
 func readers(picked []controller.Controller) *reads {
-	r := &reads{controllers: map[string][]string{}, told: map[string]bool{}}
+	r := &reads{controllers: map[string][]string{}, reported: map[string]bool{}}
 	for _, c := range picked {
 		for _, obj := range c.Reads {
 			name := fmt.Sprintf("%T", obj)
@@ -33,27 +33,27 @@ func readers(picked []controller.Controller) *reads {
 	return r
 }
 
-// failed is a toolscache.WatchErrorHandlerWithContext: the library tries again,
-// by itself, and this tells of it.
+// failed implements toolscache.WatchErrorHandlerWithContext. It only logs, because
+// the reflector retries by itself.
 func (r *reads) failed(ctx context.Context, reflector *toolscache.Reflector, err error) {
 	kind := reflector.TypeDescription()
 	switch {
 	case apierrors.IsForbidden(err):
 		if r.first(kind) {
-			klog.FromContext(ctx).Error(err, "These controllers do not work: a right is missing", "controllers", r.controllers[kind])
+			klog.FromContext(ctx).Error(err, "Failed to list or watch kind, permission denied", "kind", kind, "controllers", r.controllers[kind])
 		}
 	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
-		// Whoever keeps the lease tells that the API server is away.
-		klog.FromContext(ctx).V(2).Info("Reads again", "kind", kind, "reason", err.Error())
+		// The elector logs that the API server is not available.
+		klog.FromContext(ctx).V(2).Info("Restarting watch", "kind", kind, "reason", err.Error())
 	default:
 		toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}
 }
 
-// first tells whether it is asked for the first time about the kind.
+// first reports whether this is the first call for the kind.
 func (r *reads) first(kind string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer func() { r.told[kind] = true }()
-	return !r.told[kind]
+	defer func() { r.reported[kind] = true }()
+	return !r.reported[kind]
 }

@@ -11,11 +11,11 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// User is as whom the controllers come to the API server.
+// User is the user name of the controllers at the API server.
 const User = "system:kube-controller-manager"
 
-// Rules are all that User may do: what each controller declares, whether it is
-// picked or not, and what the manager itself needs.
+// Rules returns all permissions of User: those of every controller, enabled or not,
+// and those of the manager itself.
 func Rules() ([]rbacv1.PolicyRule, error) {
 	rules := OwnRules()
 	for _, c := range All() {
@@ -28,8 +28,8 @@ func Rules() ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 }
 
-// OwnRules are what the manager itself needs: events, the lease, and asking who
-// may read its metrics.
+// OwnRules returns the permissions of the manager itself: to record events, to write
+// its lease, and to authenticate and authorize the clients of its metrics.
 func OwnRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		controller.Can("", []string{"events"}, []string{"create", "patch", "update"}),
@@ -44,7 +44,7 @@ func OwnRules() []rbacv1.PolicyRule {
 	}
 }
 
-// RulesOf are what a controller declares.
+// RulesOf returns the permissions that a controller declares.
 func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) {
 	kinds := apis.Kinds()
 	scheme := apis.NewExternalScheme(kinds)

@@ -8,7 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-func TestEveryKindThatIsReadMayBeRead(t *testing.T) {
+func TestReadKindsMayBeListedAndWatched(t *testing.T) {
 	rules, err := Rules()
 	if err != nil {
 		t.Fatal(err)
@@ -21,9 +21,9 @@ func TestEveryKindThatIsReadMayBeRead(t *testing.T) {
 	}
 }
 
-// TestRightsAreSpelledOut holds what the declarations promise: nobody has a
-// right that it does not name.
-func TestRightsAreSpelledOut(t *testing.T) {
+// TestPermissionsNameTheirVerbs checks that no controller has verbs or groups by
+// wildcard or by mistake.
+func TestPermissionsNameTheirVerbs(t *testing.T) {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	for _, c := range All() {
 		for _, r := range c.Permissions {

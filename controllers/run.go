@@ -21,26 +21,27 @@ import (
 	"svc.dev/svc/controllers/events"
 )
 
-// Config is what a Manager needs.
+// Config configures a Manager.
 type Config struct {
 	Options *Options
-	// API is how the API server is reached, and as whom.
+	// API is the connection to the API server, with the user's credentials.
 	API *rest.Config
-	// Holder names this manager in the lease; see election.Elector.
+	// Holder is the holder identity of this manager; see election.Elector.
 	Holder string
-	// Scheme says in which groups the API server has the kinds; nil means those
-	// of Kubernetes.
+	// Scheme has the API groups of the kinds; nil is Kubernetes' own groups.
 	Scheme *runtime.Scheme
-	// Working, if not nil, is called whenever the controllers have begun to work.
+	// Working, if not nil, is called whenever the controllers have started.
 	Working func()
+	// Clock is the real clock if nil.
+	Clock clock.WithTicker
 }
 
-// userAgent is the first part of the managers' names in managed fields, and who
-// says what concerns the manager itself.
+// userAgent is the first part of the controllers' user agents, and the source of
+// the manager's own events.
 const userAgent = "svc-controller-manager"
 
-// restartPause is the time before the controllers start anew.
-const restartPause = time.Second
+// restartDelay is the time before the controllers are restarted.
+const restartDelay = time.Second
 
 // Manager runs the controllers that the options pick.
 type Manager struct {
@@ -49,22 +50,27 @@ type Manager struct {
 	working func()
 	picked  []controller.Controller
 	scheme  *runtime.Scheme
-	// election says where the lease is, even if none is taken.
+	// election has the key of the lease, also if leader election is disabled.
 	election Election
-	elector  *election.Elector // nil without an election
-	// live reads and writes past all caches, whoever holds the lease.
+	elector  *election.Elector // nil if leader election is disabled
+	clock    clock.WithTicker
+	// live reads and writes without a cache, also while this manager is not the
+	// leader.
 	live client.WithWatch
 }
 
-// New puts a manager together. It does not ask the API server for anything.
+// New returns a manager. It sends no request to the API server.
 func New(c Config) (*Manager, error) {
 	picked, err := c.Options.Picked()
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: c.Scheme}
+	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: c.Scheme, clock: c.Clock}
 	if m.scheme == nil {
 		m.scheme = apis.NewExternalScheme(apis.Kinds())
+	}
+	if m.clock == nil {
+		m.clock = clock.RealClock{}
 	}
 	m.api.QPS = -1 // the API server's flow control decides
 	m.api.UserAgent = userAgent
@@ -83,13 +89,14 @@ func New(c Config) (*Manager, error) {
 			LeaseDuration: e.LeaseDuration,
 			RenewDeadline: e.RenewDeadline,
 			RetryPeriod:   e.RetryPeriod,
-			Clock:         clock.RealClock{},
+			Clock:         m.clock,
 		}
 	}
 	return m, nil
 }
 
-// HealthChecks are those of the manager, named as kube-controller-manager's.
+// HealthChecks returns the manager's health checks, which have the names of
+// kube-controller-manager's.
 func (m *Manager) HealthChecks() []healthz.HealthChecker {
 	if m.elector == nil {
 		return nil
@@ -97,10 +104,10 @@ func (m *Manager) HealthChecks() []healthz.HealthChecker {
 	return []healthz.HealthChecker{m.elector}
 }
 
-// Run runs the controllers until ctx is done, and then stops them in order. A
-// manager that loses the lease, or whose API server goes back in time, stops
-// its controllers and starts anew with empty caches. It waits for an API server
-// that is away.
+// Run runs the controllers until ctx is done, and waits until they have stopped.
+// After the lease is lost, or the API server was restored from an older snapshot,
+// it restarts the controllers with empty caches. It retries while the API server
+// is not available.
 func (m *Manager) Run(ctx context.Context) error {
 	if len(m.picked) == 0 {
 		<-ctx.Done()
@@ -121,20 +128,20 @@ func (m *Manager) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, election.ErrLost), errors.Is(err, election.ErrWentBack):
-			klog.FromContext(ctx).Info("The controllers start anew")
+			klog.FromContext(ctx).Info("Restarting controllers")
 		default:
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait.Jitter(restartPause, 0.5)):
+		case <-m.clock.After(wait.Jitter(restartDelay, 0.5)):
 		}
 	}
 }
 
-// work runs the controllers for a term. Whatever outlives a graceful stop ends
-// with it, or cannot write any more.
+// work runs the controllers for a term. A controller that does not stop in time
+// cannot write after the term.
 func (m *Manager) work(ctx context.Context, term *election.Term, broadcaster record.EventBroadcaster) error {
 	h, err := newHost(ctx, m, term, broadcaster)
 	if err != nil {
@@ -142,7 +149,7 @@ func (m *Manager) work(ctx context.Context, term *election.Term, broadcaster rec
 	}
 	defer h.close()
 	return h.run(ctx, m.picked, func() {
-		klog.FromContext(ctx).Info("The controllers work", "holder", m.holder)
+		klog.FromContext(ctx).Info("Started controllers", "holder", m.holder)
 		if m.working != nil {
 			m.working()
 		}

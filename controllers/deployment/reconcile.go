@@ -27,10 +27,9 @@ import (
 )
 
 // reconciler reads deployments and their replica sets, and for the strategy
-// Recreate their pods. It makes and deletes the replica sets of deployments and
-// writes their size, and it alone writes the status and the revision of
-// deployments. All its writes are patches of what it alone decides on, so that
-// nobody else's writes conflict with them.
+// Recreate their pods. It creates, scales and deletes the replica sets of
+// deployments. It is the only writer of the status and the revision of
+// deployments.
 type reconciler struct {
 	client   client.Client
 	live     client.Reader
@@ -42,8 +41,8 @@ type reconciler struct {
 	writes expectations.Writes
 }
 
-// Reconcile does the next step of a deployment. The step after it follows from
-// the events of its replica sets.
+// Reconcile performs the next step of a rollout. The events of its replica sets
+// enqueue the deployment for the step after it.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &appsv1.Deployment{}
 	if err := r.client.Get(ctx, req.NamespacedName, d); apierrors.IsNotFound(err) {
@@ -74,8 +73,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	plan := rollout.Decide(rollout.State{Deployment: d, Sets: sets, Running: running, Now: r.now()})
 	for _, action := range plan.Actions {
-		if err := r.do(ctx, d, action); pods.NamespaceGoes(err) {
-			return reconcile.Result{}, nil // and so will the deployment
+		if err := r.do(ctx, d, action); pods.NamespaceTerminates(err) {
+			return reconcile.Result{}, nil // the deployment will be deleted, too
 		} else if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -84,15 +83,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.report(ctx, d, plan.Revision, plan.Status); apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // somebody else has written just now
+		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // another client has just written it
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: plan.After}, nil
 }
 
-// candidates are the replica sets of the namespace that the deployment controls
-// or may adopt. The cache owns them.
+// candidates returns the replica sets of the namespace that the deployment
+// controls or may adopt. They belong to the cache and must not be changed.
 func (r *reconciler) candidates(ctx context.Context, d *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
 	if err := r.writes.Await(ctx, r.client, client.ObjectKeyFromObject(d), &appsv1.ReplicaSet{}); err != nil {
 		return nil, err
@@ -112,8 +111,8 @@ func (r *reconciler) candidates(ctx context.Context, d *appsv1.Deployment) ([]*a
 	return found, nil
 }
 
-// running counts the pods of each replica set that have not ended, if that
-// matters.
+// running returns the number of pods of each replica set that have not
+// terminated. It is nil for strategies other than Recreate.
 func (r *reconciler) running(ctx context.Context, d *appsv1.Deployment, sets []*appsv1.ReplicaSet) (map[types.UID]int, error) {
 	if d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		return nil, nil
@@ -134,7 +133,7 @@ func (r *reconciler) running(ctx context.Context, d *appsv1.Deployment, sets []*
 	return count, nil
 }
 
-// do changes one replica set.
+// do executes an action on one replica set.
 func (r *reconciler) do(ctx context.Context, d *appsv1.Deployment, action rollout.Action) error {
 	var err error
 	switch action.Verb {
@@ -143,7 +142,7 @@ func (r *reconciler) do(ctx context.Context, d *appsv1.Deployment, action rollou
 	case rollout.Change:
 		err = r.change(ctx, action.Set, action.Was)
 	case rollout.Delete:
-		klog.FromContext(ctx).V(2).Info("Deleting a replica set beyond the history limit", "replicaSet", klog.KObj(action.Set))
+		klog.FromContext(ctx).V(2).Info("Deleting replica set beyond the revision history limit", "replicaSet", klog.KObj(action.Set))
 		target := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: action.Set.Name}}
 		err = client.IgnoreNotFound(r.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(action.Set.UID)}))
 	}
@@ -157,27 +156,28 @@ func (r *reconciler) do(ctx context.Context, d *appsv1.Deployment, action rollou
 	return nil
 }
 
-// create makes a replica set. When its name is taken, the next try takes another
-// one.
+// create creates a replica set. If its name is taken by another object, it
+// increases the collision count, so that the next sync uses another name.
 func (r *reconciler) create(ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet) error {
 	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, r.gvk)}
 	err := r.client.Create(ctx, rs)
 	switch {
-	case err == nil || pods.NamespaceGoes(err):
+	case err == nil || pods.NamespaceTerminates(err):
 		return err
 	case apierrors.IsAlreadyExists(err):
 		return r.collide(ctx, d, rs, err)
 	}
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, err)
 	r.recorder.Event(d, corev1.EventTypeWarning, rollout.ReplicaSetCreateError, message)
-	if told := r.report(ctx, d, d.Annotations[rollout.Revision], rollout.CreationFailed(d, message, r.now())); told != nil {
-		klog.FromContext(ctx).Error(told, "The failure could not be told in the status")
+	if failure := r.report(ctx, d, d.Annotations[rollout.Revision], rollout.CreationFailed(d, message, r.now())); failure != nil {
+		klog.FromContext(ctx).Error(failure, "Failed to report replica set creation error in deployment status", "deployment", klog.KObj(d))
 	}
 	return err
 }
 
-// collide looks who has the name. If it is the replica set itself, as the answer
-// to an earlier creation was lost, the cache will have it soon.
+// collide handles a name that is taken. If the object is the replica set itself,
+// because the response to an earlier creation was lost, the cache will have it
+// soon. Otherwise it increases the collision count.
 func (r *reconciler) collide(ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet, exists error) error {
 	var taken appsv1.ReplicaSet
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(rs), &taken); err != nil {
@@ -188,14 +188,14 @@ func (r *reconciler) collide(ctx context.Context, d *appsv1.Deployment, rs *apps
 	}
 	status := d.Status.DeepCopy()
 	status.CollisionCount = ptr.To(ptr.Deref(status.CollisionCount, 0) + 1)
-	klog.FromContext(ctx).V(2).Info("The name of the new replica set is taken", "replicaSet", klog.KObj(rs), "collisionCount", *status.CollisionCount)
+	klog.FromContext(ctx).V(2).Info("Found a collision of replica set names, will use another name", "replicaSet", klog.KObj(rs), "collisionCount", *status.CollisionCount)
 	if err := r.report(ctx, d, d.Annotations[rollout.Revision], *status); err != nil {
 		return err
 	}
 	return exists
 }
 
-// change writes what differs.
+// change writes the fields of rs that differ from was.
 func (r *reconciler) change(ctx context.Context, rs, was *appsv1.ReplicaSet) error {
 	meta, spec := map[string]any{"uid": rs.UID}, map[string]any{}
 	annotations := map[string]string{}
@@ -221,8 +221,8 @@ func (r *reconciler) change(ctx context.Context, rs, was *appsv1.ReplicaSet) err
 	return r.client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// report writes the revision and the status if they are new. It conflicts with
-// what others have written since the deployment was read.
+// report writes the revision and the status if they have changed. It fails with a
+// conflict if another client has written the deployment since it was read.
 func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, revision string, status appsv1.DeploymentStatus) error {
 	if d.Annotations[rollout.Revision] == revision && apiequality.Semantic.DeepEqual(d.Status, status) {
 		return nil

@@ -1,5 +1,5 @@
-// Package discovery finds the resources that the API server serves: built-in
-// ones, custom ones and those of extension servers.
+// Package discovery discovers the resources that the API server serves: built-in
+// and custom ones, and those of aggregated API servers.
 package discovery
 
 import (
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
 )
 
 // Resource is a resource in the version that the server prefers.
@@ -23,7 +24,7 @@ type Resource struct {
 	Verbs      []string
 }
 
-// Can tells whether the resource has all the verbs.
+// Can reports whether the resource has all the verbs.
 func (r Resource) Can(verbs ...string) bool {
 	return !slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(r.Verbs, v) })
 }
@@ -31,21 +32,22 @@ func (r Resource) Can(verbs ...string) bool {
 // Failure is a version of a group that could not be discovered.
 type Failure struct {
 	Err error
-	// Known tells that it was discovered before, and Last what it had then.
+	// Known is true if it was discovered before. Last are its resources then.
 	Known bool
 	Last  []Resource
 }
 
-// Snapshot is what the server serves at some moment. It is not changed.
+// Snapshot is an immutable result of discovery.
 type Snapshot struct {
 	Resources []Resource
 	// Failed are the versions of groups whose resources are not in Resources.
 	Failed map[schema.GroupVersion]Failure
 }
 
-// Discovery remembers the last snapshot. It is safe for concurrent use.
+// Discovery caches the last snapshot. It is safe for concurrent use.
 type Discovery struct {
 	client discovery.DiscoveryInterfaceWithContext
+	clock  clock.PassiveClock
 
 	mu    sync.Mutex
 	taken time.Time // when the request for last was sent
@@ -53,21 +55,21 @@ type Discovery struct {
 	known map[schema.GroupVersion][]Resource
 }
 
-// New makes a Discovery that has not asked yet.
-func New(client discovery.DiscoveryInterfaceWithContext) *Discovery {
-	return &Discovery{client: client, known: map[schema.GroupVersion][]Resource{}}
+// New returns a Discovery without a snapshot.
+func New(client discovery.DiscoveryInterfaceWithContext, c clock.PassiveClock) *Discovery {
+	return &Discovery{client: client, clock: c, known: map[schema.GroupVersion][]Resource{}}
 }
 
-// Since returns a snapshot that was requested at t or later, asking the server
-// if there is none. Those who ask at the same time share one request. It fails
-// when nothing at all can be discovered.
+// Since returns a snapshot that was requested at t or later, and requests one if
+// necessary. Concurrent calls share one request. It fails only if nothing can be
+// discovered.
 func (d *Discovery) Since(ctx context.Context, t time.Time) (Snapshot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.taken.IsZero() && !d.taken.Before(t) {
 		return d.last, nil
 	}
-	began := time.Now()
+	began := d.clock.Now()
 	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, d.client)
 	failed := &discovery.ErrGroupDiscoveryFailed{}
 	if err != nil && !errors.As(err, &failed) {

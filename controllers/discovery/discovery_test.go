@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // server answers discovery requests without aggregation: core, and a group of
@@ -65,7 +66,7 @@ func newDiscovery(t *testing.T) (*Discovery, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(client), s
+	return New(client, clock.RealClock{}), s
 }
 
 func names(s Snapshot) string {

@@ -1,12 +1,13 @@
-// Package election chooses the one manager that works, by a Lease, and notices
-// when the API server has gone back in time.
+// Package election elects the leader of several managers with a Lease, fences the
+// writes of a manager that is no longer the leader, and detects an API server that
+// was restored from an older snapshot.
 //
-// The rules are those of client-go's leader election, with which it shares
-// leases, but three. Work is done within a [Term], which ends by itself: not
-// only when the elector gets to notice, but in every request that would change
-// something. A leader that sees another's name in the lease, or its own lease
-// in an older state, stops at once rather than at the renew deadline. And a
-// lease is given back when the work has stopped, and only by whom it belongs to.
+// Its leases are compatible with client-go's leader election, and so are its
+// rules, with three differences. A leader works within a [Term], which every
+// writing request checks, so that a leader that was suspended cannot write after
+// its lease has expired. A leader that finds another holder in the lease, or its
+// own lease in an older state, stops at once instead of at the renew deadline. The
+// lease is released after the work has stopped, and only by its holder.
 package election
 
 import (
@@ -31,40 +32,40 @@ import (
 )
 
 var (
-	// ErrLost tells that another manager may hold the lease.
+	// ErrLost means that another manager may hold the lease.
 	ErrLost = errors.New("the lease was lost")
-	// ErrWentBack tells that the API server has an older state than it had: its
+	// ErrWentBack means that the API server has an older state than before: its
 	// etcd was restored from a snapshot that is older than the last renewal of
-	// the lease. Caches filled before are worth nothing.
+	// the lease. Caches that were filled before are invalid.
 	ErrWentBack = errors.New("the API server has gone back to an earlier state, as after a restore from a snapshot")
 )
 
-// Elector takes a lease, works, and gives it back.
+// Elector acquires a lease, calls the work, and releases the lease.
 type Elector struct {
 	// Client must not read from a cache, and should time out well within the
 	// renew deadline.
 	Client client.Client
 	Key    client.ObjectKey
-	// Holder is this process in the Lease. One that was holding the lease under
-	// the same name before it was killed has it again at once.
+	// Holder is the holder identity of this process. A process that restarts with
+	// the same identity has its lease again at once.
 	Holder string
-	// LeaseDuration is how long others wait for a leader that does not renew
-	// the lease, in whole seconds; RenewDeadline is how long a term lasts
-	// without a renewal, and RetryPeriod the time between two renewals, or two
-	// looks at another's lease.
+	// LeaseDuration is how long other managers wait for a leader that does not
+	// renew the lease, in whole seconds. RenewDeadline is how long a term lasts
+	// without a renewal. RetryPeriod is the time between two attempts to renew or
+	// to acquire the lease.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// Events records who became the leader.
 	Events record.EventRecorder
 	Clock  clock.WithTicker
 
 	mu   sync.Mutex
-	term *Term // while there is work
+	term *Term // nil while this process is not the leader
 }
 
-// Lead waits until this process holds the lease, and calls work. It returns
-// when work has: with nil if ctx is done, with ErrLost or ErrWentBack if the
-// term ended before, and else with what work returned. The context of work ends
-// with the term.
+// Lead waits until this process holds the lease, and calls work, whose context
+// ends with the term. It returns after work has returned: nil if ctx is done,
+// ErrLost or ErrWentBack if the term ended before, and otherwise the error of
+// work.
 func (e *Elector) Lead(ctx context.Context, work func(ctx context.Context, term *Term) error) error {
 	lease, term := e.acquire(ctx)
 	if lease == nil {
@@ -73,7 +74,7 @@ func (e *Elector) Lead(ctx context.Context, work func(ctx context.Context, term 
 	e.setTerm(term)
 	defer e.setTerm(nil)
 	logger := klog.FromContext(ctx).WithValues("lease", e.Key)
-	logger.Info("Holds the lease", "holder", e.Holder)
+	logger.Info("Acquired lease", "holder", e.Holder)
 	e.Events.Eventf(lease, corev1.EventTypeNormal, "LeaderElection", "%s became leader", e.Holder)
 
 	working, stop := context.WithCancelCause(ctx)
@@ -88,7 +89,7 @@ func (e *Elector) Lead(ctx context.Context, work func(ctx context.Context, term 
 	if ended != nil {
 		term.end()
 		stop(ended)
-		logger.Error(ended, "Stops to work", "holder", e.Holder)
+		logger.Error(ended, "Stopping controllers", "holder", e.Holder)
 	}
 	running.Wait()
 	if ended == nil && term.remaining() > 0 {
@@ -104,10 +105,11 @@ func (e *Elector) Lead(ctx context.Context, work func(ctx context.Context, term 
 	return result
 }
 
-// acquire waits for the lease. It returns nil if ctx is done before.
+// acquire waits until this process holds the lease. It returns nil if ctx is done
+// before.
 func (e *Elector) acquire(ctx context.Context) (*coordinationv1.Lease, *Term) {
-	var seen sighting
-	var told string
+	var seen observation
+	var logged string
 	logger := klog.FromContext(ctx).WithValues("lease", e.Key)
 	for ctx.Err() == nil {
 		sent := e.Clock.Now()
@@ -119,9 +121,9 @@ func (e *Elector) acquire(ctx context.Context) (*coordinationv1.Lease, *Term) {
 		if err != nil {
 			state = err.Error()
 		}
-		if state != told && ctx.Err() == nil {
-			told = state
-			logger.Info("Waits for the lease", "reason", state)
+		if state != logged && ctx.Err() == nil {
+			logged = state
+			logger.Info("Waiting for lease", "reason", state)
 		}
 		select {
 		case <-e.Clock.After(wait.Jitter(e.RetryPeriod, 0.2)):
@@ -131,14 +133,14 @@ func (e *Elector) acquire(ctx context.Context) (*coordinationv1.Lease, *Term) {
 	return nil, nil
 }
 
-// sighting is a state of the lease, and since when it is seen.
-type sighting struct {
+// observation is a state of the lease, and when it was first observed.
+type observation struct {
 	resourceVersion, holder string
 	since                   time.Time
 }
 
-// try takes the lease if that is allowed. It returns nil if it is not.
-func (e *Elector) try(ctx context.Context, seen *sighting) (*coordinationv1.Lease, error) {
+// try acquires the lease if it is free or expired, and otherwise returns nil.
+func (e *Elector) try(ctx context.Context, seen *observation) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := e.Client.Get(ctx, e.Key, lease)
 	if apierrors.IsNotFound(err) {
@@ -153,20 +155,20 @@ func (e *Elector) try(ctx context.Context, seen *sighting) (*coordinationv1.Leas
 		return nil, fmt.Errorf("read the lease: %w", err)
 	}
 	if lease.ResourceVersion != seen.resourceVersion {
-		*seen = sighting{lease.ResourceVersion, ptr.Deref(lease.Spec.HolderIdentity, ""), e.Clock.Now()}
+		*seen = observation{lease.ResourceVersion, ptr.Deref(lease.Spec.HolderIdentity, ""), e.Clock.Now()}
 	}
 	if !mayTake(lease.Spec, e.Holder, e.Clock.Since(seen.since)) {
 		return nil, nil
 	}
 	lease.Spec = held(lease.Spec, e.Holder, e.LeaseDuration, e.Clock.Now())
 	if err := e.Client.Update(ctx, lease); err != nil {
-		return nil, fmt.Errorf("take the lease: %w", err)
+		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
 	return lease, nil
 }
 
-// keep renews the lease until ctx is done or the term has ended, and tells why
-// it has.
+// keep renews the lease until ctx is done or the term has ended. The error says
+// why the term has ended.
 func (e *Elector) keep(ctx context.Context, lease *coordinationv1.Lease, term *Term) (*coordinationv1.Lease, error) {
 	pause := e.RetryPeriod
 	for {
@@ -186,7 +188,7 @@ func (e *Elector) keep(ctx context.Context, lease *coordinationv1.Lease, term *T
 		case ctx.Err() != nil:
 			return lease, nil
 		case err != nil:
-			klog.FromContext(ctx).Info("The lease is not renewed yet", "lease", e.Key, "reason", err.Error())
+			klog.FromContext(ctx).Info("Failed to renew lease, will retry", "lease", e.Key, "reason", err.Error())
 			pause = min(e.RetryPeriod, term.remaining())
 		default:
 			lease, pause = renewed, e.RetryPeriod
@@ -194,30 +196,30 @@ func (e *Elector) keep(ctx context.Context, lease *coordinationv1.Lease, term *T
 	}
 }
 
-// pause waits, no longer than until there is doubt. It returns false when ctx
-// is done.
+// pause waits until the time of the next renewal, or until the term requires one.
+// It returns false when ctx is done.
 func (e *Elector) pause(ctx context.Context, term *Term, pause time.Duration) bool {
 	timer := e.Clock.NewTimer(max(pause, 0))
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-term.doubted:
+	case <-term.renewNow:
 	case <-ctx.Done():
 		return false
 	}
 	return ctx.Err() == nil
 }
 
-// renew writes the lease, and reads it first if somebody else has written it.
+// renew renews the lease. After a conflict it reads the lease again and retries.
 func (e *Elector) renew(ctx context.Context, last *coordinationv1.Lease, term *Term) (*coordinationv1.Lease, error) {
 	for {
-		sent, doubts := term.renewing()
+		sent, required := term.renewing()
 		lease := last.DeepCopy()
 		lease.Spec = held(last.Spec, e.Holder, e.LeaseDuration, sent)
 		err := e.Client.Update(ctx, lease)
 		if err == nil {
 			if err = notOlder(lease, last); err == nil {
-				term.renewed(sent, doubts)
+				term.renewed(sent, required)
 			}
 			return lease, err
 		}
@@ -230,8 +232,8 @@ func (e *Elector) renew(ctx context.Context, last *coordinationv1.Lease, term *T
 	}
 }
 
-// reread reads a lease that is not as it was left. It fails with ErrLost if it
-// belongs to somebody else.
+// reread reads the lease after a conflict. It fails with ErrLost if another process
+// holds it.
 func (e *Elector) reread(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := e.Client.Get(ctx, e.Key, lease)
@@ -262,8 +264,8 @@ func notOlder(lease, last *coordinationv1.Lease) error {
 	return nil
 }
 
-// release gives the lease back if it still belongs to this process, so that
-// nobody has to wait.
+// release releases the lease if this process still holds it, so that the next
+// leader need not wait for it to expire.
 func (e *Elector) release(ctx context.Context, last *coordinationv1.Lease) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.RetryPeriod)
@@ -273,13 +275,13 @@ func (e *Elector) release(ctx context.Context, last *coordinationv1.Lease) {
 		lease.Spec = released(last.Spec, e.Clock.Now())
 		err := e.Client.Update(ctx, lease)
 		if apierrors.IsConflict(err) {
-			// A renewal that nobody waited for may have come through.
+			// A renewal that was cancelled may have succeeded.
 			if last, err = e.reread(ctx, last); err == nil {
 				continue
 			}
 		}
 		if err != nil {
-			logger.Info("The lease is not given back", "lease", e.Key, "reason", err.Error())
+			logger.Info("Failed to release lease", "lease", e.Key, "reason", err.Error())
 		}
 		return
 	}
@@ -296,7 +298,7 @@ func (e *Elector) setTerm(term *Term) {
 	masterStatus().WithLabelValues(e.Key.Name).Set(status)
 }
 
-// Leading tells whether this process works.
+// Leading reports whether this process is the leader.
 func (e *Elector) Leading() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -307,12 +309,12 @@ func (e *Elector) Leading() bool {
 // kube-controller-manager gives this check.
 func (e *Elector) Name() string { return "leaderElection" }
 
-// checkGrace is how long after the end of its lease a process may still work
-// before it counts as unhealthy.
+// checkGrace is how long after its lease has expired a leader may still work before
+// it is unhealthy.
 const checkGrace = 20 * time.Second
 
-// Check implements healthz.HealthChecker. It fails for a process that works
-// although its lease has ended.
+// Check implements healthz.HealthChecker. It fails if this process still works
+// although its lease has expired.
 func (e *Elector) Check(*http.Request) error {
 	e.mu.Lock()
 	term := e.term

@@ -22,16 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-func TestWhoMayTakeALease(t *testing.T) {
+func TestMayTake(t *testing.T) {
 	for rule, test := range map[string]struct {
 		holder    *string
 		seconds   *int32
 		unchanged time.Duration
 		want      bool
 	}{
-		"nobody has held it":                 {nil, nil, 0, true},
-		"its holder gave it back":            {ptr.To(""), ptr.To[int32](15), 0, true},
-		"its holder was killed and is back":  {ptr.To("me"), ptr.To[int32](15), 0, true},
+		"it was never held":                  {nil, nil, 0, true},
+		"its holder released it":             {ptr.To(""), ptr.To[int32](15), 0, true},
+		"its holder has restarted":           {ptr.To("me"), ptr.To[int32](15), 0, true},
 		"another holds it":                   {ptr.To("you"), ptr.To[int32](15), 15 * time.Second, false},
 		"another does not renew it":          {ptr.To("you"), ptr.To[int32](15), 15*time.Second + 1, true},
 		"another holds it without an end":    {ptr.To("you"), nil, 0, false},
@@ -44,7 +44,7 @@ func TestWhoMayTakeALease(t *testing.T) {
 	}
 }
 
-func TestWhatALeaseSays(t *testing.T) {
+func TestSpecOfAHeldAndAReleasedLease(t *testing.T) {
 	first, second, third := time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 	taken := held(coordinationv1.LeaseSpec{}, "me", 1500*time.Millisecond, first)
 	if got := say(taken); got != "me 2s acquired 1 renewed 1 transitions 0" {
@@ -164,7 +164,7 @@ func lead(t *testing.T, e *Elector) *leading {
 	return l
 }
 
-func TestALeaseThatIsGivenBackIsTakenAtTheNextLook(t *testing.T) {
+func TestReleasedLeaseIsAcquiredWithinTheRetryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		first := lead(t, s.elector("first"))
@@ -189,7 +189,7 @@ func TestALeaseThatIsGivenBackIsTakenAtTheNextLook(t *testing.T) {
 	})
 }
 
-func TestAHolderThatWasKilledHasItsLeaseAtOnce(t *testing.T) {
+func TestRestartedHolderHasItsLeaseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -205,7 +205,7 @@ func TestAHolderThatWasKilledHasItsLeaseAtOnce(t *testing.T) {
 	})
 }
 
-func TestALeaderThatIsCutOffStopsBeforeAnotherBegins(t *testing.T) {
+func TestLeaderThatIsCutOffStopsBeforeTheNextOneStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, cut := newServer(t), &server{}
 		cut.WithWatch = interceptor.NewClient(s.WithWatch, interceptor.Funcs{
@@ -236,7 +236,7 @@ func TestALeaderThatIsCutOffStopsBeforeAnotherBegins(t *testing.T) {
 	})
 }
 
-func TestWhoSeesAnothersNameStopsAtOnce(t *testing.T) {
+func TestLeaderStopsAtOnceWhenItHasLostTheLease(t *testing.T) {
 	for rule, change := range map[string]func(t *testing.T, s *server){
 		"another has taken the lease": func(t *testing.T, s *server) {
 			lease := s.lease(t)
@@ -272,7 +272,7 @@ func TestWhoSeesAnothersNameStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestALeaderGoesOnWithALeaseThatSomebodyHasTouched(t *testing.T) {
+func TestLeaderKeepsALeaseThatAnotherClientHasLabelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		l := lead(t, s.elector("first"))
@@ -292,7 +292,7 @@ func TestALeaderGoesOnWithALeaseThatSomebodyHasTouched(t *testing.T) {
 	})
 }
 
-func TestAnOlderStateEndsTheTerm(t *testing.T) {
+func TestOlderStateOfTheLeaseEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		l := lead(t, s.elector("first"))
@@ -305,7 +305,7 @@ func TestAnOlderStateEndsTheTerm(t *testing.T) {
 	})
 }
 
-func TestATermEndsByItself(t *testing.T) {
+func TestTermEndsAtTheRenewDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term := newTerm(clock.RealClock{}, deadline, time.Now())
 		sent := 0
@@ -342,14 +342,14 @@ func TestATermEndsByItself(t *testing.T) {
 	})
 }
 
-func TestADoubtHoldsWritesUntilTheLeaseIsRenewed(t *testing.T) {
+func TestRequiredRenewalBlocksWritesUntilTheLeaseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		l := lead(t, s.elector("first"))
 		term := <-l.working
 		synctest.Wait()
 		s.away.Store(true)
-		term.Doubt()
+		term.RequireRenewal()
 		confirmed := make(chan error, 1)
 		go func() { confirmed <- term.Confirm(t.Context()) }()
 		synctest.Wait()
@@ -367,7 +367,7 @@ func TestADoubtHoldsWritesUntilTheLeaseIsRenewed(t *testing.T) {
 		l = lead(t, s.elector("first"))
 		term = <-l.working
 		began := time.Now()
-		term.Doubt()
+		term.RequireRenewal()
 		if err := term.Confirm(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -377,9 +377,9 @@ func TestADoubtHoldsWritesUntilTheLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-func TestAManagerWithoutAnElectionIsNeverHeldUp(t *testing.T) {
+func TestNilTermNeverBlocks(t *testing.T) {
 	var term *Term
-	term.Doubt()
+	term.RequireRenewal()
 	if err := term.Confirm(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -389,7 +389,7 @@ func TestAManagerWithoutAnElectionIsNeverHeldUp(t *testing.T) {
 	}
 }
 
-func TestAProcessThatWorksWithoutItsLeaseIsUnhealthy(t *testing.T) {
+func TestLeaderWithAnExpiredLeaseIsUnhealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newServer(t).elector("first")
 		if err := e.Check(nil); err != nil || e.Leading() {

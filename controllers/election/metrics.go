@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// masterStatus is the gauge that controller-runtime has registered for
-// client-go's elector. If it is not there it is registered now.
+// masterStatus returns the gauge that controller-runtime registers for client-go's
+// elector, and registers it if it is missing.
 func masterStatus() *prometheus.GaugeVec {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status",

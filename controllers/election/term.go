@@ -9,63 +9,64 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Term is the time in which this process holds the lease for certain. It ends
-// at the renew deadline after the last renewal was sent, unless the next one
-// succeeds: before anybody else may take the lease, however long this process
-// was stopped or cut off. A nil Term does not end: there is no election.
+// Term is the time in which this process certainly holds the lease. It ends at the
+// renew deadline, counted from when the last successful renewal was sent. This is
+// before another process may acquire the lease, even if this one was suspended or
+// cut off. A nil Term never ends: it is for a manager without leader election.
 type Term struct {
 	clock clock.PassiveClock
 	// length is the renew deadline.
 	length time.Duration
-	// doubted has a token when the lease is to be renewed at once.
-	doubted chan struct{}
+	// renewNow has a token when the lease is to be renewed at once.
+	renewNow chan struct{}
 
 	mu    sync.Mutex
 	began time.Time // when the last successful renewal was sent
 	ended bool
-	// doubts counts the reasons to look at the lease, and settled those of them
-	// that came before a successful renewal was sent.
-	doubts, settled int
-	// changed is closed when began, ended or settled changes.
+	// required counts the calls of RequireRenewal, and satisfied those before the
+	// last successful renewal was sent.
+	required, satisfied int
+	// changed is closed when began, ended or satisfied changes.
 	changed chan struct{}
 }
 
 func newTerm(clock clock.PassiveClock, length time.Duration, began time.Time) *Term {
-	return &Term{clock: clock, length: length, began: began, doubted: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &Term{clock: clock, length: length, began: began, renewNow: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// Doubt makes the next Confirm wait until the lease has been renewed: the API
-// server may not be the one, or in the state, that it was.
-func (t *Term) Doubt() {
+// RequireRenewal makes later calls of Confirm wait until the lease has been renewed.
+// It is called when the API server may be another one, or in an older state, than
+// before.
+func (t *Term) RequireRenewal() {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
-	t.doubts++
+	t.required++
 	t.mu.Unlock()
 	select {
-	case t.doubted <- struct{}{}:
+	case t.renewNow <- struct{}{}:
 	default:
 	}
 }
 
-// Confirm returns nil if this process holds the lease now, and ErrLost if it
-// does not. It waits until there is no doubt.
+// Confirm returns nil if this process holds the lease now, and ErrLost if it does
+// not. It waits for a renewal if one is required.
 func (t *Term) Confirm(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
-	doubts := t.doubts
+	required := t.required
 	t.mu.Unlock()
 	for {
 		t.mu.Lock()
-		left, settled, changed := t.left(), t.settled >= doubts, t.changed
+		left, satisfied, changed := t.left(), t.satisfied >= required, t.changed
 		t.mu.Unlock()
 		switch {
 		case left <= 0:
 			return ErrLost
-		case settled:
+		case satisfied:
 			return nil
 		}
 		select {
@@ -76,8 +77,8 @@ func (t *Term) Confirm(ctx context.Context) error {
 	}
 }
 
-// Guard lets only those requests pass to next that change nothing, or that are
-// sent while this process holds the lease.
+// Guard passes requests to next that only read, and all others only while this
+// process holds the lease.
 func (t *Term) Guard(next http.RoundTripper) http.RoundTripper {
 	if t == nil {
 		return next
@@ -103,11 +104,13 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper lets net.CloseIdleConnectionsFor find what is wrapped.
+// WrappedRoundTripper implements net.RoundTripperWrapper, for
+// net.CloseIdleConnectionsFor.
 func (g guard) WrappedRoundTripper() http.RoundTripper { return g.next }
 
-// left is the rest of the term. The clock that the machine does not stop in its
-// sleep counts as well as the one that nobody turns. It needs t.mu.
+// left returns how long the term still lasts, by the monotonic clock or the wall
+// clock, whichever has advanced more: the former stops while the machine is
+// suspended, and the latter may be set back. The caller holds t.mu.
 func (t *Term) left() time.Duration {
 	if t.ended {
 		return 0
@@ -116,26 +119,26 @@ func (t *Term) left() time.Duration {
 	return t.length - max(now.Sub(t.began), now.Round(0).Sub(t.began.Round(0)))
 }
 
-// remaining is the rest of the term.
+// remaining returns how long the term still lasts.
 func (t *Term) remaining() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.left()
 }
 
-// renewing returns what renewed wants to know of a renewal that is sent now.
-func (t *Term) renewing() (sent time.Time, doubts int) {
+// renewing returns the arguments of renewed for a renewal that is sent now.
+func (t *Term) renewing() (sent time.Time, required int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.clock.Now(), t.doubts
+	return t.clock.Now(), t.required
 }
 
-// renewed notes that a renewal has succeeded.
-func (t *Term) renewed(sent time.Time, doubts int) {
+// renewed records that a renewal has succeeded.
+func (t *Term) renewed(sent time.Time, required int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.began, t.settled = sent, doubts
-	t.tell()
+	t.began, t.satisfied = sent, required
+	t.notify()
 }
 
 // end ends the term for good.
@@ -143,11 +146,11 @@ func (t *Term) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
-	t.tell()
+	t.notify()
 }
 
-// tell wakes those who wait for a change. It needs t.mu.
-func (t *Term) tell() {
+// notify wakes the calls of Confirm that wait for a change. The caller holds t.mu.
+func (t *Term) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }

@@ -1,5 +1,5 @@
-// Package events records what controllers do as Event objects, through a
-// client that knows kinds by their Go types.
+// Package events writes the events of controllers as Event objects, in any group
+// domain.
 package events
 
 import (
@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Start makes a broadcaster whose events are written by c until ctx is done.
-// Similar events are counted rather than written again, and too many about one
-// object are dropped, as client-go does by default.
+// Start returns a broadcaster that writes its events with c until ctx is done.
+// Similar events are aggregated and too many about one object are dropped, with
+// the defaults of client-go.
 func Start(ctx context.Context, c client.Client) record.EventBroadcaster {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(sink{ctx, c})

@@ -1,5 +1,4 @@
-// Package index lists the ways in which several controllers look objects up in
-// the cache that they share.
+// Package index has the indexes of the shared cache that several controllers need.
 package index
 
 import (
@@ -12,16 +11,16 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// PodsByNode finds pods by the name of their node; "" finds those without one.
+// PodsByNode finds pods by the name of their node; "" finds unscheduled pods.
 func PodsByNode() controller.Index {
 	return controller.Index{Name: "spec.nodeName", Object: &corev1.Pod{}, Values: func(obj client.Object) []string {
 		return []string{obj.(*corev1.Pod).Spec.NodeName}
 	}}
 }
 
-// PodsByClaim finds pods, of a namespace, by the name of a persistent volume
-// claim that they have a volume of. A claim of the name that a generic ephemeral
-// volume asks for need not be the pod's: see ephemeral.VolumeIsForPod.
+// PodsByClaim finds pods of a namespace by the names of their persistent volume
+// claims, also those of generic ephemeral volumes. A claim of such a name may not
+// belong to the pod: see ephemeral.VolumeIsForPod.
 func PodsByClaim() controller.Index {
 	return controller.Index{Name: "claims", Object: &corev1.Pod{}, Values: func(obj client.Object) []string {
 		pod := obj.(*corev1.Pod)
@@ -38,8 +37,8 @@ func PodsByClaim() controller.Index {
 	}}
 }
 
-// ByController finds objects of a kind by the UID of the object that controls
-// them; NoController finds those that nothing controls.
+// ByController finds objects of a kind by the UID of their controller; NoController
+// finds orphans.
 func ByController(kind client.Object) controller.Index {
 	return controller.Index{Name: "controller", Object: kind, Values: func(obj client.Object) []string {
 		if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
@@ -49,7 +48,7 @@ func ByController(kind client.Object) controller.Index {
 	}}
 }
 
-// NoController is the value of ByController for objects without one.
+// NoController is the value of ByController for objects without a controller.
 const NoController = "none"
 
 // SlicesByService finds EndpointSlices by the name of the service whose

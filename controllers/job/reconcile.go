@@ -174,7 +174,7 @@ func (r *reconciler) create(ctx context.Context, job *batchv1.Job, replicas []de
 		r.unknown.Record(client.ObjectKeyFromObject(job), err)
 		return err
 	})
-	if pods.NamespaceGoes(err) {
+	if pods.NamespaceTerminates(err) {
 		return nil
 	}
 	return err

@@ -9,14 +9,14 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	allocate                 bool
 	clusterCIDR, serviceCIDR string
 	mask, mask4, mask6       int
 }
 
-// The flags' names.
+// The names of the flags.
 const (
 	allocateFlag = "allocate-node-cidrs"
 	clusterFlag  = "cluster-cidr"
@@ -26,7 +26,7 @@ const (
 	mask6Flag    = "node-cidr-mask-size-ipv6"
 )
 
-// The default sizes of nodes' prefixes.
+// The default prefix lengths of nodes' CIDRs.
 const (
 	defaultMask4 = 24
 	defaultMask6 = 64
@@ -57,7 +57,7 @@ func (o *options) validate() []error {
 	return errs
 }
 
-// clusters are the ranges from which nodes get theirs.
+// clusters returns the cluster CIDRs.
 func (o *options) clusters() ([]cluster, error) {
 	ranges, err := families(clusterFlag, o.clusterCIDR)
 	if err != nil {
@@ -96,7 +96,7 @@ func (o *options) clusters() ([]cluster, error) {
 	return clusters, nil
 }
 
-// families are the ranges that a flag names: none, one, or one of each family.
+// families parses a flag with no CIDR, one, or one of each IP family.
 func families(flag, value string) ([]netip.Prefix, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, nil
@@ -115,7 +115,7 @@ func families(flag, value string) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// parse reads a CIDR as liberally as the API server does.
+// parse parses a CIDR as leniently as the API server does.
 func parse(cidr string) (netip.Prefix, bool) {
 	_, ipNet, err := netutils.ParseCIDRSloppy(cidr)
 	if err != nil {

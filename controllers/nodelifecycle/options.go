@@ -9,7 +9,7 @@ import (
 	"svc.dev/svc/controllers/nodelifecycle/fleet"
 )
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	monitorPeriod, monitorGracePeriod, startupGracePeriod time.Duration
 	evictionRate, secondaryEvictionRate                   float32
@@ -17,7 +17,7 @@ type options struct {
 	unhealthyZone                                         float32
 }
 
-// newOptions are the defaults, those of Kubernetes 1.36.
+// newOptions returns the defaults of Kubernetes 1.36.
 func newOptions() *options {
 	return &options{
 		monitorPeriod: 5 * time.Second, monitorGracePeriod: 50 * time.Second, startupGracePeriod: time.Minute,
@@ -27,13 +27,13 @@ func newOptions() *options {
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.monitorPeriod, "node-monitor-period", o.monitorPeriod,
-		"Has no effect: nodes are watched, and looked at when their grace period ends.")
+		"Has no effect: nodes are watched, and synced when their grace period ends.")
 	fs.DurationVar(&o.monitorGracePeriod, "node-monitor-grace-period", o.monitorGracePeriod,
-		"How long a node may give no sign of life before it is taken for dead. Several times as long as the nodes' pause between two signs.")
+		"How long a node may be silent before it is unreachable. Must be several times the interval of the nodes' heartbeats.")
 	fs.DurationVar(&o.startupGracePeriod, "node-startup-grace-period", o.startupGracePeriod,
-		"How long a node may give no sign of life that has never told whether it is ready.")
+		"How long a node that has never posted its status may be silent before it is unreachable.")
 	fs.Float32Var(&o.evictionRate, "node-eviction-rate", o.evictionRate,
-		"From how many nodes of a zone, per second, pods are evicted since the nodes are not ready. 0: none.")
+		"From how many nodes per second of a zone pods are evicted because the nodes are not ready. 0: none.")
 	fs.Float32Var(&o.secondaryEvictionRate, "secondary-node-eviction-rate", o.secondaryEvictionRate,
 		"What --node-eviction-rate is for a zone that is unhealthy (--unhealthy-zone-threshold) and large (--large-cluster-size-threshold). It is 0 for one that is unhealthy and not large.")
 	fs.IntVar(&o.largeCluster, "large-cluster-size-threshold", o.largeCluster,

@@ -15,35 +15,35 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// watchNodes requests nodes when something about them changes. All nodes that
-// there are have been observed before the first one is looked at.
+// watchNodes enqueues nodes that change in more than their heartbeats. The fleet
+// has observed all nodes of the initial list before the first sync.
 func (r *reconciler) watchNodes() controller.Watch[reconcile.Request] {
 	observe := func(node *corev1.Node, q controller.Queue[reconcile.Request]) {
 		r.mu.Lock()
 		r.fleet.Observe(node, r.now())
-		woken := r.fleet.Woken()
+		affected := r.fleet.Affected()
 		r.mu.Unlock()
-		request(q, woken...)
+		enqueue(q, affected...)
 	}
 	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) {
 			observe(e.Object.(*corev1.Node), q)
-			request(q, e.Object.GetName())
+			enqueue(q, e.Object.GetName())
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
 			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 			observe(after, q)
 			if !alike(before, after) {
-				request(q, after.Name)
+				enqueue(q, after.Name)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[reconcile.Request]) {
-			request(q, e.Object.GetName())
+			enqueue(q, e.Object.GetName())
 		},
 	}}
 }
 
-// alike tells whether two states of a node need the same, but for signs of life.
+// alike reports whether two states of a node differ at most in their heartbeats.
 func alike(a, b *corev1.Node) bool {
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
 		maps.Equal(a.Labels, b.Labels) &&
@@ -53,8 +53,8 @@ func alike(a, b *corev1.Node) bool {
 		})
 }
 
-// watchLeases notes renewals. There are many, and nothing else happens then
-// unless nobody was heard of for long.
+// watchLeases records renewals of leases. They are frequent, and enqueue nodes only
+// if all nodes were silent before.
 func (r *reconciler) watchLeases() controller.Watch[reconcile.Request] {
 	renewed := func(obj client.Object, q controller.Queue[reconcile.Request]) {
 		lease := obj.(*coordinationv1.Lease)
@@ -63,9 +63,9 @@ func (r *reconciler) watchLeases() controller.Watch[reconcile.Request] {
 		}
 		r.mu.Lock()
 		r.fleet.Renewed(lease.Name, lease.Spec.RenewTime.Time, r.now())
-		woken := r.fleet.Woken()
+		affected := r.fleet.Affected()
 		r.mu.Unlock()
-		request(q, woken...)
+		enqueue(q, affected...)
 	}
 	return controller.Watch[reconcile.Request]{Object: &coordinationv1.Lease{}, Handler: handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) {
@@ -75,4 +75,20 @@ func (r *reconciler) watchLeases() controller.Watch[reconcile.Request] {
 			renewed(e.ObjectNew, q)
 		},
 	}}
+}
+
+// requests returns requests for the nodes of these names.
+func requests(names ...string) []reconcile.Request {
+	var all []reconcile.Request
+	for _, name := range names {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+	return all
+}
+
+// enqueue enqueues the nodes of these names.
+func enqueue(q controller.Queue[reconcile.Request], names ...string) {
+	for _, r := range requests(names...) {
+		q.Add(r)
+	}
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SetCondition puts a condition into the pod's status and tells whether that
-// changes it. The condition observes the pod's generation (KEP-5067), and its
-// transition is now unless the pod has it with the same status already.
+// SetCondition sets a condition in the pod's status, and reports whether it has
+// changed. The condition gets the pod's generation (KEP-5067), and now as the time
+// of its transition if its status has changed.
 func SetCondition(pod *corev1.Pod, c corev1.PodCondition, now time.Time) bool {
 	c.ObservedGeneration = pod.Generation
 	c.LastTransitionTime = metav1.NewTime(now)

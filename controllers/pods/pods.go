@@ -1,6 +1,5 @@
-// Package pods is what the controllers that own pods have in common: a pod from
-// a template, the creation and deletion of pods with their events, calls in
-// batches that start slowly, and what a pod's status means to its owner.
+// Package pods has what the controllers of pods share: the creation and deletion of
+// pods with their events, slow-start batches, and predicates on a pod's status.
 package pods
 
 import (
@@ -19,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Burst is how many pods one reconciliation creates or deletes at most.
+// Burst is the maximum number of pods that one sync creates or deletes.
 const Burst = 500
 
-// FromTemplate is the pod that owner, of a kind, makes from a template. Its name
-// begins with the owner's; the API server chooses the end.
+// FromTemplate returns the pod that the owner, which is of this kind, creates from a
+// template. The API server generates its name from the owner's name.
 func FromTemplate(owner metav1.Object, kind schema.GroupVersionKind, template *corev1.PodTemplateSpec) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -38,7 +37,7 @@ func FromTemplate(owner metav1.Object, kind schema.GroupVersionKind, template *c
 	}
 }
 
-// Control creates and deletes pods for their owners, and tells so in events of
+// Control creates and deletes pods for their owners, and records events about it on
 // the owners.
 type Control struct {
 	Client   client.Client
@@ -53,12 +52,11 @@ const (
 	deleted       = "SuccessfulDelete"
 )
 
-// Create creates a pod and fills it with what the API server has made of it.
-// There is no event when the namespace goes, as nothing can be created in it;
-// see NamespaceGoes.
+// Create creates a pod and updates it with the response. It records no event if the
+// namespace is terminating; see NamespaceTerminates.
 func (c Control) Create(ctx context.Context, owner client.Object, pod *corev1.Pod) error {
 	if err := c.Client.Create(ctx, pod); err != nil {
-		if !NamespaceGoes(err) {
+		if !NamespaceTerminates(err) {
 			c.Recorder.Eventf(owner, corev1.EventTypeWarning, createFailed, "Error creating: %v", err)
 		}
 		return err
@@ -67,16 +65,16 @@ func (c Control) Create(ctx context.Context, owner client.Object, pod *corev1.Po
 	return nil
 }
 
-// NamespaceGoes tells whether a creation failed since the namespace is being
-// deleted.
-func NamespaceGoes(err error) bool {
+// NamespaceTerminates reports whether a creation failed because the namespace is
+// terminating.
+func NamespaceTerminates(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// Delete deletes exactly this pod, not another one of its name. A pod that has
-// gone already is no error.
+// Delete deletes the pod with this UID, not another one of the same name. It is no
+// error if the pod was deleted already.
 func (c Control) Delete(ctx context.Context, owner client.Object, pod *corev1.Pod) error {
-	// A fresh object, as the client may write the answer into it.
+	// The client may write the response into the object.
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := c.Client.Delete(ctx, target, client.Preconditions{UID: ptr.To(pod.UID)})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -90,11 +88,11 @@ func (c Control) Delete(ctx context.Context, owner client.Object, pod *corev1.Po
 	return nil
 }
 
-// InBatches calls fn with 0 to count-1: as many calls at the same time as first
-// says, then, as long as none fails, twice as many, and so on. After a batch
-// with a failure there is no further one, so that what cannot succeed, for a
-// quota, say, is not tried count times. It returns how many calls succeeded
-// and the error of the first call, in the order of numbers, that did not.
+// InBatches calls fn with 0 to count-1 in slow-start batches: first the given number
+// of concurrent calls, then twice as many after each batch without an error. It
+// stops after a batch with an error, so that calls that cannot succeed, for example
+// because of a quota, are not all tried. It returns the number of calls that
+// succeeded, and the error with the lowest number.
 func InBatches(count, first int, fn func(i int) error) (succeeded int, err error) {
 	errs := make([]error, count)
 	for begin, size := 0, first; begin < count; size *= 2 {

@@ -3,53 +3,38 @@ package pvcprotection
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
-	"svc.dev/svc/controllers/controller"
 )
 
-// finalizer is the one that protects claims.
+// finalizer protects claims from deletion.
 const finalizer = "kubernetes.io/pvc-protection"
 
-// need is what a claim needs, as far as the claim itself tells.
-type need string
+// action is what to do with a claim's finalizer.
+type action string
 
 const (
-	nothing    need = ""
-	protection need = "protection" // the finalizer is missing
-	release    need = "release"    // it is being deleted: the finalizer goes when it is not in use
+	keep           action = "keep"
+	add            action = "add"
+	removeIfUnused action = "remove if no pod uses the claim"
 )
 
-// needs are what the claim needs.
-func needs(claim *corev1.PersistentVolumeClaim) need {
+// decide returns what to do with the claim's finalizer.
+func decide(claim *corev1.PersistentVolumeClaim) action {
 	has := controllerutil.ContainsFinalizer(claim, finalizer)
 	switch {
 	case claim.DeletionTimestamp == nil && !has:
-		return protection
+		return add
 	case claim.DeletionTimestamp != nil && has:
-		return release
+		return removeIfUnused
 	default:
-		return nothing
+		return keep
 	}
 }
 
-// byNeed finds the claims that need something.
-func byNeed() controller.Index {
-	return controller.Index{Name: "protection-need", Object: &corev1.PersistentVolumeClaim{}, Values: func(obj client.Object) []string {
-		if n := needs(obj.(*corev1.PersistentVolumeClaim)); n != nothing {
-			return []string{someNeed}
-		}
-		return nil
-	}}
-}
-
-// someNeed is the value of byNeed.
-const someNeed = "true"
-
-// uses tells whether the pod uses the claim. A pod that no node knows does not:
-// a node does not start pods with claims that are being deleted. A pod that has
-// ended does as long as it exists, since its volumes may be mounted still.
+// uses reports whether the pod uses the claim. A pod that is not bound to a node
+// does not, because node agents do not start pods with claims that are being
+// deleted. A terminated pod does until it is deleted, because its volumes may
+// still be mounted.
 func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	if pod.Spec.NodeName == "" {
 		return false
@@ -59,22 +44,23 @@ func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name {
 			return true
 		}
-		// A pod that waits for the end of its own claim, and a claim that waits
-		// for the end of its pod, would wait for ever.
-		if v.Ephemeral != nil && !shutDown(pod) && ephemeral.VolumeClaimName(pod, v) == claim.Name && ephemeral.VolumeIsForPod(pod, claim) == nil {
+		// A pod that only waits for finalizers does not use its own claim. With
+		// foreground deletion it waits for that claim's deletion.
+		if v.Ephemeral != nil && !hasShutDown(pod) && ephemeral.VolumeClaimName(pod, v) == claim.Name && ephemeral.VolumeIsForPod(pod, claim) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// shutDown tells whether the node is done with the pod, or somebody who deleted
-// it by force says so: nothing but finalizers holds it.
-func shutDown(pod *corev1.Pod) bool {
+// hasShutDown reports whether the pod is being deleted with a grace period of 0:
+// the node agent has confirmed its end, or it was force deleted, and only
+// finalizers keep the object.
+func hasShutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
-// hasClaims tells whether the pod has volumes of claims.
+// hasClaims reports whether the pod has volumes of claims.
 func hasClaims(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {

@@ -7,16 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestNeeds(t *testing.T) {
+func TestDecide(t *testing.T) {
 	for _, test := range []struct {
 		name                string
 		deleting, protected bool
-		want                need
+		want                action
 	}{
-		{"a new claim is to be protected", false, false, protection},
-		{"a protected claim needs nothing", false, true, nothing},
-		{"a claim that is being deleted waits for its release", true, true, release},
-		{"a claim that is released needs nothing", true, false, nothing},
+		{"a new claim gets the finalizer", false, false, add},
+		{"a protected claim keeps it", false, true, keep},
+		{"a claim that is being deleted loses it if unused", true, true, removeIfUnused},
+		{"a claim without it that is being deleted stays as it is", true, false, keep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			claim := &corev1.PersistentVolumeClaim{}
@@ -26,7 +26,7 @@ func TestNeeds(t *testing.T) {
 			if test.protected {
 				claim.Finalizers = []string{finalizer}
 			}
-			if got := needs(claim); got != test.want {
+			if got := decide(claim); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -48,13 +48,13 @@ func TestUses(t *testing.T) {
 		want   bool
 	}{
 		{"a pod on a node uses the claim that it names", named, nil, nil, true},
-		{"a pod without a node uses nothing", named, nil, func(p *corev1.Pod) { p.Spec.NodeName = "" }, false},
-		{"a pod that has ended still uses its claim", named, nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true},
-		{"a pod that was shut down still uses a claim that it names", named, nil, deleted(0), true},
+		{"an unscheduled pod uses nothing", named, nil, func(p *corev1.Pod) { p.Spec.NodeName = "" }, false},
+		{"a terminated pod uses its claim", named, nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true},
+		{"a pod that has shut down uses a claim that it names", named, nil, deleted(0), true},
 		{"a pod uses the claim of its generic ephemeral volume", generic, owned, nil, true},
-		{"a claim of the same name that is not the pod's is not used", generic, nil, nil, false},
+		{"a claim of that name that the pod does not own is not used", generic, nil, nil, false},
 		{"a terminating pod uses its own claim", generic, owned, deleted(30), true},
-		{"a pod that was shut down does not hold its own claim", generic, owned, deleted(0), false},
+		{"a pod that has shut down does not use its own claim", generic, owned, deleted(0), false},
 		{"a pod with other volumes does not use it", corev1.Volume{Name: "v"}, owned, nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func (r *reconciler) create(ctx context.Context, obj client.Object, template *co
 		pod := pods.FromTemplate(obj, r.gvk, template)
 		return r.note(obj, pod, r.pods.Create(ctx, obj, pod))
 	})
-	if pods.NamespaceGoes(err) {
+	if pods.NamespaceTerminates(err) {
 		return nil // the replica set is deleted, too
 	}
 	return err

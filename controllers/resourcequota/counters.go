@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// counters know the names of the objects of those kinds that some quota counts.
-// A kind has one watch, as one rule mostly gives all namespaces their quotas;
-// it ends when no quota counts the kind any more.
+// counters watch the metadata of the kinds that a quota counts. A kind has one
+// watch for all namespaces, because most namespaces have the same quotas. It stops
+// when no quota counts the kind any more.
 type counters struct {
 	metadata metadata.Interface
 	running  sync.WaitGroup
 
-	// The rest is there once start has been called.
+	// Set by start.
 	ctx   context.Context
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -35,19 +35,19 @@ type counters struct {
 	stopped bool
 }
 
-// counter counts the objects of one kind for the quotas that want that.
+// counter watches one kind for the quotas that count it.
 type counter struct {
 	informer cache.SharedIndexInformer
 	stop     context.CancelFunc
 	quotas   map[types.NamespacedName]bool
 }
 
-// syncTimeout bounds how long a reconciliation waits for the objects of a kind
-// that has not been counted before.
+// syncTimeout bounds how long a sync waits for the informer of a kind that was not
+// counted before.
 const syncTimeout = 10 * time.Second
 
-// start implements source.TypedFunc: counters request the reconciliation of
-// quotas when there are more or fewer objects than before.
+// start implements source.TypedFunc: counters enqueue quotas when objects are
+// created or deleted.
 func (c *counters) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *counters) start(ctx context.Context, queue workqueue.TypedRateLimitingI
 	return nil
 }
 
-// wait returns when ctx is done and no kind is watched any more.
+// wait waits until ctx is done, and then until all watches have stopped.
 func (c *counters) wait(ctx context.Context) error {
 	<-ctx.Done()
 	c.mu.Lock()
@@ -68,8 +68,8 @@ func (c *counters) wait(ctx context.Context) error {
 	return nil
 }
 
-// want makes kinds those that the quota counts: no others, and none for a quota
-// that is gone.
+// want sets the kinds that the quota counts; nil is for a quota that was deleted.
+// It starts and stops watches accordingly.
 func (c *counters) want(quota types.NamespacedName, kinds map[schema.GroupVersionResource]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,21 +94,20 @@ func (c *counters) want(quota types.NamespacedName, kinds map[schema.GroupVersio
 	}
 }
 
-// begin begins to watch a kind.
+// begin starts the watch of a kind.
 func (c *counters) begin(kind schema.GroupVersionResource) *counter {
 	ctx, stop := context.WithCancel(c.ctx)
 	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, kind, metav1.NamespaceAll, 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
 	changed := func(obj any) { c.changed(kind, obj) }
-	// A new informer takes a transformation and handlers; it has no reason to
-	// refuse them.
+	// Both calls fail only for an informer that has started or stopped.
 	_ = informer.SetTransform(onlyName)
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed})
 	c.running.Go(func() { informer.RunWithContext(ctx) })
 	return &counter{informer: informer, stop: stop, quotas: map[types.NamespacedName]bool{}}
 }
 
-// onlyName leaves of an object what tells it from others.
+// onlyName removes everything but the identity of an object.
 func onlyName(obj any) (any, error) {
 	o, err := meta.Accessor(obj)
 	if err != nil {
@@ -119,7 +118,7 @@ func onlyName(obj any) (any, error) {
 	}}, nil
 }
 
-// changed requests the quotas that count an object that has come or gone.
+// changed enqueues the quotas that count an object that was created or deleted.
 func (c *counters) changed(kind schema.GroupVersionResource, obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
@@ -140,7 +139,7 @@ func (c *counters) changed(kind schema.GroupVersionResource, obj any) {
 	}
 }
 
-// list lists the objects of a kind that is wanted.
+// list returns the objects of a kind that is counted in a namespace.
 func (c *counters) list(ctx context.Context, kind schema.GroupVersionResource, namespace string) ([]runtime.Object, error) {
 	c.mu.Lock()
 	counter := c.kinds[kind]
@@ -166,7 +165,7 @@ func (c *counters) list(ctx context.Context, kind schema.GroupVersionResource, n
 	return objects, nil
 }
 
-// countedKind is what a quota counts: a resource, and another name of it.
+// countedKind is a resource that a quota counts, and its alias in the quota.
 type countedKind struct {
 	schema.GroupResource
 	alias corev1.ResourceName

@@ -52,7 +52,7 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 		return false, nil // the scheduler stops
 	}
 	switch {
-	case now.UID != pod.UID, now.DeletionTimestamp != nil, pods.NamespaceGoes(err):
+	case now.UID != pod.UID, now.DeletionTimestamp != nil, pods.NamespaceTerminates(err):
 		return false, nil
 	case now.Spec.NodeName != "":
 		return now.Spec.NodeName == node, nil

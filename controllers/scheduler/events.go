@@ -124,7 +124,7 @@ func (r *eventRecorder) run(ctx context.Context) {
 			}
 		}
 		// The API server rejects events in a terminating namespace.
-		if err := r.record(ctx, next); err != nil && ctx.Err() == nil && !pods.NamespaceGoes(err) {
+		if err := r.record(ctx, next); err != nil && ctx.Err() == nil && !pods.NamespaceTerminates(err) {
 			klog.FromContext(ctx).Error(err, "Failed to record event", "pod", klog.KObj(next.pod), "reason", next.reason)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// noExecute are the taints that pods must tolerate to stay on a node.
+// noExecute returns the taints that pods must tolerate to stay on the node.
 func noExecute(node *corev1.Node) []corev1.Taint {
 	var taints []corev1.Taint
 	for _, t := range node.Spec.Taints {
@@ -21,13 +21,13 @@ func noExecute(node *corev1.Node) []corev1.Taint {
 	return taints
 }
 
-// evictAt is when the pod is to leave a node with the taints, which are all
-// NoExecute. ok is false if it need not. A pod that does not tolerate a taint, or
-// not for any time, leaves at once: that is the zero time.
+// evictAt returns when the pod is evicted from a node with the taints, all of
+// which are NoExecute. ok is false if it is not evicted. A pod that does not
+// tolerate one of the taints is evicted at once, which is the zero time.
 //
-// The time that a toleration gives begins when the taint was added, or when the
-// pod was bound if that was later. The first of a pod's tolerations that matches
-// a taint counts.
+// The tolerationSeconds count from the time when the taint was added, or when the
+// pod was bound if that was later. For each taint, the first toleration of the
+// pod that matches it decides.
 func evictAt(pod *corev1.Pod, taints []corev1.Taint, added func(corev1.Taint) time.Time) (at time.Time, ok bool) {
 	for _, taint := range taints {
 		i := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -54,7 +54,7 @@ func evictAt(pod *corev1.Pod, taints []corev1.Taint, added func(corev1.Taint) ti
 	return at, ok
 }
 
-// boundAt is when the pod got its node, as far as it tells.
+// boundAt returns when the pod was bound, or created if it has no such condition.
 func boundAt(pod *corev1.Pod) time.Time {
 	if c := pods.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue {
 		return c.LastTransitionTime.Time

@@ -20,8 +20,8 @@ import (
 	"svc.dev/svc/controllers/index"
 )
 
-// taints knows which nodes have NoExecute taints, so that pods on others cost
-// nothing, and when a taint appeared that does not say it itself.
+// taints are the NoExecute taints by node, so that events of pods on other nodes
+// cost nothing, with the time when each taint was added or first seen.
 type taints struct {
 	now func() time.Time
 
@@ -29,8 +29,8 @@ type taints struct {
 	byNode map[string]map[corev1.Taint]time.Time
 }
 
-// set notes the NoExecute taints of a node and tells whether they are others
-// than before.
+// set records the NoExecute taints of a node, and reports whether they have
+// changed.
 func (t *taints) set(node string, all []corev1.Taint) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +55,7 @@ func (t *taints) set(node string, all []corev1.Taint) bool {
 	return !maps.EqualFunc(before, after, time.Time.Equal)
 }
 
-// added is when the taint was added to the node, or seen there first.
+// added returns when the taint was added to the node, or first seen there.
 func (t *taints) added(node string, taint corev1.Taint) time.Time {
 	if taint.TimeAdded != nil {
 		return taint.TimeAdded.Time
@@ -68,28 +68,28 @@ func (t *taints) added(node string, taint corev1.Taint) time.Time {
 	return t.now()
 }
 
-// any tells whether the node has NoExecute taints.
+// any reports whether the node has NoExecute taints.
 func (t *taints) any(node string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.byNode[node]) > 0
 }
 
-// watchNodes requests the pods of nodes whose NoExecute taints change.
+// watchNodes enqueues the pods of nodes whose NoExecute taints change.
 func (r *reconciler) watchNodes(cache client.Reader) controller.Watch[reconcile.Request] {
 	changed := func(ctx context.Context, node *corev1.Node, q controller.Queue[reconcile.Request]) {
 		if !r.taints.set(node.Name, noExecute(node)) {
 			return
 		}
-		// In the cache are, or soon will be, all pods that the events of pods,
-		// which look at the taints, have left out.
-		var theirs corev1.PodList
-		if err := cache.List(ctx, &theirs, client.MatchingFields{index.PodsByNode().Name: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot list the pods of a node with taints", "node", node.Name)
+		// A pod whose event came before the taints were recorded is in this list,
+		// because its event reached the cache first.
+		var bound corev1.PodList
+		if err := cache.List(ctx, &bound, client.MatchingFields{index.PodsByNode().Name: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to list pods of tainted node", "node", klog.KObj(node))
 			return
 		}
-		for i := range theirs.Items {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&theirs.Items[i])})
+		for i := range bound.Items {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&bound.Items[i])})
 		}
 	}
 	return controller.Watch[reconcile.Request]{Object: &corev1.Node{}, Handler: handler.Funcs{
@@ -105,8 +105,8 @@ func (r *reconciler) watchNodes(cache client.Reader) controller.Watch[reconcile.
 	}}
 }
 
-// watchPods requests pods that come to a node with taints, those whose
-// tolerations change there, and those that go before they are evicted.
+// watchPods enqueues pods that are bound to a tainted node, pods whose tolerations
+// change there, and pods that are deleted before their eviction.
 func (r *reconciler) watchPods() controller.Watch[reconcile.Request] {
 	request := func(pod *corev1.Pod, q controller.Queue[reconcile.Request]) {
 		key := client.ObjectKeyFromObject(pod)

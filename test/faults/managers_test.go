@@ -30,9 +30,9 @@ var aLongLease = []string{"--leader-elect-lease-duration=1h", "--leader-elect-re
 
 // What managers log.
 const (
-	holds = "Holds the lease"
-	works = "The controllers work"
-	stops = "Stops to work"
+	holds = "Acquired lease"
+	works = "Started controllers"
+	stops = "Stopping controllers"
 )
 
 // manager starts a manager without waiting for it. It ends with the test at the

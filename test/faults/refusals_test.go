@@ -84,8 +84,8 @@ func TestManagersThatAreRefused(t *testing.T) {
 	}{
 		{"a server of another cluster", connectionOf(t, host, manager.CAData, manager.CertData, manager.KeyData), "the certificate of " + host + " is not trusted: ", nil},
 		{"a user of another cluster", connectionOf(t, host, authority, manager.CertData, manager.KeyData), "does not know this user: the certificate or token is of another cluster, or no longer valid", nil},
-		{"a certificate that has ended", connectionOf(t, host, authority, expired, expiredKey), "the client certificate ended on " + end.UTC().Format(time.RFC3339), nil},
-		{"a user without rights", connectionOf(t, host, authority, stranger, strangerKey), `the user has not the rights of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
+		{"a certificate that has ended", connectionOf(t, host, authority, expired, expiredKey), "the client certificate expired on " + end.UTC().Format(time.RFC3339), nil},
+		{"a user without rights", connectionOf(t, host, authority, stranger, strangerKey), `the user lacks the permissions of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
 		{"a port that is in use", connection(server), "--secure-port: " + portOf(t, server.Config) + " is in use", []string{"--secure-port=" + portOf(t, server.Config)}},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAKindThatIsNotServedStopsItsControllersOnly(t *testing.T) {
 	t.Cleanup(server.Kill)
 	m := manager(t, connection(server))
 	says(t, m, works, 1)
-	g.Expect(m.Output()).To(MatchRegexp(`The controller does not run: .* controller="replicaset" kinds=\["ReplicaSet.apps"\]`))
+	g.Expect(m.Output()).To(MatchRegexp(`Controller is not started, the API server does not serve all kinds that it reads.* controller="replicaset" kinds=\["ReplicaSet.apps"\]`))
 	expectWork(t, clientOf(t, server.Config))
 	server.Kill()
 
@@ -124,7 +124,7 @@ func TestARightThatIsMissingStopsItsControllersOnly(t *testing.T) {
 	client := clientOf(t, server.Config)
 	m := manager(t, forbidding(t, server, "/apis/apps/v1/replicasets"), "--controllers=*,-garbagecollector")
 	says(t, m, works, 1)
-	says(t, m, "These controllers do not work: a right is missing", 1)
+	says(t, m, "Failed to list or watch kind, permission denied", 1)
 	g.Expect(m.Output()).To(MatchRegexp(`a right is missing.* controllers=\[.*"replicaset"`))
 	expectWork(t, client)
 	_, err := client.CoreV1().ReplicationControllers("default").Create(t.Context(), &corev1.ReplicationController{

@@ -44,4 +44,4 @@ func (s *Server) StandbyManager(flags ...string) (*Process, error) {
 }
 
 // working is what the manager logs when its controllers begin to work.
-const working = "The controllers work"
+const working = "Started controllers"

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// clientset is as much of a clientset as the library's Reconciler uses: the
-// writing of EndpointSlices, here by a client that works in any group domain.
-// The rest is nil.
+// clientset is the part of a clientset that the library's Reconciler uses: it
+// writes EndpointSlices with a client that works in any group domain. All other
+// methods panic.
 type clientset struct {
 	kubernetes.Interface
 	writer *writer
@@ -35,9 +35,9 @@ type group struct {
 // EndpointSlices implements discoveryclient.DiscoveryV1Interface.
 func (g group) EndpointSlices(string) discoveryclient.EndpointSliceInterface { return g.writer }
 
-// writer writes the slices of one service in one reconciliation. The library
-// names the slices that it changes; writer adds which version of them it has
-// seen, so that nobody's change in between is lost.
+// writer writes the slices of one service in one sync. It adds the resource
+// version that was read to the slices that the library updates, so that a change
+// by another client in between is a conflict.
 type writer struct {
 	discoveryclient.EndpointSliceInterface
 	ctx    context.Context // the library has none
@@ -47,8 +47,8 @@ type writer struct {
 	errs   []error
 }
 
-// newWriter makes a writer that has seen these slices, and leaves them to the
-// library.
+// newWriter returns a writer for the existing slices, which the library may change
+// afterwards.
 func newWriter(ctx context.Context, c client.Client, seen []*discoveryv1.EndpointSlice) (*writer, error) {
 	service, err := apiutil.GVKForObject(&corev1.Service{}, c.Scheme())
 	if err != nil {
@@ -62,10 +62,11 @@ func newWriter(ctx context.Context, c client.Client, seen []*discoveryv1.Endpoin
 	return w, nil
 }
 
-// libraryOwners is the API version of services that the library knows, whatever
-// the group domain.
+// libraryOwners is the API version of services that the library uses in owner
+// references in any group domain.
 const libraryOwners = "v1"
 
+// renameOwners changes the API version of services in the owner references.
 func renameOwners(slice *discoveryv1.EndpointSlice, from, to string) {
 	for i := range slice.OwnerReferences {
 		if ref := &slice.OwnerReferences[i]; ref.Kind == "Service" && ref.APIVersion == from {
@@ -89,14 +90,15 @@ func (w *writer) Update(_ context.Context, slice *discoveryv1.EndpointSlice, _ m
 	return slice, w.note(w.client.Update(w.ctx, slice))
 }
 
-// Delete implements discoveryclient.EndpointSliceInterface. A slice that is gone
-// already, or another of the same name, needs no deletion.
+// Delete implements discoveryclient.EndpointSliceInterface. It is no error if the
+// slice was deleted already.
 func (w *writer) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
 	seen := w.seen[name]
 	err := w.client.Delete(w.ctx, seen, client.Preconditions{UID: &seen.UID})
 	return w.note(client.IgnoreNotFound(err))
 }
 
+// note records the error of a write and returns it.
 func (w *writer) note(err error) error {
 	if err != nil {
 		w.errs = append(w.errs, err)
@@ -104,11 +106,10 @@ func (w *writer) note(err error) error {
 	return err
 }
 
-// err is what has gone wrong, as the API server has said it: the library leaves
-// only the text of it.
+// err returns the errors of all writes. The library's error has only their text.
 func (w *writer) err() error { return errors.Join(w.errs...) }
 
-// nodes finds nodes for the library.
+// nodes lists nodes for the library.
 type nodes struct {
 	ctx    context.Context
 	reader client.Reader
@@ -131,6 +132,7 @@ func (n nodes) List(selector labels.Selector) ([]*corev1.Node, error) {
 
 var _ corelisters.NodeLister = nodes{}
 
+// pointers returns pointers to the items.
 func pointers[T any](items []T) []*T {
 	list := make([]*T, len(items))
 	for i := range items {

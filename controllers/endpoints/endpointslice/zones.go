@@ -17,17 +17,17 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// zones knows how the processors of the cluster are spread over zones, which
-// decides about the hints of services with the annotation
-// service.kubernetes.io/topology-mode.
+// zones tracks how the CPUs of the nodes are distributed over zones. The topology
+// hints of services with the annotation service.kubernetes.io/topology-mode
+// depend on it.
 type zones struct {
 	cache *topologycache.TopologyCache
 
 	mu      sync.Mutex
-	current bool // the cache knows the nodes as they are
+	current bool // the cache has the present nodes
 }
 
-// update tells the cache about the nodes if they have changed.
+// update gives the nodes to the cache if they have changed.
 func (z *zones) update(ctx context.Context, nodes nodes) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -43,21 +43,21 @@ func (z *zones) update(ctx context.Context, nodes nodes) error {
 	return nil
 }
 
+// outdate records that the nodes have changed.
 func (z *zones) outdate() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.current = false
 }
 
-// forget forgets the hints of a service.
+// forget removes the hints of a service.
 func (z *zones) forget(service string) {
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		z.cache.RemoveHints(service, family)
 	}
 }
 
-// watch is a watch of nodes that requests the reconciliation of the services
-// that the nodes' zones matter to.
+// watch enqueues the services with topology hints when the zones' weights change.
 func (z *zones) watch(reader client.Reader) controller.Watch[reconcile.Request] {
 	affected := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		z.outdate()
@@ -82,7 +82,7 @@ type nodeWeight struct {
 	milliCPU int64
 }
 
-// weight is what a node adds to its zone.
+// weight returns what the node adds to the weight of its zone.
 func weight(node *corev1.Node) nodeWeight {
 	w := nodeWeight{zone: node.Labels[corev1.LabelTopologyZone], milliCPU: node.Status.Allocatable.Cpu().MilliValue()}
 	for _, c := range node.Status.Conditions {
@@ -93,7 +93,7 @@ func weight(node *corev1.Node) nodeWeight {
 	return w
 }
 
-// byHints finds the services whose endpoints may get hints by the zones' weights.
+// byHints finds the services whose endpoints may get topology hints.
 func byHints() controller.Index {
 	return controller.Index{Name: "topology-mode", Object: &corev1.Service{}, Values: func(obj client.Object) []string {
 		if hinted(obj) {
@@ -103,6 +103,7 @@ func byHints() controller.Index {
 	}}
 }
 
+// hinted reports whether the service asks for topology hints.
 func hinted(service client.Object) bool {
 	annotations := service.GetAnnotations()
 	_, mode := annotations[corev1.AnnotationTopologyMode]

@@ -1,20 +1,19 @@
-// Package fleet decides what the health of nodes means: whether a node is to be
-// taken for dead, whether its pods are to be evicted, and when to look at it
-// again.
+// Package fleet decides whether a node is unreachable, whether its pods are
+// evicted, and when it is synced next.
 //
-// A Fleet is a state machine without client, clock or goroutine. It is told what
-// is seen of nodes (Observe, Renewed, Gone) and asked about one of them at a
-// time (Look); every call brings the time with it. The scripts in testdata show
-// what follows from what.
+// A Fleet is a state machine without client, clock or goroutine. Its inputs are
+// what is observed of nodes (Observe, Renewed, Gone); Decide returns the verdict
+// on one node. Every call has the time as an argument. The scripts in testdata
+// document the rules.
 //
-// A node is alive as long as it gives signs of life: it renews its lease, or
-// posts its status. The time of a sign is that of its arrival here, so that
-// clocks need not agree. A node that has been silent for its grace period is
-// dead: its conditions become Unknown.
+// A heartbeat of a node is a renewal of its lease or a posted status. It counts
+// from its arrival here, so that clocks need not agree. A node without heartbeat
+// for its grace period is unreachable: its conditions become Unknown.
 //
-// Evictions from nodes that are dead or not ready, by NoExecute taints, are
-// paced by zone: a few dead nodes are dead nodes, many are more likely a broken
-// network, and if all are dead, or about to be, then nothing is evicted at all.
+// Evictions from nodes that are unreachable or not ready, by NoExecute taints, are
+// rate limited by zone. If many nodes of a zone are not ready, a network failure
+// is more likely, and the rate is lower. If no node of any zone is ready, or all
+// may be about to become unreachable, nothing is evicted.
 package fleet
 
 import (
@@ -27,10 +26,10 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// Config is how patient a fleet is.
+// Config has the grace periods and the eviction rates.
 type Config struct {
-	// GracePeriod is how long a node may be silent. StartupGracePeriod is how long
-	// it may be that has never told whether it is ready.
+	// GracePeriod is how long a node may have no heartbeat. StartupGracePeriod is
+	// the same for a node that has never posted the condition Ready.
 	GracePeriod, StartupGracePeriod time.Duration
 	// EvictionRate is how many nodes of a zone, per second, may get a NoExecute
 	// taint; zero is none. In a zone that is partially disrupted the rate is
@@ -42,48 +41,48 @@ type Config struct {
 	UnhealthyZone float64
 }
 
-// Fleet is what is known of all nodes. It is not safe for concurrent use.
+// Fleet is the state of all nodes. It is not safe for concurrent use.
 type Fleet struct {
 	Config
 	nodes map[string]*node
 	zones map[string]*zone
-	// changed tells that the zones' states may have changed since they were
-	// determined.
+	// changed is true if the zones' states have to be determined again.
 	changed bool
-	// outage tells that no node of any zone is ready: nothing is evicted. Nor is
-	// it after an outage until calm.
-	outage bool
-	calm   time.Time
-	// heard is the time of the last sign of life of any node.
-	heard time.Time
-	woken []string
+	// outage is true if no node of any zone is ready: nothing is evicted then, and
+	// until recovered after the outage.
+	outage    bool
+	recovered time.Time
+	// lastHeartbeat is the time of the last heartbeat of any node.
+	lastHeartbeat time.Time
+	// affected are the nodes to sync because of other nodes.
+	affected []string
 }
 
-// New is a fleet without nodes that begins now.
+// New returns a fleet without nodes that begins now.
 func New(c Config, now time.Time) *Fleet {
-	return &Fleet{Config: c, nodes: map[string]*node{}, zones: map[string]*zone{}, heard: now}
+	return &Fleet{Config: c, nodes: map[string]*node{}, zones: map[string]*zone{}, lastHeartbeat: now}
 }
 
-// node is what is known of a node.
+// node is the state of a node.
 type node struct {
 	name    string
 	uid     types.UID
 	zone    *zone
-	counted bool // in the health of the zone
+	counted bool // whether it counts in the health of the zone
 	// ready is the status of the condition Ready, empty if there is none, and
 	// heartbeat its time.
 	ready     corev1.ConditionStatus
 	heartbeat metav1.Time
 	renewed   time.Time // the time in the lease
-	alive     time.Time // the last sign of life
-	looked    bool
-	// tainted tells that the node has a NoExecute taint for its health, and
-	// granted that it may get one: it has taken its zone's turn for that.
+	alive     time.Time // the arrival of the last heartbeat
+	decided   bool      // whether there was a verdict on it
+	// tainted is true if the node has a NoExecute taint for its health, and granted
+	// if it may get one within the rate of its zone.
 	tainted, granted bool
 }
 
-// Observe tells what a node looks like. Most of what nodes post is no more than
-// a sign of life, for which this suffices; Look does it, too.
+// Observe records the state of a node. Most updates of nodes are only heartbeats,
+// for which this suffices. Decide calls it, too.
 func (f *Fleet) Observe(n *corev1.Node, now time.Time) {
 	m := f.nodes[n.Name]
 	if m != nil && m.uid != n.UID {
@@ -99,11 +98,11 @@ func (f *Fleet) Observe(n *corev1.Node, now time.Time) {
 	case m == nil:
 		m = &node{name: n.Name, uid: n.UID}
 		f.nodes[n.Name] = m
-		f.sign(m, now)
+		f.heartbeat(m, now)
 	case m.ready == status && m.heartbeat.Equal(&heartbeat), status == corev1.ConditionUnknown:
-		// It has not posted anything: Unknown is what others say of it.
+		// The node has not posted this: its agent never posts Unknown.
 	default:
-		f.sign(m, now)
+		f.heartbeat(m, now)
 	}
 	m.heartbeat, m.tainted = heartbeat, hasEvictionTaint(n)
 	if m.tainted {
@@ -112,34 +111,35 @@ func (f *Fleet) Observe(n *corev1.Node, now time.Time) {
 	f.place(m, topology.GetZoneKey(n), !excluded(n), status)
 }
 
-// Renewed tells when a node has renewed its lease, by its own clock.
+// Renewed records that a node has renewed its lease; renewal is the time in the
+// lease, by the node's clock.
 func (f *Fleet) Renewed(name string, renewal, now time.Time) {
 	m := f.nodes[name]
 	if m == nil || !renewal.After(m.renewed) {
 		return
 	}
 	m.renewed = renewal
-	f.sign(m, now)
+	f.heartbeat(m, now)
 }
 
-// sign notes a sign of life. The first one after a silence of all wakes the
-// nodes whose evictions wait for it.
-func (f *Fleet) sign(m *node, now time.Time) {
+// heartbeat records a heartbeat. The first one after all nodes were silent makes
+// the nodes affected whose evictions have waited for it.
+func (f *Fleet) heartbeat(m *node, now time.Time) {
 	m.alive = now
 	if f.silent(now) {
 		for _, z := range f.zones {
-			f.woken = append(f.woken, z.waiting...)
+			f.affected = append(f.affected, z.waiting...)
 		}
 	}
-	f.heard = now
+	f.lastHeartbeat = now
 }
 
-// silent tells whether no node at all has been heard of for so long that all
-// may be about to be found dead, one after the other.
-func (f *Fleet) silent(now time.Time) bool { return now.Sub(f.heard) > f.GracePeriod/2 }
+// silent reports whether no node has had a heartbeat for half of the grace period,
+// so that all may be about to become unreachable.
+func (f *Fleet) silent(now time.Time) bool { return now.Sub(f.lastHeartbeat) > f.GracePeriod/2 }
 
-// Gone tells that a node does not exist any more. It returns the UID that it
-// had, empty if it was not known.
+// Gone records that a node was deleted. It returns the UID that the node had, or ""
+// if it was not known.
 func (f *Fleet) Gone(name string) types.UID {
 	m := f.nodes[name]
 	if m == nil {
@@ -152,54 +152,54 @@ func (f *Fleet) Gone(name string) types.UID {
 	return m.uid
 }
 
-// Woken returns the nodes to look at since others have changed.
-func (f *Fleet) Woken() []string {
-	woken := f.woken
-	f.woken = nil
-	slices.Sort(woken)
-	return slices.Compact(woken)
+// Affected returns, once, the nodes to sync because other nodes have changed.
+func (f *Fleet) Affected() []string {
+	affected := f.affected
+	f.affected = nil
+	slices.Sort(affected)
+	return slices.Compact(affected)
 }
 
-// Verdict is what a node needs.
+// Verdict is the decision on a node.
 type Verdict struct {
-	// New tells that this is the first look at the node.
+	// New is true for the first verdict on the node.
 	New bool
-	// Dead tells that the node has been silent for too long, and that its
-	// conditions do not say so yet.
-	Dead bool
-	// Taint is the key of the NoExecute taint that the node is to have for its
-	// health, and no other; empty is none.
+	// Unreachable is true if the node's grace period is over and its conditions
+	// are not Unknown yet.
+	Unreachable bool
+	// Taint is the key of the only NoExecute taint that the node has for its
+	// health; empty is none.
 	Taint string
-	// Again is when to look at the node next if nothing happens; zero is never.
-	Again time.Time
+	// Requeue is when to sync the node next if there is no event; zero is never.
+	Requeue time.Time
 }
 
-// Look decides on a node.
-func (f *Fleet) Look(n *corev1.Node, now time.Time) Verdict {
+// Decide returns the verdict on a node.
+func (f *Fleet) Decide(n *corev1.Node, now time.Time) Verdict {
 	f.Observe(n, now)
 	f.settle(now)
 	m := f.nodes[n.Name]
-	v := Verdict{New: !m.looked}
-	m.looked = true
+	v := Verdict{New: !m.decided}
+	m.decided = true
 	grace := f.GracePeriod
 	if m.ready == "" {
 		grace = f.StartupGracePeriod
 	}
 	if end := m.alive.Add(grace); now.Before(end) {
-		v.Again = end
+		v.Requeue = end
 	} else {
-		v.Dead = !allUnknown(n)
+		v.Unreachable = !allUnknown(n)
 	}
-	var again time.Time
-	if v.Taint, again = f.taint(m, now); v.Again.IsZero() || !again.IsZero() && again.Before(v.Again) {
-		v.Again = again
+	var requeue time.Time
+	if v.Taint, requeue = f.taint(m, now); v.Requeue.IsZero() || !requeue.IsZero() && requeue.Before(v.Requeue) {
+		v.Requeue = requeue
 	}
 	return v
 }
 
-// taint is which NoExecute taint a node is to have now, and when to look again
-// if it may get one later.
-func (f *Fleet) taint(m *node, now time.Time) (key string, again time.Time) {
+// taint returns the key of the NoExecute taint that a node has now, and the time to
+// sync it again if it may get one later.
+func (f *Fleet) taint(m *node, now time.Time) (key string, requeue time.Time) {
 	key = evictionTaint(m.ready)
 	if key == "" || f.outage {
 		m.granted = false
@@ -211,8 +211,8 @@ func (f *Fleet) taint(m *node, now time.Time) (key string, again time.Time) {
 		return key, time.Time{}
 	}
 	position := m.zone.wait(m.name)
-	if now.Before(f.calm) {
-		return "", f.calm
+	if now.Before(f.recovered) {
+		return "", f.recovered
 	}
 	if f.silent(now) {
 		return "", now.Add(f.GracePeriod / 2)

@@ -100,15 +100,15 @@ func (w *world) zone() string { return fmt.Sprint("zone-", w.random.IntN(2)) }
 
 func (w *world) look(name string) {
 	n := w.nodes[name]
-	v := w.fleet.Look(n, w.now)
+	v := w.fleet.Decide(n, w.now)
 	grace := w.fleet.GracePeriod
 	if condition(n, corev1.NodeReady) == nil {
 		grace = w.fleet.StartupGracePeriod
 	}
-	if silent := w.now.Sub(w.signs[name]); v.Dead && silent < grace || !v.Dead && silent >= grace && !allUnknown(n) {
-		w.t.Fatalf("seed %d: %s is dead: %v, after %s of silence", w.seed, name, v.Dead, silent)
+	if silent := w.now.Sub(w.signs[name]); v.Unreachable && silent < grace || !v.Unreachable && silent >= grace && !allUnknown(n) {
+		w.t.Fatalf("seed %d: %s is dead: %v, after %s of silence", w.seed, name, v.Unreachable, silent)
 	}
-	if v.Dead {
+	if v.Unreachable {
 		for _, posted := range Posted() {
 			if c := condition(n, posted); c != nil {
 				c.Status = corev1.ConditionUnknown
@@ -116,7 +116,7 @@ func (w *world) look(name string) {
 				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: posted, Status: corev1.ConditionUnknown})
 			}
 		}
-		v = w.fleet.Look(n, w.now)
+		v = w.fleet.Decide(n, w.now)
 	}
 	if v.Taint != "" && !hasEvictionTaint(n) {
 		z := w.fleet.nodes[name].zone
@@ -133,14 +133,14 @@ func (w *world) look(name string) {
 		n.Spec.Taints = []corev1.Taint{{Key: v.Taint, Effect: corev1.TaintEffectNoExecute}}
 	}
 	w.fleet.Observe(n, w.now)
-	if delete(w.again, name); !v.Again.IsZero() {
-		w.again[name] = v.Again
+	if delete(w.again, name); !v.Requeue.IsZero() {
+		w.again[name] = v.Requeue
 	}
 	w.wake()
 }
 
 func (w *world) wake() {
-	for _, name := range w.fleet.Woken() {
+	for _, name := range w.fleet.Affected() {
 		if w.nodes[name] != nil {
 			w.look(name)
 		}
@@ -179,7 +179,7 @@ func BenchmarkRenewed(b *testing.B) {
 	for i := range 1000 {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}
 		setReady(n, "True", start)
-		f.Look(n, start)
+		f.Decide(n, start)
 	}
 	now := start
 	b.ReportAllocs()

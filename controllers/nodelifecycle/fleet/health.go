@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Posted are the conditions that a node posts, and of which nobody knows
-// whether they hold when it is dead.
+// Posted returns the conditions that node agents post, which become Unknown when
+// the node is unreachable.
 func Posted() []corev1.NodeConditionType {
 	return []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure}
 }
 
-// allUnknown tells whether all that a node posts is Unknown.
+// allUnknown reports whether all conditions that the node posts are Unknown.
 func allUnknown(n *corev1.Node) bool {
 	return !slices.ContainsFunc(Posted(), func(t corev1.NodeConditionType) bool {
 		c := condition(n, t)
@@ -29,8 +29,8 @@ func condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition
 	return nil
 }
 
-// evictionTaint is the key of the NoExecute taint for a status of the condition
-// Ready. A node that has never told (the empty status) gets none.
+// evictionTaint returns the key of the NoExecute taint for a status of the
+// condition Ready. There is none for a node without the condition.
 func evictionTaint(ready corev1.ConditionStatus) string {
 	switch ready {
 	case corev1.ConditionFalse:
@@ -42,18 +42,18 @@ func evictionTaint(ready corev1.ConditionStatus) string {
 	}
 }
 
-// hasEvictionTaint tells whether the node has a NoExecute taint for its health.
+// hasEvictionTaint reports whether the node has a NoExecute taint for its health.
 func hasEvictionTaint(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, IsEvictionTaint)
 }
 
-// IsEvictionTaint tells whether the taint is one that a node gets for its
-// health, and that evicts its pods.
+// IsEvictionTaint reports whether the taint is a NoExecute taint for the health of
+// a node.
 func IsEvictionTaint(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
 
-// excluded tells whether the node's health says nothing about its zone's.
+// excluded reports whether the node does not count in the health of its zone.
 func excluded(n *corev1.Node) bool {
 	_, ok := n.Labels["node.kubernetes.io/exclude-disruption"]
 	return ok

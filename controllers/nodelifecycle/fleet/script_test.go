@@ -202,8 +202,8 @@ func (p *player) run(end time.Time) {
 // look does what the controller does.
 func (p *player) look(name string) {
 	n := p.nodes[name]
-	v := p.fleet.Look(n, p.now)
-	if v.Dead {
+	v := p.fleet.Decide(n, p.now)
+	if v.Unreachable {
 		p.say("%s is dead", name)
 		for _, t := range Posted() {
 			if c := condition(n, t); c != nil {
@@ -212,7 +212,7 @@ func (p *player) look(name string) {
 				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: t, Status: corev1.ConditionUnknown})
 			}
 		}
-		v = p.fleet.Look(n, p.now)
+		v = p.fleet.Decide(n, p.now)
 	}
 	before := ""
 	if i := slices.IndexFunc(n.Spec.Taints, IsEvictionTaint); i >= 0 {
@@ -230,14 +230,14 @@ func (p *player) look(name string) {
 		}
 		p.fleet.Observe(n, p.now)
 	}
-	if delete(p.again, name); !v.Again.IsZero() {
-		p.again[name] = v.Again
+	if delete(p.again, name); !v.Requeue.IsZero() {
+		p.again[name] = v.Requeue
 	}
 	p.wake()
 }
 
 func (p *player) wake() {
-	for _, n := range p.fleet.Woken() {
+	for _, n := range p.fleet.Affected() {
 		p.look(n)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is how healthy a zone is.
+// State is the health of a zone.
 type State string
 
 // The states of a zone.
@@ -17,7 +17,7 @@ const (
 	FullDisruption    State = "FullDisruption"
 )
 
-// zone is the nodes of one topology zone.
+// zone is the state of one topology zone.
 type zone struct {
 	name string
 	// members are all nodes, counted those whose health counts, and notReady
@@ -27,13 +27,13 @@ type zone struct {
 	state State
 	// rate is how many nodes per second may be tainted; zero is none.
 	rate float64
-	// waiting are the nodes that are to be tainted, in the order of their turns,
-	// and last is when a node was.
+	// waiting are the nodes to be tainted, in order, and last is the time when the
+	// last node was granted its taint.
 	waiting []string
 	last    time.Time
 }
 
-// place puts a node into its zone.
+// place puts a node into its zone, with its readiness.
 func (f *Fleet) place(m *node, name string, counted bool, ready corev1.ConditionStatus) {
 	if m.zone != nil && m.zone.name == name && m.counted == counted && m.ready == ready {
 		return
@@ -55,7 +55,7 @@ func (f *Fleet) place(m *node, name string, counted bool, ready corev1.Condition
 	f.changed = true
 }
 
-// remove takes a node out of the zone, but not out of those that wait.
+// remove removes a node from the members of the zone, but not from waiting.
 func (z *zone) remove(m *node) {
 	z.count(m, -1)
 	z.members--
@@ -70,8 +70,8 @@ func (z *zone) count(m *node, by int) {
 	}
 }
 
-// settle determines the states of the zones, and wakes the nodes for which that
-// makes a difference.
+// settle determines the states of the zones. The nodes whose evictions depend on a
+// change become affected.
 func (f *Fleet) settle(now time.Time) {
 	if !f.changed {
 		return
@@ -86,7 +86,7 @@ func (f *Fleet) settle(now time.Time) {
 		z.state = f.state(z.counted, z.notReady)
 		if rate := f.rate(z.state, z.counted); rate != z.rate {
 			z.rate = rate
-			f.woken = append(f.woken, z.waiting...)
+			f.affected = append(f.affected, z.waiting...)
 		}
 		if z.counted > 0 {
 			zones++
@@ -100,17 +100,17 @@ func (f *Fleet) settle(now time.Time) {
 		return
 	}
 	if f.outage = outage; !outage {
-		// Those that were cut off have the time to say that they live.
-		f.calm = now.Add(f.GracePeriod)
+		// Nodes that were cut off have the grace period to send a heartbeat.
+		f.recovered = now.Add(f.GracePeriod)
 	}
 	for name, m := range f.nodes {
 		if m.tainted || evictionTaint(m.ready) != "" {
-			f.woken = append(f.woken, name)
+			f.affected = append(f.affected, name)
 		}
 	}
 }
 
-// state is that of a zone with so many nodes.
+// state returns the state of a zone with these numbers of nodes.
 func (f *Fleet) state(nodes, notReady int) State {
 	switch {
 	case nodes > 0 && notReady == nodes:
@@ -122,8 +122,8 @@ func (f *Fleet) state(nodes, notReady int) State {
 	}
 }
 
-// rate is how many nodes per second of a zone may be tainted. All nodes of one
-// zone may well be dead, so that only a partial disruption is suspicious.
+// rate returns how many nodes per second of a zone may be tainted. It is lower for
+// a partial disruption only: all nodes of one zone may indeed have failed.
 func (f *Fleet) rate(s State, nodes int) float64 {
 	switch {
 	case s != PartialDisruption:
@@ -135,8 +135,8 @@ func (f *Fleet) rate(s State, nodes int) float64 {
 	}
 }
 
-// wait puts a node at the end of those that wait, unless it waits already, and
-// returns its position.
+// wait appends a node to waiting, unless it is there already, and returns its
+// position.
 func (z *zone) wait(name string) int {
 	if i := slices.Index(z.waiting, name); i >= 0 {
 		return i
@@ -145,16 +145,16 @@ func (z *zone) wait(name string) int {
 	return len(z.waiting) - 1
 }
 
-// forget takes a node out of those that wait.
+// forget removes a node from waiting.
 func (z *zone) forget(name string) {
 	if i := slices.Index(z.waiting, name); i >= 0 {
 		z.waiting = slices.Delete(z.waiting, i, i+1)
 	}
 }
 
-// turn is when the node at a position may be tainted, if those in front of it
-// are at their time. There is none in a zone without a rate.
-func (z *zone) turn(position int, now time.Time) (time.Time, bool) {
+// turn returns when the node at a position of waiting may be tainted, if those
+// before it are tainted in time. ok is false in a zone whose rate is zero.
+func (z *zone) turn(position int, now time.Time) (at time.Time, ok bool) {
 	if z.rate <= 0 {
 		return time.Time{}, false
 	}

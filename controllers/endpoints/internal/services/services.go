@@ -1,4 +1,4 @@
-// Package services finds the services that an event on a pod concerns.
+// Package services finds the services whose endpoints change with a pod.
 package services
 
 import (
@@ -37,9 +37,9 @@ func Watch(reader client.Reader) controller.Watch[reconcile.Request] {
 	}}
 }
 
-// concerned are the services that select a pod, or have selected it until it
-// changed. A service that selects the pod before and after counts only if more
-// has changed than labels.
+// concerned returns the services that select a pod, or selected it before it
+// changed. It leaves out services that select it before and after if only its
+// labels have changed.
 func concerned(ctx context.Context, reader client.Reader, change *endpointsliceutil.PodProjectionKey) sets.Set[types.NamespacedName] {
 	if change == nil {
 		return nil
@@ -55,15 +55,15 @@ func concerned(ctx context.Context, reader client.Reader, change *endpointsliceu
 	return now.SymmetricDifference(before)
 }
 
-// selecting are the services that select pods with these labels.
+// selecting returns the services that select pods with these labels.
 func selecting(ctx context.Context, reader client.Reader, namespace string, pod labels.Set) sets.Set[types.NamespacedName] {
 	found := sets.Set[types.NamespacedName]{}
 	for key, value := range pod {
 		var list corev1.ServiceList
 		err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{BySelector().Name: pair(key, value)}, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			// The cache ends, and with it this process's turn.
-			klog.FromContext(ctx).V(2).Info("Services not found for a pod", "reason", err.Error())
+			// The cache has stopped, because this process is no longer the leader.
+			klog.FromContext(ctx).V(2).Info("Failed to list the services of a pod", "reason", err.Error())
 			return nil
 		}
 		for i := range list.Items {
@@ -75,8 +75,8 @@ func selecting(ctx context.Context, reader client.Reader, namespace string, pod 
 	return found
 }
 
-// BySelector finds services by one of the labels in their selector: whatever
-// a pod's labels are, few services are found that do not select it.
+// BySelector finds services by one label of their selector, so that few of the
+// services found by the labels of a pod do not select it.
 func BySelector() controller.Index {
 	return controller.Index{Name: "selector", Object: &corev1.Service{}, Values: func(obj client.Object) []string {
 		selector := obj.(*corev1.Service).Spec.Selector

@@ -30,14 +30,14 @@ func TestConcerned(t *testing.T) {
 		change endpointsliceutil.PodProjectionKey
 		want   []string
 	}{
-		{"a service concerns the pods that have all labels of its selector",
+		{"a service selects the pods that have all labels of its selector",
 			endpointsliceutil.PodProjectionKey{Labels: labels{"app": "web", "zone": "west"}}, []string{"web"}},
 		{"a pod may be in several services",
 			endpointsliceutil.PodProjectionKey{Labels: labels{"app": "web", "zone": "east", "more": "labels"}}, []string{"east", "web"}},
 		{"a pod without labels is in none", endpointsliceutil.PodProjectionKey{}, nil},
-		{"new labels concern the services that win or lose the pod",
+		{"changed labels concern the services that begin or cease to select the pod",
 			endpointsliceutil.PodProjectionKey{Labels: labels{"app": "web"}, OldLabels: labels{"app": "web", "zone": "east"}}, []string{"east"}},
-		{"they concern all services if the pod has changed otherwise, too",
+		{"they concern all services if more than labels has changed",
 			endpointsliceutil.PodProjectionKey{Labels: labels{"app": "db"}, OldLabels: labels{"app": "web"}, PodChanged: true}, []string{"db", "web"}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package subsets brings the subsets of Endpoints in a canonical form.
+// Package subsets converts the subsets of Endpoints to a canonical form.
 package subsets
 
 import (
@@ -18,7 +18,7 @@ type Address struct {
 	Ready bool
 }
 
-// Unpack takes subsets apart.
+// Unpack returns the addresses of subsets.
 func Unpack(subsets []corev1.EndpointSubset) []Address {
 	var all []Address
 	for _, s := range subsets {
@@ -41,9 +41,9 @@ func Unpack(subsets []corev1.EndpointSubset) []Address {
 	return all
 }
 
-// Pack makes subsets in a canonical order: ports share a subset if they have
-// the same addresses, equally ready. An address that is there both ready and
-// not ready on a port is not ready.
+// Pack returns subsets in a canonical order. Ports share a subset if they have the
+// same addresses with the same readiness. An address that is both ready and not
+// ready on a port is not ready.
 func Pack(all []Address) []corev1.EndpointSubset {
 	byPort := map[string]map[string]Address{} // port, address
 	for _, a := range all {
@@ -77,7 +77,7 @@ func Pack(all []Address) []corev1.EndpointSubset {
 	return subsets
 }
 
-// subset holds the addresses in the order of keys.
+// subset returns a subset with the addresses in the order of keys.
 func subset(keys []string, addresses map[string]Address) corev1.EndpointSubset {
 	var s corev1.EndpointSubset
 	for _, key := range keys {
@@ -90,7 +90,7 @@ func subset(keys []string, addresses map[string]Address) corev1.EndpointSubset {
 	return s
 }
 
-// addressKey tells addresses apart: pods on a host's network share its IP.
+// addressKey identifies an address: pods on the host network share its IP.
 func addressKey(a corev1.EndpointAddress) string {
 	if a.TargetRef == nil {
 		return a.IP
@@ -98,6 +98,7 @@ func addressKey(a corev1.EndpointAddress) string {
 	return fmt.Sprintf("%s %s", a.IP, a.TargetRef.UID)
 }
 
+// portKey identifies a port, and sorts by name and number.
 func portKey(p *corev1.EndpointPort) string {
 	if p == nil {
 		return ""

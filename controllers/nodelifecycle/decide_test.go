@@ -33,7 +33,7 @@ func TestSetUnknown(t *testing.T) {
 	want := []string{
 		"Ready Unknown NodeStatusUnknown 1000 2000",
 		"MemoryPressure Unknown Old 1000 1000",
-		"NetworkUnavailable False Old 1000 1000", // the node does not post it
+		"NetworkUnavailable False Old 1000 1000", // nodes do not post it
 		"DiskPressure Unknown NodeStatusNeverUpdated 1000 2000",
 		"PIDPressure Unknown NodeStatusNeverUpdated 1000 2000",
 	}
@@ -57,18 +57,18 @@ func TestSetTaints(t *testing.T) {
 		want          string
 	}{
 		{"a healthy node has none", conditions{"Ready": "True"}, false, "", nil, "[]"},
-		{"a node that has told nothing has none", nil, false, "", nil, "[]"},
-		{"a node that is not ready takes no pods", conditions{"Ready": "False"}, false, "", nil, "[node.kubernetes.io/not-ready:NoSchedule@2000]"},
-		{"nor does one that nobody hears of", conditions{"Ready": "Unknown"}, false, "", nil, "[node.kubernetes.io/unreachable:NoSchedule@2000]"},
-		{"pressure keeps pods away", conditions{"MemoryPressure": "True"}, false, "", nil, "[node.kubernetes.io/memory-pressure:NoSchedule@2000]"},
-		{"unknown pressure does not", conditions{"DiskPressure": "Unknown", "PIDPressure": "Unknown"}, false, "", nil, "[]"},
-		{"a node without network takes no pods", conditions{"NetworkUnavailable": "True"}, false, "", nil, "[node.kubernetes.io/network-unavailable:NoSchedule@2000]"},
-		{"a cordoned node takes no pods", nil, true, "", nil, "[node.kubernetes.io/unschedulable:NoSchedule@2000]"},
-		{"a taint that is there stays as it is", conditions{"Ready": "False"}, false, "", []corev1.Taint{taint("node.kubernetes.io/not-ready", no)}, "[node.kubernetes.io/not-ready:NoSchedule@1000]"},
-		{"a taint without its cause goes", conditions{"Ready": "True"}, false, "", []corev1.Taint{taint("node.kubernetes.io/unschedulable", no), taint("node.kubernetes.io/unreachable", exec)}, "[]"},
-		{"an eviction is a taint of its own", conditions{"Ready": "Unknown"}, false, "node.kubernetes.io/unreachable", []corev1.Taint{taint("node.kubernetes.io/unreachable", no)}, "[node.kubernetes.io/unreachable:NoSchedule@1000 node.kubernetes.io/unreachable:NoExecute@2000]"},
-		{"one eviction takes the place of the other", conditions{"Ready": "True"}, false, "node.kubernetes.io/not-ready", []corev1.Taint{taint("node.kubernetes.io/unreachable", exec)}, "[node.kubernetes.io/not-ready:NoExecute@2000]"},
-		{"the taints of others stay", conditions{"Ready": "True"}, false, "", []corev1.Taint{taint("mine", no), taint("node.kubernetes.io/out-of-service", exec), taint("node.kubernetes.io/memory-pressure", exec)},
+		{"a node without conditions has none", nil, false, "", nil, "[]"},
+		{"a node that is not ready gets no new pods", conditions{"Ready": "False"}, false, "", nil, "[node.kubernetes.io/not-ready:NoSchedule@2000]"},
+		{"nor does an unreachable node", conditions{"Ready": "Unknown"}, false, "", nil, "[node.kubernetes.io/unreachable:NoSchedule@2000]"},
+		{"nor does a node under pressure", conditions{"MemoryPressure": "True"}, false, "", nil, "[node.kubernetes.io/memory-pressure:NoSchedule@2000]"},
+		{"unknown pressure is no taint", conditions{"DiskPressure": "Unknown", "PIDPressure": "Unknown"}, false, "", nil, "[]"},
+		{"a node without network gets no new pods", conditions{"NetworkUnavailable": "True"}, false, "", nil, "[node.kubernetes.io/network-unavailable:NoSchedule@2000]"},
+		{"a cordoned node gets no new pods", nil, true, "", nil, "[node.kubernetes.io/unschedulable:NoSchedule@2000]"},
+		{"an existing taint keeps its time", conditions{"Ready": "False"}, false, "", []corev1.Taint{taint("node.kubernetes.io/not-ready", no)}, "[node.kubernetes.io/not-ready:NoSchedule@1000]"},
+		{"a taint without a cause is removed", conditions{"Ready": "True"}, false, "", []corev1.Taint{taint("node.kubernetes.io/unschedulable", no), taint("node.kubernetes.io/unreachable", exec)}, "[]"},
+		{"an eviction is a further taint", conditions{"Ready": "Unknown"}, false, "node.kubernetes.io/unreachable", []corev1.Taint{taint("node.kubernetes.io/unreachable", no)}, "[node.kubernetes.io/unreachable:NoSchedule@1000 node.kubernetes.io/unreachable:NoExecute@2000]"},
+		{"the taint of one eviction replaces that of another", conditions{"Ready": "True"}, false, "node.kubernetes.io/not-ready", []corev1.Taint{taint("node.kubernetes.io/unreachable", exec)}, "[node.kubernetes.io/not-ready:NoExecute@2000]"},
+		{"the taints of other clients stay", conditions{"Ready": "True"}, false, "", []corev1.Taint{taint("mine", no), taint("node.kubernetes.io/out-of-service", exec), taint("node.kubernetes.io/memory-pressure", exec)},
 			"[mine:NoSchedule@1000 node.kubernetes.io/out-of-service:NoExecute@1000 node.kubernetes.io/memory-pressure:NoExecute@1000]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestSetTaints(t *testing.T) {
 				t.Errorf("changed: %v", changed)
 			}
 			if setTaints(n, test.evicting, now) {
-				t.Error("the second time changes something, too")
+				t.Error("the second call reports a change, too")
 			}
 		})
 	}
@@ -103,9 +103,9 @@ func TestSetLabels(t *testing.T) {
 		has, want map[string]string
 	}{
 		{"no labels", nil, nil},
-		{"the former name is added", map[string]string{"kubernetes.io/os": "linux"}, map[string]string{"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}},
-		{"the present name decides", map[string]string{"kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "amd64"}, map[string]string{"kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "arm64"}},
-		{"the former name alone stays alone", map[string]string{"beta.kubernetes.io/os": "linux"}, map[string]string{"beta.kubernetes.io/os": "linux"}},
+		{"the beta name is added", map[string]string{"kubernetes.io/os": "linux"}, map[string]string{"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}},
+		{"the stable name decides", map[string]string{"kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "amd64"}, map[string]string{"kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "arm64"}},
+		{"the beta name alone stays as it is", map[string]string{"beta.kubernetes.io/os": "linux"}, map[string]string{"beta.kubernetes.io/os": "linux"}},
 	} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(test.has)}}
 		if changed := setLabels(n); changed == maps.Equal(test.has, test.want) || !maps.Equal(n.Labels, test.want) {

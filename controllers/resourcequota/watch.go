@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	library "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,13 +15,21 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// measured requests the reconciliation of quotas when what they limit changes.
+// respecified reports whether an update changes what a quota limits. Updates of the
+// status come from this controller and from admission.
+func respecified(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*corev1.ResourceQuota), e.ObjectNew.(*corev1.ResourceQuota)
+	return before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		!equality.Semantic.DeepEqual(before.Spec, after.Spec)
+}
+
+// measured enqueues quotas when the usage of objects that they limit changes.
 type measured struct {
 	reader     client.Reader
 	evaluators []library.Evaluator
 }
 
-// watch is a watch of a kind that an evaluator measures.
+// watch returns the watch of a kind that has an evaluator.
 func (m measured) watch(kind client.Object, resource string) controller.Watch[reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	var evaluator library.Evaluator
@@ -44,11 +53,11 @@ func (m measured) watch(kind client.Object, resource string) controller.Watch[re
 	}}
 }
 
-// quotas are those of a namespace that limit what the evaluator measures.
+// quotas returns the quotas of a namespace that limit what the evaluator measures.
 func (m measured) quotas(ctx context.Context, namespace string, evaluator library.Evaluator) []*corev1.ResourceQuota {
 	var list corev1.ResourceQuotaList
 	if err := m.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache ends
+		return nil // the cache has stopped
 	}
 	var quotas []*corev1.ResourceQuota
 	for i := range list.Items {
@@ -59,8 +68,7 @@ func (m measured) quotas(ctx context.Context, namespace string, evaluator librar
 	return quotas
 }
 
-// changed tells whether an object takes more or less of a quota than before, as
-// far as it can be told.
+// changed reports whether an object may use more or less of a quota than before.
 func changed(evaluator library.Evaluator, q *corev1.ResourceQuota, before, after client.Object) bool {
 	if before.GetUID() != after.GetUID() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) {
 		return true

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// cluster is the range of a family from which nodes get theirs, and how many
-// bits the prefixes of those have.
+// cluster is the cluster CIDR of an IP family, and the prefix length of the nodes'
+// CIDRs.
 type cluster struct {
 	prefix netip.Prefix
 	bits   int
 }
 
-// allocator gives ranges to nodes. It neither reads nor writes nodes, and is not
-// safe for concurrent use.
+// allocator allocates CIDRs to nodes, in memory. It is not safe for concurrent
+// use.
 type allocator struct {
 	pools []*pool
-	// nodes are the ranges that nodes have, by the nodes' names.
+	// nodes are the CIDRs of nodes, by name.
 	nodes map[string][]netip.Prefix
 }
 
-// newAllocator gives ranges from each of the clusters, but none that overlaps
-// one that is reserved.
+// newAllocator returns an allocator of CIDRs from each of the clusters that do not
+// overlap the reserved ones.
 func newAllocator(clusters []cluster, reserved []netip.Prefix) *allocator {
 	a := &allocator{nodes: map[string][]netip.Prefix{}}
 	for _, c := range clusters {
@@ -34,13 +34,13 @@ func newAllocator(clusters []cluster, reserved []netip.Prefix) *allocator {
 	return a
 }
 
-// hold tells which ranges a node has. It returns whether others are free now.
+// hold records the CIDRs of a node, and reports whether others have become free.
 func (a *allocator) hold(node string, ranges []netip.Prefix) (freed bool) {
 	before := a.nodes[node]
 	if slices.Equal(before, ranges) {
 		return false
 	}
-	// New ones first: nothing is free between.
+	// Hold the new ones first, so that no common one is free in between.
 	for _, p := range a.pools {
 		for _, r := range ranges {
 			p.hold(r)
@@ -57,9 +57,9 @@ func (a *allocator) hold(node string, ranges []netip.Prefix) (freed bool) {
 	return len(before) > 0
 }
 
-// allocate returns the ranges of a node: those that it has, or else one of each
-// cluster that nobody has, and that are the node's from now on. There are none
-// if a cluster has no range left.
+// allocate returns the CIDRs of a node: those that it has, or else a free one of
+// each cluster, which the node holds from now on. It reports false if a cluster
+// is exhausted.
 func (a *allocator) allocate(node string) ([]netip.Prefix, bool) {
 	if ranges := a.nodes[node]; len(ranges) > 0 {
 		return ranges, true
@@ -76,17 +76,18 @@ func (a *allocator) allocate(node string) ([]netip.Prefix, bool) {
 	return ranges, true
 }
 
-// pool is what is known of the ranges of a cluster.
+// pool is the allocation of the CIDRs of a cluster.
 type pool struct {
 	cluster
-	// next is the address at which the next search begins: a range is not given
-	// away again soon.
+	// next is the address at which the next search begins, so that a CIDR that was
+	// released is not soon allocated again.
 	next netip.Addr
-	// taken counts the holders of ranges of the size that the pool gives, and odd
-	// those of others, of which there are few.
+	// taken counts the holders of CIDRs with the prefix length of the pool, and odd
+	// those with other prefix lengths, which are few.
 	taken, odd map[netip.Prefix]int
 }
 
+// counts returns the counts that r belongs to, nil if it is outside of the pool.
 func (p *pool) counts(r netip.Prefix) map[netip.Prefix]int {
 	switch {
 	case !p.prefix.Overlaps(r):
@@ -112,11 +113,11 @@ func (p *pool) release(r netip.Prefix) {
 	}
 }
 
-// find finds a range that nobody has.
+// find returns a free CIDR, and false if there is none.
 func (p *pool) find() (netip.Prefix, bool) {
 	at := p.next
-	// What is taken is met once, and an odd range twice if the search begins
-	// inside it.
+	// The search meets a taken CIDR at most once, and an odd one at most twice: it
+	// may begin inside it.
 	for range len(p.taken) + 2*len(p.odd) + 1 {
 		if !p.prefix.Contains(at) {
 			at = p.prefix.Addr()
@@ -132,8 +133,8 @@ func (p *pool) find() (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// blocked tells whether nobody has a part of the range, or else where the next
-// one begins that may be free.
+// blocked reports whether no part of r is held, and otherwise returns the address
+// of the next CIDR that may be free.
 func (p *pool) blocked(r netip.Prefix) (next netip.Addr, free bool) {
 	for odd := range p.odd {
 		if odd.Overlaps(r) {
@@ -146,7 +147,7 @@ func (p *pool) blocked(r netip.Prefix) (next netip.Addr, free bool) {
 	return after(r), p.taken[r] == 0
 }
 
-// after is the address that follows a range; the first of all follows the last.
+// after returns the address that follows r; after the last address, the first one.
 func after(r netip.Prefix) netip.Addr {
 	bytes := r.Masked().Addr().AsSlice()
 	carry := 0

@@ -12,8 +12,8 @@ import (
 	"svc.dev/svc/controllers/endpoints/internal/subsets"
 )
 
-// addresses are where the pods serve the service: each pod's address in the
-// service's first IP family, on each of the ports that it has.
+// addresses returns the addresses of the service's pods: each pod's address in the
+// service's first IP family, with each of the service's ports that the pod has.
 func addresses(service *corev1.Service, pods []*corev1.Pod) []subsets.Address {
 	var all []subsets.Address
 	for _, pod := range pods {
@@ -40,7 +40,7 @@ func addresses(service *corev1.Service, pods []*corev1.Pod) []subsets.Address {
 		}
 		for i := range service.Spec.Ports {
 			p := &service.Spec.Ports[i]
-			// A pod without a port of that name serves the others.
+			// A pod that lacks the named port still has the others.
 			if number, err := library.FindPort(pod, p); err == nil {
 				a.Port = &corev1.EndpointPort{Name: p.Name, Port: int32(number), Protocol: p.Protocol, AppProtocol: p.AppProtocol}
 				all = append(all, a)
@@ -50,14 +50,14 @@ func addresses(service *corev1.Service, pods []*corev1.Pod) []subsets.Address {
 	return all
 }
 
-// addressOf is the pod's address in the service's first family; "" is none.
+// addressOf returns the pod's address in the service's first IP family, or "".
 func addressOf(service *corev1.Service, pod *corev1.Pod) string {
 	want6 := netutils.IsIPv6String(service.Spec.ClusterIP)
 	if len(service.Spec.IPFamilies) > 0 {
 		want6 = service.Spec.IPFamilies[0] == corev1.IPv6Protocol
 	}
 	for _, ip := range pod.Status.PodIPs {
-		// The canonical form, whatever the node has written.
+		// Node agents may write another form than the canonical one.
 		if parsed := netutils.ParseIPSloppy(ip.IP); parsed != nil && netutils.IsIPv6(parsed) == want6 {
 			return parsed.String()
 		}
@@ -65,11 +65,11 @@ func addressOf(service *corev1.Service, pod *corev1.Pod) string {
 	return ""
 }
 
-// capacity is how many addresses Endpoints hold at most.
+// capacity is the maximum number of addresses in Endpoints.
 const capacity = 1000
 
-// truncate leaves out addresses beyond the capacity, first those that are not
-// ready, and the same part of each subset's. It tells whether it has.
+// truncate removes addresses above the capacity: first those that are not ready,
+// and the same share of every subset. It reports whether it has removed any.
 func truncate(all []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
 	ready, notReady := 0, 0
 	for _, s := range all {
@@ -98,17 +98,46 @@ func truncate(all []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
 	return left, true
 }
 
-// share takes the first of a subset's addresses: such a part of room, rounded
-// up, as they are of all addresses, but no more than is free yet.
+// share returns the first of a subset's addresses: the subset's share of room,
+// rounded up, but at most as many as are still free.
 func share(addresses []corev1.EndpointAddress, all, room int, free *int) []corev1.EndpointAddress {
 	n := min((len(addresses)*room+all-1)/all, *free)
 	*free -= n
 	return addresses[:n]
 }
 
-// same tells whether nothing is to be written, however old the time of the last
-// change is.
+// same reports whether a and b need no update: they are equal except for the time
+// of the last change.
 func same(a, b *corev1.Endpoints) bool {
 	return equality.Semantic.DeepEqual(a.Subsets, b.Subsets) && maps.Equal(a.Labels, b.Labels) &&
 		a.Annotations[corev1.EndpointsOverCapacity] == b.Annotations[corev1.EndpointsOverCapacity]
+}
+
+// desired returns the Endpoints of a service with these pods, based on the current
+// ones.
+func desired(service *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoints) *corev1.Endpoints {
+	e := current.DeepCopy()
+	e.Namespace, e.Name = service.Namespace, service.Name
+	e.Labels = map[string]string{}
+	maps.Copy(e.Labels, service.Labels)
+	delete(e.Labels, corev1.IsHeadlessService)
+	if headless(service) {
+		e.Labels[corev1.IsHeadlessService] = ""
+	}
+	e.Labels[managedBy] = manager
+	if e.Annotations == nil {
+		e.Annotations = map[string]string{}
+	}
+	var truncated bool
+	e.Subsets, truncated = truncate(subsets.Pack(addresses(service, pods)))
+	delete(e.Annotations, corev1.EndpointsOverCapacity)
+	if truncated {
+		e.Annotations[corev1.EndpointsOverCapacity] = "truncated"
+	}
+	return e
+}
+
+// headless reports whether the service has no cluster IP.
+func headless(service *corev1.Service) bool {
+	return service.Spec.ClusterIP == "" || service.Spec.ClusterIP == corev1.ClusterIPNone
 }

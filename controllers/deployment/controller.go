@@ -1,6 +1,6 @@
-// Package deployment rolls out the pod templates of deployments: it makes a
-// replica set for each template and moves the pods from the old ones to the new
-// one. Package rollout decides how; this one reads and writes.
+// Package deployment rolls out deployments: it creates a replica set for each pod
+// template and scales the old ones down and the new one up, as package rollout
+// decides.
 package deployment
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // New declares the controller.
 func New() controller.Controller {
-	// As many as of replica sets; see there.
+	// As many as replica sets; see there.
 	o := &options{concurrent: 10}
 	return controller.Controller{
 		Name:    "deployment",
@@ -76,12 +76,12 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		}))
 }
 
-// watcher finds deployments in the cache.
+// watcher maps events to deployments.
 type watcher struct {
 	cache client.Reader
 }
 
-// adopters are the deployments that may adopt a replica set.
+// adopters returns the deployments that may adopt a replica set.
 func (w watcher) adopters(ctx context.Context, rs client.Object) []reconcile.Request {
 	var list appsv1.DeploymentList
 	if err := w.cache.List(ctx, &list, client.InNamespace(rs.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -94,8 +94,8 @@ func (w watcher) adopters(ctx context.Context, rs client.Object) []reconcile.Req
 	return adoption.Matching(deployments, selector, rs)
 }
 
-// recreated is the deployment of a pod that has ended, if it waits for the end
-// of its old pods.
+// recreated returns the deployment of a terminated pod if its strategy is
+// Recreate, because that waits until the old pods have terminated.
 func (w watcher) recreated(ctx context.Context, pod client.Object) []reconcile.Request {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
@@ -104,7 +104,7 @@ func (w watcher) recreated(ctx context.Context, pod client.Object) []reconcile.R
 	var rs appsv1.ReplicaSet
 	key := client.ObjectKey{Namespace: pod.GetNamespace(), Name: ref.Name}
 	if err := w.cache.Get(ctx, key, &rs, client.UnsafeDisableDeepCopy); err != nil || rs.UID != ref.UID {
-		return nil // it was not a replica set's, or that has gone, too
+		return nil // no replica set controls the pod, or it was deleted
 	}
 	if ref = metav1.GetControllerOfNoCopy(&rs); ref == nil {
 		return nil
@@ -120,6 +120,7 @@ func (w watcher) recreated(ctx context.Context, pod client.Object) []reconcile.R
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
+// selector returns the selector of the deployment.
 func selector(d *appsv1.Deployment) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(d.Spec.Selector)
 }

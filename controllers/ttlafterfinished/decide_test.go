@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestWhenAJobExpires(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	finished := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	condition := func(name batchv1.JobConditionType, status corev1.ConditionStatus) []batchv1.JobCondition {
 		return []batchv1.JobCondition{
@@ -27,12 +27,12 @@ func TestWhenAJobExpires(t *testing.T) {
 		ok         bool
 	}{
 		{"after its time to live", ptr.To[int32](60), condition(batchv1.JobComplete, corev1.ConditionTrue), nil, finished.Add(time.Minute), true},
-		{"a failed job, too", ptr.To[int32](60), condition(batchv1.JobFailed, corev1.ConditionTrue), nil, finished.Add(time.Minute), true},
+		{"also for a failed job", ptr.To[int32](60), condition(batchv1.JobFailed, corev1.ConditionTrue), nil, finished.Add(time.Minute), true},
 		{"at once", ptr.To[int32](0), condition(batchv1.JobComplete, corev1.ConditionTrue), nil, finished, true},
 		{"never without a time to live", nil, condition(batchv1.JobComplete, corev1.ConditionTrue), nil, time.Time{}, false},
 		{"not before it has finished", ptr.To[int32](0), condition(batchv1.JobComplete, corev1.ConditionFalse), nil, time.Time{}, false},
-		{"not while its pods go", ptr.To[int32](0), condition(batchv1.JobFailureTarget, corev1.ConditionTrue), nil, time.Time{}, false},
-		{"not twice", ptr.To[int32](0), condition(batchv1.JobComplete, corev1.ConditionTrue), ptr.To(metav1.NewTime(finished)), time.Time{}, false},
+		{"not while its pods are being deleted", ptr.To[int32](0), condition(batchv1.JobFailureTarget, corev1.ConditionTrue), nil, time.Time{}, false},
+		{"not while it is being deleted", ptr.To[int32](0), condition(batchv1.JobComplete, corev1.ConditionTrue), ptr.To(metav1.NewTime(finished)), time.Time{}, false},
 	} {
 		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tt.deleted},

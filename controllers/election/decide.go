@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// mayTake tells whether holder may write its name into a lease that has not
-// changed for unchanged, as this process has seen it. The times in the lease
-// are not looked at: clocks may differ.
+// mayTake reports whether holder may acquire a lease that this process has observed
+// to be unchanged for this long. It ignores the times in the lease, because clocks
+// may differ.
 func mayTake(spec coordinationv1.LeaseSpec, holder string, unchanged time.Duration) bool {
 	switch ptr.Deref(spec.HolderIdentity, "") {
 	case "", holder:
@@ -20,7 +20,7 @@ func mayTake(spec coordinationv1.LeaseSpec, holder string, unchanged time.Durati
 	return unchanged > time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0))*time.Second
 }
 
-// held is the lease once holder has taken it over from old, or has renewed it.
+// held returns the lease after holder has acquired or renewed it.
 func held(old coordinationv1.LeaseSpec, holder string, duration time.Duration, now time.Time) coordinationv1.LeaseSpec {
 	spec := *old.DeepCopy()
 	if ptr.Deref(old.HolderIdentity, "") != holder {
@@ -35,8 +35,8 @@ func held(old coordinationv1.LeaseSpec, holder string, duration time.Duration, n
 	return spec
 }
 
-// released is the lease once its holder has given it back: whoever looks next
-// may take it.
+// released returns the lease after its holder has released it: any process may
+// acquire it.
 func released(old coordinationv1.LeaseSpec, now time.Time) coordinationv1.LeaseSpec {
 	spec := *old.DeepCopy()
 	spec.HolderIdentity = ptr.To("")

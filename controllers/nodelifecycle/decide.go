@@ -10,7 +10,7 @@ import (
 	"svc.dev/svc/controllers/nodelifecycle/fleet"
 )
 
-// setUnknown makes Unknown what a node that is dead has posted.
+// setUnknown sets the conditions that nodes post to Unknown.
 func setUnknown(n *corev1.Node, now time.Time) {
 	for _, t := range fleet.Posted() {
 		i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
@@ -29,7 +29,7 @@ func setUnknown(n *corev1.Node, now time.Time) {
 	}
 }
 
-// readiness is the status of the node's condition Ready, empty if it has none.
+// readiness returns the status of the condition Ready, or "" if there is none.
 func readiness(n *corev1.Node) corev1.ConditionStatus {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -39,8 +39,8 @@ func readiness(n *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// conditionTaints are the keys of the taints that a condition's status puts on
-// a node, with the effect NoSchedule.
+// conditionTaints returns the keys of the NoSchedule taints by condition and
+// status.
 func conditionTaints() map[corev1.NodeConditionType]map[corev1.ConditionStatus]string {
 	return map[corev1.NodeConditionType]map[corev1.ConditionStatus]string{
 		corev1.NodeReady: {
@@ -54,9 +54,8 @@ func conditionTaints() map[corev1.NodeConditionType]map[corev1.ConditionStatus]s
 	}
 }
 
-// ours tells whether only this controller puts such a taint on nodes and takes
-// it off again.
-func ours(t corev1.Taint) bool {
+// managed reports whether this controller is the only writer of such a taint.
+func managed(t corev1.Taint) bool {
 	if t.Effect != corev1.TaintEffectNoSchedule {
 		return fleet.IsEvictionTaint(t)
 	}
@@ -73,9 +72,9 @@ func ours(t corev1.Taint) bool {
 	return false
 }
 
-// setTaints makes the node's taints those that its state asks for, with the
-// NoExecute taint of key evicting, if that is not empty. It tells whether that
-// changes anything.
+// setTaints sets the managed taints of the node to those of its conditions and of
+// cordoning, and the NoExecute taint with the key evicting, if that is not empty.
+// It reports whether the taints have changed.
 func setTaints(n *corev1.Node, evicting string, now time.Time) bool {
 	var want []corev1.Taint
 	byStatus := conditionTaints()
@@ -95,7 +94,7 @@ func setTaints(n *corev1.Node, evicting string, now time.Time) bool {
 	}
 	var taints []corev1.Taint
 	for _, t := range n.Spec.Taints {
-		if !ours(t) || has(want, t) {
+		if !managed(t) || has(want, t) {
 			taints = append(taints, t)
 		}
 	}
@@ -111,8 +110,8 @@ func setTaints(n *corev1.Node, evicting string, now time.Time) bool {
 	return changed
 }
 
-// setLabels gives the node's labels their former names, too: clients may still
-// use these. It tells whether that changes anything.
+// setLabels copies the labels of operating system and architecture to their beta
+// names, which clients may still use. It reports whether the labels have changed.
 func setLabels(n *corev1.Node) bool {
 	changed := false
 	for _, names := range [][2]string{

@@ -1,5 +1,3 @@
-// Package tainteviction deletes pods from nodes with NoExecute taints that they
-// do not tolerate, or not any longer.
 package tainteviction
 
 import (
@@ -9,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,41 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"svc.dev/svc/controllers/controller"
-	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/pods"
 )
 
-// New declares the controller.
-func New() controller.Controller {
-	return controller.Controller{
-		Name:    "tainteviction",
-		Aliases: []string{"taint-eviction-controller"},
-		Reads:   []client.Object{&corev1.Pod{}, &corev1.Node{}},
-		Permissions: []rbacv1.PolicyRule{
-			controller.Can("", []string{"pods"}, []string{"delete"}),
-			controller.Can("", []string{"pods/status"}, []string{"update"}),
-		},
-		Setup: setup,
-	}
-}
-
-const workers = 8
-
-func setup(ctx context.Context, env *controller.Env) error {
-	if err := env.Indexes.Need(ctx, index.PodsByNode()); err != nil {
-		return err
-	}
-	r := &reconciler{
-		client: env.Client, recorder: env.Recorder("taint-eviction-controller"), now: env.Clock.Now,
-		taints:    taints{now: env.Clock.Now, byNode: map[string]map[corev1.Taint]time.Time{}},
-		scheduled: map[types.NamespacedName]types.UID{},
-	}
-	return controller.Run(env, controller.Options{Name: "tainteviction", Workers: workers}, r, r.watchNodes(env.Manager.GetCache()), r.watchPods())
-}
-
-// reconciler reads pods and nodes; it alone writes the pods' condition
-// DisruptionTarget with the reason DeletionByTaintManager.
+// reconciler reads pods and nodes, and deletes pods. It is the only writer of the
+// pods' condition DisruptionTarget with the reason DeletionByTaintManager.
 type reconciler struct {
 	client   client.Client
 	recorder record.EventRecorder
@@ -60,12 +27,12 @@ type reconciler struct {
 	taints   taints
 
 	mu sync.Mutex
-	// scheduled are the pods that are to be evicted later. It serves the event of
-	// a cancelled eviction only: what happens is decided anew each time.
+	// scheduled are the pods with a later eviction. They are kept only for the
+	// event of a cancelled eviction; every sync decides again.
 	scheduled map[types.NamespacedName]types.UID
 }
 
-// Reconcile evicts a pod when its time has come.
+// Reconcile evicts the pod, or requeues it for the time of its eviction.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, req.NamespacedName, pod)
@@ -82,7 +49,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err) // the pods of a node that is gone are orphans
+		return reconcile.Result{}, client.IgnoreNotFound(err) // podgc deletes orphaned pods
 	}
 	at, ok := evictAt(pod, noExecute(node), func(t corev1.Taint) time.Time { return r.taints.added(node.Name, t) })
 	if !ok {
@@ -91,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if left := at.Sub(r.now()); left > 0 {
 		r.schedule(req.NamespacedName, pod.UID)
-		klog.FromContext(ctx).V(4).Info("A pod is to be evicted", "pod", klog.KObj(pod), "node", node.Name, "after", left)
+		klog.FromContext(ctx).V(4).Info("Scheduled pod eviction", "pod", klog.KObj(pod), "node", node.Name, "after", left)
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if err := r.evict(ctx, pod); err != nil {
@@ -101,9 +68,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// evict deletes the pod, with its grace period, and tells why in its status.
+// evict sets the condition DisruptionTarget and deletes the pod with its grace
+// period.
 func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod) error {
-	klog.FromContext(ctx).V(2).Info("Evicting a pod from a node with taints", "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
+	klog.FromContext(ctx).V(2).Info("Evicting pod from tainted node", "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
 	if pods.SetCondition(pod, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 		Reason: "DeletionByTaintManager", Message: "Taint manager: deleting due to NoExecute taint",
@@ -114,7 +82,7 @@ func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	}
 	err := r.client.Delete(ctx, pod, &client.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or another pod has its name
+		return nil // deleted, or another pod has this name
 	}
 	if err != nil {
 		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -129,7 +97,7 @@ func (r *reconciler) schedule(key types.NamespacedName, uid types.UID) {
 	r.scheduled[key] = uid
 }
 
-// unschedule forgets an eviction and returns of which pod, if there was one.
+// unschedule forgets the scheduled eviction, and returns the UID of its pod, or "".
 func (r *reconciler) unschedule(key types.NamespacedName) types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +106,8 @@ func (r *reconciler) unschedule(key types.NamespacedName) types.UID {
 	return uid
 }
 
-// cancel tells that the pod is not to be evicted any more, if it was.
+// cancel records an event that the pod is not evicted, if its eviction was
+// scheduled.
 func (r *reconciler) cancel(key types.NamespacedName, pod *corev1.Pod) {
 	uid := r.unschedule(key)
 	if uid == "" || pod.DeletionTimestamp != nil {

@@ -17,22 +17,23 @@ import (
 	"svc.dev/svc/controllers/endpoints/internal/subsets"
 )
 
-// mirrored tells whether Endpoints have slices that the controller makes. It
-// takes a service without a selector: otherwise they are made from its pods.
+// mirrored reports whether the Endpoints are mirrored. Those of a service with a
+// selector are not: its slices are made from its pods.
 func mirrored(e *corev1.Endpoints, service *corev1.Service) bool {
 	_, lock := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
 	return !lock && e.Labels[discoveryv1.LabelSkipMirror] != "true" && service != nil && len(service.Spec.Selector) == 0
 }
 
-// image is what Endpoints look like in slices.
+// image is the slices that mirror Endpoints.
 type image struct {
 	slices []*discoveryv1.EndpointSlice
-	// invalid addresses and those beyond the limit of a subset are left out.
+	// invalid and tooMany count the skipped addresses: those that are no IP, and
+	// those above the limit of a subset.
 	invalid, tooMany int
 }
 
-// mirror makes a slice for each IP family of each subset, of whose addresses it
-// takes at most limit. The slices have no names yet.
+// mirror returns a slice for each IP family of each subset, with at most limit
+// addresses of a subset. The slices have no names yet.
 func mirror(e *corev1.Endpoints, owner metav1.OwnerReference, limit int) image {
 	var m image
 	for _, s := range subsets.Pack(subsets.Unpack(e.Subsets)) {
@@ -63,8 +64,8 @@ func mirror(e *corev1.Endpoints, owner metav1.OwnerReference, limit int) image {
 	return m
 }
 
-// convert makes an endpoint of an address. An address that is no IP has no
-// family.
+// convert returns the endpoint of an address and its family, which is empty if the
+// address is no IP.
 func convert(a corev1.EndpointAddress, ready bool) (discoveryv1.AddressType, discoveryv1.Endpoint) {
 	ip := netutils.ParseIPSloppy(a.IP)
 	if ip == nil {
@@ -93,8 +94,9 @@ func ports(all []corev1.EndpointPort) []discoveryv1.EndpointPort {
 	return converted
 }
 
-// objectMeta takes the labels and annotations of the Endpoints over, but for
-// those that tell how they themselves came about.
+// objectMeta returns the metadata of a slice, with the labels and annotations of
+// the Endpoints except those about the last change and the last applied
+// configuration.
 func objectMeta(e *corev1.Endpoints, owner metav1.OwnerReference) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Namespace:       e.Namespace,
@@ -115,14 +117,14 @@ func objectMeta(e *corev1.Endpoints, owner metav1.OwnerReference) metav1.ObjectM
 	return m
 }
 
-// plan is what is to be done to slices.
+// plan is the slices to write.
 type plan struct {
 	create, update, remove []*discoveryv1.EndpointSlice
 }
 
-// compare plans how those that are there become those that are wanted. Slices
-// are kept as far as possible, first those with the same ports, and else any of
-// the same family, which cannot change.
+// compare returns the plan that turns the existing slices into the wanted ones. It
+// reuses existing slices: those with the same ports first, then any of the same
+// address type, which is immutable.
 func compare(wanted, existing []*discoveryv1.EndpointSlice) plan {
 	var p plan
 	left := slices.SortedFunc(slices.Values(existing), func(a, b *discoveryv1.EndpointSlice) int {
@@ -139,13 +141,13 @@ func compare(wanted, existing []*discoveryv1.EndpointSlice) plan {
 		left = slices.Delete(left, i, i+1)
 		return true
 	}
-	var homeless []*discoveryv1.EndpointSlice
+	var unmatched []*discoveryv1.EndpointSlice
 	for _, w := range wanted {
 		if !take(w, func(e *discoveryv1.EndpointSlice) bool { return portsKey(e) == portsKey(w) }) {
-			homeless = append(homeless, w)
+			unmatched = append(unmatched, w)
 		}
 	}
-	for _, w := range homeless {
+	for _, w := range unmatched {
 		if !take(w, func(*discoveryv1.EndpointSlice) bool { return true }) {
 			p.create = append(p.create, w)
 		}
@@ -164,7 +166,7 @@ func same(a, b *discoveryv1.EndpointSlice) bool {
 		equality.Semantic.DeepEqual(a.Endpoints, b.Endpoints) && equality.Semantic.DeepEqual(a.Ports, b.Ports)
 }
 
-// become is an existing slice with the content of another.
+// become returns an existing slice with the content of another.
 func become(existing, content *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	s := existing.DeepCopy()
 	s.Labels, s.Annotations, s.OwnerReferences = content.Labels, content.Annotations, content.OwnerReferences

@@ -16,11 +16,11 @@ func TestDecide(t *testing.T) {
 		want      action
 	}{
 		{"a new volume is protected", false, false, corev1.VolumePending, add},
-		{"a protected volume is left alone", false, true, corev1.VolumeBound, keep},
-		{"a bound volume stays while it is being deleted", true, true, corev1.VolumeBound, keep},
-		{"a released volume may go", true, true, corev1.VolumeReleased, remove},
-		{"an available volume may go", true, true, corev1.VolumeAvailable, remove},
-		{"no finalizer is added to a volume that goes", true, false, corev1.VolumeBound, keep},
+		{"a protected volume stays as it is", false, true, corev1.VolumeBound, keep},
+		{"a bound volume that is being deleted stays protected", true, true, corev1.VolumeBound, keep},
+		{"a released volume that is being deleted loses its finalizer", true, true, corev1.VolumeReleased, remove},
+		{"so does an available volume", true, true, corev1.VolumeAvailable, remove},
+		{"a volume that is being deleted gets no finalizer", true, false, corev1.VolumeBound, keep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pv := &corev1.PersistentVolume{Status: corev1.PersistentVolumeStatus{Phase: test.phase}}

@@ -20,24 +20,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestReconcileAtRandom lets nodes come and go while writes fail, before or
-// after they were done, and while the controller is started anew. No two nodes
-// may have overlapping ranges, ever, and in the end every node has one for which
-// there is one.
+// TestReconcileAtRandom creates and deletes nodes while writes fail, before or
+// after they were done, and while the controller is restarted. Two nodes must
+// never have the same CIDR, and at the end every node has one unless the cluster
+// CIDR is exhausted.
 func TestReconcileAtRandom(t *testing.T) {
 	const slots = 8
 	lost := errors.New("the connection is lost")
 	ctx := klog.NewContext(t.Context(), klog.Logger{})
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		calm := false
+		stable := false
 		c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if !calm && random.IntN(5) == 0 {
+				if !stable && random.IntN(5) == 0 {
 					return lost
 				}
 				err := c.Patch(ctx, obj, patch, opts...)
-				if !calm && random.IntN(5) == 0 {
+				if !stable && random.IntN(5) == 0 {
 					return lost
 				}
 				return err
@@ -78,7 +78,7 @@ func TestReconcileAtRandom(t *testing.T) {
 				distinct(t, seed, c)
 			}
 		}
-		calm = true
+		stable = true
 		var nodes corev1.NodeList
 		if err := c.List(t.Context(), &nodes); err != nil {
 			t.Fatal(err)
@@ -94,8 +94,8 @@ func TestReconcileAtRandom(t *testing.T) {
 	}
 }
 
-// distinct fails if two nodes have the same range, and counts those that have
-// one.
+// distinct fails if two nodes have the same CIDR, and returns the number of nodes
+// that have one.
 func distinct(t *testing.T, seed uint64, c client.Client) int {
 	t.Helper()
 	var nodes corev1.NodeList
@@ -114,7 +114,7 @@ func distinct(t *testing.T, seed uint64, c client.Client) int {
 	return len(holders)
 }
 
-func TestNodesWaitForARange(t *testing.T) {
+func TestWaitingNodeIsEnqueuedWhenACIDRBecomesFree(t *testing.T) {
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(node("a"), node("b")).Build()
 	ctx := klog.NewContext(t.Context(), klog.Logger{})

@@ -1,0 +1,92 @@
+// Package resourcequota writes the usage of ResourceQuotas to their status.
+package resourcequota
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"svc.dev/svc/apis/quota"
+	"svc.dev/svc/controllers/controller"
+)
+
+// New declares the controller.
+func New() controller.Controller {
+	o := &options{concurrent: 5, resync: 5 * time.Minute}
+	return controller.Controller{
+		Name:    "resourcequota",
+		Aliases: []string{"resourcequota-controller"},
+		Reads:   []client.Object{&corev1.ResourceQuota{}, &corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{}},
+		Permissions: []rbacv1.PolicyRule{
+			controller.Can("", []string{"resourcequotas/status"}, []string{"update"}),
+			// A quota may count the objects of any kind.
+			controller.Can("*", []string{"*"}, []string{"list", "watch"}),
+		},
+		Flags: func(fs *pflag.FlagSet) {
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many quotas are synced at the same time.")
+			fs.DurationVar(&o.resync, resyncFlag, o.resync, "How often a quota is calculated although nothing that it limits has changed; 0 is never.")
+		},
+		Validate: o.validate,
+		Setup:    o.setup,
+	}
+}
+
+const (
+	concurrentFlag = "concurrent-resource-quota-syncs"
+	resyncFlag     = "resource-quota-sync-period"
+)
+
+const (
+	// batchPeriod is how long changes in a namespace are collected, because a sync
+	// reads all of the namespace's objects.
+	batchPeriod = 200 * time.Millisecond
+	// unservedResync is the resync period of a quota that counts a resource that is
+	// not served.
+	unservedResync = 30 * time.Second
+	// freshness is the maximum age of a discovery result by which a resource is not
+	// served.
+	freshness = time.Second
+)
+
+type options struct {
+	concurrent int
+	resync     time.Duration
+}
+
+func (o *options) validate() []error {
+	return append(controller.AtLeastOne(concurrentFlag, o.concurrent), controller.NotNegative(resyncFlag, o.resync)...)
+}
+
+func (o *options) setup(_ context.Context, env *controller.Env) error {
+	core, err := apiutil.GVKForObject(&corev1.Pod{}, env.Manager.GetScheme())
+	if err != nil {
+		return err
+	}
+	r := &reconciler{
+		client:    env.Client,
+		discovery: env.Discovery,
+		counters:  &counters{metadata: env.Metadata},
+		core:      core.Group,
+		resync:    o.resync,
+		now:       env.Clock.Now,
+	}
+	if err := env.Manager.Add(manager.RunnableFunc(r.counters.wait)); err != nil {
+		return err
+	}
+	m := measured{reader: env.Manager.GetCache(), evaluators: quota.Evaluators(quota.Lists{}, env.Clock.Now)}
+	return controller.Run(env, controller.Options{Name: "resourcequota", Workers: o.concurrent}, r,
+		controller.For(&corev1.ResourceQuota{}, predicate.Funcs{UpdateFunc: respecified}),
+		m.watch(&corev1.Pod{}, "pods").Batched(batchPeriod),
+		m.watch(&corev1.Service{}, "services").Batched(batchPeriod),
+		m.watch(&corev1.PersistentVolumeClaim{}, "persistentvolumeclaims").Batched(batchPeriod),
+		controller.Watch[reconcile.Request]{Source: source.Func(r.counters.start), BatchPeriod: batchPeriod})
+}
