@@ -51,15 +51,21 @@ func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
 		GVK:       mustGVK(prototype),
 		prototype: prototype,
 		register: func(s *runtime.Scheme, hub *Kind) error {
+			convert := func(in, out any) error { return toHub(in.(*Other), out.(*Hub)) }
 			decode := func(in, out any) error {
-				if err := toHub(in.(*Other), out.(*Hub)); err != nil {
+				if err := convert(in, out); err != nil {
 					return err
 				}
 				hub.Default(PHub(out.(*Hub)))
 				return nil
 			}
 			encode := func(in, out any) error { return fromHub(in.(*Hub), out.(*Other)) }
-			if err := addConversion(s, new(Other), new(Hub), decode); err != nil {
+			if err := s.AddConversionFunc(new(Other), new(Hub), func(in, out any, scope conversion.Scope) error {
+				if _, ok := scope.Meta().Context.(WithoutDefaults); ok {
+					return convert(in, out)
+				}
+				return decode(in, out)
+			}); err != nil {
 				return err
 			}
 			if err := addConversion(s, new(Hub), new(Other), encode); err != nil {
@@ -77,6 +83,10 @@ func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
 		},
 	}
 }
+
+// WithoutDefaults is the target of a conversion to the hub that does not fill in
+// defaults: a field that the object does not have stays absent.
+type WithoutDefaults struct{ runtime.GroupVersioner }
 
 // On returns the version with OnByDefault set.
 func (v Version) On() Version {

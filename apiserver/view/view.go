@@ -69,7 +69,11 @@ func (v View) Install(container *restful.Container, kinds *registry.Registry) ([
 			if len(storage[gv]) == 0 {
 				continue
 			}
-			resources, err := v.install(container, gv, storage, codecs)
+			models, err := v.models(gv, kinds)
+			if err != nil {
+				return nil, fmt.Errorf("group version %s: %w", gv, err)
+			}
+			resources, err := v.install(container, gv, storage, codecs, v.Converter(models...))
 			if err != nil {
 				return nil, fmt.Errorf("group version %s: %w", gv, err)
 			}
@@ -109,15 +113,11 @@ func (v View) groups(kinds *registry.Registry) []string {
 }
 
 func (v View) install(container *restful.Container, gv schema.GroupVersion, all map[schema.GroupVersion]map[string]rest.Storage,
-	codecs runtime.NegotiatedSerializer,
+	codecs runtime.NegotiatedSerializer, converter managedfields.TypeConverter,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	root := "/apis"
 	if gv.Group == "" {
 		root = "/api"
-	}
-	models, err := v.models(gv, all[gv])
-	if err != nil {
-		return nil, err
 	}
 	version := &genericapi.APIGroupVersion{
 		Storage:                     all[gv],
@@ -130,11 +130,11 @@ func (v View) install(container *restful.Container, gv schema.GroupVersion, all 
 		Creater:                     creater{v.Scheme},
 		Convertor:                   v.Scheme,
 		ConvertabilityChecker:       v.Scheme,
-		UnsafeConvertor:             runtime.UnsafeObjectConvertor(v.Scheme),
+		UnsafeConvertor:             convertor{runtime.UnsafeObjectConvertor(v.Scheme)},
 		Defaulter:                   v.Scheme,
 		Typer:                       v.Scheme,
 		Namer:                       runtime.Namer(meta.NewAccessor()),
-		TypeConverter:               v.Converter(models...),
+		TypeConverter:               converter,
 		EquivalentResourceRegistry:  v.Equivalents,
 		Admit:                       v.Admission,
 		Authorizer:                  v.Authorizer,
@@ -143,6 +143,19 @@ func (v View) install(container *restful.Container, gv schema.GroupVersion, all 
 	}
 	resources, _, err := version.InstallREST(container)
 	return resources, err
+}
+
+// convertor converts objects for the field manager. What that converts from one
+// version to another, to find out which fields a manager has dropped, is untyped;
+// with defaults such a field would appear to be there still.
+type convertor struct{ runtime.ObjectConvertor }
+
+// ConvertToVersion implements runtime.ObjectConvertor.
+func (c convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	if _, untyped := in.(runtime.Unstructured); untyped {
+		target = resource.WithoutDefaults{GroupVersioner: target}
+	}
+	return c.ObjectConvertor.ConvertToVersion(in, target)
 }
 
 // creater makes objects. The library's handler of creations begins with it in a
@@ -155,21 +168,41 @@ func (c creater) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return c.Scheme.New(kind)
 }
 
-// models are the OpenAPI names of the types in the version.
-func (v View) models(gv schema.GroupVersion, storage map[string]rest.Storage) ([]string, error) {
+// models are the OpenAPI names of the types of the version's kinds, in all
+// versions of these kinds: the field manager converts an object to every version
+// by which a manager has written it, and drops managers whose version has no type.
+func (v View) models(gv schema.GroupVersion, kinds *registry.Registry) ([]string, error) {
 	var models []string
-	for path, s := range storage {
-		kind, err := genericapi.GetResourceKind(gv, s, v.Scheme)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	for _, res := range kinds.Resources {
+		versions := v.Versions(res.Kind)
+		if !slices.ContainsFunc(versions, func(gvk schema.GroupVersionKind) bool { return gvk.GroupVersion() == gv }) {
+			continue
 		}
-		sample, err := v.Scheme.New(kind)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		for _, gvk := range versions {
+			for path, s := range res.Storage {
+				model, err := v.model(gvk.GroupVersion(), s)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", path, err)
+				}
+				models = append(models, model)
+			}
 		}
-		models = append(models, util.GetCanonicalTypeName(sample))
 	}
-	return models, nil
+	slices.Sort(models)
+	return slices.Compact(models), nil
+}
+
+// model is the OpenAPI name of the type that the storage has in the version.
+func (v View) model(gv schema.GroupVersion, s rest.Storage) (string, error) {
+	kind, err := genericapi.GetResourceKind(gv, s, v.Scheme)
+	if err != nil {
+		return "", err
+	}
+	sample, err := v.Scheme.New(kind)
+	if err != nil {
+		return "", err
+	}
+	return util.GetCanonicalTypeName(sample), nil
 }
 
 func servedVersions(group string, all map[schema.GroupVersion]map[string]rest.Storage) map[string][]string {
