@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"k8s.io/utils/clock"
 )
 
 // The defaults of Config.
@@ -38,6 +40,8 @@ type Config struct {
 	// family, until [Runtime.SetPodCIDRs] sets others, which are stored. If it is
 	// empty, the ranges in use stay, and at first 10.88.0.0/24 is used.
 	PodCIDRs []string
+	// Clock is the system clock by default.
+	Clock clock.WithTicker
 }
 
 // Leavings are the agent's directories that Reset cleans up.
@@ -48,6 +52,14 @@ type Leavings struct {
 	LogsDir string
 	// Cgroup is a top-level cgroup of the agent's pods only; empty if there is none.
 	Cgroup string
+}
+
+// clock returns the configured clock, or the system clock.
+func (c Config) clock() clock.WithTicker {
+	if c.Clock == nil {
+		return clock.RealClock{}
+	}
+	return c.Clock
 }
 
 // Paths in Config.Dir.

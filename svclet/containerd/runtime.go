@@ -199,16 +199,16 @@ func (r *Runtime) abandon(ctx context.Context) {
 // keep restarts containerd whenever it exits, until ctx is done. A containerd that
 // is starting then is kept.
 func (r *Runtime) keep(ctx context.Context) {
-	logger := klog.FromContext(ctx)
+	logger, clock := klog.FromContext(ctx), r.settings.clock()
 	delay := minBackOff
 	for {
-		began := time.Now()
+		began := clock.Now()
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.process.ended:
 		}
-		if time.Since(began) >= steady {
+		if clock.Since(began) >= steady {
 			delay = minBackOff
 		}
 		r.process.forget()
@@ -217,7 +217,7 @@ func (r *Runtime) keep(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(delay):
+			case <-clock.After(delay):
 			}
 			next, err := r.launch(ctx)
 			if next != nil {
@@ -242,7 +242,7 @@ func (r *Runtime) keep(ctx context.Context) {
 func (r *Runtime) awaitReady(ctx context.Context, p *process, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not answered within %s", timeout))
 	defer cancel()
-	tick := time.NewTicker(readyPoll)
+	tick := r.settings.clock().NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
 		version, err := askCRI(ctx, r.settings.socket())
@@ -255,7 +255,7 @@ func (r *Runtime) awaitReady(ctx context.Context, p *process, timeout time.Durat
 			return "", context.Cause(ctx)
 		case <-p.ended:
 			return "", errors.New("it has ended at once")
-		case <-tick.C:
+		case <-tick.C():
 		}
 	}
 }
