@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/controllers/garbagecollector/graph"
 )
 
-func TestNamespacesTakeTurns(t *testing.T) {
+func TestNamespacesAreServedInTurn(t *testing.T) {
 	q := &fairQueue{waiting: map[string][]graph.Subject{}}
 	for _, s := range toCollect("a1", "a2", "a3", "b1", "b2", "c1") {
 		q.Push(s)
@@ -32,11 +32,11 @@ func TestNamespacesTakeTurns(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if len(q.waiting) != 0 || len(q.next) != 0 {
-		t.Errorf("%d namespaces are left over", len(q.waiting))
+		t.Errorf("%d namespaces remain", len(q.waiting))
 	}
 }
 
-// toCollect are subjects whose namespaces are the first letters of their UIDs.
+// toCollect returns subjects whose namespaces are the first letters of their UIDs.
 func toCollect(uids ...types.UID) []graph.Subject {
 	g := graph.New()
 	kind := schema.GroupKind{Kind: "A"}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// asked remembers how it was listed.
+// asked records the options of lists.
 type asked struct {
 	metadata.ResourceInterface
 	options []metav1.ListOptions
@@ -19,7 +19,7 @@ func (a *asked) List(_ context.Context, options metav1.ListOptions) (*metav1.Par
 	return &metav1.PartialObjectMetadataList{}, nil
 }
 
-func TestAListIsOfWhatIsThereNow(t *testing.T) {
+func TestMonitorListsTheNewestState(t *testing.T) {
 	objects := &asked{}
 	m := &monitor{objects: objects}
 	for _, options := range []metav1.ListOptions{

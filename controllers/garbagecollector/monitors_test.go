@@ -11,7 +11,7 @@ import (
 	"svc.dev/svc/controllers/discovery"
 )
 
-func TestKindsThatAreKnown(t *testing.T) {
+func TestKindsOfDiscovery(t *testing.T) {
 	all := []string{"get", "list", "watch", "delete", "patch"}
 	resource := func(group, name, kind string, verbs ...string) discovery.Resource {
 		return discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Kind: kind, Verbs: verbs}
@@ -48,10 +48,10 @@ func TestKindsThatAreKnown(t *testing.T) {
 	want := []string{
 		"watched configmaps",
 		"looked up events",
-		"watched widgets.broken.example.com", // it was there before
+		"watched widgets.broken.example.com", // it was known before
 		"looked up pods.metrics.example.com",
-		"watched things.odd.example.com", // not its views
-		// A Number may be one of ones or of twos.
+		"watched things.odd.example.com", // not its second resource
+		// The kind Number has two resources.
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)

@@ -22,7 +22,7 @@ var (
 	leaf       = graph.Identity{Kind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "default", Name: "leaf", UID: "uid"}
 )
 
-func TestEveryWriteIsBoundToWhatWasDecidedOn(t *testing.T) {
+func TestEveryWriteHasThePreconditionsOfItsDecision(t *testing.T) {
 	refs := []graph.Reference{{Index: 0, UID: "a"}, {Index: 2, UID: "c"}}
 	bound := `{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/resourceVersion","value":"7"},`
 	for name, c := range map[string]struct {
@@ -69,7 +69,7 @@ func TestEveryWriteIsBoundToWhatWasDecidedOn(t *testing.T) {
 	}
 }
 
-func TestWhatAnswersSayAboutAnObject(t *testing.T) {
+func TestOutcomeOfResponses(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, name string) metav1.Status {
 		s := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason}
 		if name != "" {
@@ -120,7 +120,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// serve is a client of an API server that answers as told.
+// serve returns a client of an API server with the given handler.
 func serve(t *testing.T, handler http.HandlerFunc) metadata.Interface {
 	t.Helper()
 	server := httptest.NewServer(handler)

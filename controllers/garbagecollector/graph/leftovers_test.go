@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leftovers tells what should be gone and is not.
+// leftovers returns the garbage that was not deleted.
 func (w *world) leftovers() error {
 	for _, o := range w.objects {
 		if o.kind == unwatched {
-			continue // nobody collects them
+			continue // cannot be collected
 		}
 		if o.Deleting && !w.stuck(o, map[types.UID]bool{}) {
 			return fmt.Errorf("%s %s is still there: %v", o.kind, o.UID, o.Object)
@@ -29,13 +29,12 @@ func (w *world) leftovers() error {
 	return nil
 }
 
-// undecidable objects have owners of which nothing can be known.
+// undecidable objects have owners whose state cannot be determined.
 func (w *world) undecidable(o *thing) bool {
 	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return w.truth(o, ref) == unknown })
 }
 
-// stuck objects wait for dependents that nobody can decide about, or that nobody
-// collects.
+// stuck objects wait for dependents that are undecidable or cannot be collected.
 func (w *world) stuck(o *thing, seen map[types.UID]bool) bool {
 	if seen[o.UID] || !o.Waiting() {
 		return false
@@ -52,7 +51,7 @@ func (w *world) stuck(o *thing, seen map[types.UID]bool) bool {
 	return false
 }
 
-// check compares a graph at rest with the world, and with itself.
+// check compares an idle graph with the world, and checks its invariants.
 func (g *Graph) check(w *world) error {
 	expected := map[types.UID]bool{}
 	for uid, o := range w.objects {

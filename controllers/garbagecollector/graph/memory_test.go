@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestMemory bounds what an object costs: its UID and name are 36 and some 20
-// bytes of it.
+// TestMemory bounds the memory of an object, of which UID and name are 36 and some
+// 20 bytes.
 func TestMemory(t *testing.T) {
 	const dependents = 50_000
 	before := heap()

@@ -19,12 +19,12 @@ var (
 	seed = flag.Uint64("seed", 0, "the world of TestRandomWorlds to look at; 0 is a new one, and then the next")
 )
 
-// TestRandomWorlds plays graphs against API servers whose users do all kinds of
-// things, with watches that lag and break, lists that are older than what is
-// known, kinds that come and go, requests that fail or are answered late, and
-// crashes. Nothing that should live is ever deleted; everything that should go
-// is gone in the end, and what is left in the graph is what is left in the world.
-func TestRandomWorlds(t *testing.T) {
+// TestOnlyGarbageIsCollected simulates API servers with random actions of users,
+// watches that lag and end unexpectedly, lists that are older than the graph, kinds
+// that are added and removed, requests that fail or whose responses are late, and
+// crashes. No object with a valid owner is ever deleted; in the end all garbage is
+// deleted, and the graph equals the API server.
+func TestOnlyGarbageIsCollected(t *testing.T) {
 	first, end := *seed, time.Now().Add(*long)
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
@@ -47,14 +47,14 @@ func TestRandomWorlds(t *testing.T) {
 	t.Logf("%d steps", steps)
 }
 
-// trace tells what happens in a world that is looked at.
+// trace logs the steps of a simulation.
 func trace(format string, args ...any) {
 	if *seed != 0 {
 		fmt.Printf(format+"\n", args...)
 	}
 }
 
-// playing is a graph with what the collector does around it, in random order.
+// playing is a graph and a simulated collector, with steps in random order.
 type playing struct {
 	*world
 	g        *Graph
@@ -73,7 +73,7 @@ type request struct {
 	lost bool
 }
 
-// watching is what a monitor has seen.
+// watching is the state of a monitor.
 type watching struct {
 	served, listed bool
 	revision       uint64
@@ -85,8 +85,7 @@ func newPlay(seed uint64) *playing {
 	return p
 }
 
-// restart begins with an empty graph. What was orphaned before is not known any
-// more.
+// restart starts with an empty graph, which does not remember orphaned dependents.
 func (p *playing) restart() {
 	p.g, p.ready, p.later, p.protected = New(), nil, nil, map[types.UID]bool{}
 	for _, r := range p.inFlight {
@@ -124,7 +123,7 @@ func (p *playing) step() error {
 	return nil
 }
 
-// user does something that users do.
+// user does a random action of a user.
 func (p *playing) user() {
 	if p.rand.IntN(3) == 0 || len(p.objects) < 4 {
 		kinds := append([]schema.GroupKind{unwatched}, watchedKinds...)
@@ -212,7 +211,7 @@ func (p *playing) drain() {
 	}
 }
 
-// start sends a request for something that is ready.
+// start starts the action of a ready subject.
 func (p *playing) start() error {
 	if len(p.ready) == 0 {
 		return nil
@@ -236,8 +235,8 @@ func (p *playing) start() error {
 	return nil
 }
 
-// mayBeReleased tells why an owner must still wait for its dependents: the graph
-// knows one that blocks its deletion.
+// mayBeReleased returns why an owner must not lose its finalizer: a dependent in the
+// graph blocks its deletion.
 func (p *playing) mayBeReleased(a Action) error {
 	for uid, o := range p.objects {
 		n := p.g.nodes[uid]
@@ -253,7 +252,7 @@ func (p *playing) mayBeReleased(a Action) error {
 	return nil
 }
 
-// progress executes a request, or answers it.
+// progress executes a request, or delivers its response.
 func (p *playing) progress(fail bool) error {
 	if len(p.inFlight) == 0 {
 		return nil
@@ -263,7 +262,7 @@ func (p *playing) progress(fail bool) error {
 	if !r.executed {
 		r.executed = true
 		if fail {
-			return nil // it has not arrived
+			return nil // the request has not arrived
 		}
 		var err error
 		r.result, err = p.perform(r.action)
@@ -274,7 +273,7 @@ func (p *playing) progress(fail bool) error {
 		return err
 	}
 	if fail {
-		r.result = Result{} // the answer has not arrived
+		r.result = Result{} // the response has not arrived
 	}
 	p.inFlight = slices.Delete(p.inFlight, i, i+1)
 	if r.lost {
@@ -288,31 +287,31 @@ func (p *playing) progress(fail bool) error {
 	return nil
 }
 
-// upset does what happens rarely.
+// upset does a random rare event.
 func (p *playing) upset() error {
 	kind := watchedKinds[p.rand.IntN(len(watchedKinds))]
 	m := p.monitors[kind]
 	what := p.rand.IntN(8)
 	trace("upset %d: %s", what, kind)
 	switch what {
-	case 0, 1: // a watch breaks, and a list is old
+	case 0, 1: // a watch ends unexpectedly, and a list is old
 		if m.listed && !p.away[kind] {
 			p.g.InvalidateLookups()
 			p.list(kind, p.revision-min(p.revision, uint64(p.rand.IntN(60))))
 		}
-	case 2: // a server cannot be reached, with all that it has
+	case 2: // an extension server is unavailable
 		p.away[kind] = true
 	case 3:
 		p.away[kind] = false
 		if !m.served {
 			p.serve(kind)
 		}
-	case 4: // it is not even found by discovery
+	case 4: // its discovery fails, too
 		if p.away[kind] && m.served {
 			*m = watching{}
 			p.g.RemoveKind(kind)
 		}
-	case 5: // a custom kind goes, after its objects
+	case 5: // a custom kind is removed, after its objects
 		for _, o := range p.objects {
 			if o.kind == custom && !p.away[custom] {
 				p.write(o, func(o *thing) { o.Deleting, o.Finalizers = true, nil })
@@ -332,9 +331,9 @@ func (p *playing) upset() error {
 	return nil
 }
 
-// restore brings the world back to what it was some time ago. The watches and
-// all requests break. The collector forgets what it knows of a kind when it lists
-// it again; until then it works on with that.
+// restore restores the world to an earlier state. The watches end and all requests
+// fail. The collector removes the objects of a kind when it lists the kind again,
+// and uses them until then.
 func (p *playing) restore() error {
 	then := p.revision - min(p.revision, uint64(p.rand.IntN(60)))
 	p.objects = map[types.UID]*thing{}
@@ -374,7 +373,7 @@ func (p *playing) restore() error {
 	return nil
 }
 
-// finish lets everything come to rest, and returns what is wrong then.
+// finish runs until nothing changes, and returns what is wrong then.
 func (p *playing) finish() (steps int, err error) {
 	for kind := range p.away {
 		p.away[kind] = false

@@ -14,27 +14,27 @@ import (
 	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts plays the scripts in testdata. A script is a list of steps, each
-// with what the graph wants done after it; "-- nothing" is nothing.
+// TestScripts plays the scripts in testdata. The output of a command is the actions
+// of the subjects that are ready after it, numbered. The commands:
 //
-//	serve KIND [cluster] [unwatched]   serve a kind; listed kinds are "Kind.group"
-//	failing KIND                       it cannot be listed
-//	vanish KIND                        it is not served any more
-//	list KIND / OBJECT / ...           a list, an object in each further line
-//	see KIND OBJECT                    a watch saw it
-//	gone UID                           a watch saw it go
-//	doubt                              watches broke
-//	answer NUMBER OUTCOME [OBJECT]     how an action went
+//	serve KIND [cluster] [unwatched]   adds a kind, written "Kind.group"
+//	failing KIND                       a kind cannot be listed
+//	unserve KIND                       removes a kind
+//	list KIND / OBJECT / ...           a list, one object in each continuation line
+//	observe KIND OBJECT                a watch delivers an object
+//	deleted UID                        a watch delivers the deletion of an object
+//	invalidate                         invalidates lookups
+//	result NUMBER OUTCOME [OBJECT]     the result of an action
 //
 // An object is "[namespace/]name uid version [owner=Kind.group/name/uid[!]]...
-// [finalizer=name]... [deleting]"; "!" blocks the owner's deletion.
+// [finalizer=name]... [deleting]"; "!" sets blockOwnerDeletion.
 func TestScripts(t *testing.T) {
 	golden.Run(t, newPlayer)
 }
 
 // newPlayer returns a handler with a graph of its own.
 func newPlayer(t *testing.T) golden.Handler {
-	p := player{t: t, g: New(), busy: map[Subject]bool{}}
+	p := player{t: t, g: New(), inFlight: map[Subject]bool{}}
 	return func(c golden.Command) string {
 		lines := p.step(c)
 		if len(lines) == 0 && c.Name != "serve" {
@@ -44,14 +44,14 @@ func newPlayer(t *testing.T) golden.Handler {
 	}
 }
 
-// player does what the collector does around the graph.
+// player executes scripts in place of the collector.
 type player struct {
-	t       *testing.T
-	g       *Graph
-	actions []Action
-	of      []Subject
-	busy    map[Subject]bool
-	held    []Subject // ready while busy
+	t        *testing.T
+	g        *Graph
+	actions  []Action
+	of       []Subject
+	inFlight map[Subject]bool
+	held     []Subject // subjects that got ready while in flight
 }
 
 func (p *player) step(c golden.Command) []string {
@@ -62,7 +62,7 @@ func (p *player) step(c golden.Command) []string {
 		p.g.Serve(kindOf(c.Args[0]), !slices.Contains(c.Args, "cluster"), !slices.Contains(c.Args, "unwatched"))
 	case "failing":
 		p.g.Failing(kindOf(c.Args[0]))
-	case "vanish":
+	case "unserve":
 		p.g.RemoveKind(kindOf(c.Args[0]))
 	case "list":
 		var objects []Object
@@ -72,61 +72,61 @@ func (p *player) step(c golden.Command) []string {
 			}
 		}
 		p.g.Replace(kindOf(c.Args[0]), objects)
-	case "see":
+	case "observe":
 		p.g.Observe(kindOf(c.Args[0]), p.object(c.Args[1:]))
-	case "gone":
+	case "deleted":
 		p.g.Deleted(types.UID(c.Args[0]))
-	case "doubt":
+	case "invalidate":
 		p.g.InvalidateLookups()
-	case "answer":
-		said = p.answer(c.Args)
+	case "result":
+		said = p.result(c.Args)
 	default:
 		p.t.Fatalf("Unknown command %q", c.Name)
 	}
 	return append(said, p.settle()...)
 }
 
-func (p *player) answer(words []string) []string {
+func (p *player) result(words []string) []string {
 	p.t.Helper()
 	i, err := strconv.Atoi(words[0])
-	if err != nil || i < 1 || i > len(p.actions) || !p.busy[p.of[i-1]] {
-		p.t.Fatalf("no action %s is to be answered", words[0])
+	if err != nil || i < 1 || i > len(p.actions) || !p.inFlight[p.of[i-1]] {
+		p.t.Fatalf("Action %s is not in flight", words[0])
 	}
 	outcomes := map[string]Outcome{"failed": Failed, "done": Done, "present": Present, "absent": Absent, "conflict": Conflict}
 	outcome, ok := outcomes[words[1]]
 	if !ok {
-		p.t.Fatalf("what is %q?", words[1])
+		p.t.Fatalf("Unknown word %q", words[1])
 	}
 	r := Result{Outcome: outcome}
 	if outcome == Present {
 		r.Object = p.object(words[2:])
 	}
 	s := p.of[i-1]
-	delete(p.busy, s)
+	delete(p.inFlight, s)
 	if p.g.Complete(s, p.actions[i-1], r) == Backoff {
 		p.held = append(p.held, s)
-		return []string{"again later:"}
+		return []string{"requeue with backoff:"}
 	}
 	return nil
 }
 
-// settle starts what is ready.
+// settle starts the actions of ready subjects.
 func (p *player) settle() []string {
 	var said []string
 	for _, n := range p.g.Notices() {
-		said = append(said, fmt.Sprintf("tell %s that there is no %s", n.Object, n.Owner))
+		said = append(said, fmt.Sprintf("notice: %s refers to %s in another namespace", n.Object, n.Owner))
 	}
 	ready := append(p.held, p.g.Ready()...)
 	p.held = nil
 	for len(ready) > 0 {
 		s := ready[0]
 		ready = ready[1:]
-		if p.busy[s] {
+		if p.inFlight[s] {
 			p.held = append(p.held, s)
 			continue
 		}
 		if a := p.g.Next(s); a.Verb != Nothing {
-			p.busy[s] = true
+			p.inFlight[s] = true
 			p.actions, p.of = append(p.actions, a), append(p.of, s)
 			said = append(said, fmt.Sprintf("%d: %s", len(p.actions), a))
 		}
@@ -140,7 +140,7 @@ func kindOf(s string) schema.GroupKind { return schema.ParseGroupKind(s) }
 func (p *player) object(words []string) Object {
 	p.t.Helper()
 	if len(words) < 3 {
-		p.t.Fatalf("no object: %q", words)
+		p.t.Fatalf("Invalid object: %q", words)
 	}
 	o := Object{Name: words[0], UID: types.UID(words[1])}
 	if ns, name, ok := strings.Cut(words[0], "/"); ok {
@@ -168,7 +168,7 @@ func (p *player) object(words []string) Object {
 		case "deleting":
 			o.Deleting = true
 		default:
-			p.t.Fatalf("what is %q?", word)
+			p.t.Fatalf("Unknown word %q", word)
 		}
 	}
 	return o

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// world is a simple API server: objects, finalizers, preconditions, and a
-// history for each kind.
+// world is an in-memory API server with objects, finalizers, preconditions, and a
+// history of each kind.
 type world struct {
 	rand     *rand.Rand
 	objects  map[types.UID]*thing
@@ -26,7 +26,7 @@ type world struct {
 	orphaned, protected map[types.UID]bool
 	// awaiting are those that were deleted in the foreground.
 	awaiting map[types.UID]bool
-	// away kinds cannot be reached, although their objects exist.
+	// away kinds are unavailable, although their objects exist.
 	away map[schema.GroupKind]bool
 }
 
@@ -41,7 +41,7 @@ func (o *thing) copy() *thing {
 	return &c
 }
 
-// change is an event of a watch.
+// change is a watch event.
 type change struct {
 	revision uint64
 	gone     bool
@@ -69,7 +69,7 @@ func newWorld(r *rand.Rand) *world {
 	}
 }
 
-// find is the object of a name.
+// find returns the object of a name.
 func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
 	for _, o := range w.objects {
 		if o.kind == kind && o.Namespace == namespace && o.Name == name {
@@ -79,7 +79,7 @@ func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
 	return nil
 }
 
-// any is some object, the same for the same random numbers.
+// any returns a random object, the same for the same random numbers.
 func (w *world) any() *thing {
 	if len(w.objects) == 0 {
 		return nil
@@ -119,8 +119,8 @@ func (w *world) create(kind schema.GroupKind, owners []metav1.OwnerReference, fi
 	w.record(o, false)
 }
 
-// write stores what how makes of an object. It goes if it is being deleted and
-// nothing holds it.
+// write stores an object that how has changed. An object that is being deleted and
+// has no finalizers is removed.
 func (w *world) write(o *thing, how func(*thing)) {
 	o = o.copy()
 	how(o)
@@ -154,7 +154,8 @@ func (w *world) delete(o *thing, policy metav1.DeletionPropagation) {
 	})
 }
 
-// references are random owners: what is, what was, and what never was.
+// references returns random owner references: to objects that exist, that existed,
+// and that never existed.
 func (w *world) references() []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for range w.rand.IntN(3) {
@@ -182,7 +183,7 @@ func (w *world) references() []metav1.OwnerReference {
 	return refs
 }
 
-// at is what there was of a kind at a revision.
+// at returns the objects of a kind at a revision.
 func (w *world) at(kind schema.GroupKind, revision uint64) []Object {
 	then := map[types.UID]*thing{}
 	for _, c := range w.history[kind] {
@@ -201,8 +202,8 @@ func (w *world) at(kind schema.GroupKind, revision uint64) []Object {
 	return list
 }
 
-// truth is whether a reference holds its object, as it really is. An owner that
-// is being deleted in the foreground goes, whatever becomes of the finalizer.
+// truth returns the actual effect of a reference. An owner that is being deleted in
+// the foreground is deleted, even if the finalizer is removed.
 func (w *world) truth(o *thing, ref metav1.OwnerReference) hold {
 	by := named(ref)
 	namespace := o.Namespace
@@ -224,8 +225,7 @@ func (w *world) truth(o *thing, ref metav1.OwnerReference) hold {
 	return holds
 }
 
-// perform does an action as an API server would, and returns what is wrong with
-// it.
+// perform executes an action like an API server, and returns what is wrong with it.
 func (w *world) perform(a Action) (Result, error) {
 	if w.away[a.Object.Kind] || a.Object.Kind == bogus {
 		return Result{Outcome: Failed}, nil
@@ -269,7 +269,7 @@ func (w *world) perform(a Action) (Result, error) {
 	return Result{Outcome: Present, Object: before.Object}, nil
 }
 
-// patched is what a patch makes of an object.
+// patched returns the object after a patch.
 func patched(o *thing, a Action) {
 	switch a.Verb {
 	case Disown:
@@ -288,7 +288,7 @@ func patched(o *thing, a Action) {
 	}
 }
 
-// mayGo tells why an object must not be deleted.
+// mayGo returns why an object must not be deleted.
 func (w *world) mayGo(o *thing) error {
 	if len(o.Owners) == 0 {
 		return fmt.Errorf("it has no owners")
@@ -306,7 +306,7 @@ func (w *world) mayGo(o *thing) error {
 	return nil
 }
 
-// mayLose tells why an owner reference must not be removed.
+// mayLose returns why an owner reference must not be removed.
 func (w *world) mayLose(o *thing, r Reference) error {
 	ref := o.Owners[r.Index]
 	if ref.UID != r.UID {
