@@ -90,7 +90,7 @@ func TestOutcomeOfResponses(t *testing.T) {
 		"it is another":                       {409, status(409, metav1.StatusReasonConflict, "leaf"), graph.Conflict},
 		"it has changed":                      {422, status(422, metav1.StatusReasonInvalid, "leaf"), graph.Conflict},
 		"its server is away":                  {503, "service unavailable", graph.Failed},
-		"nobody may know":                     {403, status(403, metav1.StatusReasonForbidden, "leaf"), graph.Failed},
+		"forbidden":                           {403, status(403, metav1.StatusReasonForbidden, "leaf"), graph.Failed},
 		"its version is not a number":         {200, object("v8"), graph.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {

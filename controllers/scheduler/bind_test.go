@@ -16,8 +16,8 @@ import (
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
-func TestBindFindsOutWhatHasBecomeOfAPod(t *testing.T) {
-	refused := errors.New("refused, or no answer")
+func TestBindReadsThePodAfterAnError(t *testing.T) {
+	refused := errors.New("rejected, or no response")
 	now := metav1.Now()
 	for _, test := range []struct {
 		name   string
@@ -28,7 +28,7 @@ func TestBindFindsOutWhatHasBecomeOfAPod(t *testing.T) {
 	}{
 		{name: "it is bound", bound: true},
 		{name: "it was bound, but the answer was lost", answer: refused, now: func(p *corev1.Pod) { p.Spec.NodeName = "n" }, bound: true},
-		{name: "somebody else was faster", answer: refused, now: func(p *corev1.Pod) { p.Spec.NodeName = "other" }},
+		{name: "another scheduler has bound it", answer: refused, now: func(p *corev1.Pod) { p.Spec.NodeName = "other" }},
 		{name: "it is gone", answer: refused},
 		{name: "it is another one", answer: refused, now: func(p *corev1.Pod) { p.UID = "2" }},
 		{name: "it is being deleted", answer: refused, now: func(p *corev1.Pod) { p.DeletionTimestamp = &now; p.Finalizers = []string{"example.com/x"} }},

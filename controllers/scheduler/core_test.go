@@ -109,7 +109,7 @@ func (c *cluster) expect(want ...string) {
 	}
 }
 
-func TestAPodThatIsBeingBoundCounts(t *testing.T) {
+func TestAssumedPodUsesResources(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
 	for _, name := range []string{"a", "b", "c"} {
@@ -118,7 +118,7 @@ func TestAPodThatIsBeingBoundCounts(t *testing.T) {
 	c.expect("a -> n", "b -> n", "c: 1 Insufficient cpu")
 }
 
-func TestAPodThatIsBoundDoesNotCountTwice(t *testing.T) {
+func TestBoundPodDoesNotCountTwice(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
 	c.pod("a", nil)
@@ -131,7 +131,7 @@ func TestAPodThatIsBoundDoesNotCountTwice(t *testing.T) {
 	c.expect("b -> n", "c: 1 Insufficient cpu")
 }
 
-func TestAPodThatCouldNotBeBoundIsTriedAgainLater(t *testing.T) {
+func TestFailedBindingIsRetriedAfterABackoff(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
 	c.pod("a", nil)
@@ -142,7 +142,7 @@ func TestAPodThatCouldNotBeBoundIsTriedAgainLater(t *testing.T) {
 	c.expect("a -> n")
 }
 
-func TestAPodThatCouldNotBeBoundMakesRoom(t *testing.T) {
+func TestFailedBindingFreesResources(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
 	for _, name := range []string{"a", "b", "c"} {
@@ -153,7 +153,7 @@ func TestAPodThatCouldNotBeBoundMakesRoom(t *testing.T) {
 	c.expect("c -> n")
 }
 
-func TestAPodThatIsDeletedWhileItIsBoundMakesRoom(t *testing.T) {
+func TestDeletionOfAnAssumedPodFreesResources(t *testing.T) {
 	for name, gone := range map[string]func(*cluster){
 		"gone":        func(c *cluster) { c.removePod("a") },
 		"terminating": func(c *cluster) { c.pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }) },
@@ -178,7 +178,7 @@ func TestAPodThatIsDeletedWhileItIsBoundMakesRoom(t *testing.T) {
 	}
 }
 
-func TestAPodThatSomebodyElseBindsIsWhereItIs(t *testing.T) {
+func TestBindingByAnotherSchedulerReplacesTheAssumedOne(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
 	c.node("m", func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -194,7 +194,7 @@ func TestAPodThatSomebodyElseBindsIsWhereItIs(t *testing.T) {
 	}
 }
 
-func TestPodsThatAreNotToBeScheduled(t *testing.T) {
+func TestPodsOfOtherSchedulersAndTerminatedPodsAreNotScheduled(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"another scheduler's": func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" },
 		"bound":               on("n"),
@@ -212,7 +212,7 @@ func TestPodsThatAreNotToBeScheduled(t *testing.T) {
 	}
 }
 
-func TestAWaitingPodIsTriedAgain(t *testing.T) {
+func TestEventsRetryUnschedulablePods(t *testing.T) {
 	taint := []corev1.Taint{{Key: "full", Effect: corev1.TaintEffectNoSchedule}}
 	for _, test := range []struct {
 		name, refused string
@@ -271,7 +271,7 @@ func TestAWaitingPodIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatCannotHelpWakesNobody(t *testing.T) {
+func TestUnrelatedEventsRetryNoPod(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
 	c.pod("b", on("n"))
@@ -286,7 +286,7 @@ func TestWhatCannotHelpWakesNobody(t *testing.T) {
 	c.expect()
 }
 
-func TestAPodKeepsItsPlaceWhileItsClaimsAreBound(t *testing.T) {
+func TestPodStaysAssumedWhileItsClaimsAreBound(t *testing.T) {
 	c := newCluster(t)
 	class := &storagev1.StorageClass{Provisioner: "example.com/disks", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("")}}

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	long = flag.Duration("long", 2*time.Second, "how long TestRandomWorlds looks for mistakes; a million steps take some seconds")
-	seed = flag.Uint64("seed", 0, "the world of TestRandomWorlds to look at; 0 is a new one, and then the next")
+	long = flag.Duration("long", 2*time.Second, "how long TestOnlyGarbageIsCollected runs; a million steps take some seconds")
+	seed = flag.Uint64("seed", 0, "the only seed of TestOnlyGarbageIsCollected; 0 is a random one, and then the next")
 )
 
 // TestOnlyGarbageIsCollected simulates API servers with random actions of users,

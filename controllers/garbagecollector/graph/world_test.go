@@ -298,7 +298,7 @@ func (w *world) mayGo(o *thing) error {
 		case h == holds:
 			return fmt.Errorf("%s %s holds it", ref.Kind, ref.UID)
 		case h == unknown:
-			return fmt.Errorf("nobody can know whether %s %s holds it", ref.Kind, ref.UID)
+			return fmt.Errorf("it is not known whether %s %s holds it", ref.Kind, ref.UID)
 		case w.protected[ref.UID]:
 			return fmt.Errorf("%s %s has orphaned it", ref.Kind, ref.UID)
 		}

@@ -1,8 +1,7 @@
 package decision
 
-// matchesPodAffinity holds nodes against the pod's required affinity and
-// anti-affinity to other pods, and against the anti-affinity that other pods
-// have to it.
+// matchesPodAffinity filters by the pod's required affinity and anti-affinity to
+// other pods, and by the anti-affinity of other pods to it.
 func matchesPodAffinity(s *Snapshot, r *request) rule {
 	if r.termsErr != nil {
 		return rule{never: r.termsErr.Error()}
@@ -33,7 +32,7 @@ func matchesPodAffinity(s *Snapshot, r *request) rule {
 	}}
 }
 
-// inAny tells whether a node is in a domain where there are pods.
+// inAny reports whether a node is in a domain with pods.
 func inAny(n *node, all []domains) bool {
 	for i := range all {
 		if value, ok := n.label(all[i].key); ok && all[i].values[value] > 0 {
@@ -43,11 +42,11 @@ func inAny(n *node, all []domains) bool {
 	return false
 }
 
-// wantedDomains are the domains that a pod's required affinity asks for.
+// wantedDomains are the domains that a pod's required affinity selects.
 type wantedDomains struct {
 	all []domains
-	// anywhere accepts all nodes that have the labels: the pod is the first of a
-	// group that wants to be together, and there is nobody yet to be with.
+	// anywhere accepts all nodes that have the labels: the pod matches its own terms
+	// and no other pod does, so it is the first of its group.
 	anywhere bool
 }
 
@@ -79,9 +78,8 @@ func (w *wantedDomains) include(n *node) bool {
 	return true
 }
 
-// preferredPodAffinity prefers nodes in domains of pods that the pod would like
-// to be with, or that would like to be with it, and those far from pods that
-// either would rather avoid.
+// preferredPodAffinity adds the weights of preferred affinity and subtracts those of
+// preferred anti-affinity, both of the pod and of the pods in the node's domains.
 func preferredPodAffinity(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
 	type liking struct {
 		domains

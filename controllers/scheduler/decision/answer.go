@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// Decision is the answer for one pod.
+// Decision is the decision about one pod.
 type Decision struct {
 	// Node is the name of the chosen node, empty if there is none.
 	Node string
 	// Nodes is the number of nodes in the cluster, and Feasible the number of
-	// those found that would do (not all are looked for in large clusters).
+	// feasible nodes that were found. In large clusters the search ends early.
 	Nodes, Feasible int
-	// Claims are what is to be done about claims of the pod that wait for it, in
-	// no particular order. When they are bound, decide again.
+	// Claims are the claims of the pod that must be bound first, in no particular
+	// order. When they are bound, the caller decides again.
 	Claims []ClaimDecision
 
-	// Gated tells that the pod has scheduling gates: it is not yet to be
-	// scheduled, and nothing but a change of the pod itself ends that.
+	// Gated is set if the pod has scheduling gates: only a change of the pod itself
+	// can make it schedulable.
 	Gated bool
-	// Never is the reason why no node at all will do, such as a claim that does
-	// not exist; nodes were not looked at then.
+	// Never is the reason why the pod fits no node, whatever the nodes, such as a
+	// claim that does not exist.
 	Never string
-	// Reasons are those that ruled nodes out, "Insufficient cpu" say, with the
-	// number of nodes; a node may have several. Nil if there is a node.
+	// Reasons are the reasons of the filters ("Insufficient cpu"), with the number of
+	// nodes; a node can have several. Nil if there is a node.
 	Reasons map[string]int
-	// Filters are the names of the filters that ruled nodes out, if there is no
-	// node: the names of kube-scheduler's plugins.
+	// Filters are the names of the filters that rejected nodes, if there is no node:
+	// the names of kube-scheduler's plugins.
 	Filters []string
-	// WokenBy are the events that may make these filters change their mind. A
-	// change of the pod itself always may.
+	// WokenBy are the events after which these filters may accept a node. A change of
+	// the pod itself is always one.
 	WokenBy Event
 }
 
-// Message says why there is no node, in the words of the condition PodScheduled
-// and the event FailedScheduling. It is empty if there is a node.
+// Message is that of the condition PodScheduled and the event FailedScheduling. It
+// is empty if there is a node.
 func (d *Decision) Message() string {
 	switch {
 	case d.Node != "":
@@ -55,7 +55,7 @@ func (d *Decision) Message() string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(reasons, ", "))
 }
 
-// reject writes down which filters have left no node.
+// reject records the filters that left no node.
 func (d *Decision) reject(by filterSet) {
 	for i, f := range filters {
 		if by&(1<<i) != 0 {
@@ -65,8 +65,7 @@ func (d *Decision) reject(by filterSet) {
 	}
 }
 
-// reasons counts nodes by reason. There are few reasons, so that a list is
-// faster than a map.
+// reasons counts nodes by reason. A list is faster than a map, as there are few.
 type reasons []struct {
 	reason string
 	nodes  int

@@ -12,12 +12,12 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// storage is what is known of claims, volumes and their classes.
+// storage has the claims, volumes and storage classes.
 type storage struct {
 	claims  map[objectName]*corev1.PersistentVolumeClaim
 	volumes map[string]*corev1.PersistentVolume
-	// byClass are the volumes sorted by name, bound ones too: a volume may be
-	// reserved for the very claim that looks for one.
+	// byClass are the volumes sorted by name, including those reserved for a claim,
+	// which can use them.
 	byClass map[string][]*corev1.PersistentVolume
 	classes map[string]*storagev1.StorageClass
 	// limits are the numbers of volumes by node and driver.
@@ -40,7 +40,7 @@ func newStorage() storage {
 	}
 }
 
-// SetClaim adds a claim, or replaces what was known of it.
+// SetClaim adds a claim, or replaces it.
 func (s *Snapshot) SetClaim(claim *corev1.PersistentVolumeClaim) {
 	s.storage.claims[objectName{claim.Namespace, claim.Name}] = claim
 }
@@ -50,7 +50,7 @@ func (s *Snapshot) RemoveClaim(namespace, name string) {
 	delete(s.storage.claims, objectName{namespace, name})
 }
 
-// SetVolume adds a persistent volume, or replaces what was known of it.
+// SetVolume adds a persistent volume, or replaces it.
 func (s *Snapshot) SetVolume(pv *corev1.PersistentVolume) {
 	s.RemoveVolume(pv.Name)
 	s.storage.volumes[pv.Name] = pv
@@ -81,14 +81,14 @@ func (s *Snapshot) RemoveVolume(name string) {
 
 func compareVolume(pv *corev1.PersistentVolume, name string) int { return cmp.Compare(pv.Name, name) }
 
-// SetClass adds a storage class, or replaces what was known of it.
+// SetClass adds a storage class, or replaces it.
 func (s *Snapshot) SetClass(class *storagev1.StorageClass) { s.storage.classes[class.Name] = class }
 
 // RemoveClass removes a storage class.
 func (s *Snapshot) RemoveClass(name string) { delete(s.storage.classes, name) }
 
-// SetCSINode tells how many volumes of each driver a node can have. A node of
-// which nothing is told can have any number.
+// SetCSINode sets how many volumes of each driver a node can have. The default is no
+// limit.
 func (s *Snapshot) SetCSINode(object *storagev1.CSINode) {
 	limits := map[string]int{}
 	for _, driver := range object.Spec.Drivers {
@@ -103,13 +103,13 @@ func (s *Snapshot) SetCSINode(object *storagev1.CSINode) {
 	}
 }
 
-// RemoveCSINode removes what SetCSINode told of a node.
+// RemoveCSINode removes the limits of a node.
 func (s *Snapshot) RemoveCSINode(name string) { delete(s.storage.limits, name) }
 
-// claimed is a volume of a pod that has a claim.
+// claimed is a volume of a pod with a claim.
 type claimed struct {
 	name objectName
-	// ephemeral tells that the claim is made for the pod.
+	// ephemeral is set if the claim is created for the pod.
 	ephemeral bool
 }
 
@@ -146,15 +146,15 @@ func (st *storage) usable(pod *corev1.Pod, c claimed) (*corev1.PersistentVolumeC
 	return claim, nil
 }
 
-// podClaims are the claims of a pod by what is still to be done about them.
+// podClaims are the claims of a pod by whether they are bound.
 type podClaims struct {
-	// bound claims have their volume, and waiting ones get it when the pod gets
-	// its node.
+	// bound claims have a volume, and waiting ones are bound when the pod has a node
+	// (WaitForFirstConsumer).
 	bound, waiting []*corev1.PersistentVolumeClaim
 }
 
-// sort looks a pod's claims up. The error is the reason why the pod cannot be
-// scheduled on any node.
+// sort returns a pod's claims. The error is the reason why the pod is unschedulable on
+// any node.
 func (st *storage) sort(pod *corev1.Pod, claims []claimed) (podClaims, error) {
 	var sorted podClaims
 	immediate := false
@@ -179,7 +179,7 @@ func (st *storage) sort(pod *corev1.Pod, claims []claimed) (podClaims, error) {
 	return sorted, nil
 }
 
-// waitsForConsumer tells whether a claim is bound only when a pod needs it.
+// waitsForConsumer reports whether a claim is bound only when a pod needs it.
 func (st *storage) waitsForConsumer(claim *corev1.PersistentVolumeClaim) bool {
 	class := st.classes[volume.GetPersistentVolumeClaimClass(claim)]
 	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
@@ -217,14 +217,14 @@ func (st *storage) csiVolumes(names []claimed) map[csiVolume]bool {
 	return volumes
 }
 
-// use counts the pods of claims.
+// use adds pods to the users of claims.
 func (st *storage) use(claims []claimed, times int) {
 	for _, c := range claims {
 		increase(st.users, c.name, times)
 	}
 }
 
-// allowedTopology tells whether a node is one on which a class provisions volumes.
+// allowedTopology reports whether a node is one on which a class provisions volumes.
 func allowedTopology(class *storagev1.StorageClass, n *node) bool {
 	if len(class.AllowedTopologies) == 0 {
 		return true
@@ -239,8 +239,8 @@ func allowedTopology(class *storagev1.StorageClass, n *node) bool {
 	})
 }
 
-// bySize sorts claims by the storage that they request, so that small ones do
-// not take the large volumes.
+// bySize sorts claims by the storage that they request, so that small claims do not
+// use large volumes.
 func bySize(claims []*corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim {
 	return slices.SortedStableFunc(slices.Values(claims), func(a, b *corev1.PersistentVolumeClaim) int {
 		x, y := a.Spec.Resources.Requests[corev1.ResourceStorage], b.Spec.Resources.Requests[corev1.ResourceStorage]

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Affinity and spreading ask how many pods of some kind there are in each domain
-// of a topology (a zone, a host). The answers are tallies. A tally is filled
-// once, when somebody first asks, and from then on kept up to date by every pod
-// that comes or goes: a pod changes the few tallies that it counts for.
+// Affinity and spreading need the numbers of certain pods in each topology domain (a
+// zone, a host). These are tallies. A tally is computed when a decision first needs
+// it, and then updated for each pod that is added or removed: a pod changes the few
+// tallies that it counts for.
 //
 //	class    the pods of one namespace with the same labels; one workload's, mostly
 //	count    the pods that some selection matches; filled from the classes
@@ -22,11 +22,11 @@ import (
 type tally struct {
 	total   int
 	byNode  map[*node]int
-	domains []domains // those that were asked for
+	domains []domains // those that decisions have needed
 }
 
 // domains are the numbers of pods by the value of a node label, the topology
-// key. There are no zeros in it.
+// key. It has no zeros.
 type domains struct {
 	key    string
 	values map[string]int
@@ -52,7 +52,7 @@ func (d *domains) add(n *node, pods int) {
 	}
 }
 
-// increase adds to a number of a map that holds no zeros.
+// increase adds to a number of a map without zeros.
 func increase[K comparable](m map[K]int, key K, by int) {
 	if sum := m[key] + by; sum != 0 {
 		m[key] = sum
@@ -92,7 +92,7 @@ type class struct {
 	matchedVersion uint64
 }
 
-// classKey tells labels of a namespace apart from all others.
+// classKey identifies a set of labels within a namespace.
 func classKey(set map[string]string, terminating bool) string {
 	var b strings.Builder
 	if terminating {
@@ -107,8 +107,8 @@ func classKey(set map[string]string, terminating bool) string {
 	return b.String()
 }
 
-// selection is a description of pods that can be counted: those that match all
-// the terms. Topology keys do not matter for it.
+// selection selects the pods that match all of the terms, whatever their topology
+// keys.
 type selection struct {
 	terms []*term
 	// staying leaves out pods that are being deleted.
@@ -127,7 +127,7 @@ func (sel *selection) matches(s *Snapshot, c *class) bool {
 	return true
 }
 
-// selectsNamespaces tells whether it depends on the labels of namespaces.
+// selectsNamespaces reports whether it depends on the labels of namespaces.
 func (sel *selection) selectsNamespaces() bool {
 	return slices.ContainsFunc(sel.terms, func(t *term) bool { return t.namespaceSelector != nil })
 }
@@ -148,12 +148,12 @@ func (sel *selection) key() string {
 type count struct {
 	tally
 	selection
-	// lastUsed is the decision that last asked for it.
+	// lastUsed is the number of the last decision that used it.
 	lastUsed uint64
 	dropped  bool
 }
 
-// counts are the counts that recent decisions asked for.
+// counts are the counts that recent decisions have used.
 type counts struct {
 	byKey map[string]*count
 	// byNamespace are the counts that only pods of one of these namespaces can be
@@ -175,7 +175,7 @@ func (s *Snapshot) countOf(sel selection) *count {
 	return c
 }
 
-// fill makes a new count out of the classes.
+// fill computes a new count from the classes.
 func (s *Snapshot) fill(c *count) {
 	// A pod must match all terms, so the namespaces of any of them will do.
 	namespaces, known := c.terms[0].namespaces, c.terms[0].namespaceSelector == nil
@@ -193,7 +193,7 @@ func (s *Snapshot) fill(c *count) {
 	}
 }
 
-// include makes a class part of a count if it is selected.
+// include adds a class to a count if it is selected.
 func (s *Snapshot) include(c *count, class *class) {
 	if !c.matches(s, class) {
 		return
@@ -204,17 +204,17 @@ func (s *Snapshot) include(c *count, class *class) {
 	}
 }
 
-// keepCounts is the number of decisions after which a count that nobody asks for
-// is dropped: the workload that asked for it is probably gone.
+// keepCounts is the number of decisions after which an unused count is dropped, as
+// its workload is probably deleted.
 const keepCounts = 1 << 12
 
-// dropOldCounts drops the counts that were not used of late.
+// dropOldCounts drops the counts that were not used recently.
 func (s *Snapshot) dropOldCounts() {
 	s.dropCounts(func(c *count) bool { return c.lastUsed+keepCounts < s.decisions })
 }
 
-// dropCounts drops the counts that unwanted tells. It costs as much as there are
-// classes, so it is for rare occasions.
+// dropCounts drops the counts for which unwanted is true. Its cost grows with the
+// number of classes, so it is called rarely.
 func (s *Snapshot) dropCounts(unwanted func(*count) bool) {
 	dropped := 0
 	for key, c := range s.counts.byKey {
@@ -243,7 +243,7 @@ func (s *Snapshot) dropCounts(unwanted func(*count) bool) {
 	}
 }
 
-// classOf returns the class of a pod that has a node, which is made if need be.
+// classOf returns the class of a pod that has a node, and adds it if there is none.
 func (s *Snapshot) classOf(namespace string, set map[string]string, terminating bool) *class {
 	classes := s.classes[namespace]
 	if classes == nil {
@@ -264,7 +264,7 @@ func (s *Snapshot) classOf(namespace string, set map[string]string, terminating 
 	return c
 }
 
-// forgetClass drops a class without pods.
+// forgetClass removes a class without pods.
 func (s *Snapshot) forgetClass(c *class) {
 	if c.total > 0 {
 		return
@@ -275,8 +275,8 @@ func (s *Snapshot) forgetClass(c *class) {
 	}
 }
 
-// tallyPod adds a pod to all tallies that it counts for, or takes it out of
-// them: times is 1 or -1.
+// tallyPod adds a pod to all tallies that it counts for (times is 1), or removes it
+// (times is -1).
 func (s *Snapshot) tallyPod(p *boundPod, times int) {
 	p.class.add(p.node, times)
 	for _, c := range p.class.counts {

@@ -4,11 +4,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Decide chooses a node for a pod that has none. It changes nothing: when the
-// pod is bound there, or is about to be, tell the snapshot so with SetPod.
+// Decide chooses a node for a pod that has none. It does not add the pod to the node:
+// the caller does that with SetPod when it assumes or binds the pod.
 //
-// choose picks among nodes that are equally good: it returns a number in [0, n).
-// Nil picks the first.
+// choose picks among nodes with the same score: it returns a number in [0, n). Nil
+// picks the first.
 func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	nodes := s.nodes.list()
 	d := Decision{Nodes: len(nodes)}
@@ -45,18 +45,18 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 }
 
 // feasible returns the nodes that no filter rejects. It stops when it has found
-// enough; if there are none it writes the reasons down.
+// enough; if there are none it records the reasons.
 func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decision) []*node {
 	found, wanted := s.scratch.feasible[:0], enough(len(nodes))
 	defer func() { s.scratch.feasible = found }()
 
-	// Somebody has found a place for the pod before: it is taken if it still fits.
+	// The nominated node is chosen if it still fits.
 	if nominated := s.nodes.get(pod.Status.NominatedNodeName); nominated != nil {
 		if failed, _ := p.failed(nominated, s.scratch.why[:0]); failed < 0 {
 			return append(found, nominated)
 		}
 	}
-	start, looked, rejecting := s.start, 0, p.rejecting
+	start, checked, rejecting := s.start, 0, p.rejecting
 	reasons := s.scratch.reasons[:0]
 	defer func() { s.scratch.reasons = reasons }()
 	if p.only != nil {
@@ -64,8 +64,8 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 		reasons.add("node(s) didn't satisfy plugin(s) ["+p.onlyBy+"]", len(nodes)-len(p.only))
 		nodes, wanted = p.only, len(p.only)
 	}
-	for ; looked < len(nodes) && len(found) < wanted; looked++ {
-		n := nodes[(start+looked)%len(nodes)]
+	for ; checked < len(nodes) && len(found) < wanted; checked++ {
+		n := nodes[(start+checked)%len(nodes)]
 		failed, why := p.failed(n, s.scratch.why[:0])
 		if failed < 0 {
 			found = append(found, n)
@@ -77,9 +77,9 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 			reasons.add(reason, 1)
 		}
 	}
-	// The next pod begins where this one has stopped, so that all nodes get their turn.
+	// The next search begins where this one ended, so that all nodes are used.
 	if p.only == nil {
-		s.start = (start + looked) % len(nodes)
+		s.start = (start + checked) % len(nodes)
 	}
 	if len(found) == 0 {
 		d.reject(rejecting)
@@ -89,15 +89,15 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 }
 
 const (
-	// fewNodes is the number of nodes up to which all are looked at.
+	// fewNodes is the number of nodes up to which all are checked.
 	fewNodes = 100
-	// leastPercentage of the nodes is looked at in a cluster of any size.
+	// leastPercentage of the nodes is checked in a cluster of any size.
 	leastPercentage = 5
 )
 
-// enough is the number of feasible nodes after which the search ends: all in a
-// small cluster, half of them in one of some hundred nodes, falling to 5 % in
-// large ones. It is percentageOfNodesToScore as kube-scheduler adapts it.
+// enough returns the number of feasible nodes after which the search ends: all in a
+// small cluster, half of them in a cluster of some hundred nodes, down to 5 % in large
+// ones. It is percentageOfNodesToScore as kube-scheduler adapts it.
 func enough(nodes int) int {
 	if nodes < fewNodes {
 		return nodes

@@ -19,7 +19,7 @@ func TestSearchEndsWhenEnoughNodesAreFound(t *testing.T) {
 	}
 }
 
-func TestSearchesTakeTurnsThroughTheNodes(t *testing.T) {
+func TestSearchesContinueWhereThePreviousEnded(t *testing.T) {
 	s := NewSnapshot()
 	for i := range 1000 {
 		s.SetNode(parseNode(fmt.Sprintf("node-%03d", i)))
@@ -39,7 +39,7 @@ func TestSearchesTakeTurnsThroughTheNodes(t *testing.T) {
 	}
 }
 
-func TestSearchesSeeAllZones(t *testing.T) {
+func TestSearchesCheckNodesOfAllZones(t *testing.T) {
 	s := NewSnapshot()
 	for i := range 300 {
 		s.SetNode(parseNode(fmt.Sprintf("node-%03d zone=z%d", i, i/100)))
@@ -54,7 +54,7 @@ func TestSearchesSeeAllZones(t *testing.T) {
 	}
 }
 
-func TestAllNodesAreLookedAtForReasons(t *testing.T) {
+func TestReasonsAreOfAllNodes(t *testing.T) {
 	s := NewSnapshot()
 	for i := range 1000 {
 		s.SetNode(parseNode(fmt.Sprintf("node-%03d", i)))
@@ -84,7 +84,7 @@ func TestTiesAreBrokenByChoice(t *testing.T) {
 	}
 }
 
-func TestFiltersTellWhichEventsMayHelp(t *testing.T) {
+func TestEventsAfterWhichARejectedPodIsRetried(t *testing.T) {
 	for words, want := range map[string]struct {
 		filters []string
 		wokenBy Event
@@ -109,9 +109,9 @@ func TestFiltersTellWhichEventsMayHelp(t *testing.T) {
 	}
 }
 
-// TestCountsAreDroppedWhenNobodyAsks keeps a snapshot from remembering the
-// selectors of all workloads there ever were.
-func TestCountsAreDroppedWhenNobodyAsks(t *testing.T) {
+// TestUnusedCountsAreDropped: a snapshot must not keep the selectors of deleted
+// workloads.
+func TestUnusedCountsAreDropped(t *testing.T) {
 	s := NewSnapshot()
 	s.SetNode(parseNode("a"))
 	s.SetPod(parsePod("first on=a {app=web}"))

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Event is a set of changes in the cluster that may give a pod a node which had
-// none before.
+// Event is a set of changes in the cluster that can make an unschedulable pod
+// schedulable.
 type Event uint16
 
-// The events. Each filter lists those that may make it accept a node.
+// The events. Each filter lists those after which it may accept a node.
 const (
 	NodeAdded        Event = 1 << iota
-	NodeRemoved            // a domain less to spread over
+	NodeRemoved            // spreading has a domain less
 	NodeLabels             // labels changed
 	NodeTaints             // taints or spec.unschedulable changed
 	NodeAllocatable        // allocatable resources changed
@@ -30,8 +30,9 @@ const (
 	NamespaceChanged       // a namespace was created, or its labels changed
 )
 
-// NodeEvents tells what happened to a node; before or after is nil if there was
-// or is none. It is 0 for what concerns no pod, such as a heartbeat.
+// NodeEvents returns the events of a change of a node; before is nil for a new node,
+// after for a deleted one. It is 0 for a change without effect on pods, such as a
+// heartbeat.
 func NodeEvents(before, after *corev1.Node) Event {
 	switch {
 	case before == nil:
@@ -52,8 +53,9 @@ func NodeEvents(before, after *corev1.Node) Event {
 	return e
 }
 
-// PodEvents tells what happened to a pod; before or after is nil if there was or
-// is none. It is 0 for what concerns no other pod, as for all pods without a node.
+// PodEvents returns the events of a change of a pod; before is nil for a new pod,
+// after for a deleted one. It is 0 for a change without effect on other pods, such as
+// any change of a pod without a node.
 func PodEvents(before, after *corev1.Pod) Event {
 	was, is := before != nil && occupies(before), after != nil && occupies(after)
 	switch {
@@ -65,7 +67,7 @@ func PodEvents(before, after *corev1.Pod) Event {
 		return PodGone
 	}
 	var e Event
-	// A pod that is being deleted counts for spreading no more.
+	// A pod that is being deleted does not count for spreading.
 	if !maps.Equal(before.Labels, after.Labels) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) {
 		e |= PodLabels
 	}
@@ -75,12 +77,12 @@ func PodEvents(before, after *corev1.Pod) Event {
 	return e
 }
 
-// occupies tells whether a pod takes part of a node.
+// occupies reports whether a pod uses resources of a node.
 func occupies(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// mayHaveShrunk tells whether a pod that was resized in place needs less of
+// mayHaveShrunk reports whether a pod that was resized in place needs less of
 // something.
 func mayHaveShrunk(before, after *corev1.Pod) bool {
 	if slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, sameRequests) &&

@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// filters are the rules that a node must pass. They are asked in this order, and
+// filters are the filters that a node must pass. They are applied in this order, and
 // the first that rejects a node gives the reasons. Names and order are those of
 // kube-scheduler's plugins.
 var filters = []filter{
@@ -26,8 +26,8 @@ var filters = []filter{
 	{"DynamicResources", 0, needsNoDevices},
 }
 
-// filter is a rule: a name, the events that may make it change its mind, and
-// what it makes of a pod.
+// filter has a name, the events after which it may accept a node, and a function that
+// returns its rule for a pod.
 type filter struct {
 	name    string
 	wokenBy Event
@@ -36,18 +36,18 @@ type filter struct {
 
 // rule is a filter applied to one pod. The zero rule accepts all nodes.
 type rule struct {
-	// never is the reason why no node will do.
+	// never is the reason why all nodes are rejected.
 	never string
-	// only, if not nil, are the names of the only nodes that may do.
+	// only, if not nil, are the names of the only nodes that can be accepted.
 	only sets.Set[string]
-	// check appends the reasons against a node to why: none if it will do.
+	// check appends the reasons for rejecting a node to why: none if it accepts the node.
 	check func(n *node, why []string) []string
 }
 
 // filterSet is a set of indexes into filters.
 type filterSet uint32
 
-// policy is what is left of the filters for one pod.
+// policy is the rules of all filters for one pod.
 type policy struct {
 	never     string
 	rejecting filterSet
@@ -61,7 +61,7 @@ type indexedCheck struct {
 	check  func(n *node, why []string) []string
 }
 
-// prepare applies the filters to a pod. Most have nothing to say about most pods.
+// prepare returns the policy of a pod. Most filters have no rule for most pods.
 func (s *Snapshot) prepare(r *request) policy {
 	p := policy{checks: s.scratch.checks[:0]}
 	for i, f := range filters {
@@ -98,8 +98,8 @@ func (p *policy) failed(n *node, why []string) (int, []string) {
 	return -1, nil
 }
 
-// toleratesUnschedulable keeps pods off cordoned nodes, unless they tolerate the
-// taint that says the same.
+// toleratesUnschedulable rejects cordoned nodes, unless the pod tolerates the taint
+// node.kubernetes.io/unschedulable.
 func toleratesUnschedulable(_ *Snapshot, r *request) rule {
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	if tolerates(r.pod.Spec.Tolerations, &cordoned) {
@@ -113,7 +113,7 @@ func toleratesUnschedulable(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// isNamedByPod holds for pods that name their node themselves.
+// isNamedByPod rejects all nodes but the one in the pod's spec.nodeName.
 func isNamedByPod(_ *Snapshot, r *request) rule {
 	name := r.pod.Spec.NodeName
 	if name == "" {
@@ -127,8 +127,8 @@ func isNamedByPod(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// toleratesTaints keeps pods off nodes with taints of effect NoSchedule or
-// NoExecute that they do not tolerate.
+// toleratesTaints rejects nodes with taints of effect NoSchedule or NoExecute that the
+// pod does not tolerate.
 func toleratesTaints(_ *Snapshot, r *request) rule {
 	return rule{check: func(n *node, why []string) []string {
 		if !toleratesAll(r.pod.Spec.Tolerations, n.taints) {
@@ -138,8 +138,7 @@ func toleratesTaints(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// matchesNodeAffinity holds nodes against the pod's node selector and required
-// node affinity.
+// matchesNodeAffinity filters by the pod's node selector and required node affinity.
 func matchesNodeAffinity(_ *Snapshot, r *request) rule {
 	if !r.selectsNodes() {
 		return rule{}
@@ -156,9 +155,9 @@ func matchesNodeAffinity(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// namedNodes returns the nodes that a pod's required affinity names, as that of
-// daemon pods does, so that no others are looked at: nil if it may match any.
-// A conflict is an affinity that names nodes which cannot be.
+// namedNodes returns the nodes that a pod's required affinity names, like that of
+// daemon pods, so that no others are checked: nil if it can match any. conflict is set
+// if no node can match.
 func namedNodes(pod *corev1.Pod) (names sets.Set[string], conflict bool) {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return nil, false
@@ -188,7 +187,7 @@ func namedNodes(pod *corev1.Pod) (names sets.Set[string], conflict bool) {
 	return all, len(all) == 0
 }
 
-// hasFreePorts keeps pods off nodes where another pod has their host port.
+// hasFreePorts rejects nodes where another pod uses a host port of the pod.
 func hasFreePorts(_ *Snapshot, r *request) rule {
 	if len(r.ports) == 0 {
 		return rule{}
@@ -203,7 +202,7 @@ func hasFreePorts(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// hasResources compares what the pod requests with what is left of a node.
+// hasResources rejects nodes without enough free resources.
 func hasResources(_ *Snapshot, r *request) rule {
 	type other struct {
 		name   corev1.ResourceName
@@ -238,8 +237,8 @@ func hasResources(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// needsNoDevices refuses pods with resource claims (KEP-4381): a device would
-// have to be allocated to them, and nothing here does that.
+// needsNoDevices rejects pods with resource claims (KEP-4381), as devices are not
+// allocated.
 func needsNoDevices(_ *Snapshot, r *request) rule {
 	if len(r.pod.Spec.ResourceClaims) > 0 {
 		return rule{never: "pod has resource claims, and this scheduler allocates no devices"}
@@ -247,13 +246,13 @@ func needsNoDevices(_ *Snapshot, r *request) rule {
 	return rule{}
 }
 
-// exceeds tells whether more is needed than is free. A node whose pods take more
-// than it has still takes a pod that needs nothing of it.
+// exceeds reports whether more is needed than is free. An overcommitted node accepts a
+// pod that requests nothing.
 func exceeds(need, free int64) bool {
 	return need > 0 && need > free
 }
 
-// request is the pod to be scheduled, with what several rules need to know of it.
+// request is the pod to be scheduled, with what several filters need.
 type request struct {
 	pod   *corev1.Pod
 	needs requirements
@@ -286,10 +285,10 @@ func newRequest(pod *corev1.Pod) *request {
 // label is a label that a node must have.
 type label struct{ key, value string }
 
-// selectsNodes tells whether some nodes do not match.
+// selectsNodes reports whether some nodes do not match.
 func (r *request) selectsNodes() bool { return len(r.nodeSelector) > 0 || r.nodeAffinity != nil }
 
-// matches tells whether a node matches the pod's node selector and affinity.
+// matches reports whether a node matches the pod's node selector and affinity.
 // An affinity that cannot be parsed matches no node.
 func (r *request) matches(n *node) bool {
 	for i := range r.nodeSelector {

@@ -10,7 +10,7 @@ import (
 // images are the container images that nodes have: name -> node -> bytes.
 type images map[string]map[*node]int64
 
-// have tells which images a node has, in place of those that it had before.
+// have sets the images of a node.
 func (im images) have(n *node, list []corev1.ContainerImage) {
 	same := slices.EqualFunc(n.images, list, func(a, b corev1.ContainerImage) bool {
 		return a.SizeBytes == b.SizeBytes && slices.Equal(a.Names, b.Names)
@@ -36,15 +36,15 @@ func (im images) have(n *node, list []corev1.ContainerImage) {
 	}
 }
 
-// An image of less than smallImage counts for nothing, and one of largeImage or
-// more for everything: what lies between is worth not to be pulled.
+// An image smaller than smallImage has the score 0, one of largeImage or more the
+// maximum.
 const (
 	smallImage = 23 * 1024 * 1024   // bytes
 	largeImage = 1000 * 1024 * 1024 // bytes for each container
 )
 
-// imageLocality prefers nodes that have large images of the pod already, the
-// more so the more nodes have them: else the few that do would draw all pods.
+// imageLocality prefers nodes that have large images of the pod. The score grows with
+// the number of nodes that have an image, so that a few nodes do not get all pods.
 func imageLocality(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
 	spec := &r.pod.Spec
 	found := false

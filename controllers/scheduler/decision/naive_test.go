@@ -13,7 +13,7 @@ import (
 )
 
 // fits returns the nodes that a pod may go to, by looking at all objects, for
-// every rule anew.
+// every rule from all objects.
 func (w *world) fits(pod *corev1.Pod) []string {
 	rules := []func(*corev1.Pod, *corev1.Node) bool{
 		w.naiveTaints, w.naiveNodeAffinity, w.naivePorts, w.naiveResources, w.naiveSpread,
@@ -146,7 +146,7 @@ func (w *world) matching(node, namespace string, selector labels.Selector) int {
 	return count
 }
 
-// selects tells whether a term of one pod selects another.
+// selects reports whether a term of one pod selects another.
 func (w *world) selects(t *corev1.PodAffinityTerm, holder, other *corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 	if err != nil || !selector.Matches(labels.Set(other.Labels)) {
@@ -166,7 +166,7 @@ func (w *world) selects(t *corev1.PodAffinityTerm, holder, other *corev1.Pod) bo
 	return slices.Contains(t.Namespaces, other.Namespace) || byLabels.Matches(set)
 }
 
-// together tells whether a pod is in the domain of a node.
+// together reports whether a pod is in the domain of a node.
 func (w *world) together(other *corev1.Pod, n *corev1.Node, key string) bool {
 	theirs := w.nodes[other.Spec.NodeName]
 	if theirs == nil {
@@ -185,7 +185,7 @@ func (w *world) naiveAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	selectsAll := func(other *corev1.Pod) bool {
 		return !slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return !w.selects(&t, pod, other) })
 	}
-	nobody, met := true, true
+	noneMatches, met := true, true
 	for _, t := range terms {
 		if _, ok := n.Labels[t.TopologyKey]; !ok {
 			return false
@@ -194,13 +194,13 @@ func (w *world) naiveAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 		for _, other := range w.pods {
 			if theirs := w.nodes[other.Spec.NodeName]; theirs != nil && selectsAll(other) {
 				_, inDomain := theirs.Labels[t.TopologyKey]
-				nobody = nobody && !inDomain
+				noneMatches = noneMatches && !inDomain
 				here = here || w.together(other, n, t.TopologyKey)
 			}
 		}
 		met = met && here
 	}
-	return met || nobody && selectsAll(pod)
+	return met || noneMatches && selectsAll(pod)
 }
 
 func (w *world) naiveAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
@@ -221,7 +221,7 @@ func (w *world) naiveTheirAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-// avoids tells whether holder avoids the other pod, and the one that has a node
+// avoids reports whether holder avoids the other pod, and the one that has a node
 // is in the domain of n.
 func (w *world) avoids(holder, other, placed *corev1.Pod, n *corev1.Node) bool {
 	if holder.Spec.Affinity == nil || holder.Spec.Affinity.PodAntiAffinity == nil {

@@ -13,15 +13,15 @@ import (
 // node is a node and the sum of its pods.
 type node struct {
 	name string
-	// object is nil for a node that only its pods speak of.
+	// object is nil for a node that is known from its pods only.
 	object *corev1.Node
-	// zone is where the node is listed: region and zone.
+	// zone is the region and zone under which the node is listed.
 	zone string
-	// hostLabel and zoneLabel are copies of the labels that are asked for most.
+	// hostLabel and zoneLabel are copies of the labels that are used most.
 	hostLabel, zoneLabel optional
 
 	unschedulable bool
-	// taints are those that keep pods off, and discouraged those that would rather.
+	// taints are those that reject pods, and discouraged those of effect PreferNoSchedule.
 	taints, discouraged []corev1.Taint
 
 	allocatable resources
@@ -35,7 +35,7 @@ type node struct {
 	ports                   map[hostPort]int
 }
 
-// set takes over what matters of a node object.
+// set updates the node with its object.
 func (n *node) set(object *corev1.Node) {
 	n.object = object
 	n.zone = topology.GetZoneKey(object)
@@ -54,7 +54,7 @@ func (n *node) set(object *corev1.Node) {
 	n.allowedPods = object.Status.Allocatable.Pods().Value()
 }
 
-// optional is the value of a label that may not be there.
+// optional is the value of a label that may be missing.
 type optional struct {
 	value string
 	ok    bool
@@ -88,7 +88,7 @@ func (n *node) add(p *boundPod) {
 	}
 }
 
-// remove takes a pod away that was added.
+// remove removes a pod that was added.
 func (n *node) remove(p *boundPod) {
 	last := len(n.pods) - 1
 	n.pods[p.index] = n.pods[last]
@@ -109,7 +109,7 @@ func (n *node) sum(p *boundPod, sign int64) {
 	n.scoredMemory += sign * p.needs.scoredMemory
 }
 
-// uses tells whether a pod of the node has the port, or one that excludes it: a
+// uses reports whether a pod of the node has the port, or one that excludes it: a
 // port of all addresses excludes that of any address, and the other way round.
 func (n *node) uses(port hostPort) bool {
 	if len(n.ports) == 0 {
@@ -128,17 +128,17 @@ func (n *node) uses(port hostPort) bool {
 	return false
 }
 
-// hostPort is a port of a node that a container takes.
+// hostPort is a port of a node that a container uses.
 type hostPort struct {
 	ip       string
 	protocol corev1.Protocol
 	port     int32
 }
 
-// allAddresses is the address of ports that name none.
+// allAddresses is the default address of ports.
 const allAddresses = "0.0.0.0"
 
-// hostPorts are those of the containers that run as long as the pod does.
+// hostPorts returns those of containers and sidecars.
 func hostPorts(pod *corev1.Pod) []hostPort {
 	var ports []hostPort
 	add := func(c *corev1.Container) {
@@ -160,7 +160,7 @@ func hostPorts(pod *corev1.Pod) []hostPort {
 	return ports
 }
 
-// toleratesAll tells whether all taints are tolerated.
+// toleratesAll reports whether all taints are tolerated.
 func toleratesAll(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
 	for i := range taints {
 		if !tolerates(tolerations, &taints[i]) {
@@ -181,7 +181,7 @@ type nodes struct {
 	// zones hold the nodes that have an object by zone, each sorted by name.
 	zones []zone
 	// order takes a node of each zone in turn, so that a search that ends early
-	// has seen all zones. It is nil when nodes have come, gone or moved.
+	// has checked all zones. It is nil after nodes were added, removed or moved.
 	order []*node
 	// present counts each of them as one.
 	present tally
@@ -220,7 +220,7 @@ func (ns *nodes) list() []*node {
 	return ns.order
 }
 
-// enter lists a node in its zone.
+// enter adds a node to its zone.
 func (ns *nodes) enter(n *node) {
 	i, found := slices.BinarySearchFunc(ns.zones, n.zone, func(z zone, name string) int { return cmp.Compare(z.name, name) })
 	if !found {
@@ -233,7 +233,7 @@ func (ns *nodes) enter(n *node) {
 	ns.present.add(n, 1)
 }
 
-// leave takes a node off the list of its zone.
+// leave removes a node from its zone.
 func (ns *nodes) leave(n *node) {
 	i, _ := slices.BinarySearchFunc(ns.zones, n.zone, func(z zone, name string) int { return cmp.Compare(z.name, name) })
 	z := &ns.zones[i]

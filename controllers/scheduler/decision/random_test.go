@@ -17,9 +17,9 @@ import (
 
 var runs = flag.Int("runs", 60, "the number of random clusters")
 
-// TestRandomClusters lets random clusters change, and compares what the snapshot
-// says with a snapshot made anew, and with the rules computed naively.
-func TestRandomClusters(t *testing.T) {
+// TestIncrementalSnapshotDecidesLikeANewOne changes random clusters, and compares the
+// decisions of the snapshot with those of a new snapshot and with the naive ones.
+func TestIncrementalSnapshotDecidesLikeANewOne(t *testing.T) {
 	for seed := range uint64(*runs) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { runCluster(t, seed) }) {
 			return
@@ -152,7 +152,7 @@ func (w *world) check(t *testing.T) {
 		w.tell("decide " + line)
 		for _, score := range scores {
 			if got, want := w.snapshot.scoreOf(score.name, pod), fresh.scoreOf(score.name, pod); got != want {
-				t.Errorf("score %s: got %s, anew %s", score.name, got, want)
+				t.Errorf("score %s: got %s, new snapshot %s", score.name, got, want)
 			}
 		}
 		var fits []string
@@ -167,7 +167,7 @@ func (w *world) check(t *testing.T) {
 			t.Errorf("decided on %q of %v", d.Node, fits)
 		}
 		if got, want := d.Message(), ptr.To(fresh.Decide(pod, nil)).Message(); got != want {
-			t.Errorf("message: got %s, anew %s", got, want)
+			t.Errorf("message: got %s, new snapshot %s", got, want)
 		}
 	}
 	// What was counted is the same as if it was counted now.
@@ -175,18 +175,18 @@ func (w *world) check(t *testing.T) {
 		compareTally(t, "count "+key, &c.tally, &fresh.countOf(c.selection).tally)
 	}
 	if got, want := w.snapshot.dump(), fresh.dump(); got != want {
-		t.Errorf("got\n%s\nanew\n%s", got, want)
+		t.Errorf("got\n%s\nnew snapshot\n%s", got, want)
 	}
 }
 
 func compareTally(t *testing.T, what string, got, want *tally) {
 	for _, d := range got.domains {
 		if !maps.Equal(d.values, want.in(d.key).values) || d.total != want.in(d.key).total {
-			t.Errorf("%s by %s: got %v, anew %v", what, d.key, d.values, want.in(d.key))
+			t.Errorf("%s by %s: got %v, new snapshot %v", what, d.key, d.values, want.in(d.key))
 		}
 	}
 	if fmt.Sprint(byName(got)) != fmt.Sprint(byName(want)) || got.total != want.total {
-		t.Errorf("%s: got %v, anew %v", what, byName(got), byName(want))
+		t.Errorf("%s: got %v, new snapshot %v", what, byName(got), byName(want))
 	}
 }
 

@@ -36,7 +36,7 @@ func newResources(list corev1.ResourceList) resources {
 	return r
 }
 
-// countedByName tells whether a resource is one of those that nodes advertise
+// countedByName reports whether a resource is one of those that nodes advertise
 // under any name: extended resources (example.com/gpu), huge pages, volumes.
 func countedByName(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") ||
@@ -44,8 +44,7 @@ func countedByName(name corev1.ResourceName) bool {
 		strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
 }
 
-// add adds by times sign, which is 1 or -1. Amounts that come to nothing leave
-// no trace.
+// add adds by times sign, which is 1 or -1. It removes amounts that become 0.
 func (r *resources) add(by *resources, sign int64) {
 	r.cpu += sign * by.cpu
 	r.memory += sign * by.memory
@@ -60,7 +59,7 @@ func (r *resources) add(by *resources, sign int64) {
 	}
 }
 
-// lessThanIn tells whether r is less than other in any resource.
+// lessThanIn reports whether r is less than other in any resource.
 func (r *resources) lessThanIn(other *resources) bool {
 	if r.cpu < other.cpu || r.memory < other.memory || r.storage < other.storage {
 		return true
@@ -73,11 +72,11 @@ func (r *resources) lessThanIn(other *resources) bool {
 	return false
 }
 
-// requirements is what a pod takes of a node.
+// requirements are the resources that a pod uses.
 type requirements struct {
 	resources
-	// scoredCPU and scoredMemory stand for the pod when nodes are ranked: a
-	// container that requests none counts as if it had requested a little.
+	// scoredCPU and scoredMemory are used for scores: a container without requests
+	// counts with a default.
 	scoredCPU, scoredMemory int64
 }
 
@@ -86,16 +85,15 @@ func (r *requirements) equal(other *requirements) bool {
 		r.scoredCPU == other.scoredCPU && r.scoredMemory == other.scoredMemory
 }
 
-// What a container counts for in scores that requests nothing.
+// The requests in scores of a container without requests.
 const (
 	unrequestedCPU    = 100               // thousandths
 	unrequestedMemory = 200 * 1024 * 1024 // bytes
 )
 
-// newRequirements adds up what a pod requests: containers, sidecars and the
-// largest init container (KEP-753), what it says for the pod as a whole
-// (KEP-2837), its overhead (KEP-688), and what it was granted when it is being
-// resized in place (KEP-1287).
+// newRequirements adds up the requests of a pod: containers, sidecars and the largest
+// init container (KEP-753), pod-level resources (KEP-2837), overhead (KEP-688), and
+// the allocated resources during an in-place resize (KEP-1287).
 func newRequirements(pod *corev1.Pod) requirements {
 	if r, ok := sumOfContainers(pod); ok {
 		return r
@@ -119,8 +117,7 @@ func newRequirements(pod *corev1.Pod) requirements {
 	return r
 }
 
-// sumOfContainers adds up the containers of a pod that has nothing else which
-// matters, as most have: it saves most of the work.
+// sumOfContainers is a fast path for pods that have containers only, as most do.
 func sumOfContainers(pod *corev1.Pod) (requirements, bool) {
 	spec := &pod.Spec
 	if len(spec.InitContainers) > 0 || spec.Resources != nil || len(spec.Overhead) > 0 || pod.Status.Resources != nil {
@@ -149,7 +146,7 @@ func sumOfContainers(pod *corev1.Pod) (requirements, bool) {
 	return sum, true
 }
 
-// everyContainerRequests tells whether all containers request CPU and memory.
+// everyContainerRequests reports whether all containers request CPU and memory.
 func everyContainerRequests(pod *corev1.Pod) bool {
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestPodsThatAreBeingResizedCountByTheMost: until the node has made a pod
-// smaller it counts by what it was granted (KEP-1287).
-func TestPodsThatAreBeingResizedCountByTheMost(t *testing.T) {
+// TestPodsInResizeCountWithTheMaximum: until the node has shrunk a pod, the pod
+// counts with its allocated resources (KEP-1287).
+func TestPodsInResizeCountWithTheMaximum(t *testing.T) {
 	pod := parsePod("web on=a cpu=1")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: quantities("cpu=2")}}
 	if got := newRequirements(pod).cpu; got != 2000 {
@@ -18,9 +18,9 @@ func TestPodsThatAreBeingResizedCountByTheMost(t *testing.T) {
 	}
 }
 
-// TestSumOfContainersIsWhatTheLibrarySays holds the short way of simple pods
-// against the long one.
-func TestSumOfContainersIsWhatTheLibrarySays(t *testing.T) {
+// TestSumOfContainersEqualsTheLibrary compares the fast path of simple pods with the
+// library.
+func TestSumOfContainersEqualsTheLibrary(t *testing.T) {
 	for _, words := range []string{"", "cpu=1", "memory=1Gi", "cpu=100m memory=1Gi ephemeral-storage=1Gi example.com/gpu=2", "cpu=0"} {
 		pod := parsePod("web " + words)
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: requests("cpu=2", "example.com/gpu=1")})

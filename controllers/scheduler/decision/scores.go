@@ -19,16 +19,16 @@ var scores = []score{
 	{"ImageLocality", 1, imageLocality},
 }
 
-// score is a preference: a name, its weight, and what it makes of a pod. apply
-// writes a number from 0 to maxScore for each of the nodes into scores, which is
-// all 0 before; false means that it has no preference for this pod.
+// score has a name, a weight and a function. apply writes a number from 0 to maxScore
+// for each of the nodes into scores, which is all 0 before; false means that it has no
+// preference for this pod.
 type score struct {
 	name   string
 	weight int64
 	apply  func(s *Snapshot, r *request, nodes []*node, scores []int64) bool
 }
 
-// maxScore is the best score that a single preference gives.
+// maxScore is the maximum of a single score.
 const maxScore = 100
 
 // rank returns the weighted sum of scores for each node.
@@ -46,7 +46,7 @@ func (s *Snapshot) rank(r *request, nodes []*node) []int64 {
 	return totals
 }
 
-// zeros returns n zeros in the memory of buffer, which grows if need be.
+// zeros returns n zeros in the memory of buffer, which it grows if necessary.
 func zeros(buffer *[]int64, n int) []int64 {
 	*buffer = slices.Grow((*buffer)[:0], n)[:n]
 	clear(*buffer)
@@ -77,7 +77,7 @@ func preferredNodeAffinity(_ *Snapshot, r *request, nodes []*node, scores []int6
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return false
 	}
-	// Terms that cannot be parsed were refused when the pod was created.
+	// Terms that cannot be parsed were rejected when the pod was created.
 	terms, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	if err != nil {
 		return false
@@ -118,7 +118,7 @@ func freePercent(used, capacity int64) int64 {
 // balancedAllocation prefers nodes where the pod brings the used parts of CPU
 // and memory closer together.
 func balancedAllocation(_ *Snapshot, r *request, nodes []*node, scores []int64) bool {
-	// A pod that requests nothing brings nothing closer together.
+	// A pod that requests nothing does not change the balance.
 	if r.needs.cpu == 0 && r.needs.memory == 0 {
 		return false
 	}

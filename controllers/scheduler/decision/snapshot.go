@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Snapshot is what is known of the nodes and of the pods that have one. It is
-// kept by its methods, one object at a time, in any order: pods may come before
-// their nodes. Each costs no more than the node it concerns. Objects that it is
-// given must not be changed afterwards.
+// Snapshot is the state of the nodes and their pods. It is updated one object at a
+// time, in any order: a pod may be added before its node. The cost of an update does
+// not depend on the number of nodes. The caller must not change objects that it has
+// passed.
 //
 // It is not safe for concurrent use.
 type Snapshot struct {
 	nodes      nodes
 	pods       map[types.UID]*boundPod
 	namespaces map[string]map[string]string
-	// classes are the bound pods by namespace and classKey, and owners those of
-	// each replica set and the like.
+	// classes are the bound pods by namespace and classKey, and owners those of each
+	// replica set, replication controller and stateful set.
 	classes  map[string]map[string]*class
 	owners   map[types.UID]*tally
 	counts   counts
@@ -32,12 +32,12 @@ type Snapshot struct {
 
 	// start is where the next search for feasible nodes begins in the list of nodes.
 	start int
-	// decisions counts the calls of Decide that looked at nodes.
+	// decisions counts the calls of Decide that checked nodes.
 	decisions uint64
 	scratch   scratch
 }
 
-// scratch is memory that one decision leaves to the next.
+// scratch is memory that decisions reuse.
 type scratch struct {
 	feasible []*node
 	checks   []indexedCheck
@@ -48,7 +48,7 @@ type scratch struct {
 	sums     []float64
 }
 
-// boundPod is a pod that has a node, or that is about to be bound to it.
+// boundPod is a pod that is bound to a node or assumed on it.
 type boundPod struct {
 	node  *node
 	index int // in node.pods
@@ -64,7 +64,7 @@ type boundPod struct {
 	owner    *tally    // nil for a pod that is being deleted
 }
 
-// is tells whether a pod is still what it was, as far as it can change.
+// is reports whether a pod has not changed in any respect that matters here.
 func (p *boundPod) is(pod *corev1.Pod) bool {
 	if !occupies(pod) || pod.Spec.NodeName != p.node.name || (pod.DeletionTimestamp != nil) != p.class.terminating ||
 		!maps.Equal(pod.Labels, p.class.labels) || spreadingOwner(pod) != p.ownerUID {
@@ -90,7 +90,7 @@ func NewSnapshot() *Snapshot {
 	}
 }
 
-// SetNode adds a node, or replaces what was known of the node of this name.
+// SetNode adds a node, or replaces the node of this name.
 func (s *Snapshot) SetNode(object *corev1.Node) {
 	n := s.node(object.Name)
 	s.images.have(n, object.Status.Images)
@@ -101,7 +101,7 @@ func (s *Snapshot) SetNode(object *corev1.Node) {
 	s.move(n, func() { n.set(object) })
 }
 
-// move changes the labels of a node, or whether there is one.
+// move changes the labels of a node, or adds or removes its object.
 func (s *Snapshot) move(n *node, change func()) {
 	for _, p := range n.pods {
 		s.tallyPod(p, -1)
@@ -118,8 +118,8 @@ func (s *Snapshot) move(n *node, change func()) {
 	}
 }
 
-// RemoveNode removes a node. Its pods are remembered until they are removed
-// themselves, for a node of this name may come back.
+// RemoveNode removes a node. Its pods are kept until they are removed themselves, as
+// a node of this name may be added again.
 func (s *Snapshot) RemoveNode(name string) {
 	n := s.nodes.get(name)
 	if n == nil {
@@ -133,10 +133,9 @@ func (s *Snapshot) RemoveNode(name string) {
 	s.forget(n)
 }
 
-// SetPod adds a pod that has a node, or replaces what was known under its UID.
-// Pods that are assumed to be on a node, since they are being bound to it, are
-// told with spec.nodeName set. A pod without a node, or one that has ended, is
-// removed. Fields that no pod may change are not compared.
+// SetPod adds a pod that has a node, or replaces the pod of this UID. An assumed pod
+// is passed with spec.nodeName set. A pod without a node, or one that has terminated,
+// is removed. Immutable fields are not compared.
 func (s *Snapshot) SetPod(pod *corev1.Pod) {
 	if p := s.pods[pod.UID]; p != nil && p.is(pod) {
 		return
@@ -151,7 +150,7 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 	}
 	terminating := pod.DeletionTimestamp != nil
 	p.class = s.classOf(pod.Namespace, pod.Labels, terminating)
-	// A term that cannot be parsed was refused when the pod was created.
+	// A term that cannot be parsed was rejected when the pod was created.
 	if terms, err := newPodTerms(pod); err == nil {
 		p.holdings = s.hold(terms)
 	}
@@ -167,8 +166,8 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 	s.pods[pod.UID] = p
 }
 
-// RemovePod removes the pod of this UID, if it is known: it was deleted, or it
-// was assumed and not bound.
+// RemovePod removes the pod of this UID, if there is one: it was deleted, or assumed
+// and not bound.
 func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 	p := s.pods[pod.UID]
 	if p == nil {
@@ -186,8 +185,7 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 	s.forgetClass(p.class)
 }
 
-// SetNamespace adds a namespace or replaces what was known of it: its labels,
-// which affinity terms may select.
+// SetNamespace sets the labels of a namespace, which affinity terms can select.
 func (s *Snapshot) SetNamespace(object *corev1.Namespace) {
 	before := s.namespaces[object.Name]
 	s.namespaces[object.Name] = object.Labels
@@ -202,8 +200,8 @@ func (s *Snapshot) RemoveNamespace(name string) {
 	s.relabelled(name)
 }
 
-// SetService adds a service or replaces what was known of it: its selector.
-// Pods of a service that no replica set or the like owns are spread by it.
+// SetService sets the selector of a service. The pods of a service that no replica
+// set, replication controller or stateful set owns are spread by it.
 func (s *Snapshot) SetService(object *corev1.Service) {
 	s.RemoveService(object.Namespace, object.Name)
 	if len(object.Spec.Selector) == 0 {
@@ -223,7 +221,7 @@ func (s *Snapshot) RemoveService(namespace, name string) {
 	}
 }
 
-// relabelled forgets what follows from the labels of a namespace.
+// relabelled drops what was computed from the labels of a namespace.
 func (s *Snapshot) relabelled(namespace string) {
 	s.holdings.version++
 	if len(s.classes[namespace]) > 0 {
@@ -231,7 +229,7 @@ func (s *Snapshot) relabelled(namespace string) {
 	}
 }
 
-// node returns the node of a name, which is made if need be.
+// node returns the node of a name, and adds it if there is none.
 func (s *Snapshot) node(name string) *node {
 	n := s.nodes.byName[name]
 	if n == nil {
@@ -241,7 +239,7 @@ func (s *Snapshot) node(name string) *node {
 	return n
 }
 
-// forget drops a node that nothing speaks of any more.
+// forget removes a node that has neither an object nor pods.
 func (s *Snapshot) forget(n *node) {
 	if n.object == nil && len(n.pods) == 0 {
 		delete(s.nodes.byName, n.name)

@@ -14,21 +14,21 @@ import (
 type constraint struct {
 	key                 string
 	maxSkew, minDomains int
-	// pods are those that are to be spread, and self tells whether the pod itself
-	// will be one of them.
+	// pods are those to be spread, and self reports whether the pod itself is one of
+	// them.
 	pods *tally
 	self bool
-	// onlyMatching and onlyTolerated leave out the nodes that the pod's node
-	// affinity or taints keep it off.
+	// onlyMatching and onlyTolerated exclude the nodes that the pod's node affinity or
+	// taints reject.
 	onlyMatching, onlyTolerated bool
 }
 
-// excludes tells whether the constraint leaves out nodes that have the label.
+// excludes reports whether the constraint excludes some nodes that have the label.
 func (c *constraint) excludes(r *request) bool {
 	return c.onlyMatching && r.selectsNodes() || c.onlyTolerated
 }
 
-// includes tells whether a node that has the label counts.
+// includes reports whether a node that has the label counts.
 func (c *constraint) includes(n *node, r *request) bool {
 	return n.object != nil &&
 		(!c.onlyMatching || r.matches(n)) &&
@@ -85,8 +85,8 @@ func (s *Snapshot) stayingPods(namespace string, selector labels.Selector) *tall
 	return &s.countOf(selection{terms: []*term{podsIn(namespace, selector)}, staying: true}).tally
 }
 
-// spreadsEvenly keeps a pod out of domains that would have too many of its kind
-// more than the emptiest: KEP-895, minDomains KEP-3022, node inclusion KEP-3094,
+// spreadsEvenly rejects domains that would exceed maxSkew, compared with the domain
+// with the fewest pods: KEP-895, minDomains KEP-3022, node inclusion KEP-3094,
 // matchLabelKeys KEP-3243.
 func spreadsEvenly(s *Snapshot, r *request) rule {
 	constraints, err := s.constraints(r.pod, corev1.DoNotSchedule)
@@ -116,15 +116,15 @@ func spreadsEvenly(s *Snapshot, r *request) rule {
 	}}
 }
 
-// level is how full the domains of a constraint are.
+// level is the numbers of pods in the domains of a constraint.
 type level struct {
 	values map[string]int
-	// least is the number of pods in the emptiest domain, or 0 if there are fewer
-	// domains than the constraint asks for.
+	// least is the smallest number of pods in a domain, or 0 if there are fewer domains
+	// than minDomains.
 	least int
 }
 
-// levels finds the level of each constraint. A node counts that has the labels
+// levels returns the level of each constraint. A node counts that has the labels
 // of all constraints and is not excluded.
 func (s *Snapshot) levels(r *request, constraints []constraint) []level {
 	levels := make([]level, len(constraints))
@@ -147,8 +147,8 @@ func (s *Snapshot) levels(r *request, constraints []constraint) []level {
 	return levels
 }
 
-// domainsOf counts the pods of a constraint in each domain with nodes that
-// count, looking at all nodes. Here a domain without pods has a zero.
+// domainsOf counts the pods of a constraint in each domain with nodes that count, by
+// iterating over all nodes. A domain without pods has a zero.
 func (s *Snapshot) domainsOf(r *request, c *constraint, constraints []constraint) map[string]int {
 	values := map[string]int{}
 	for _, n := range s.nodes.list() {
@@ -172,7 +172,7 @@ func lowest(values map[string]int) int {
 	return least
 }
 
-// haveAll tells whether all nodes have the labels of all constraints.
+// haveAll reports whether all nodes have the labels of all constraints.
 func (ns *nodes) haveAll(constraints []constraint) bool {
 	for i := range constraints {
 		if ns.present.in(constraints[i].key).total < ns.present.total {

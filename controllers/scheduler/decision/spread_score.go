@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pods that say nothing about spreading are spread all the same if something
-// says that they are of one kind: softly over hosts, more softly over zones.
+// Pods without constraints are spread by default if they have a common owner or
+// service: by soft constraints over hosts and, with a larger maxSkew, over zones.
 const (
 	defaultHostSkew = 3
 	defaultZoneSkew = 5
@@ -28,9 +28,8 @@ func (s *Snapshot) defaultConstraints(pod *corev1.Pod) []constraint {
 	}
 }
 
-// siblings counts the pods that a pod is one of: those of its replica set,
-// replication controller or stateful set, or else those of its services. Nil
-// means that nothing says so.
+// siblings counts the pods of the pod's replica set, replication controller or
+// stateful set, or else those of its services. Nil means that it has none of these.
 //
 // The owner's UID stands for its selector here: they are the same pods but for
 // orphans, and no selector need be matched.
@@ -54,8 +53,8 @@ func (s *Snapshot) siblings(pod *corev1.Pod) *tally {
 	return s.stayingPods(pod.Namespace, selector.AsSelector())
 }
 
-// softConstraints returns the constraints that the pod's score is about: its own
-// soft ones, or the default ones if it has none of any kind. Nodes must have the
+// softConstraints returns the constraints for the pod's score: its own soft ones, or
+// the default ones if it has no constraints. Nodes must have the
 // labels of a pod's own constraints to get any points.
 func (s *Snapshot) softConstraints(pod *corev1.Pod) (constraints []constraint, needLabels bool) {
 	if len(pod.Spec.TopologySpreadConstraints) == 0 {
@@ -63,16 +62,15 @@ func (s *Snapshot) softConstraints(pod *corev1.Pod) (constraints []constraint, n
 	}
 	constraints, err := s.constraints(pod, corev1.ScheduleAnyway)
 	if err != nil {
-		return nil, false // they were refused when the pod was created
+		return nil, false // they were rejected when the pod was created
 	}
 	return constraints, true
 }
 
-// unlabelled stands for the score of a node that misses a label.
+// unlabelled is the score of a node without one of the labels.
 const unlabelled = -1
 
-// spreadsWell prefers domains with few pods of the kind that the pod's soft
-// constraints, or the default ones, speak of.
+// spreadsWell prefers domains with few of the pods that the soft constraints select.
 func spreadsWell(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
 	constraints, needLabels := s.softConstraints(r.pod)
 	if len(constraints) == 0 {
@@ -129,8 +127,8 @@ func scaleToLowest(scores []int64, sums []float64) {
 	}
 }
 
-// podsByNode returns a function that tells how many pods of a constraint there
-// are in the domain of a node.
+// podsByNode returns a function that returns the number of pods of a constraint in
+// the domain of a node.
 func (s *Snapshot) podsByNode(r *request, c *constraint, constraints []constraint, needLabels bool) func(n *node, value string) int {
 	switch {
 	case c.pods.total == 0:
@@ -153,10 +151,10 @@ func (s *Snapshot) podsByNode(r *request, c *constraint, constraints []constrain
 	return func(_ *node, value string) int { return counted[value] }
 }
 
-// valuesOf counts the different values that nodes have of a label, none being
-// one of them, leaving out nodes whose score is negative.
+// valuesOf counts the distinct values of a label, a missing one included, except of
+// nodes with a negative score.
 func valuesOf(key string, nodes []*node, scores []int64) int {
-	// There are few zones, and the nodes of a search take turns in them.
+	// There are few zones, and the nodes of a search alternate between them.
 	var few [8]string
 	found := few[:0]
 	var many map[string]struct{}

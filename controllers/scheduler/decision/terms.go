@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// term is a pod affinity term, parsed: it selects pods, and speaks of domains.
+// term is a parsed pod affinity term: it selects pods and has a topology key.
 type term struct {
 	// namespaces are those of the pods, sorted, beside those that
 	// namespaceSelector selects, which is nil if it selects none.
@@ -20,7 +20,7 @@ type term struct {
 	selector          labels.Selector
 	topologyKey       string
 
-	// selects tells terms apart that select different pods.
+	// selects identifies the set of pods that the term selects.
 	selects string
 }
 
@@ -57,7 +57,7 @@ func (t *term) init() {
 	}
 }
 
-// describe is String, but tells the selectors of nothing and of everything apart.
+// describe is like String, but distinguishes the selectors of nothing and everything.
 func describe(s labels.Selector) string {
 	if _, selectable := s.Requirements(); !selectable {
 		return "!"
@@ -65,7 +65,7 @@ func describe(s labels.Selector) string {
 	return s.String()
 }
 
-// matches tells whether the term selects pods of a namespace with some labels.
+// matches reports whether the term selects pods of a namespace with some labels.
 func (t *term) matches(s *Snapshot, namespace string, set labels.Set) bool {
 	if !slices.Contains(t.namespaces, namespace) &&
 		(t.namespaceSelector == nil || !t.namespaceSelector.Matches(labels.Set(s.namespaces[namespace]))) {
@@ -124,27 +124,27 @@ func newPodTerms(pod *corev1.Pod) (podTerms, error) {
 	return terms, nil
 }
 
-// holding is an affinity term that pods which have a node hold about others,
-// with the tally of these pods. Pods with the same term share one.
+// holding is an affinity term of bound pods (the holders), with their tally. Pods with
+// the same term share one.
 type holding struct {
 	tally
 	*term
-	// forbids tells that it is a required anti-affinity: pods that match must not
-	// come into a domain of the holders.
+	// forbids is set for required anti-affinity: pods that match are rejected in the
+	// domains of the holders.
 	forbids bool
-	// weight is what the term adds to the score of a pod that matches, for each
-	// holder in the domain; 0 for a term that forbids.
+	// weight is added to the score of a pod that matches, for each holder in the
+	// domain; 0 for a term that forbids.
 	weight int64
 
 	holders int
 	key     string
 }
 
-// requiredWeight is what a required affinity term weighs in the scores of pods
-// that match it: the default of hardPodAffinityWeight.
+// requiredWeight is the weight of a required affinity term in the scores of pods that
+// match it: the default of hardPodAffinityWeight.
 const requiredWeight = 1
 
-// holdings are the terms that pods hold.
+// holdings are the affinity terms of bound pods.
 type holdings struct {
 	byKey map[string]*holding
 	// byNamespace are those that select pods of these namespaces, and selecting
@@ -155,7 +155,7 @@ type holdings struct {
 	version uint64
 }
 
-// hold returns the holdings of a pod's terms, which are made if need be.
+// hold returns the holdings of a pod's terms, and adds those that are missing.
 func (s *Snapshot) hold(terms podTerms) []*holding {
 	var held []*holding
 	add := func(t *term, forbids bool, weight int64) {
@@ -189,7 +189,7 @@ func (s *Snapshot) hold(terms podTerms) []*holding {
 	return held
 }
 
-// release takes one holder off each of the holdings; those without any go.
+// release removes one holder from each of the holdings, and holdings without holders.
 func (s *Snapshot) release(held []*holding) {
 	for _, h := range held {
 		if h.holders--; h.holders > 0 {
@@ -216,7 +216,7 @@ func (s *Snapshot) holdingsAbout(namespace string, set map[string]string) []*hol
 	if len(s.holdings.byNamespace[namespace]) == 0 && len(s.holdings.selecting) == 0 {
 		return nil
 	}
-	// A workload that has pods already shares the answer among its pods.
+	// The pods of a class share the result.
 	known := s.classes[namespace][classKey(set, false)]
 	if known != nil && known.matchedVersion == s.holdings.version {
 		return known.matched

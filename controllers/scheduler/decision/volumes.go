@@ -9,8 +9,8 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// ClaimDecision is what is to be done about a claim of the pod before it can
-// run on the chosen node: bind it to a volume that exists, or have one provisioned.
+// ClaimDecision is how to bind a claim of the pod for the chosen node: to an existing
+// volume, or to one that is to be provisioned.
 type ClaimDecision struct {
 	// Claim is the name of the claim, in the pod's namespace.
 	Claim string
@@ -20,9 +20,9 @@ type ClaimDecision struct {
 	Volume string
 }
 
-// mayShareVolumes keeps pods from claims that only one pod may use
-// (ReadWriteOncePod, KEP-2485), and off nodes where another pod uses a disk that
-// one machine cannot mount twice.
+// mayShareVolumes rejects claims that another pod uses exclusively (ReadWriteOncePod,
+// KEP-2485), and nodes where another pod uses a disk that one machine cannot mount
+// twice.
 func mayShareVolumes(s *Snapshot, r *request) rule {
 	exclusive := false
 	for _, c := range r.claims {
@@ -65,7 +65,7 @@ func disksOf(pod *corev1.Pod) []*corev1.Volume {
 	return disks
 }
 
-// usesDisk tells whether a pod of the node uses one of the disks.
+// usesDisk reports whether a pod of the node uses one of the disks.
 func (n *node) usesDisk(disks []*corev1.Volume) bool {
 	if len(disks) == 0 {
 		return false
@@ -82,7 +82,7 @@ func (n *node) usesDisk(disks []*corev1.Volume) bool {
 	return false
 }
 
-// conflict tells whether two volumes are the same disk, and not both read-only
+// conflict reports whether two volumes are the same disk, and not both read-only
 // of a kind that allows this.
 func conflict(a, b *corev1.Volume) bool {
 	switch {
@@ -99,8 +99,8 @@ func conflict(a, b *corev1.Volume) bool {
 	return false
 }
 
-// hasRoomForVolumes keeps pods off nodes that cannot have as many volumes of a
-// CSI driver more.
+// hasRoomForVolumes rejects nodes whose limit of volumes of a CSI driver would be
+// exceeded.
 func hasRoomForVolumes(s *Snapshot, r *request) rule {
 	if len(r.claims) == 0 || len(s.storage.limits) == 0 {
 		return rule{}
@@ -137,8 +137,8 @@ func hasRoomForVolumes(s *Snapshot, r *request) rule {
 	}}
 }
 
-// reachesVolumes keeps pods off nodes that their volumes cannot be used from,
-// or on which claims that wait for the pod cannot get a volume.
+// reachesVolumes rejects nodes on which a volume of the pod cannot be used, or a
+// waiting claim cannot be bound.
 func reachesVolumes(s *Snapshot, r *request) rule {
 	if len(r.claims) == 0 {
 		return rule{}
@@ -176,9 +176,9 @@ func reachesVolumes(s *Snapshot, r *request) rule {
 	}}
 }
 
-// place finds a volume for each of the claims that can be used on a node, or a
-// class that provisions one; false if there is none. The claims come small ones
-// first.
+// place returns for each of the claims a volume that can be used on a node, or that
+// it is to be provisioned; false if neither is possible. The claims are sorted by
+// size.
 func (st *storage) place(claims []*corev1.PersistentVolumeClaim, n *node) ([]ClaimDecision, bool) {
 	var decisions []ClaimDecision
 	taken := map[string]*corev1.PersistentVolume{}
@@ -205,14 +205,14 @@ func (st *storage) place(claims []*corev1.PersistentVolumeClaim, n *node) ([]Cla
 	return decisions, true
 }
 
-// provisions tells whether a class provisions volumes for a node.
+// provisions reports whether a class provisions volumes for a node.
 func (st *storage) provisions(name string, n *node) bool {
 	class := st.classes[name]
 	return class != nil && class.Provisioner != "" && class.Provisioner != volume.NotSupportedProvisioner && allowedTopology(class, n)
 }
 
-// zoneLabels are those of volumes that nodes must have as well, and the label of
-// nodes that stands for one of them that is old.
+// zoneLabels are the labels of volumes that nodes must have, too, with the node label
+// that replaces a deprecated one.
 var zoneLabels = []struct{ volume, node string }{
 	{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone},
 	{corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
@@ -220,8 +220,8 @@ var zoneLabels = []struct{ volume, node string }{
 	{corev1.LabelTopologyRegion, corev1.LabelTopologyRegion},
 }
 
-// inZoneOfVolumes keeps pods off nodes in other zones than their volumes, as
-// far as labels of the volumes tell.
+// inZoneOfVolumes rejects nodes in other zones than the volumes, by the volumes'
+// labels.
 func inZoneOfVolumes(s *Snapshot, r *request) rule {
 	type zones struct {
 		key, newKey string
@@ -264,8 +264,8 @@ func inZoneOfVolumes(s *Snapshot, r *request) rule {
 	}}
 }
 
-// hasZone tells whether a node has a label of a zone or region. In a cluster of
-// a single zone it may have none, and volumes fit all the same.
+// hasZone reports whether a node has a label of a zone or region. In a cluster of
+// a single zone it may have none, and is accepted.
 func (n *node) hasZone() bool {
 	return slices.ContainsFunc(zoneLabels, func(l struct{ volume, node string }) bool {
 		_, ok := n.label(l.volume)
