@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/source"
 )
 

@@ -18,11 +18,11 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/server/metrics"

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/probe"
@@ -224,7 +225,7 @@ func (p *pods) follows(wanted *corev1.Pod) bool {
 // if it is not nil, is what to do before the pod begins. What runs, or has ended,
 // or is about to go, is not asked.
 func (p *pods) admit(wanted *corev1.Pod, held bool) (refusal *admit.Refusal, before func()) {
-	if held || wanted.DeletionTimestamp != nil || terminal(wanted.Status.Phase) {
+	if held || wanted.DeletionTimestamp != nil || podspec.IsTerminal(wanted.Status.Phase) {
 		return nil, nil
 	}
 	others := slices.DeleteFunc(p.active(), func(other *corev1.Pod) bool { return other.UID == wanted.UID })
@@ -311,10 +312,6 @@ func (p *pods) preempt(victims []*corev1.Pod) (wait func()) {
 			end()
 		}
 	}
-}
-
-func terminal(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // clean ends what was left from before, now that all is known that anybody

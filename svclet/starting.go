@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/volume"
 )
 

@@ -5,7 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -28,5 +28,5 @@ func warnTemplate[P interface {
 	if old != nil && obj.GetGeneration() == old.GetGeneration() {
 		return nil
 	}
-	return core.WarnPodTemplate(template, field.NewPath("spec", "template"))
+	return podspec.WarnTemplate(template, field.NewPath("spec", "template"))
 }

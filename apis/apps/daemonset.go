@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -25,7 +25,7 @@ var daemonSets = resource.Type[*appsv1.DaemonSet]{
 	Default:  defaultDaemonSet,
 	Validate: validateDaemonSet,
 	Restrict: func(env *resource.Env, ds *appsv1.DaemonSet) field.ErrorList {
-		return core.RestrictPodSpec(env, &ds.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+		return podspec.Restrict(env, &ds.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
 	},
 	ValidateUpdate: func(ds, old *appsv1.DaemonSet) field.ErrorList {
 		return apivalidation.ValidateImmutableField(ds.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
@@ -66,7 +66,7 @@ func daemonCount(heading, name string, count func(s *appsv1.DaemonSetStatus) int
 
 func defaultDaemonSet(ds *appsv1.DaemonSet) {
 	spec := &ds.Spec
-	core.DefaultPodSpec(&spec.Template.Spec)
+	podspec.Default(&spec.Template.Spec)
 	resource.Fill(&spec.RevisionHistoryLimit, 10)
 	resource.FillEmpty(&spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
@@ -104,7 +104,7 @@ func validateDaemonSet(ds *appsv1.DaemonSet) field.ErrorList {
 	return slices.Concat(
 		workload.ValidateSelector(spec.Selector, "daemonset", path.Child("selector")),
 		workload.ValidateSelected(&spec.Template, spec.Selector, path.Child("template")),
-		core.ValidatePodTemplateSpec(&spec.Template, path.Child("template")),
+		podspec.ValidateTemplate(&spec.Template, path.Child("template")),
 		workload.ValidateEndless(&spec.Template, "DaemonSet", path.Child("template")),
 		workload.ValidateCounts(path,
 			workload.Of("minReadySeconds", spec.MinReadySeconds),

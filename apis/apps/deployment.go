@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -25,7 +25,7 @@ var deployments = resource.Type[*appsv1.Deployment]{
 	Validate:       validateDeployment,
 	ValidateUpdate: validateDeploymentUpdate,
 	Restrict: func(env *resource.Env, d *appsv1.Deployment) field.ErrorList {
-		return core.RestrictPodSpec(env, &d.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+		return podspec.Restrict(env, &d.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
 	},
 	Warn: func(d, old *appsv1.Deployment) []string {
 		warnings := warnTemplate(d, old, &d.Spec.Template)
@@ -64,7 +64,7 @@ var deployments = resource.Type[*appsv1.Deployment]{
 
 func defaultDeployment(d *appsv1.Deployment) {
 	spec := &d.Spec
-	core.DefaultPodSpec(&spec.Template.Spec)
+	podspec.Default(&spec.Template.Spec)
 	resource.Fill(&spec.Replicas, 1)
 	resource.Fill(&spec.RevisionHistoryLimit, 10)
 	resource.Fill(&spec.ProgressDeadlineSeconds, 600)

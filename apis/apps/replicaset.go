@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -19,12 +19,12 @@ import (
 var replicaSets = resource.Type[*appsv1.ReplicaSet]{
 	Name: "replicasets", ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
 	Default: func(rs *appsv1.ReplicaSet) {
-		core.DefaultPodSpec(&rs.Spec.Template.Spec)
+		podspec.Default(&rs.Spec.Template.Spec)
 		resource.Fill(&rs.Spec.Replicas, 1)
 	},
 	Validate: validateReplicaSet,
 	Restrict: func(env *resource.Env, rs *appsv1.ReplicaSet) field.ErrorList {
-		return core.RestrictPodSpec(env, &rs.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+		return podspec.Restrict(env, &rs.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
 	},
 	ValidateUpdate: func(rs, old *appsv1.ReplicaSet) field.ErrorList {
 		return apivalidation.ValidateImmutableField(rs.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
@@ -79,7 +79,7 @@ func validateReplicaTemplate(replicas *int32, selector *metav1.LabelSelector, te
 	return slices.Concat(errs,
 		workload.ValidateSelector(selector, "deployment", path.Child("selector")),
 		workload.ValidateSelected(template, selector, path.Child("template")),
-		core.ValidatePodTemplateSpec(template, path.Child("template")),
+		podspec.ValidateTemplate(template, path.Child("template")),
 		workload.ValidateEndless(template, "ReplicaSet", path.Child("template")))
 }
 

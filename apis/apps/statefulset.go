@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -28,7 +28,7 @@ var statefulSets = resource.Type[*appsv1.StatefulSet]{
 	ValidateCreate: validateNewStatefulSet,
 	ValidateUpdate: validateStatefulSetUpdate,
 	Restrict: func(env *resource.Env, s *appsv1.StatefulSet) field.ErrorList {
-		return core.RestrictPodSpec(env, &s.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+		return podspec.Restrict(env, &s.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
 	},
 	Warn: func(s, old *appsv1.StatefulSet) []string {
 		warnings := warnTemplate(s, old, &s.Spec.Template)
@@ -59,7 +59,7 @@ var statefulSets = resource.Type[*appsv1.StatefulSet]{
 
 func defaultStatefulSet(s *appsv1.StatefulSet) {
 	spec := &s.Spec
-	core.DefaultPodSpec(&spec.Template.Spec)
+	podspec.Default(&spec.Template.Spec)
 	resource.Fill(&spec.Replicas, 1)
 	resource.Fill(&spec.RevisionHistoryLimit, 10)
 	resource.FillEmpty(&spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
@@ -79,7 +79,7 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		// Clients that compare what they wrote with what they read rely on
 		// the embedded objects' type (kubernetes/kubernetes#87583).
 		claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
-		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
+		podspec.DefaultClaimSpec(&claim.Spec)
 		resource.FillEmpty(&claim.Status.Phase, corev1.ClaimPending)
 	}
 }
@@ -103,7 +103,7 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	return slices.Concat(errs,
 		workload.ValidateSelector(spec.Selector, "statefulset", path.Child("selector")),
 		workload.ValidateSelected(&spec.Template, spec.Selector, path.Child("template")),
-		core.ValidatePodTemplateSpec(podTemplateOf(spec), path.Child("template")),
+		podspec.ValidateTemplate(podTemplateOf(spec), path.Child("template")),
 		workload.ValidateEndless(&spec.Template, "StatefulSet", path.Child("template")))
 }
 
@@ -115,7 +115,7 @@ func validateNewStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = resource.Invalid(path.Child("serviceName"), name, validation.IsDNS1123Label(name))
 	}
 	for i := range s.Spec.VolumeClaimTemplates {
-		errs = slices.Concat(errs, core.ValidatePersistentVolumeClaimSpec(&s.Spec.VolumeClaimTemplates[i].Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec")))
+		errs = slices.Concat(errs, podspec.ValidateClaimSpec(&s.Spec.VolumeClaimTemplates[i].Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec")))
 	}
 	return errs
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // what time zones there are must not depend on the machine
+	_ "time/tzdata"
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -27,7 +27,7 @@ var cronJobs = resource.Type[*batchv1.CronJob]{
 	Default:  defaultCronJob,
 	Validate: validateCronJob,
 	Restrict: func(env *resource.Env, c *batchv1.CronJob) field.ErrorList {
-		return core.RestrictPodSpec(env, &c.Spec.JobTemplate.Spec.Template.Spec, field.NewPath("spec", "jobTemplate", "spec", "template", "spec"))
+		return podspec.Restrict(env, &c.Spec.JobTemplate.Spec.Template.Spec, field.NewPath("spec", "jobTemplate", "spec", "template", "spec"))
 	},
 	// A zone that exists no more must not stand in the way of other changes.
 	ValidateCreate: func(c *batchv1.CronJob) field.ErrorList { return validateTimeZone(c.Spec.TimeZone) },

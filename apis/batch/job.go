@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -27,7 +27,7 @@ var jobs = resource.Type[*batchv1.Job]{
 	Validate:       validateJob,
 	ValidateUpdate: validateJobUpdate,
 	Restrict: func(env *resource.Env, j *batchv1.Job) field.ErrorList {
-		return core.RestrictPodSpec(env, &j.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+		return podspec.Restrict(env, &j.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
 	},
 	Warn: func(j, old *batchv1.Job) []string {
 		if old == nil {
@@ -85,7 +85,7 @@ func defaultJob(j *batchv1.Job) {
 
 // defaultJobTemplate fills what is also filled in the template of a cron job.
 func defaultJobTemplate(spec *batchv1.JobSpec) {
-	core.DefaultPodSpec(&spec.Template.Spec)
+	podspec.Default(&spec.Template.Spec)
 	if spec.PodFailurePolicy == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func warnJobSpec(spec *batchv1.JobSpec, path *field.Path) []string {
 	if indexed(spec) && ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > maxParallelismOfMany {
 		warnings = append(warnings, path.String()+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
-	return append(warnings, core.WarnPodTemplate(&spec.Template, path.Child("template"))...)
+	return append(warnings, podspec.WarnTemplate(&spec.Template, path.Child("template"))...)
 }
 
 // jobPhase is the first that applies.

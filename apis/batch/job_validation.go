@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -105,7 +105,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		validatePodFailurePolicy(spec, path.Child("podFailurePolicy")),
 		validateSuccessPolicy(spec, path.Child("successPolicy")),
 		validatePodReplacementPolicy(spec, path.Child("podReplacementPolicy")),
-		core.ValidatePodTemplateSpec(&spec.Template, path.Child("template")),
+		podspec.ValidateTemplate(&spec.Template, path.Child("template")),
 		validateRestartPolicy(spec, path.Child("template", "spec", "restartPolicy")))
 }
 

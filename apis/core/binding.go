@@ -57,7 +57,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	if b.Target.Kind != "" && b.Target.Kind != "Node" {
 		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), b.Target.Kind, []string{"Node", "<empty>"}))
 	}
-	return append(errs, mustBeSet(field.NewPath("target", "name"), b.Target.Name)...)
+	return append(errs, resource.Required(field.NewPath("target", "name"), b.Target.Name)...)
 }
 
 // assign puts the pod on the binding's node, with the binding's annotations

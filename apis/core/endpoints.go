@@ -61,10 +61,10 @@ func validateEndpointAddress(address corev1.EndpointAddress, path *field.Path) f
 		errs = validateReachableIP(address.IP, path.Child("ip"))
 	}
 	if address.Hostname != "" {
-		errs = append(errs, invalid(path.Child("hostname"), address.Hostname, validation.IsDNS1123Label(address.Hostname))...)
+		errs = append(errs, resource.Invalid(path.Child("hostname"), address.Hostname, validation.IsDNS1123Label(address.Hostname))...)
 	}
 	if address.NodeName != nil {
-		errs = append(errs, invalid(path.Child("nodeName"), *address.NodeName, validation.IsDNS1123Subdomain(*address.NodeName))...)
+		errs = append(errs, resource.Invalid(path.Child("nodeName"), *address.NodeName, validation.IsDNS1123Subdomain(*address.NodeName))...)
 	}
 	return errs
 }
@@ -72,14 +72,14 @@ func validateEndpointAddress(address corev1.EndpointAddress, path *field.Path) f
 func validateEndpointPort(port corev1.EndpointPort, requireName bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if port.Name != "" {
-		errs = append(errs, invalid(path.Child("name"), port.Name, validation.IsDNS1123Label(port.Name))...)
+		errs = append(errs, resource.Invalid(path.Child("name"), port.Name, validation.IsDNS1123Label(port.Name))...)
 	} else if requireName {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
-	errs = append(errs, invalid(path.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
+	errs = append(errs, resource.Invalid(path.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
 	errs = append(errs, validateProtocol(port.Protocol, path.Child("protocol"))...)
 	if port.AppProtocol != nil {
-		errs = append(errs, invalid(path.Child("appProtocol"), *port.AppProtocol, validation.IsQualifiedName(*port.AppProtocol))...)
+		errs = append(errs, resource.Invalid(path.Child("appProtocol"), *port.AppProtocol, validation.IsQualifiedName(*port.AppProtocol))...)
 	}
 	return errs
 }

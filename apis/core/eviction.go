@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/apps/poddisruptionbudget"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -49,7 +50,7 @@ type evictionVerdict struct {
 // namespace. A pod that does not run, or ends already, disrupts nothing; an
 // unready one counts in no budget, and goes as the budget's policy says.
 func judgeEviction(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) (evictionVerdict, error) {
-	if isTerminal(pod) || pod.DeletionTimestamp != nil {
+	if podspec.IsTerminal(pod.Status.Phase) || pod.DeletionTimestamp != nil {
 		return evictionVerdict{}, nil
 	}
 	if pod.Status.Phase == corev1.PodPending {

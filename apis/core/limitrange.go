@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -30,7 +31,7 @@ func defaultLimitRange(l *corev1.LimitRange) {
 			item.DefaultRequest = fillIn(fillIn(item.DefaultRequest, item.Default), item.Min)
 		}
 		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
-			roundUpToMilli(list)
+			podspec.RoundUpToMilli(list)
 		}
 	}
 }
@@ -67,7 +68,7 @@ func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
 }
 
 func validateLimitType(limitType corev1.LimitType, path *field.Path) field.ErrorList {
-	if errs := invalid(path, limitType, validation.IsQualifiedName(string(limitType))); len(errs) > 0 {
+	if errs := resource.Invalid(path, limitType, validation.IsQualifiedName(string(limitType))); len(errs) > 0 {
 		return errs
 	}
 	switch limitType {
@@ -83,9 +84,9 @@ func validateLimitType(limitType corev1.LimitType, path *field.Path) field.Error
 // validateLimitNames judges which resources an item limits, and how.
 func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	rule := validateResourceName
+	rule := podspec.ValidateResourceName
 	if item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer {
-		rule = validateContainerResourceName
+		rule = podspec.ValidateContainerResourceName
 	}
 	for _, list := range []struct {
 		name     string
@@ -102,7 +103,7 @@ func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.Err
 			}
 			continue
 		}
-		for _, name := range sortedResources(list.items) {
+		for _, name := range podspec.SortedNames(list.items) {
 			errs = append(errs, rule(name, path.Child(list.name).Key(string(name)))...)
 		}
 	}
@@ -170,7 +171,7 @@ func (l limits) validate(path *field.Path) field.ErrorList {
 		}
 	}
 	errs = append(errs, l.validateRatio(path.Child("maxLimitRequestRatio").Key(string(l.name)))...)
-	if !mayOvercommit(l.name) && l.byDefault != nil && l.request != nil && l.byDefault.Cmp(*l.request) != 0 {
+	if !podspec.MayOvercommit(l.name) && l.byDefault != nil && l.request != nil && l.byDefault.Cmp(*l.request) != 0 {
 		errs = append(errs, field.Invalid(path.Child("defaultRequest").Key(string(l.name)), l.request.String(),
 			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", l.byDefault.String(), l.request.String(), l.name)))
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -46,8 +47,8 @@ func defaultNode(n *corev1.Node) {
 	if len(n.Spec.PodCIDRs) > 0 {
 		n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
 	}
-	roundUpToMilli(n.Status.Capacity)
-	roundUpToMilli(n.Status.Allocatable)
+	podspec.RoundUpToMilli(n.Status.Capacity)
+	podspec.RoundUpToMilli(n.Status.Allocatable)
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
@@ -105,8 +106,8 @@ func validateNodeResources(n *corev1.Node) field.ErrorList {
 		name  string
 		items corev1.ResourceList
 	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
-		for _, name := range sortedResources(list.items) {
-			errs = append(errs, validateQuantityOf(name, list.items[name], field.NewPath("status", list.name, string(name)))...)
+		for _, name := range podspec.SortedNames(list.items) {
+			errs = append(errs, podspec.ValidateQuantity(name, list.items[name], field.NewPath("status", list.name, string(name)))...)
 		}
 	}
 	return errs

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -33,7 +34,7 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	resource.FillEmpty(&v.Status.Phase, corev1.VolumePending)
 	resource.FillEmpty(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	resource.Fill(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	roundUpToMilli(v.Spec.Capacity)
+	podspec.RoundUpToMilli(v.Spec.Capacity)
 	defaultPersistentVolumeSource(&v.Spec.PersistentVolumeSource)
 }
 
@@ -57,7 +58,7 @@ func preparePersistentVolumeStatus(v, old *corev1.PersistentVolume) {
 
 func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	spec := &v.Spec
-	errs := validateAccessModes(spec.AccessModes, "", specPath.Child("accessModes"))
+	errs := podspec.ValidateAccessModes(spec.AccessModes, "", specPath.Child("accessModes"))
 	errs = append(errs, validateCapacity(spec.Capacity, specPath.Child("capacity"))...)
 	errs = append(errs, resource.OneOf(specPath.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
@@ -66,7 +67,7 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 		if spec.NodeAffinity.Required == nil {
 			errs = append(errs, field.Required(path, "must specify required node constraints"))
 		} else {
-			errs = append(errs, ValidateNodeSelector(spec.NodeAffinity.Required, path)...)
+			errs = append(errs, podspec.ValidateNodeSelector(spec.NodeAffinity.Required, path)...)
 		}
 	}
 	errs = append(errs, validatePersistentVolumeSource(v)...)
@@ -74,15 +75,15 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 		errs = append(errs, field.Forbidden(specPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
 	}
 	if spec.StorageClassName != "" {
-		errs = append(errs, invalid(specPath.Child("storageClassName"), spec.StorageClassName, apivalidation.NameIsDNSSubdomain(spec.StorageClassName, false))...)
+		errs = append(errs, resource.Invalid(specPath.Child("storageClassName"), spec.StorageClassName, apivalidation.NameIsDNSSubdomain(spec.StorageClassName, false))...)
 	}
-	errs = append(errs, mayBeOneOf(specPath.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	errs = append(errs, resource.OptionalOneOf(specPath.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	if class := spec.VolumeAttributesClassName; class != nil {
 		path := specPath.Child("volumeAttributesClassName")
 		if *class == "" {
 			errs = append(errs, field.Required(path, "an empty string is disallowed"))
 		} else {
-			errs = append(errs, invalid(path, *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
+			errs = append(errs, resource.Invalid(path, *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
 		}
 		if spec.CSI == nil {
 			errs = append(errs, field.Required(specPath.Child("csi"), "has to be specified when using volumeAttributesClassName"))
@@ -100,24 +101,6 @@ var accessModes = []struct {
 	{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
 }
 
-func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, requiredMsg string, path *field.Path) field.ErrorList {
-	if len(modes) == 0 {
-		return field.ErrorList{field.Required(path, requiredMsg)}
-	}
-	var errs field.ErrorList
-	onePod, others := false, false
-	for _, mode := range modes {
-		bad := resource.OneOf(path, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
-		errs = append(errs, bad...)
-		onePod = onePod || mode == corev1.ReadWriteOncePod
-		others = others || (mode != corev1.ReadWriteOncePod && len(bad) == 0)
-	}
-	if onePod && others {
-		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
-	}
-	return errs
-}
-
 func validateCapacity(capacity corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(capacity) == 0 {
@@ -126,8 +109,8 @@ func validateCapacity(capacity corev1.ResourceList, path *field.Path) field.Erro
 	if _, ok := capacity[corev1.ResourceStorage]; !ok || len(capacity) > 1 {
 		errs = append(errs, field.NotSupported(path, capacity, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
-	for _, name := range sortedResources(capacity) {
-		errs = append(errs, validatePositive(capacity[name], path.Key(string(name)))...)
+	for _, name := range podspec.SortedNames(capacity) {
+		errs = append(errs, podspec.ValidatePositive(capacity[name], path.Key(string(name)))...)
 	}
 	return errs
 }

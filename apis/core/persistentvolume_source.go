@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -109,7 +110,7 @@ func localRef(ref *corev1.SecretReference) *corev1.LocalObjectReference {
 func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
 	for _, source := range podForms {
 		if form := source.form(s); form != nil {
-			defaultVolume(form)
+			podspec.DefaultVolume(form)
 		}
 	}
 	if s.ISCSI != nil {
@@ -144,7 +145,7 @@ func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList
 	for _, source := range podForms {
 		form := source.form(s)
 		judge(source.name, form != nil, func(path *field.Path) field.ErrorList {
-			return append(judgePodForm(source.name, form, path), persistentOnly(pv, path)...)
+			return append(podspec.ValidateVolumeSource(source.name, form, path), persistentOnly(pv, path)...)
 		})
 	}
 	judge("local", s.Local != nil, func(path *field.Path) field.ErrorList { return validateLocal(pv, path) })
@@ -155,15 +156,6 @@ func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList
 	return errs
 }
 
-func judgePodForm(name string, form *corev1.VolumeSource, path *field.Path) field.ErrorList {
-	for _, source := range volumeSources {
-		if source.name == name {
-			return source.judge(form, path)
-		}
-	}
-	return nil
-}
-
 // persistentOnly judges what the sources have beyond their form in a pod: the
 // namespaces of what they refer to.
 func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
@@ -171,14 +163,14 @@ func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorLi
 	switch {
 	case s.Glusterfs != nil && s.Glusterfs.EndpointsNamespace != nil:
 		namespace := *s.Glusterfs.EndpointsNamespace
-		return invalid(path.Child("endpointsNamespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))
+		return resource.Invalid(path.Child("endpointsNamespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))
 	case s.Cinder != nil && s.Cinder.SecretRef != nil:
-		return mustBeSet(path.Child("secretRef", "namespace"), s.Cinder.SecretRef.Namespace)
+		return resource.Required(path.Child("secretRef", "namespace"), s.Cinder.SecretRef.Namespace)
 	case s.AzureFile != nil && s.AzureFile.SecretNamespace != nil:
-		return mustBeSet(path.Child("secretNamespace"), *s.AzureFile.SecretNamespace)
+		return resource.Required(path.Child("secretNamespace"), *s.AzureFile.SecretNamespace)
 	case s.StorageOS != nil && s.StorageOS.SecretRef != nil:
-		return append(mustBeSet(path.Child("secretRef", "name"), s.StorageOS.SecretRef.Name),
-			mustBeSet(path.Child("secretRef", "namespace"), s.StorageOS.SecretRef.Namespace)...)
+		return append(resource.Required(path.Child("secretRef", "name"), s.StorageOS.SecretRef.Name),
+			resource.Required(path.Child("secretRef", "namespace"), s.StorageOS.SecretRef.Namespace)...)
 	case s.ISCSI != nil && s.ISCSI.InitiatorName != nil && len(pv.Name+":"+s.ISCSI.TargetPortal) > 64:
 		return field.ErrorList{field.Invalid(path.Child("targetportal"), s.ISCSI.TargetPortal,
 			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")}
@@ -187,9 +179,9 @@ func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorLi
 }
 
 func validateLocal(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
-	errs := mustBeSet(path.Child("path"), pv.Spec.Local.Path)
+	errs := resource.Required(path.Child("path"), pv.Spec.Local.Path)
 	if len(errs) == 0 {
-		errs = hasNoBacksteps(pv.Spec.Local.Path, path.Child("path"))
+		errs = podspec.ValidateNoBacksteps(pv.Spec.Local.Path, path.Child("path"))
 	}
 	if pv.Spec.NodeAffinity == nil {
 		errs = append(errs, field.Required(specPath.Child("nodeAffinity"), "Local volume requires node affinity"))
@@ -198,7 +190,7 @@ func validateLocal(pv *corev1.PersistentVolume, path *field.Path) field.ErrorLis
 }
 
 func validatePersistentCSI(s *corev1.CSIPersistentVolumeSource, path *field.Path) field.ErrorList {
-	errs := append(validateCSIDriver(s.Driver, path.Child("driver")), mustBeSet(path.Child("volumeHandle"), s.VolumeHandle)...)
+	errs := append(podspec.ValidateCSIDriver(s.Driver, path.Child("driver")), resource.Required(path.Child("volumeHandle"), s.VolumeHandle)...)
 	for _, ref := range []struct {
 		name   string
 		secret *corev1.SecretReference
@@ -216,12 +208,12 @@ func validatePersistentCSI(s *corev1.CSIPersistentVolumeSource, path *field.Path
 }
 
 func validateSecretRef(ref *corev1.SecretReference, path *field.Path) field.ErrorList {
-	errs := mustBeSet(path.Child("name"), ref.Name)
+	errs := resource.Required(path.Child("name"), ref.Name)
 	if ref.Name != "" {
-		errs = invalid(path.Child("name"), ref.Name, validation.IsDNS1123Subdomain(ref.Name))
+		errs = resource.Invalid(path.Child("name"), ref.Name, validation.IsDNS1123Subdomain(ref.Name))
 	}
 	if ref.Namespace == "" {
 		return append(errs, field.Required(path.Child("namespace"), ""))
 	}
-	return append(errs, invalid(path.Child("namespace"), ref.Namespace, validation.IsDNS1123Label(ref.Namespace))...)
+	return append(errs, resource.Invalid(path.Child("namespace"), ref.Namespace, validation.IsDNS1123Label(ref.Namespace))...)
 }

@@ -7,11 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -21,7 +22,7 @@ var persistentVolumeClaims = resource.Type[*corev1.PersistentVolumeClaim]{
 	PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, nil) },
 	PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, &old.Spec) },
 	Validate: func(c *corev1.PersistentVolumeClaim) field.ErrorList {
-		return ValidatePersistentVolumeClaimSpec(&c.Spec, specPath)
+		return podspec.ValidateClaimSpec(&c.Spec, specPath)
 	},
 	ValidateUpdate: validatePersistentVolumeClaimUpdate,
 	Warn:           warnPersistentVolumeClaim,
@@ -32,17 +33,9 @@ var persistentVolumeClaims = resource.Type[*corev1.PersistentVolumeClaim]{
 
 func defaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	resource.FillEmpty(&c.Status.Phase, corev1.ClaimPending)
-	DefaultPersistentVolumeClaimSpec(&c.Spec)
-	roundUpToMilli(c.Status.Capacity)
-	roundUpToMilli(c.Status.AllocatedResources)
-}
-
-// DefaultPersistentVolumeClaimSpec fills in what a claim, or a template of
-// claims, leaves out.
-func DefaultPersistentVolumeClaimSpec(spec *corev1.PersistentVolumeClaimSpec) {
-	resource.Fill(&spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	roundUpToMilli(spec.Resources.Requests)
-	roundUpToMilli(spec.Resources.Limits)
+	podspec.DefaultClaimSpec(&c.Spec)
+	podspec.RoundUpToMilli(c.Status.Capacity)
+	podspec.RoundUpToMilli(c.Status.AllocatedResources)
 }
 
 // prepareDataSource keeps the two fields for a claim's source equal, of which
@@ -69,79 +62,13 @@ func isVolumeOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 	if source == nil {
 		return false
 	}
-	switch group := groupOf(source.APIGroup); source.Kind {
+	switch group := ptr.Deref(source.APIGroup, ""); source.Kind {
 	case "PersistentVolumeClaim":
 		return group == ""
 	case "VolumeSnapshot":
 		return group == "snapshot.storage.k8s.io"
 	}
 	return false
-}
-
-func groupOf(group *string) string {
-	if group == nil {
-		return ""
-	}
-	return *group
-}
-
-// ValidatePersistentVolumeClaimSpec judges a claim, or a template of claims.
-func ValidatePersistentVolumeClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	errs := validateAccessModes(spec.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))
-	if spec.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
-	}
-	storage := path.Child("resources").Key(string(corev1.ResourceStorage))
-	if request, ok := spec.Resources.Requests[corev1.ResourceStorage]; ok {
-		errs = append(errs, validatePositive(request, storage)...)
-	} else {
-		errs = append(errs, field.Required(storage, ""))
-	}
-	if class := spec.StorageClassName; class != nil && *class != "" {
-		errs = append(errs, invalid(path.Child("storageClassName"), *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
-	}
-	errs = append(errs, mayBeOneOf(path.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
-	errs = append(errs, validateDataSources(spec, path)...)
-	if class := spec.VolumeAttributesClassName; class != nil && *class != "" {
-		errs = append(errs, invalid(path.Child("volumeAttributesClassName"), *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
-	}
-	return errs
-}
-
-func validateDataSources(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	source, ref := spec.DataSource, spec.DataSourceRef
-	if source != nil {
-		errs = append(errs, validateDataSource(corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}, path.Child("dataSource"))...)
-	}
-	if ref == nil {
-		return errs
-	}
-	errs = append(errs, validateDataSource(*ref, path.Child("dataSourceRef"))...)
-	foreign := ref.Namespace != nil && *ref.Namespace != ""
-	if foreign {
-		errs = append(errs, invalid(path.Child("dataSourceRef", "namespace"), *ref.Namespace, apivalidation.ValidateNamespaceName(*ref.Namespace, false))...)
-	}
-	switch {
-	case source == nil:
-	case foreign:
-		errs = append(errs, field.Invalid(path, path.Child("dataSource").String(), "may not be specified when dataSourceRef.namespace is specified"))
-	case groupOf(source.APIGroup) != groupOf(ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name:
-		errs = append(errs, field.Invalid(path, path.Child("dataSource").String(), "must match dataSourceRef"))
-	}
-	return errs
-}
-
-func validateDataSource(ref corev1.TypedObjectReference, path *field.Path) field.ErrorList {
-	errs := append(mustBeSet(path.Child("name"), ref.Name), mustBeSet(path.Child("kind"), ref.Kind)...)
-	group := groupOf(ref.APIGroup)
-	if group != "" {
-		return append(errs, invalid(path.Child("apiGroup"), group, validation.IsDNS1123Subdomain(group))...)
-	}
-	if ref.Kind != "PersistentVolumeClaim" {
-		errs = append(errs, field.Invalid(path, ref.Kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-	}
-	return errs
 }
 
 // validatePersistentVolumeClaimUpdate lets a claim be bound once, and grow and
@@ -189,15 +116,15 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status")
-	for _, name := range sortedResources(c.Status.Capacity) {
+	for _, name := range podspec.SortedNames(c.Status.Capacity) {
 		if amount := c.Status.Capacity[name]; amount.Sign() < 0 {
 			errs = append(errs, field.Invalid(path.Child("capacity").Key(string(name)), amount.Value(), "must be a valid resource quantity"))
 		}
 	}
-	for _, name := range sortedResources(c.Status.AllocatedResources) {
+	for _, name := range podspec.SortedNames(c.Status.AllocatedResources) {
 		path := path.Child("allocatedResources").Key(string(name))
 		errs = append(errs, validateClaimResource(name, path)...)
-		errs = append(errs, validateQuantityOf(name, c.Status.AllocatedResources[name], path)...)
+		errs = append(errs, podspec.ValidateQuantity(name, c.Status.AllocatedResources[name], path)...)
 	}
 	for name, status := range c.Status.AllocatedResourceStatuses {
 		path := path.Child("allocatedResourceStatuses").Key(string(name))
@@ -212,10 +139,10 @@ func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) fie
 
 // validateClaimResource demands storage, or a resource of somebody's own domain.
 func validateClaimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
+	if errs := resource.Invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs
 	}
-	if isNativeResource(name) {
+	if podspec.IsNativeResource(name) {
 		return resource.OneOf(path, name, corev1.ResourceStorage)
 	}
 	return nil

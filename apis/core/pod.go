@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -21,9 +21,9 @@ var pods = resource.Type[*corev1.Pod]{
 	ValidateCreate: validateNewPod,
 	ValidateUpdate: validatePodUpdate,
 	Restrict: func(env *resource.Env, p *corev1.Pod) field.ErrorList {
-		return RestrictPodSpec(env, &p.Spec, field.NewPath("spec"))
+		return podspec.Restrict(env, &p.Spec, field.NewPath("spec"))
 	},
-	Warn:           warnPod,
+	Warn:           podspec.WarnPod,
 	Status:         true,
 	PrepareStatus:  preparePodStatus,
 	ValidateStatus: validatePodStatus,
@@ -60,7 +60,7 @@ func podIPs(p *corev1.Pod) string {
 func preparePod(_ context.Context, p *corev1.Pod) {
 	// Admission may have chosen the account since defaulting.
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
-	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&p.Spec)}
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOSClass(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
@@ -69,7 +69,7 @@ func preparePod(_ context.Context, p *corev1.Pod) {
 		}}
 	}
 	selectByOwnLabels(p)
-	adoptAppArmorAnnotations(p)
+	podspec.FillAppArmorFields(p)
 }
 
 // selectByOwnLabels turns the label keys of the pod's affinities and spread
@@ -116,61 +116,17 @@ func podAffinityTerms(a *corev1.Affinity) []*corev1.PodAffinityTerm {
 	return terms
 }
 
-// adoptAppArmorAnnotations fills the field of containers whose profile is
-// given by the annotation that preceded it, unless the annotation makes no
-// sense or says what holds for the pod anyway.
-func adoptAppArmorAnnotations(p *corev1.Pod) {
-	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
-		return
-	}
-	for _, c := range containersOf(&p.Spec) {
-		annotation, ok := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
-		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
-			continue
-		}
-		profile := appArmorProfileOf(annotation)
-		if profile == nil || validateAppArmor(profile, nil) != nil || apiequality.Semantic.DeepEqual(profile, podAppArmor(&p.Spec)) {
-			continue
-		}
-		if c.SecurityContext == nil {
-			c.SecurityContext = &corev1.SecurityContext{}
-		}
-		c.SecurityContext.AppArmorProfile = profile
-	}
-}
-
-// podAppArmor is the profile of containers that have none of their own.
-func podAppArmor(spec *corev1.PodSpec) *corev1.AppArmorProfile {
-	if spec.SecurityContext == nil {
-		return nil
-	}
-	return spec.SecurityContext.AppArmorProfile
-}
-
-func appArmorProfileOf(annotation string) *corev1.AppArmorProfile {
-	name, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
-	switch {
-	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
-	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
-	case local && name != "":
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
-	}
-	return nil
-}
-
 func validatePod(p *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validatePodAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
-	errs = append(errs, ValidatePodSpec(&p.Spec, &p.ObjectMeta, spec)...)
+	errs := podspec.ValidateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	errs = append(errs, podspec.Validate(&p.Spec, &p.ObjectMeta, spec)...)
 	if p.Spec.ServiceAccountName == "" {
 		errs = append(errs, mayNotProjectTokens(&p.Spec, spec.Child("volumes"))...)
 	}
-	for _, c := range containersOf(&p.Spec) {
+	for at, c := range podspec.All(&p.Spec) {
 		// Ephemeral containers are checked by the spec's rules.
-		if c.Kind != ephemeralContainer {
-			errs = append(errs, imageIsTrimmed(c.Container, c.path(spec))...)
+		if at.List != podspec.EphemeralContainers {
+			errs = append(errs, podspec.ValidateImageTrimmed(c, at.Path(spec))...)
 		}
 	}
 	return errs
@@ -203,7 +159,7 @@ func validateNewPod(p *corev1.Pod) field.ErrorList {
 	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
 	}
-	return append(errs, profileAnnotationsMatchFields(p.Annotations, &p.Spec, spec)...)
+	return append(errs, podspec.ValidateProfileAnnotations(p.Annotations, &p.Spec, spec)...)
 }
 
 // podGracePeriod is the time in seconds that a pod gets to end by itself. A
@@ -214,7 +170,7 @@ func validateNewPod(p *corev1.Pod) field.ErrorList {
 func podGracePeriod(p *corev1.Pod, requested *int64) int64 {
 	period := int64(0)
 	switch {
-	case p.Spec.NodeName == "" || isTerminal(p):
+	case p.Spec.NodeName == "" || podspec.IsTerminal(p.Status.Phase):
 	case requested != nil:
 		period = *requested
 	case p.Spec.TerminationGracePeriodSeconds != nil:
@@ -224,11 +180,6 @@ func podGracePeriod(p *corev1.Pod, requested *int64) int64 {
 		return 1
 	}
 	return period
-}
-
-// isTerminal reports that the pod's containers have ended for good.
-func isTerminal(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // setPodCondition adds the condition to the pod or replaces that of its type;

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -104,7 +105,7 @@ func summarize(p *corev1.Pod) podSummary {
 		switch {
 		case p.Status.Reason == nodeLost:
 			s.reason = "Unknown"
-		case !isTerminal(p):
+		case !podspec.IsTerminal(p.Status.Phase):
 			s.reason = "Terminating"
 		}
 	}
@@ -117,7 +118,7 @@ func summarize(p *corev1.Pod) podSummary {
 func (s *podSummary) addInitContainers(p *corev1.Pod) (initializing bool) {
 	sidecars := map[string]bool{}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
+		if c := &p.Spec.InitContainers[i]; podspec.IsSidecar(podspec.InitContainers, c) {
 			sidecars[c.Name] = true
 			s.containers++
 		}

@@ -16,6 +16,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -256,7 +257,7 @@ func meantContainer(ctx context.Context, env *resource.Env, req resource.Connect
 		return p, p.Spec.Containers[0].Name, nil
 	}
 	var names []string
-	for _, c := range containersOf(&p.Spec) {
+	for _, c := range podspec.All(&p.Spec) {
 		if c.Name == name {
 			return p, name, nil
 		}

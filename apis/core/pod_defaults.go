@@ -6,18 +6,19 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
 func defaultPod(p *corev1.Pod) {
 	spec := &p.Spec
-	DefaultPodSpec(spec)
+	podspec.Default(spec)
 	if *spec.TerminationGracePeriodSeconds < 0 {
 		// Nodes must kill the pod at once, yet not delete it without having done so.
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	}
-	for _, c := range containersOf(spec) {
-		if c.Kind == ephemeralContainer {
+	for at, c := range podspec.All(spec) {
+		if at.List == podspec.EphemeralContainers {
 			continue
 		}
 		requestWhatIsLimited(&c.Resources)
@@ -35,15 +36,15 @@ func defaultPod(p *corev1.Pod) {
 	alignPodIPs(&p.Status)
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for i := range statuses {
-			roundUpToMilli(statuses[i].AllocatedResources)
+			podspec.RoundUpToMilli(statuses[i].AllocatedResources)
 			if statuses[i].Resources != nil {
-				defaultResources(statuses[i].Resources)
+				podspec.DefaultResources(statuses[i].Resources)
 			}
 		}
 	}
-	roundUpToMilli(p.Status.AllocatedResources)
+	podspec.RoundUpToMilli(p.Status.AllocatedResources)
 	if p.Status.Resources != nil {
-		defaultResources(p.Status.Resources)
+		podspec.DefaultResources(p.Status.Resources)
 	}
 }
 
@@ -84,7 +85,7 @@ func limitHugePages(p *corev1.Pod) {
 		return
 	}
 	for name, sum := range resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{}) {
-		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
+		if _, requested := r.Requests[name]; podspec.IsHugePages(name) && !requested {
 			addResource(&r.Limits, name, sum.DeepCopy())
 		}
 	}
@@ -98,7 +99,7 @@ func requestForContainers(p *corev1.Pod) {
 		return
 	}
 	for name, sum := range resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{}) {
-		if resourcehelper.IsSupportedPodLevelResource(name) && mayOvercommit(name) {
+		if resourcehelper.IsSupportedPodLevelResource(name) && podspec.MayOvercommit(name) {
 			addResource(&r.Requests, name, sum.DeepCopy())
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/apis/resource"
 )
 
 // preparePodStatus keeps what a node, whose status may be older than the pod,
@@ -36,10 +39,10 @@ func preparePodStatus(p, old *corev1.Pod) {
 func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("status")
 	errs := validatePodAnnotationUpdate(p, old)
-	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, podspec.ValidateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validatePodConditions(p.Status.Conditions, path.Child("conditions"))...)
 	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
-		errs = append(errs, invalid(path.Child("nominatedNodeName"), name, validation.IsDNS1123Subdomain(name))...)
+		errs = append(errs, resource.Invalid(path.Child("nominatedNodeName"), name, validation.IsDNS1123Subdomain(name))...)
 		if old.Spec.NodeName != "" {
 			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node"))
 		}
@@ -48,7 +51,7 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration, "must be a non-negative integer"))
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, path.Child("qosClass"))...)
-	for _, kind := range []containerKind{mainContainer, initContainer, ephemeralContainer} {
+	for _, kind := range []podspec.List{podspec.Containers, podspec.InitContainers, podspec.EphemeralContainers} {
 		path := path.Child(statusFields[kind])
 		errs = append(errs, endedContainersStayEnded(statusesOf(p, kind), statusesOf(old, kind), &old.Spec, kind, path)...)
 		errs = append(errs, validateContainerUsers(statusesOf(p, kind), p.Spec.OS, path)...)
@@ -60,17 +63,17 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 }
 
 // statusFields are the names of the fields with the status of containers.
-var statusFields = map[containerKind]string{
-	initContainer:      "initContainerStatuses",
-	mainContainer:      "containerStatuses",
-	ephemeralContainer: "ephemeralContainerStatuses",
+var statusFields = map[podspec.List]string{
+	podspec.InitContainers:      "initContainerStatuses",
+	podspec.Containers:          "containerStatuses",
+	podspec.EphemeralContainers: "ephemeralContainerStatuses",
 }
 
-func statusesOf(p *corev1.Pod, kind containerKind) []corev1.ContainerStatus {
+func statusesOf(p *corev1.Pod, kind podspec.List) []corev1.ContainerStatus {
 	switch kind {
-	case initContainer:
+	case podspec.InitContainers:
 		return p.Status.InitContainerStatuses
-	case mainContainer:
+	case podspec.Containers:
 		return p.Status.ContainerStatuses
 	}
 	return p.Status.EphemeralContainerStatuses
@@ -82,13 +85,13 @@ func validatePodConditions(conditions []corev1.PodCondition, path *field.Path) f
 		if c.ObservedGeneration < 0 {
 			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"), c.ObservedGeneration, "must be a non-negative integer"))
 		}
-		errs = append(errs, invalid(path.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+		errs = append(errs, resource.Invalid(path.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
 	}
 	return errs
 }
 
 // endedContainersStayEnded, unless they may be restarted.
-func endedContainersStayEnded(now, before []corev1.ContainerStatus, spec *corev1.PodSpec, kind containerKind, path *field.Path) field.ErrorList {
+func endedContainersStayEnded(now, before []corev1.ContainerStatus, spec *corev1.PodSpec, kind podspec.List, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, was := range before {
 		if was.State.Terminated == nil || mayRestart(spec, kind, was.Name, was.State.Terminated.ExitCode) {
@@ -106,21 +109,21 @@ func endedContainersStayEnded(now, before []corev1.ContainerStatus, spec *corev1
 // mayRestart reports whether a container that ended with the exit code may run
 // again: by its own rules, else by its own policy, else by the pod's. A rule
 // that restarts all containers counts for each of them.
-func mayRestart(spec *corev1.PodSpec, kind containerKind, name string, exitCode int32) bool {
-	if kind == ephemeralContainer {
+func mayRestart(spec *corev1.PodSpec, kind podspec.List, name string, exitCode int32) bool {
+	if kind == podspec.EphemeralContainers {
 		return false
 	}
 	policy := spec.RestartPolicy
-	for _, c := range containersOf(spec) {
+	for at, c := range podspec.All(spec) {
 		for _, rule := range c.RestartPolicyRules {
 			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
 				return true
 			}
-			if c.Kind == kind && c.Name == name && ruleApplies(rule, exitCode) {
+			if at.List == kind && c.Name == name && ruleApplies(rule, exitCode) {
 				return true
 			}
 		}
-		if c.Kind == kind && c.Name == name && c.RestartPolicy != nil {
+		if at.List == kind && c.Name == name && c.RestartPolicy != nil {
 			policy = corev1.RestartPolicy(*c.RestartPolicy)
 		}
 	}
@@ -149,10 +152,10 @@ func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS,
 			errs = append(errs, field.Forbidden(path, "cannot be set for a windows pod"))
 			continue
 		}
-		errs = append(errs, invalid(path.Child("uid"), user.UID, validation.IsValidUserID(user.UID))...)
-		errs = append(errs, invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID))...)
+		errs = append(errs, resource.Invalid(path.Child("uid"), user.UID, validation.IsValidUserID(user.UID))...)
+		errs = append(errs, resource.Invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID))...)
 		for j, group := range user.SupplementalGroups {
-			errs = append(errs, invalid(path.Child("supplementalGroups").Index(j), group, validation.IsValidGroupID(group))...)
+			errs = append(errs, resource.Invalid(path.Child("supplementalGroups").Index(j), group, validation.IsValidGroupID(group))...)
 		}
 	}
 	return errs
@@ -160,25 +163,25 @@ func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS,
 
 // validateAllocated judges the health of the devices that a container has got:
 // each of a resource that it requests or claims, and each once.
-func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, kind containerKind, path *field.Path) field.ErrorList {
+func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, kind podspec.List, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, status := range statuses {
 		path := path.Index(i).Child("allocatedResourcesStatus")
-		if kind == ephemeralContainer && len(status.AllocatedResourcesStatus) > 0 {
+		if kind == podspec.EphemeralContainers && len(status.AllocatedResourcesStatus) > 0 {
 			errs = append(errs, field.Forbidden(path, "must not be specified in container status"))
 			continue
 		}
 		for j, allocated := range status.AllocatedResourcesStatus {
 			path := path.Index(j)
-			for _, c := range containersOf(spec) {
-				if c.Kind == kind && c.Name == status.Name {
-					errs = append(errs, asksFor(c.Container, allocated.Name, path.Child("name"))...)
+			for at, c := range podspec.All(spec) {
+				if at.List == kind && c.Name == status.Name {
+					errs = append(errs, asksFor(c, allocated.Name, path.Child("name"))...)
 				}
 			}
 			seen := sets.New[corev1.ResourceID]()
 			for k, device := range allocated.Resources {
 				path := path.Child("resources").Index(k)
-				errs = append(errs, mayBeOneOf(path.Child("health"), &device.Health,
+				errs = append(errs, resource.OptionalOneOf(path.Child("health"), &device.Health,
 					corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown)...)
 				if seen.Has(device.ResourceID) {
 					errs = append(errs, field.Duplicate(path.Child("resourceID"), device.ResourceID))
@@ -221,9 +224,9 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 		if !claims.Has(status.Name) {
 			errs = append(errs, field.Invalid(path.Child("name"), status.Name, "must match the name of an entry in `spec.resourceClaims`"))
 		}
-		errs = append(errs, mustBeUnique(path.Child("name"), status.Name, seen)...)
+		errs = append(errs, resource.Unique(path.Child("name"), status.Name, seen)...)
 		if name := status.ResourceClaimName; name != nil {
-			errs = append(errs, invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
+			errs = append(errs, resource.Invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
 		}
 	}
 	return errs
@@ -256,7 +259,7 @@ func validateHostIPs(p *corev1.Pod, path *field.Path) field.ErrorList {
 func validateAddresses(ips []string, list any, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range ips {
-		errs = append(errs, validateIP(path.Index(i), ip)...)
+		errs = append(errs, resource.IP(path.Index(i), ip)...)
 	}
 	if len(errs) > 0 || len(ips) < 2 {
 		return errs

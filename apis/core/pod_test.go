@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/resource/resourcetest"
 )
@@ -135,11 +136,13 @@ func TestQOSClass(t *testing.T) {
 		{"limits above requests do not guarantee", resources(`limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 500m}`), corev1.PodQOSBurstable},
 		{"every container must have limits", `spec: {containers: [{name: a, image: x, resources: {limits: {cpu: 1, memory: 1Gi}}}, {name: b, image: x}]}`, corev1.PodQOSBurstable},
 		{"init containers count", `spec: {initContainers: [{name: a, image: x, resources: {requests: {cpu: 1}}}]}`, corev1.PodQOSBurstable},
+		{"empty resources of the pod are none", `spec: {resources: {}, containers: [{name: a, image: x, resources: {limits: {cpu: 1, memory: 1Gi}}}]}`, corev1.PodQOSGuaranteed},
 		{"the pod's own resources count instead", `spec: {resources: {limits: {cpu: 1, memory: 1Gi}}}`, corev1.PodQOSGuaranteed},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			if got := qosClass(&podOf(t, test.change).Spec); got != test.want {
-				t.Errorf("class %s, want %s", got, test.want)
+			p := podOf(t, test.change)
+			if preparePod(t.Context(), p); p.Status.QOSClass != test.want {
+				t.Errorf("class %s, want %s", p.Status.QOSClass, test.want)
 			}
 		})
 	}
@@ -242,13 +245,13 @@ func TestPodWarnings(t *testing.T) {
 			`spec.imagePullSecrets[0].name: invalid empty name ""`}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			got := warnPod(podOf(t, test.change), nil)
+			got := podspec.WarnPod(podOf(t, test.change), nil)
 			if !apiequality.Semantic.DeepEqual(got, test.want) {
 				t.Errorf("warnings:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
 		})
 	}
-	if got := warnPod(podOf(t, `metadata: {name: a.b}`), podOf(t, ``)); got != nil {
+	if got := podspec.WarnPod(podOf(t, `metadata: {name: a.b}`), podOf(t, ``)); got != nil {
 		t.Errorf("an update warns: %q", got)
 	}
 }

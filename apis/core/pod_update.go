@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // updatablePodFields are what may change in the spec of a pod.
@@ -149,7 +151,7 @@ func nodeChoiceOnlyNarrows(spec, old *corev1.PodSpec, path *field.Path) field.Er
 	}
 	spec.NodeSelector = old.NodeSelector
 
-	before, now := nodeAffinityOf(old), nodeAffinityOf(spec)
+	before, now := podspec.NodeAffinity(old), podspec.NodeAffinity(spec)
 	errs = append(errs, nodeAffinityOnlyNarrows(now, before, path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))...)
 	if apiequality.Semantic.DeepEqual(now, before) {
 		return errs
@@ -162,13 +164,6 @@ func nodeChoiceOnlyNarrows(spec, old *corev1.PodSpec, path *field.Path) field.Er
 		spec.Affinity = nil
 	}
 	return errs
-}
-
-func nodeAffinityOf(spec *corev1.PodSpec) *corev1.NodeAffinity {
-	if spec.Affinity == nil {
-		return nil
-	}
-	return spec.Affinity.NodeAffinity
 }
 
 func nodeAffinityOnlyNarrows(now, before *corev1.NodeAffinity, path *field.Path) field.ErrorList {

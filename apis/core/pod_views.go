@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -54,7 +55,7 @@ func keepAllButEphemeralContainers(p, old *corev1.Pod) {
 // validateEphemeralContainersUpdate lets guests only be added: what they have
 // done to the pod cannot be undone.
 func validateEphemeralContainersUpdate(p, old *corev1.Pod) field.ErrorList {
-	if isMirror(old.Annotations) {
+	if podspec.IsMirror(old.Annotations) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
 	errs := validatePod(p)
@@ -97,9 +98,9 @@ func takeResources(to, from []corev1.Container) {
 func containersChanged(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, list := range []struct {
-		kind     containerKind
+		kind     podspec.List
 		now, was []corev1.Container
-	}{{mainContainer, spec.Containers, old.Containers}, {initContainer, spec.InitContainers, old.InitContainers}} {
+	}{{podspec.Containers, spec.Containers, old.Containers}, {podspec.InitContainers, spec.InitContainers, old.InitContainers}} {
 		path := path.Child(string(list.kind))
 		if len(list.now) != len(list.was) {
 			errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s may not be added or removed on resize", list.kind)))
@@ -116,14 +117,14 @@ func containersChanged(spec, old *corev1.PodSpec, path *field.Path) field.ErrorL
 
 func validateResize(p, old *corev1.Pod) field.ErrorList {
 	switch {
-	case isMirror(old.Annotations):
+	case podspec.IsMirror(old.Annotations):
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	case old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows:
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
 	path := field.NewPath("spec")
 	errs := validatePod(p)
-	if qosClass(&p.Spec) != qosClass(&old.Spec) {
+	if podspec.QOSClass(&p.Spec) != podspec.QOSClass(&old.Spec) {
 		errs = append(errs, field.Invalid(path, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}
 	if !nodeCanResize(old) {
@@ -139,7 +140,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	for i := range p.Spec.InitContainers {
 		c, was, path := &p.Spec.InitContainers[i], &old.Spec.InitContainers[i], path.Child("initContainers").Index(i)
 		errs = append(errs, resourcesStay(&c.Resources, &was.Resources, path.Child("resources"))...)
-		if !isSidecar(c) && !apiequality.Semantic.DeepEqual(c, was) {
+		if !podspec.IsSidecar(podspec.InitContainers, c) && !apiequality.Semantic.DeepEqual(c, was) {
 			errs = append(errs, field.Forbidden(path, "resources for non-sidecar init containers are immutable"))
 		} else if !onlyComputeChanged(c, was) {
 			errs = append(errs, field.Forbidden(path, "only cpu and memory resources for sidecar containers are mutable"))

@@ -5,21 +5,22 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
 
 var podTemplates = resource.Type[*corev1.PodTemplate]{
 	Name: "podtemplates", Namespaced: true, ReturnDeleted: true,
-	Default: func(t *corev1.PodTemplate) { DefaultPodSpec(&t.Template.Spec) },
+	Default: func(t *corev1.PodTemplate) { podspec.Default(&t.Template.Spec) },
 	Validate: func(t *corev1.PodTemplate) field.ErrorList {
-		return ValidatePodTemplateSpec(&t.Template, field.NewPath("template"))
+		return podspec.ValidateTemplate(&t.Template, field.NewPath("template"))
 	},
 	Restrict: func(env *resource.Env, t *corev1.PodTemplate) field.ErrorList {
-		return RestrictPodSpec(env, &t.Template.Spec, field.NewPath("template", "spec"))
+		return podspec.Restrict(env, &t.Template.Spec, field.NewPath("template", "spec"))
 	},
 	Warn: func(t, _ *corev1.PodTemplate) []string {
-		return WarnPodTemplate(&t.Template, field.NewPath("template"))
+		return podspec.WarnTemplate(&t.Template, field.NewPath("template"))
 	},
 	Generation: true,
 	Columns: append(append([]resource.Column[*corev1.PodTemplate]{resource.Name[*corev1.PodTemplate]()},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -24,7 +25,7 @@ var replicationControllers = resource.Type[*corev1.ReplicationController]{
 		if c.Spec.Template == nil {
 			return nil
 		}
-		return RestrictPodSpec(env, &c.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
+		return podspec.Restrict(env, &c.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))
 	},
 	Warn:           warnReplicationController,
 	Generation:     true,
@@ -71,7 +72,7 @@ func defaultReplicationController(c *corev1.ReplicationController) {
 	if c.Spec.Template == nil {
 		return
 	}
-	DefaultPodSpec(&c.Spec.Template.Spec)
+	podspec.Default(&c.Spec.Template.Spec)
 	if len(c.Spec.Selector) == 0 {
 		c.Spec.Selector = maps.Clone(c.Spec.Template.Labels)
 	}
@@ -98,7 +99,7 @@ func validateReplicationController(c *corev1.ReplicationController) field.ErrorL
 	if !labels.Set(spec.Selector).AsSelectorPreValidated().Matches(labels.Set(spec.Template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, ValidatePodTemplateSpec(spec.Template, path)...)
+	errs = append(errs, podspec.ValidateTemplate(spec.Template, path)...)
 	return append(errs, workload.ValidateEndless(spec.Template, "ReplicationController", path)...)
 }
 
@@ -123,7 +124,7 @@ func warnReplicationController(c, old *corev1.ReplicationController) []string {
 		if apiequality.Semantic.DeepEqual(c.Spec, old.Spec) {
 			return nil
 		}
-		return WarnPodTemplate(c.Spec.Template, field.NewPath("spec", "template"))
+		return podspec.WarnTemplate(c.Spec.Template, field.NewPath("spec", "template"))
 	}
-	return append(workload.NameWarnings(c.Name), WarnPodTemplate(c.Spec.Template, field.NewPath("spec", "template"))...)
+	return append(workload.NameWarnings(c.Name), podspec.WarnTemplate(c.Spec.Template, field.NewPath("spec", "template"))...)
 }

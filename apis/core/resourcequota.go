@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -33,7 +34,7 @@ var resourceQuotas = resource.Type[*corev1.ResourceQuota]{
 
 func defaultResourceQuota(q *corev1.ResourceQuota) {
 	for _, list := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
-		roundUpToMilli(list)
+		podspec.RoundUpToMilli(list)
 	}
 }
 
@@ -51,13 +52,13 @@ func validateQuotaStatus(q *corev1.ResourceQuota) field.ErrorList {
 
 func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range sortedResources(list) {
+	for _, name := range podspec.SortedNames(list) {
 		path := path.Key(string(name))
-		errs = append(errs, validateResourceName(name, path)...)
-		if !strings.Contains(string(name), "/") && !isQuotaResource(name) {
+		errs = append(errs, podspec.ValidateResourceName(name, path)...)
+		if !strings.Contains(string(name), "/") && !podspec.IsQuotaResource(name) {
 			errs = append(errs, field.Invalid(path, string(name), "must be a standard resource for quota"))
 		}
-		errs = append(errs, validateQuantityOf(name, list[name], path)...)
+		errs = append(errs, podspec.ValidateQuantity(name, list[name], path)...)
 	}
 	return errs
 }
@@ -100,8 +101,8 @@ func foreignResources(spec *corev1.ResourceQuotaSpec, scope corev1.ResourceQuota
 	if !known {
 		return nil
 	}
-	return slices.DeleteFunc(sortedResources(spec.Hard), func(name corev1.ResourceName) bool {
-		return !isQuotaResource(name) || slices.Contains(has, name)
+	return slices.DeleteFunc(podspec.SortedNames(spec.Hard), func(name corev1.ResourceName) bool {
+		return !podspec.IsQuotaResource(name) || slices.Contains(has, name)
 	})
 }
 
@@ -194,7 +195,7 @@ func warnResourceQuota(q, old *corev1.ResourceQuota) []string {
 // Request cell, of all others: used/hard of each.
 func quotaUse(q *corev1.ResourceQuota, limits bool) string {
 	var cells []string
-	for _, name := range sortedResources(q.Status.Hard) {
+	for _, name := range podspec.SortedNames(q.Status.Hard) {
 		if strings.HasPrefix(string(name), "limits.") != limits {
 			continue
 		}

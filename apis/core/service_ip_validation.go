@@ -184,7 +184,7 @@ func validateIngress(ingress corev1.LoadBalancerIngress, path *field.Path) field
 	if ingress.Hostname == "" {
 		return errs
 	}
-	errs = append(errs, invalid(path.Child("hostname"), ingress.Hostname, validation.IsDNS1123Subdomain(ingress.Hostname))...)
+	errs = append(errs, resource.Invalid(path.Child("hostname"), ingress.Hostname, validation.IsDNS1123Subdomain(ingress.Hostname))...)
 	if netutils.ParseIPSloppy(ingress.Hostname) != nil {
 		errs = append(errs, field.Invalid(path.Child("hostname"), ingress.Hostname, "must be a DNS name, not an IP address"))
 	}

@@ -81,7 +81,7 @@ func typeFitsPortsAndAddresses(s *corev1.Service) field.ErrorList {
 	if name == "" {
 		return append(errs, field.Required(specPath.Child("externalName"), ""))
 	}
-	return append(errs, invalid(specPath.Child("externalName"), name, validation.IsDNS1123Subdomain(name))...)
+	return append(errs, resource.Invalid(specPath.Child("externalName"), name, validation.IsDNS1123Subdomain(name))...)
 }
 
 func portsAreWellFormed(s *corev1.Service) field.ErrorList {
@@ -103,19 +103,19 @@ var protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev
 func validateServicePort(port corev1.ServicePort, requireName bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if port.Name != "" {
-		errs = append(errs, invalid(path.Child("name"), port.Name, validation.IsDNS1123Label(port.Name))...)
+		errs = append(errs, resource.Invalid(path.Child("name"), port.Name, validation.IsDNS1123Label(port.Name))...)
 	} else if requireName {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
-	errs = append(errs, invalid(path.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
+	errs = append(errs, resource.Invalid(path.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
 	errs = append(errs, validateProtocol(port.Protocol, path.Child("protocol"))...)
 	if port.TargetPort.Type == intstr.String {
-		errs = append(errs, invalid(path.Child("targetPort"), port.TargetPort.StrVal, validation.IsValidPortName(port.TargetPort.StrVal))...)
+		errs = append(errs, resource.Invalid(path.Child("targetPort"), port.TargetPort.StrVal, validation.IsValidPortName(port.TargetPort.StrVal))...)
 	} else {
-		errs = append(errs, invalid(path.Child("targetPort"), port.TargetPort.IntValue(), validation.IsValidPortNum(port.TargetPort.IntValue()))...)
+		errs = append(errs, resource.Invalid(path.Child("targetPort"), port.TargetPort.IntValue(), validation.IsValidPortNum(port.TargetPort.IntValue()))...)
 	}
 	if port.AppProtocol != nil {
-		errs = append(errs, invalid(path.Child("appProtocol"), *port.AppProtocol, validation.IsQualifiedName(*port.AppProtocol))...)
+		errs = append(errs, resource.Invalid(path.Child("appProtocol"), *port.AppProtocol, validation.IsQualifiedName(*port.AppProtocol))...)
 	}
 	return errs
 }
@@ -125,11 +125,6 @@ func validateProtocol(protocol corev1.Protocol, path *field.Path) field.ErrorLis
 		return field.ErrorList{field.Required(path, "")}
 	}
 	return resource.OneOf(path, protocol, protocols...)
-}
-
-// invalid is resource.Invalid, for files in which quantities are called resource.
-func invalid(path *field.Path, value any, messages []string) field.ErrorList {
-	return resource.Invalid(path, value, messages)
 }
 
 func selectorIsWellFormed(s *corev1.Service) field.ErrorList {
@@ -274,7 +269,7 @@ func balancerFieldsFitType(s *corev1.Service) field.ErrorList {
 		if class == nil {
 			return nil
 		}
-		return invalid(specPath.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))
+		return resource.Invalid(specPath.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))
 	}
 	var errs field.ErrorList
 	if s.Spec.AllocateLoadBalancerNodePorts != nil {
@@ -303,7 +298,7 @@ func externalTrafficPolicyFitsType(s *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(specPath.Child("healthCheckNodePort"), port,
 			"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 	default:
-		errs = append(errs, invalid(specPath.Child("healthCheckNodePort"), port, validation.IsValidPortNum(int(port)))...)
+		errs = append(errs, resource.Invalid(specPath.Child("healthCheckNodePort"), port, validation.IsValidPortNum(int(port)))...)
 	}
 	return errs
 }

@@ -9,7 +9,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -36,7 +36,7 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		errs = append(errs, resource.Invalid(field.NewPath("handler"), c.Handler, apivalidation.NameIsDNSLabel(c.Handler, false))...)
 	}
 	if c.Overhead != nil {
-		errs = append(errs, core.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead"))...)
+		errs = append(errs, podspec.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead"))...)
 	}
 	if c.Scheduling != nil {
 		path := field.NewPath("scheduling")
@@ -47,7 +47,7 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 }
 
 func validateTolerations(path *field.Path, tolerations []corev1.Toleration) field.ErrorList {
-	errs := core.ValidateTolerations(tolerations, path)
+	errs := podspec.ValidateTolerations(tolerations, path)
 	for i, t := range tolerations {
 		if slices.ContainsFunc(tolerations[:i], func(other corev1.Toleration) bool {
 			return other.Key == t.Key && other.Operator == t.Operator && other.Value == t.Value && other.Effect == t.Effect

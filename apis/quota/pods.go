@@ -14,6 +14,8 @@ import (
 	library "k8s.io/apiserver/pkg/quota/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 const countPods corev1.ResourceName = "count/pods"
@@ -76,7 +78,7 @@ func PodUsage(pod *corev1.Pod, now time.Time) corev1.ResourceList {
 // known: after its grace period, whatever its node does. A pod that has ended
 // already returns the zero time.
 func PodEnds(pod *corev1.Pod) (time.Time, bool) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if podspec.IsTerminal(pod.Status.Phase) {
 		return time.Time{}, true
 	}
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {

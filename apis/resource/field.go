@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -93,5 +94,38 @@ func ReachableIP(path *field.Path, value string) field.ErrorList {
 	case ip.IsLinkLocalMulticast():
 		return field.ErrorList{field.Invalid(path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")}
 	}
+	return nil
+}
+
+// Required requires a value that is not empty.
+func Required(path *field.Path, value string) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// RequiredOneOf requires a value that is not empty and is one of an enumeration.
+func RequiredOneOf[V ~string](path *field.Path, value V, supported ...V) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return OneOf(path, value, supported...)
+}
+
+// OptionalOneOf requires that a value, if it is set, is one of an enumeration.
+func OptionalOneOf[V ~string](path *field.Path, value *V, supported ...V) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	return OneOf(path, *value, supported...)
+}
+
+// Unique requires that a value is not in seen, and adds it.
+func Unique(path *field.Path, value string, seen sets.Set[string]) field.ErrorList {
+	if seen.Has(value) {
+		return field.ErrorList{field.Duplicate(path, value)}
+	}
+	seen.Insert(value)
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // deletionTimeout is how long a pod whose eviction the API server has allowed
@@ -142,7 +144,7 @@ func disruptionTargetSince(pod *corev1.Pod) *time.Time {
 	c := condition(pod, corev1.DisruptionTarget)
 	switch {
 	case c == nil, c.Status != corev1.ConditionTrue, c.Reason == corev1.PodReasonTerminationByKubelet,
-		pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		pod.DeletionTimestamp != nil, podspec.IsTerminal(pod.Status.Phase):
 		return nil
 	}
 	return &c.LastTransitionTime.Time

@@ -4,11 +4,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // IsTerminal reports whether the pod has terminated, in phase Succeeded or Failed.
 func IsTerminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return podspec.IsTerminal(pod.Status.Phase)
 }
 
 // IsActive reports whether the pod has not terminated and is not being deleted.

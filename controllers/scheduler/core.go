@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/controllers/scheduler/decision"
 	"svc.dev/svc/controllers/scheduler/queue"
 )
@@ -138,7 +139,7 @@ func (c *core) podBound(before, pod *corev1.Pod) {
 // schedules reports whether this scheduler schedules a pod that has no node.
 func (c *core) schedules(pod *corev1.Pod) bool {
 	return pod.Spec.SchedulerName == c.name && pod.DeletionTimestamp == nil &&
-		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+		!podspec.IsTerminal(pod.Status.Phase)
 }
 
 func (c *core) nodeChanged(before, after *corev1.Node) {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // Options are what admission depends on besides the Node object.
@@ -165,7 +165,7 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 	if sc := pod.Spec.SecurityContext; sc != nil && wants(sc.AppArmorProfile) {
 		return true
 	}
-	for _, container := range podspec.Lasting(&pod.Spec) {
+	for _, container := range podspec.NonEphemeral(&pod.Spec) {
 		if sc := container.SecurityContext; sc != nil && wants(sc.AppArmorProfile) {
 			return true
 		}

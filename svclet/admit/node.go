@@ -5,7 +5,7 @@ import (
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // Untolerated returns a taint of the node that the pod does not tolerate, or nil.
@@ -69,8 +69,8 @@ func hostPorts(pod *corev1.Pod) []hostPort {
 			ports = append(ports, port)
 		}
 	}
-	for list, container := range podspec.Lasting(&pod.Spec) {
-		if list == podspec.Containers || podspec.IsSidecar(list, container) {
+	for at, container := range podspec.NonEphemeral(&pod.Spec) {
+		if at.List == podspec.Containers || podspec.IsSidecar(at.List, container) {
 			collect(container)
 		}
 	}

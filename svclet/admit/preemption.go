@@ -8,7 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubectl/pkg/util/qos"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // The reason and the message of a preempted pod, and of its condition
@@ -31,7 +32,7 @@ func Victims(critical *corev1.Pod, others []*corev1.Pod, shortages []Shortage) (
 	classes := map[corev1.PodQOSClass][]*corev1.Pod{}
 	for _, other := range others {
 		if other.UID != critical.UID && preemptable(critical, other) {
-			class := qos.GetPodQOS(other)
+			class := podspec.QOSClassOf(other)
 			classes[class] = append(classes[class], other)
 		}
 	}

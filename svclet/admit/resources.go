@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // Shortage is a resource of which a node has too little for a pod: CPU in
@@ -92,7 +92,7 @@ func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Po
 		return !offered && Extended(name)
 	}
 	pod = pod.DeepCopy()
-	for _, container := range podspec.Lasting(&pod.Spec) {
+	for _, container := range podspec.NonEphemeral(&pod.Spec) {
 		for name := range container.Resources.Requests {
 			if unknown(name) {
 				delete(container.Resources.Requests, name)

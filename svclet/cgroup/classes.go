@@ -6,7 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubectl/pkg/util/qos"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 func classes() []corev1.PodQOSClass {
@@ -38,7 +39,7 @@ func boundsOf(pods []*corev1.Pod, allocatable int64, percentage int) bounds {
 	var milliCPU int64
 	requested := map[corev1.PodQOSClass]int64{}
 	for _, pod := range pods {
-		class := qos.GetPodQOS(pod)
+		class := podspec.QOSClassOf(pod)
 		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 		requested[class] += requests.Memory().Value()
 		if class == corev1.PodQOSBurstable {

@@ -8,9 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubectl/pkg/util/qos"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // PIDs is the resource name of process IDs in reservations and in the capacity
@@ -64,7 +63,7 @@ func PodLimits(pod *corev1.Pod, cpu CPUQuota, maxPIDs int64) Limits {
 	memory := limits.Memory().Value()
 
 	result := Limits{Hugepages: hugepages(requests)}
-	switch qos.GetPodQOS(pod) {
+	switch podspec.QOSClassOf(pod) {
 	case corev1.PodQOSGuaranteed:
 		result.Shares, result.Quota, result.Period, result.Memory = &shares, &quota, &period, &memory
 	case corev1.PodQOSBurstable:
@@ -94,7 +93,7 @@ func limited(pod *corev1.Pod, resource corev1.ResourceName) bool {
 			return true
 		}
 	}
-	for _, c := range podspec.Lasting(&pod.Spec) {
+	for _, c := range podspec.NonEphemeral(&pod.Spec) {
 		if limit := c.Resources.Limits[resource]; limit.IsZero() {
 			return false
 		}

@@ -10,7 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubectl/pkg/util/qos"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // The values of --enforce-node-allocatable.
@@ -302,7 +303,7 @@ func (m *Manager) pod(pod *corev1.Pod) (name, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.class(qos.GetPodQOS(pod)).child(element), nil
+	return m.class(podspec.QOSClassOf(pod)).child(element), nil
 }
 
 // less subtracts resource lists from a capacity; the result is never negative.

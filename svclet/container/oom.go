@@ -3,10 +3,9 @@ package container
 import (
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubectl/pkg/util/qos"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/admit"
-	"svc.dev/svc/svclet/podspec"
 )
 
 // The range of oom_score_adj, by QoS class: the kernel first kills processes with
@@ -26,7 +25,7 @@ func oomScoreAdjust(pod *corev1.Pod, container *corev1.Container, capacity int64
 	if admit.Critical(pod) && pod.Spec.PriorityClassName == systemNodeCritical {
 		return guaranteedOOMScoreAdjust
 	}
-	switch qos.GetPodQOS(pod) {
+	switch podspec.QOSClassOf(pod) {
 	case corev1.PodQOSGuaranteed:
 		return guaranteedOOMScoreAdjust
 	case corev1.PodQOSBestEffort:

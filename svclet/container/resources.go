@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/kubectl/pkg/util/qos"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/cgroup"
 )
@@ -136,7 +136,7 @@ func swapLimit(o Options, pod *corev1.Pod, container *corev1.Container) int64 {
 	request := container.Resources.Requests.Memory()
 	limit := container.Resources.Limits.Memory()
 	capacity := o.Host.MemoryCapacity
-	if !o.LimitedSwap || admit.Critical(pod) || qos.GetPodQOS(pod) != corev1.PodQOSBurstable ||
+	if !o.LimitedSwap || admit.Critical(pod) || podspec.QOSClassOf(pod) != corev1.PodQOSBurstable ||
 		request.Cmp(*limit) == 0 || capacity <= 0 || request.Value() > capacity {
 		return 0
 	}

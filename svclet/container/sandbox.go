@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	netutils "k8s.io/utils/net"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/runtime"
 )
 

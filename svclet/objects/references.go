@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // kind is a kind that is watched object by object, named as in kubelet's messages.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // Options describe the node. The zero value works.
@@ -99,7 +101,7 @@ func New(pod *corev1.Pod, options Options) *Machine {
 func (m *Machine) Update(pod *corev1.Pod) {
 	m.pod = pod
 	m.containers = containersOf(pod, m.containers, &m.reported)
-	if !m.ended && isTerminal(pod.Status.Phase) {
+	if !m.ended && podspec.IsTerminal(pod.Status.Phase) {
 		m.phase = pod.Status.Phase
 	}
 }
@@ -136,7 +138,7 @@ func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 func (m *Machine) Observe(observed Observed) {
 	m.observed = observed
 	m.forget()
-	if !m.hasObserved && isTerminal(m.pod.Status.Phase) {
+	if !m.hasObserved && podspec.IsTerminal(m.pod.Status.Phase) {
 		// The pod had ended before the agent started.
 		for _, s := range observed.Sandboxes {
 			if !s.Ready {
@@ -225,14 +227,14 @@ func (m *Machine) Next(now time.Time) Output {
 // isTerminating reports whether the pod is terminating.
 func (m *Machine) isTerminating() bool {
 	return m.removed || m.rejected != nil || m.killed != nil || m.overdue || m.cannotRecover || m.ended ||
-		m.pod.DeletionTimestamp != nil || isTerminal(m.phase)
+		m.pod.DeletionTimestamp != nil || podspec.IsTerminal(m.phase)
 }
 
 // meetDeadline fails a pod that has been active for longer than its
 // activeDeadlineSeconds.
 func (m *Machine) meetDeadline() {
 	seconds := m.pod.Spec.ActiveDeadlineSeconds
-	if seconds == nil || m.overdue || m.ended || m.status.StartTime == nil || isTerminal(m.phase) {
+	if seconds == nil || m.overdue || m.ended || m.status.StartTime == nil || podspec.IsTerminal(m.phase) {
 		return
 	}
 	deadline := m.status.StartTime.Add(Seconds(*seconds))

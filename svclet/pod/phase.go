@@ -111,8 +111,6 @@ func endOf(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-func isTerminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
-
 // sourceAnnotation is the source of a pod ("file", "http", "api"), written by the
 // agent.
 const sourceAnnotation = "kubernetes.io/config.source"

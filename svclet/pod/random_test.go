@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 var (
@@ -118,10 +120,10 @@ func (l *life) check() {
 	}
 	l.shown = lines
 	fail := func(format string, args ...any) { l.t.Errorf(format, args...) }
-	if isTerminal(before.Phase) && out.Status.Phase != before.Phase {
+	if podspec.IsTerminal(before.Phase) && out.Status.Phase != before.Phase {
 		fail("the phase goes from %s to %s", before.Phase, out.Status.Phase)
 	}
-	if isTerminal(out.Status.Phase) && !out.Ended {
+	if podspec.IsTerminal(out.Status.Phase) && !out.Ended {
 		fail("the pod is %s and has not ended", out.Status.Phase)
 	}
 	checkCounts(fail, before.ContainerStatuses, out.Status.ContainerStatuses)

@@ -90,46 +90,6 @@ func TestPhaseIsComputedFromContainerStatuses(t *testing.T) {
 	}
 }
 
-func TestQOSClassIsComputedFromResources(t *testing.T) {
-	list := func(cpu, memory string) corev1.ResourceList {
-		l := corev1.ResourceList{}
-		if cpu != "" {
-			l[corev1.ResourceCPU] = resource.MustParse(cpu)
-		}
-		if memory != "" {
-			l[corev1.ResourceMemory] = resource.MustParse(memory)
-		}
-		return l
-	}
-	for _, c := range []struct {
-		name      string
-		resources []corev1.ResourceRequirements
-		pod       *corev1.ResourceRequirements
-		qos       corev1.PodQOSClass
-	}{
-		{name: "nothing", resources: []corev1.ResourceRequirements{{}}, qos: "BestEffort"},
-		{name: "zeros", resources: []corev1.ResourceRequirements{{Requests: list("0", "")}}, qos: "BestEffort"},
-		{name: "a request", resources: []corev1.ResourceRequirements{{Requests: list("1", "")}}, qos: "Burstable"},
-		{name: "limits", resources: []corev1.ResourceRequirements{{Limits: list("1", "1Gi")}}, qos: "Guaranteed"},
-		{name: "a limit", resources: []corev1.ResourceRequirements{{Limits: list("1", "")}}, qos: "Burstable"},
-		{name: "requests below limits", resources: []corev1.ResourceRequirements{
-			{Requests: list("500m", "1Gi"), Limits: list("1", "1Gi")}}, qos: "Burstable"},
-		{name: "one of two", resources: []corev1.ResourceRequirements{{Limits: list("1", "1Gi")}, {}}, qos: "Burstable"},
-		{name: "those of the pod", resources: []corev1.ResourceRequirements{{}}, qos: "Guaranteed",
-			pod: &corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("1000m", "1Gi")}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := &corev1.Pod{Spec: corev1.PodSpec{Resources: c.pod}}
-			for _, r := range c.resources {
-				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: r})
-			}
-			if q := qosOf(p); q != c.qos {
-				t.Errorf("it is %s, not %s", q, c.qos)
-			}
-		})
-	}
-}
-
 // Kubelet computes 8e45cbd0 for this container.
 func TestSpecHashEqualsKubeletsHashOfNameAndImage(t *testing.T) {
 	c := corev1.Container{Name: "test_container", Image: "foo/image:v1", Args: []string{"/bin/sh", "-c", "echo abc"}}

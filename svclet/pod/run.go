@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // run makes progress with a pod that is desired: its resources, its sandbox, its
@@ -69,7 +71,7 @@ func (m *Machine) replaceSandbox(attempt uint32) {
 		return
 	}
 	if !start {
-		m.cannotRecover = !isTerminal(m.phase)
+		m.cannotRecover = !podspec.IsTerminal(m.phase)
 		return
 	}
 	m.halting = time.Time{}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // report updates the pod's phase and status. It starts from the last reported
@@ -27,7 +29,7 @@ func (m *Machine) report() {
 	s := &corev1.PodStatus{
 		ObservedGeneration:          m.pod.Generation,
 		StartTime:                   old.StartTime,
-		QOSClass:                    qosOf(m.pod),
+		QOSClass:                    podspec.QOSClassOf(m.pod),
 		ResourceClaimStatuses:       m.pod.Status.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: m.pod.Status.ExtendedResourceClaimStatus,
 	}
@@ -110,7 +112,7 @@ func (m *Machine) resources(phase corev1.PodPhase) *corev1.ResourceRequirements 
 // decidePhase sets the phase. Succeeded and Failed are final.
 func (m *Machine) decidePhase(s *corev1.PodStatus) {
 	switch {
-	case isTerminal(m.phase):
+	case podspec.IsTerminal(m.phase):
 	case m.rejected != nil, m.killed != nil, m.overdue, m.cannotRecover:
 		m.phase = corev1.PodFailed
 	default:
@@ -145,7 +147,7 @@ func (m *Machine) regularCreated() bool {
 // resources too early.
 func (m *Machine) setShownPhase(s *corev1.PodStatus) {
 	old, api := &m.reported, &m.pod.Status
-	if isTerminal(m.phase) && !isTerminal(old.Phase) && !isTerminal(api.Phase) && !m.ended {
+	if podspec.IsTerminal(m.phase) && !podspec.IsTerminal(old.Phase) && !podspec.IsTerminal(api.Phase) && !m.ended {
 		s.Phase, s.Reason, s.Message = old.Phase, old.Reason, old.Message
 		if s.Phase == "" {
 			s.Phase = corev1.PodPending
@@ -179,7 +181,7 @@ func (m *Machine) finish(s *corev1.PodStatus) {
 	for i := range s.InitContainerStatuses[:started(s.InitContainerStatuses)] {
 		terminate(&s.InitContainerStatuses[i])
 	}
-	if !isTerminal(m.phase) && !isStatic(m.pod) {
+	if !podspec.IsTerminal(m.phase) && !isStatic(m.pod) {
 		m.phase = corev1.PodFailed
 	}
 }

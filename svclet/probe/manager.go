@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/svclet/podspec"
 )
 
 // Executor runs a command in a container and waits for its end. A timeout of zero

@@ -21,8 +21,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/svclet/podspec"
 )
 
 // containerLogs serves the log of a container.

@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/pod"
-	"svc.dev/svc/svclet/podspec"
 	"svc.dev/svc/svclet/server/stream"
 )
 

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // replace sets all the pods that the source wants.
@@ -125,14 +127,8 @@ func differ(a, b *corev1.Pod) bool {
 		!maps.Equal(a.Annotations, b.Annotations) ||
 		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) ||
 		!reflect.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) ||
-		hasEnded(a) != hasEnded(b) ||
+		podspec.IsTerminal(a.Status.Phase) != podspec.IsTerminal(b.Status.Phase) ||
 		!maps.Equal(gates(a), gates(b))
-}
-
-// hasEnded reports whether the pod's phase in the API server is terminal, which
-// other writers may have set.
-func hasEnded(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // gates returns the readiness gate conditions of other writers.

@@ -3,7 +3,7 @@ package source
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // apiReference returns which API object the pod refers to, "" if none. Static pods
@@ -48,7 +48,7 @@ func anyEnv(spec *corev1.PodSpec, env func(*corev1.EnvVarSource) bool, from func
 		}
 		return false
 	}
-	for _, c := range podspec.Lasting(spec) {
+	for _, c := range podspec.NonEphemeral(spec) {
 		if of(c.Env, c.EnvFrom) {
 			return true
 		}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // ownConditions are the conditions that only the node writes.
@@ -25,16 +27,12 @@ func isOwn(t corev1.PodConditionType) bool { return slices.Contains(ownCondition
 // isShared reports whether the node and other writers set the condition.
 func isShared(t corev1.PodConditionType) bool { return t == corev1.DisruptionTarget }
 
-func terminal(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
-}
-
 // proceed returns the status that follows old: next, completed with what must be
 // kept, and normalized. A terminal phase is final.
 func proceed(pod *corev1.Pod, old, next *corev1.PodStatus, now time.Time) *corev1.PodStatus {
 	s := next.DeepCopy()
 	s.ObservedGeneration = max(pod.Generation, old.ObservedGeneration)
-	if terminal(old.Phase) && s.Phase != old.Phase {
+	if podspec.IsTerminal(old.Phase) && s.Phase != old.Phase {
 		s.Phase, s.Reason, s.Message = old.Phase, old.Reason, old.Message
 	}
 	for i := range s.Conditions {
@@ -164,7 +162,7 @@ func normalizeState(s *corev1.ContainerState, maxMessage int) {
 // other writers. A terminal phase there is kept, unless restarted.
 func merge(api, want *corev1.PodStatus, restarted bool) *corev1.PodStatus {
 	s := want.DeepCopy()
-	if !restarted && terminal(api.Phase) && s.Phase != api.Phase {
+	if !restarted && podspec.IsTerminal(api.Phase) && s.Phase != api.Phase {
 		s.Phase, s.Reason, s.Message = api.Phase, api.Reason, api.Message
 	}
 	var kept []corev1.PodCondition
@@ -177,13 +175,13 @@ func merge(api, want *corev1.PodStatus, restarted bool) *corev1.PodStatus {
 		switch {
 		case isOwn(c.Type):
 			kept = append(kept, c)
-		case isShared(c.Type) && terminal(s.Phase):
+		case isShared(c.Type) && podspec.IsTerminal(s.Phase):
 			// The condition says why the pod has terminated: KEP-3329.
 			kept = setCondition(kept, c)
 		}
 	}
 	s.Conditions = kept
-	if terminal(s.Phase) {
+	if podspec.IsTerminal(s.Phase) {
 		notReady(s, api)
 	}
 	s.ObservedGeneration = max(s.ObservedGeneration, api.ObservedGeneration)

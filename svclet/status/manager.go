@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // Options are what a [Manager] needs.
@@ -143,7 +145,7 @@ func (m *Manager) Finish(pod *corev1.Pod) {
 
 // end sets a terminal phase for a pod that is being deleted.
 func (m *Manager) end(e *entry) {
-	if !e.finished || e.want == nil || e.api == nil || e.api.DeletionTimestamp == nil || isMirror(e.api) || terminal(e.want.Phase) {
+	if !e.finished || e.want == nil || e.api == nil || e.api.DeletionTimestamp == nil || isMirror(e.api) || podspec.IsTerminal(e.want.Phase) {
 		return
 	}
 	status := e.want.DeepCopy()

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // requestTimeout bounds one request. After it the API server counts as not
@@ -77,7 +79,7 @@ func (e *entry) next() request {
 		e.settled = true
 		e.since = time.Time{}
 	}
-	if e.finished && e.api.DeletionTimestamp != nil && terminal(e.api.Status.Phase) && !isMirror(e.api) {
+	if e.finished && e.api.DeletionTimestamp != nil && podspec.IsTerminal(e.api.Status.Phase) && !isMirror(e.api) {
 		return deletePod(e.api)
 	}
 	return nil

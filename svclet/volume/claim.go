@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 const (
@@ -88,7 +88,7 @@ func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.Pe
 // checkMode refuses block volumes, which svclet does not support.
 func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) error {
 	mounts, devices := false, false
-	for _, c := range podspec.Lasting(&pod.Spec) {
+	for _, c := range podspec.NonEphemeral(&pod.Spec) {
 		mounts = mounts || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
 		devices = devices || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 	}

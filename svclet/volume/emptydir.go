@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // mountEmptyDir sets up a volume of type emptyDir.
@@ -130,7 +130,7 @@ func limitValue(q *resource.Quantity) int64 {
 func podMemoryLimit(pod *corev1.Pod) int64 {
 	bounded := pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Memory().IsZero()
 	if !bounded {
-		for _, c := range podspec.Lasting(&pod.Spec) {
+		for _, c := range podspec.NonEphemeral(&pod.Spec) {
 			if c.Resources.Limits.Memory().IsZero() {
 				return 0
 			}
@@ -182,7 +182,7 @@ func resourceRequests(pod *corev1.Pod) []corev1.ResourceList {
 	if pod.Spec.Resources != nil {
 		all = append(all, pod.Spec.Resources.Requests)
 	}
-	for _, c := range podspec.Lasting(&pod.Spec) {
+	for _, c := range podspec.NonEphemeral(&pod.Spec) {
 		all = append(all, c.Resources.Requests)
 	}
 	return all

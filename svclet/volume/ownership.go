@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"svc.dev/svc/svclet/podspec"
+	"svc.dev/svc/apis/podspec"
 )
 
 // fsGroup returns the pod's fsGroup, or nil.

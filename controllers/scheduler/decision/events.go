@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // Event is a set of changes in the cluster that can make an unschedulable pod
@@ -79,7 +81,7 @@ func PodEvents(before, after *corev1.Pod) Event {
 
 // occupies reports whether a pod uses resources of a node.
 func occupies(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName != "" && !podspec.IsTerminal(pod.Status.Phase)
 }
 
 // mayHaveShrunk reports whether a pod that was resized in place needs less of

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func osIsValid(s *podSpec) field.ErrorList {
@@ -32,9 +34,9 @@ func forbidForLinux(s *podSpec) field.ErrorList {
 	if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
 		errs = append(errs, field.Forbidden(s.path.Child("securityContext", "windowsOptions"), msg))
 	}
-	for _, c := range containersOf(s.PodSpec) {
+	for at, c := range All(s.PodSpec) {
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
-			errs = append(errs, field.Forbidden(c.path(s.path).Child("securityContext", "windowsOptions"), msg))
+			errs = append(errs, field.Forbidden(at.Path(s.path).Child("securityContext", "windowsOptions"), msg))
 		}
 	}
 	return errs
@@ -79,12 +81,12 @@ func forbidForWindows(s *podSpec) field.ErrorList {
 			{"seLinuxChangePolicy", sc.SELinuxChangePolicy != nil},
 		})...)
 	}
-	for _, c := range containersOf(s.PodSpec) {
+	for at, c := range All(s.PodSpec) {
 		sc := c.SecurityContext
 		if sc == nil {
 			continue
 		}
-		errs = append(errs, forbidSet(c.path(s.path).Child("securityContext"), msg, []setField{
+		errs = append(errs, forbidSet(at.Path(s.path).Child("securityContext"), msg, []setField{
 			{"appArmorProfile", sc.AppArmorProfile != nil},
 			{"seLinuxOptions", sc.SELinuxOptions != nil},
 			{"seccompProfile", sc.SeccompProfile != nil},
@@ -105,19 +107,19 @@ func forbidForWindows(s *podSpec) field.ErrorList {
 func hostProcessContainersAreValid(s *podSpec) field.ErrorList {
 	pod := podHostProcess(s.PodSpec)
 	var errs field.ErrorList
-	containers := containersOf(s.PodSpec)
-	onHost := 0
-	for _, c := range containers {
+	containers, onHost := 0, 0
+	for at, c := range All(s.PodSpec) {
+		containers++
 		own := hostProcess(c.SecurityContext, pod)
 		if pod != nil && *own != *pod {
-			errs = append(errs, field.Invalid(c.path(s.path).Child("securityContext", "windowsOptions", "hostProcess"), *own,
+			errs = append(errs, field.Invalid(at.Path(s.path).Child("securityContext", "windowsOptions", "hostProcess"), *own,
 				fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *pod)))
 		}
 		if own != nil && *own {
 			onHost++
 		}
 	}
-	if onHost > 0 && onHost != len(containers) {
+	if onHost > 0 && onHost != containers {
 		errs = append(errs, field.Invalid(s.path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
 	}
 	if onHost > 0 && !s.HostNetwork {
@@ -164,7 +166,7 @@ func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field
 	}
 	var errs field.ErrorList
 	if name := o.GMSACredentialSpecName; name != nil {
-		errs = append(errs, invalid(path.Child("gmsaCredentialSpecName"), *name, validation.IsDNS1123Subdomain(*name))...)
+		errs = append(errs, resource.Invalid(path.Child("gmsaCredentialSpecName"), *name, validation.IsDNS1123Subdomain(*name))...)
 	}
 	if spec := o.GMSACredentialSpec; spec != nil {
 		switch {
@@ -175,7 +177,7 @@ func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field
 		}
 	}
 	if o.RunAsUserName != nil {
-		errs = append(errs, invalid(path.Child("runAsUserName"), *o.RunAsUserName, windowsUserProblems(*o.RunAsUserName))...)
+		errs = append(errs, resource.Invalid(path.Child("runAsUserName"), *o.RunAsUserName, windowsUserProblems(*o.RunAsUserName))...)
 	}
 	return errs
 }

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"encoding/json"
@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// isMirror reports a pod that a node shows for one that it does not have from
+// IsMirror reports a pod that a node shows for one that it does not have from
 // the API.
-func isMirror(annotations map[string]string) bool {
+func IsMirror(annotations map[string]string) bool {
 	_, ok := annotations[corev1.MirrorPodAnnotationKey]
 	return ok
 }
 
-// validatePodAnnotations judges the annotations that mean something to pods.
-func validatePodAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+// ValidateAnnotations judges the annotations that mean something to pods.
+func ValidateAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if isMirror(annotations) && spec.NodeName == "" {
+	if IsMirror(annotations) && spec.NodeName == "" {
 		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), annotations[corev1.MirrorPodAnnotationKey],
 			"must set spec.nodeName if mirror pod annotation is set"))
 	}
@@ -67,7 +67,7 @@ func validateSeccompAnnotation(profile string, path *field.Path) field.ErrorList
 
 func validateAppArmorAnnotation(container, profile string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if !slices.ContainsFunc(containersOf(spec), func(c podContainer) bool { return c.Name == container }) {
+	if _, c := Find(spec, container); c == nil {
 		errs = append(errs, field.Invalid(path, container, "container not found"))
 	}
 	switch profile {
@@ -80,9 +80,9 @@ func validateAppArmorAnnotation(container, profile string, spec *corev1.PodSpec,
 	return errs
 }
 
-// profileAnnotationsMatchFields: where a profile is given both by its field
+// ValidateProfileAnnotations: where a profile is given both by its field
 // and by the annotation that preceded the field, they must agree.
-func profileAnnotationsMatchFields(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+func ValidateProfileAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var seccomp *corev1.SeccompProfile
 	var appArmor *corev1.AppArmorProfile
@@ -92,10 +92,10 @@ func profileAnnotationsMatchFields(annotations map[string]string, spec *corev1.P
 	if annotation, ok := annotations[corev1.SeccompPodAnnotationKey]; ok && seccomp != nil {
 		errs = append(errs, seccompMatches(annotation, seccomp, path.Child("securityContext", "seccompProfile"))...)
 	}
-	for _, c := range containersOf(spec) {
+	for at, c := range All(spec) {
 		profile := appArmor
 		if sc := c.SecurityContext; sc != nil {
-			path := c.path(path).Child("securityContext")
+			path := at.Path(path).Child("securityContext")
 			if annotation, ok := annotations[corev1.SeccompContainerAnnotationKeyPrefix+c.Name]; ok && sc.SeccompProfile != nil {
 				errs = append(errs, seccompMatches(annotation, sc.SeccompProfile, path.Child("seccompProfile"))...)
 			}
@@ -105,7 +105,7 @@ func profileAnnotationsMatchFields(annotations map[string]string, spec *corev1.P
 		}
 		annotation, ok := annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
 		if ok && profile != nil && (spec.OS == nil || spec.OS.Name != corev1.Windows) {
-			errs = append(errs, appArmorMatches(annotation, profile, c.path(path).Child("securityContext", "appArmorProfile"))...)
+			errs = append(errs, appArmorMatches(annotation, profile, at.Path(path).Child("securityContext", "appArmorProfile"))...)
 		}
 	}
 	return errs

@@ -1,10 +1,10 @@
-package core
+package podspec
 
 import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -34,7 +34,7 @@ func TestValidatePersistentVolumeClaimSpec(t *testing.T) {
 			"spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
 		}},
 		{"storage is more than nothing", func(s *corev1.PersistentVolumeClaimSpec) {
-			s.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("0")
+			s.Resources.Requests[corev1.ResourceStorage] = quantity.MustParse("0")
 		}, []string{
 			`spec.resources[storage]: Invalid value: "0": must be greater than zero`,
 		}},
@@ -66,11 +66,11 @@ func TestValidatePersistentVolumeClaimSpec(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			spec := &corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity.MustParse("1Gi")}},
 			}
-			DefaultPersistentVolumeClaimSpec(spec)
+			DefaultClaimSpec(spec)
 			test.change(spec)
-			resourcetest.Errors(t, ValidatePersistentVolumeClaimSpec(spec, field.NewPath("spec")), test.want...)
+			resourcetest.Errors(t, ValidateClaimSpec(spec, field.NewPath("spec")), test.want...)
 		})
 	}
 }

@@ -20,16 +20,16 @@ func spec() *corev1.PodSpec {
 }
 
 func TestContainersAreIteratedInStartOrder(t *testing.T) {
-	var all, lasting []string
-	for list, c := range All(spec()) {
-		all = append(all, string(list)+"/"+c.Name)
+	var all, nonEphemeral []string
+	for at, c := range All(spec()) {
+		all = append(all, string(at.List)+"/"+c.Name)
 	}
-	for list, c := range Lasting(spec()) {
-		lasting = append(lasting, string(list)+"/"+c.Name)
+	for at, c := range NonEphemeral(spec()) {
+		nonEphemeral = append(nonEphemeral, string(at.List)+"/"+c.Name)
 	}
 	want := []string{"initContainers/i", "initContainers/s", "initContainers/n", "containers/a", "containers/b", "ephemeralContainers/e"}
-	if !slices.Equal(all, want) || !slices.Equal(lasting, want[:5]) {
-		t.Errorf("all %v, lasting %v", all, lasting)
+	if !slices.Equal(all, want) || !slices.Equal(nonEphemeral, want[:5]) {
+		t.Errorf("all %v, nonEphemeral %v", all, nonEphemeral)
 	}
 }
 
@@ -64,8 +64,8 @@ func TestContainersAreFoundByNameAndAreTheSpecsOwn(t *testing.T) {
 }
 
 func TestOnlyInitContainersAreSidecars(t *testing.T) {
-	for list, c := range All(spec()) {
-		if got := IsSidecar(list, c); got != (c.Name == "s") {
+	for at, c := range All(spec()) {
+		if got := IsSidecar(at.List, c); got != (c.Name == "s") {
 			t.Errorf("%s: %t", c.Name, got)
 		}
 	}

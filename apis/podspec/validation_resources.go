@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -6,19 +6,21 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // resourceRule judges a name of a resource for the place where it is used.
 type resourceRule func(name corev1.ResourceName, path *field.Path) field.ErrorList
 
 func validateContainerResources(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
-	return validateRequirements(r, validateContainerResourceName, claims, path)
+	return validateRequirements(r, ValidateContainerResourceName, claims, path)
 }
 
 func overheadIsValid(s *podSpec) field.ErrorList {
@@ -38,29 +40,29 @@ func validateRequirements(r *corev1.ResourceRequirements, rule resourceRule, cla
 	var errs field.ErrorList
 	limits, requests := path.Child("limits"), path.Child("requests")
 	hugePages, cpuOrMemory := false, false
-	judge := func(name corev1.ResourceName, quantity resource.Quantity, path *field.Path) {
+	judge := func(name corev1.ResourceName, amount quantity.Quantity, path *field.Path) {
 		errs = append(errs, rule(name, path)...)
-		errs = append(errs, validateQuantityOf(name, quantity, path)...)
-		if isHugePages(name) {
+		errs = append(errs, ValidateQuantity(name, amount, path)...)
+		if IsHugePages(name) {
 			hugePages = true
-			if !isMultipleOfPage(name, quantity) {
-				errs = append(errs, field.Invalid(path, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name)))
+			if !isMultipleOfPage(name, amount) {
+				errs = append(errs, field.Invalid(path, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name)))
 			}
 		}
 		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	}
-	for _, name := range sortedResources(r.Limits) {
+	for _, name := range SortedNames(r.Limits) {
 		judge(name, r.Limits[name], limits.Key(string(name)))
 	}
-	for _, name := range sortedResources(r.Requests) {
+	for _, name := range SortedNames(r.Requests) {
 		request := r.Requests[name]
 		judge(name, request, requests.Key(string(name)))
 		limit, limited := r.Limits[name]
 		switch {
-		case !limited && !mayOvercommit(name):
+		case !limited && !MayOvercommit(name):
 			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
 		case !limited:
-		case !mayOvercommit(name) && request.Cmp(limit) != 0:
+		case !MayOvercommit(name) && request.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case request.Cmp(limit) > 0:
 			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
@@ -72,8 +74,8 @@ func validateRequirements(r *corev1.ResourceRequirements, rule resourceRule, cla
 	return append(errs, validateClaimRefs(r.Claims, claims, path.Child("claims"))...)
 }
 
-// sortedResources makes the order of errors independent of the map's.
-func sortedResources(list corev1.ResourceList) []corev1.ResourceName {
+// SortedNames makes the order of errors independent of the map's.
+func SortedNames(list corev1.ResourceList) []corev1.ResourceName {
 	names := make([]corev1.ResourceName, 0, len(list))
 	for name := range list {
 		names = append(names, name)
@@ -82,63 +84,63 @@ func sortedResources(list corev1.ResourceList) []corev1.ResourceName {
 	return names
 }
 
-// validateQuantityOf: amounts are not negative, and those of things that are
+// ValidateQuantity: amounts are not negative, and those of things that are
 // counted are whole.
-func validateQuantityOf(name corev1.ResourceName, quantity resource.Quantity, path *field.Path) field.ErrorList {
+func ValidateQuantity(name corev1.ResourceName, amount quantity.Quantity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if quantity.Sign() < 0 {
-		errs = append(errs, field.Invalid(path, quantity.String(), apivalidation.IsNegativeErrorMsg))
+	if amount.Sign() < 0 {
+		errs = append(errs, field.Invalid(path, amount.String(), apivalidation.IsNegativeErrorMsg))
 	}
-	if isCounted(name) && quantity.MilliValue()%1000 != 0 {
-		errs = append(errs, field.Invalid(path, quantity.String(), "must be an integer"))
+	if isCounted(name) && amount.MilliValue()%1000 != 0 {
+		errs = append(errs, field.Invalid(path, amount.String(), "must be an integer"))
 	}
 	return errs
 }
 
-func validateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	errs := validateResourceName(name, path)
+func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	errs := ValidateResourceName(name, path)
 	if strings.Contains(string(name), "/") {
-		if !isNativeResource(name) && !isExtendedResource(name) {
+		if !IsNativeResource(name) && !IsExtendedResource(name) {
 			errs = append(errs, field.Invalid(path, string(name), "doesn't follow extended resource name standard"))
 		}
 		return errs
 	}
-	if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || isHugePages(name) {
+	if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || IsHugePages(name) {
 		return errs
 	}
 	return append(errs, field.Invalid(path, string(name), "must be a standard resource for containers"))
 }
 
-// isNativeResource reports whether a resource is one of Kubernetes' own: names
+// IsNativeResource reports whether a resource is one of Kubernetes' own: names
 // without a domain are in kubernetes.io.
-func isNativeResource(name corev1.ResourceName) bool {
+func IsNativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtendedResource reports whether a resource is one that nodes advertise
+// IsExtendedResource reports whether a resource is one that nodes advertise
 // for others, such as a device plug-in. Its name must leave room for the
 // prefix that quotas give it.
-func isExtendedResource(name corev1.ResourceName) bool {
-	return !isNativeResource(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
+func IsExtendedResource(name corev1.ResourceName) bool {
+	return !IsNativeResource(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-func isHugePages(name corev1.ResourceName) bool {
+func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// mayOvercommit reports whether limits may exceed requests.
-func mayOvercommit(name corev1.ResourceName) bool {
-	return isNativeResource(name) && !isHugePages(name)
+// MayOvercommit reports whether limits may exceed requests.
+func MayOvercommit(name corev1.ResourceName) bool {
+	return IsNativeResource(name) && !IsHugePages(name)
 }
 
 // isMultipleOfPage checks an amount of huge pages against the size in the name.
-func isMultipleOfPage(name corev1.ResourceName, quantity resource.Quantity) bool {
-	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+func isMultipleOfPage(name corev1.ResourceName, amount quantity.Quantity) bool {
+	size, err := quantity.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
 		return false
 	}
-	return quantity.Value()%size.Value() == 0
+	return amount.Value()%size.Value() == 0
 }
 
 func podResourcesAreValid(s *podSpec) field.ErrorList {
@@ -158,7 +160,7 @@ func podResourcesAreValid(s *podSpec) field.ErrorList {
 }
 
 func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
+	if errs := resource.Invalid(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
 		return errs
 	}
 	if !resourcehelper.IsSupportedPodLevelResource(name) {
@@ -172,7 +174,7 @@ func containersFitIntoPod(s *podSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	pod := &corev1.Pod{Spec: *s.PodSpec}
 	requests := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
-	for _, name := range sortedResources(requests) {
+	for _, name := range SortedNames(requests) {
 		sum := requests[name]
 		if own, ok := s.Resources.Requests[name]; ok && sum.Cmp(own) > 0 {
 			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), own.String(),
@@ -180,15 +182,15 @@ func containersFitIntoPod(s *podSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
-	for _, name := range sortedResources(limits) {
+	for _, name := range SortedNames(limits) {
 		sum := limits[name]
-		if own, ok := s.Resources.Limits[name]; ok && isHugePages(name) && sum.Cmp(own) > 0 {
+		if own, ok := s.Resources.Limits[name]; ok && IsHugePages(name) && sum.Cmp(own) > 0 {
 			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), own.String(),
 				"must be greater than or equal to aggregate container limits of "+sum.String()))
 		}
 	}
 	for i, c := range s.Containers {
-		for _, name := range sortedResources(c.Resources.Limits) {
+		for _, name := range SortedNames(c.Resources.Limits) {
 			limit := c.Resources.Limits[name]
 			if own, ok := s.Resources.Limits[name]; ok && limit.Cmp(own) > 0 {
 				errs = append(errs, field.Invalid(s.path.Child("containers").Index(i).Child("resources", "limits").Key(string(name)),
@@ -200,7 +202,7 @@ func containersFitIntoPod(s *podSpec, path *field.Path) field.ErrorList {
 }
 
 func resourceClaimsAreValid(s *podSpec) field.ErrorList {
-	if len(s.ResourceClaims) > 0 && s.meta != nil && isMirror(s.meta.Annotations) {
+	if len(s.ResourceClaims) > 0 && s.meta != nil && IsMirror(s.meta.Annotations) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support resource claims")}
 	}
 	var errs field.ErrorList
@@ -208,7 +210,7 @@ func resourceClaimsAreValid(s *podSpec) field.ErrorList {
 	for i, claim := range s.ResourceClaims {
 		path := s.path.Child("resourceClaims").Index(i)
 		errs = append(errs, validateLabelName(path.Child("name"), claim.Name)...)
-		errs = append(errs, mustBeUnique(path.Child("name"), claim.Name, names)...)
+		errs = append(errs, resource.Unique(path.Child("name"), claim.Name, names)...)
 		switch {
 		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
 			errs = append(errs, field.Invalid(path, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
@@ -216,10 +218,10 @@ func resourceClaimsAreValid(s *podSpec) field.ErrorList {
 			errs = append(errs, field.Invalid(path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if name := claim.ResourceClaimName; name != nil {
-			errs = append(errs, invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
+			errs = append(errs, resource.Invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
 		}
 		if name := claim.ResourceClaimTemplateName; name != nil {
-			errs = append(errs, invalid(path.Child("resourceClaimTemplateName"), *name, validation.IsDNS1123Subdomain(*name))...)
+			errs = append(errs, resource.Invalid(path.Child("resourceClaimTemplateName"), *name, validation.IsDNS1123Subdomain(*name))...)
 		}
 	}
 	return errs
@@ -238,7 +240,7 @@ func validateClaimRefs(refs []corev1.ResourceClaim, claims sets.Set[string], pat
 		}
 		key := ref.Name
 		if ref.Request != "" {
-			errs = append(errs, invalid(path.Child("request"), ref.Request, validation.IsDNS1123Label(ref.Request))...)
+			errs = append(errs, resource.Invalid(path.Child("request"), ref.Request, validation.IsDNS1123Label(ref.Request))...)
 			key += "/" + ref.Request
 		}
 		overlaps := whole.Has(ref.Name) || parts.Has(key)

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -12,27 +12,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
-// ValidatePodTemplateSpec judges a template of pods; path is the template's.
+// ValidateTemplate judges a template of pods; path is the template's.
 // What the owner of the template demands beyond (a restart policy, that the
 // labels match a selector) is the owner's to check.
-func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	specPath := path.Child("spec")
 	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
-	errs = append(errs, validatePodAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
-	errs = append(errs, ValidatePodSpec(&t.Spec, nil, specPath)...)
-	errs = append(errs, profileAnnotationsMatchFields(t.Annotations, &t.Spec, specPath)...)
+	errs = append(errs, ValidateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
+	errs = append(errs, Validate(&t.Spec, nil, specPath)...)
+	errs = append(errs, ValidateProfileAnnotations(t.Annotations, &t.Spec, specPath)...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(specPath.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
 	return errs
 }
 
-// ValidatePodSpec judges a defaulted pod spec; path is the spec's. The metadata
+// Validate judges a defaulted pod spec; path is the spec's. The metadata
 // is that of the pod, nil for a template.
-func ValidatePodSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+func Validate(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	s := newPodSpec(spec, meta, path)
 	var errs field.ErrorList
 	for _, rule := range podSpecRules {
@@ -133,12 +135,12 @@ func hostPortsMatchOnHostNetwork(s *podSpec) field.ErrorList {
 }
 
 func restartPolicyIsKnown(s *podSpec) field.ErrorList {
-	return mustBeOneOf(s.path.Child("restartPolicy"), s.RestartPolicy,
+	return resource.RequiredOneOf(s.path.Child("restartPolicy"), s.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 }
 
 func dnsPolicyIsKnown(s *podSpec) field.ErrorList {
-	return mustBeOneOf(s.path.Child("dnsPolicy"), s.DNSPolicy,
+	return resource.RequiredOneOf(s.path.Child("dnsPolicy"), s.DNSPolicy,
 		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
 }
 
@@ -166,7 +168,7 @@ func dnsConfigIsValid(s *podSpec) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), config.Nameservers, fmt.Sprintf("must not have more than %d nameservers", maxDNSNameservers)))
 	}
 	for i, server := range config.Nameservers {
-		errs = append(errs, validateIP(path.Child("nameservers").Index(i), server)...)
+		errs = append(errs, resource.IP(path.Child("nameservers").Index(i), server)...)
 	}
 	if len(config.Searches) > maxDNSSearchPaths {
 		errs = append(errs, field.Invalid(path.Child("searches"), config.Searches, fmt.Sprintf("must not have more than %d search paths", maxDNSSearchPaths)))
@@ -177,7 +179,7 @@ func dnsConfigIsValid(s *podSpec) field.ErrorList {
 	for i, search := range config.Searches {
 		if search != "." {
 			name := strings.TrimSuffix(search, ".")
-			errs = append(errs, invalid(path.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
+			errs = append(errs, resource.Invalid(path.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
 		}
 	}
 	for i, option := range config.Options {
@@ -188,16 +190,10 @@ func dnsConfigIsValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// validateIP refuses spellings that programs read differently: leading zeros,
-// IPv4 addresses mapped into IPv6.
-func validateIP(path *field.Path, ip string) field.ErrorList {
-	return validation.IsValidIPForLegacyField(path, ip, true, nil)
-}
-
 func readinessGatesAreValid(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
 	for i, gate := range s.ReadinessGates {
-		errs = append(errs, invalid(s.path.Child("readinessGates").Index(i).Child("conditionType"),
+		errs = append(errs, resource.Invalid(s.path.Child("readinessGates").Index(i).Child("conditionType"),
 			string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	return errs
@@ -208,7 +204,7 @@ func schedulingGatesAreValid(s *podSpec) field.ErrorList {
 	seen := sets.New[string]()
 	for i, gate := range s.SchedulingGates {
 		path := s.path.Child("schedulingGates").Index(i)
-		errs = append(errs, invalid(path, gate.Name, validation.IsQualifiedName(gate.Name))...)
+		errs = append(errs, resource.Invalid(path, gate.Name, validation.IsQualifiedName(gate.Name))...)
 		if seen.Has(gate.Name) {
 			errs = append(errs, field.Duplicate(path, gate.Name))
 		}
@@ -233,9 +229,9 @@ func userNamespaceIsPossible(s *podSpec) field.ErrorList {
 			errs = append(errs, field.Forbidden(s.path.Child(f.name), msg))
 		}
 	}
-	for _, c := range containersOf(s.PodSpec) {
+	for at, c := range All(s.PodSpec) {
 		if len(c.VolumeDevices) > 0 {
-			errs = append(errs, field.Forbidden(c.path(s.path).Child("volumeDevices"), msg))
+			errs = append(errs, field.Forbidden(at.Path(s.path).Child("volumeDevices"), msg))
 		}
 	}
 	return errs
@@ -259,7 +255,7 @@ func hostnameOverrideIsValid(s *podSpec) field.ErrorList {
 	if len(name) > maxHostnameLength {
 		errs = append(errs, field.TooLong(path, "", maxHostnameLength))
 	}
-	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(name))...)
+	return append(errs, resource.Invalid(path, name, validation.IsDNS1123Subdomain(name))...)
 }
 
 func namesAreValid(s *podSpec) field.ErrorList {
@@ -274,7 +270,7 @@ func namesAreValid(s *podSpec) field.ErrorList {
 		{"subdomain", s.Subdomain, validation.IsDNS1123Label},
 	} {
 		if f.name != "" {
-			errs = append(errs, invalid(s.path.Child(f.field), f.name, f.rule(f.name))...)
+			errs = append(errs, resource.Invalid(s.path.Child(f.field), f.name, f.rule(f.name))...)
 		}
 	}
 	return errs
@@ -291,9 +287,9 @@ func hostAliasesAreValid(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
 	for i, alias := range s.HostAliases {
 		path := s.path.Child("hostAliases").Index(i)
-		errs = append(errs, validateIP(path.Child("ip"), alias.IP)...)
+		errs = append(errs, resource.IP(path.Child("ip"), alias.IP)...)
 		for j, name := range alias.Hostnames {
-			errs = append(errs, invalid(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
+			errs = append(errs, resource.Invalid(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
 		}
 	}
 	return errs
@@ -302,13 +298,13 @@ func hostAliasesAreValid(s *podSpec) field.ErrorList {
 func classesAreValid(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
 	if name := s.PriorityClassName; name != "" {
-		errs = append(errs, invalid(s.path.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))...)
+		errs = append(errs, resource.Invalid(s.path.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))...)
 	}
 	if s.RuntimeClassName != nil {
-		errs = append(errs, invalid(s.path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
+		errs = append(errs, resource.Invalid(s.path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
 	}
 	if s.PreemptionPolicy != nil {
-		errs = append(errs, mustBeOneOf(s.path.Child("preemptionPolicy"), *s.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		errs = append(errs, resource.RequiredOneOf(s.path.Child("preemptionPolicy"), *s.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 	}
 	return errs
 }
@@ -322,34 +318,5 @@ func schedulingGroupIsValid(s *podSpec) field.ErrorList {
 	if name == nil {
 		return field.ErrorList{field.Invalid(path, name, "must specify one of: `podGroupName`")}
 	}
-	return invalid(path, *name, validation.IsDNS1123Subdomain(*name))
-}
-
-// mustBeSet requires a value.
-func mustBeSet(path *field.Path, value string) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return nil
-}
-
-// mustBeOneOf requires a value, and that it is supported.
-func mustBeOneOf[T ~string](path *field.Path, value T, supported ...T) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return mayBeOneOf(path, &value, supported...)
-}
-
-// mayBeOneOf requires that a value, if there is one, is supported.
-func mayBeOneOf[T ~string](path *field.Path, value *T, supported ...T) field.ErrorList {
-	if value == nil {
-		return nil
-	}
-	for _, s := range supported {
-		if *value == s {
-			return nil
-		}
-	}
-	return field.ErrorList{field.NotSupported(path, *value, supported)}
+	return resource.Invalid(path, *name, validation.IsDNS1123Subdomain(*name))
 }

@@ -1,9 +1,11 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func (s *podSpec) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
@@ -19,11 +21,11 @@ func (s *podSpec) validateMounts(c *corev1.Container, path *field.Path) field.Er
 	seen := sets.New[string]()
 	for i := range c.VolumeMounts {
 		mount, path := &c.VolumeMounts[i], path.Index(i)
-		errs = append(errs, mustBeSet(path.Child("name"), mount.Name)...)
+		errs = append(errs, resource.Required(path.Child("name"), mount.Name)...)
 		if s.volumes[mount.Name] == nil {
 			errs = append(errs, field.NotFound(path.Child("name"), mount.Name))
 		}
-		errs = append(errs, mustBeSet(path.Child("mountPath"), mount.MountPath)...)
+		errs = append(errs, resource.Required(path.Child("mountPath"), mount.MountPath)...)
 		if seen.Has(mount.MountPath) {
 			errs = append(errs, field.Invalid(path.Child("mountPath"), mount.MountPath, "must be unique"))
 		}
@@ -50,7 +52,7 @@ func isPrivileged(c *corev1.Container) bool {
 
 func validatePropagation(mount *corev1.VolumeMount, privileged bool, path *field.Path) field.ErrorList {
 	propagation := mount.MountPropagation
-	errs := mayBeOneOf(path.Child("mountPropagation"), propagation,
+	errs := resource.OptionalOneOf(path.Child("mountPropagation"), propagation,
 		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
 	if propagation != nil && *propagation == corev1.MountPropagationBidirectional && !privileged {
 		errs = append(errs, field.Forbidden(path.Child("mountPropagation"), "Bidirectional mount propagation is available only to privileged containers"))
@@ -60,7 +62,7 @@ func validatePropagation(mount *corev1.VolumeMount, privileged bool, path *field
 		return errs
 	}
 	path = path.Child("recursiveReadOnly")
-	if unknown := mayBeOneOf(path, recursive, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible); unknown != nil {
+	if unknown := resource.OptionalOneOf(path, recursive, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible); unknown != nil {
 		return append(errs, unknown...)
 	}
 	if !mount.ReadOnly {
@@ -85,7 +87,7 @@ func (s *podSpec) validateDevices(c *corev1.Container, path *field.Path) field.E
 	names, paths := sets.New[string](), sets.New[string]()
 	for i, device := range c.VolumeDevices {
 		name, at := path.Index(i).Child("name"), path.Index(i).Child("devicePath")
-		errs = append(errs, mustBeSet(name, device.Name)...)
+		errs = append(errs, resource.Required(name, device.Name)...)
 		if names.Has(device.Name) {
 			errs = append(errs, field.Invalid(name, device.Name, "must be unique"))
 		}
@@ -94,11 +96,11 @@ func (s *podSpec) validateDevices(c *corev1.Container, path *field.Path) field.E
 		} else if volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil {
 			errs = append(errs, field.Invalid(name, device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
-		errs = append(errs, mustBeSet(at, device.DevicePath)...)
+		errs = append(errs, resource.Required(at, device.DevicePath)...)
 		if paths.Has(device.DevicePath) {
 			errs = append(errs, field.Invalid(at, device.DevicePath, "must be unique"))
 		}
-		if hasNoBacksteps(device.DevicePath, at) != nil {
+		if ValidateNoBacksteps(device.DevicePath, at) != nil {
 			errs = append(errs, field.Invalid(at, device.DevicePath, "can not contain backsteps ('..')"))
 		}
 		if mounts.Has(device.Name) {

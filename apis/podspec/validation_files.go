@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"path"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // validateItems judges the keys of a ConfigMap or Secret that become files.
@@ -17,8 +19,8 @@ func validateItems(items []corev1.KeyToPath, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
 		p := p.Index(i)
-		errs = append(errs, mustBeSet(p.Child("key"), item.Key)...)
-		errs = append(errs, mustBeSet(p.Child("path"), item.Path)...)
+		errs = append(errs, resource.Required(p.Child("key"), item.Key)...)
+		errs = append(errs, resource.Required(p.Child("path"), item.Path)...)
 		errs = append(errs, staysInVolume(item.Path, p.Child("path"))...)
 		errs = append(errs, validateMode(item.Mode, p.Child("mode"))...)
 	}
@@ -40,7 +42,7 @@ func validateDownwardFiles(files []corev1.DownwardAPIVolumeFile, p *field.Path) 
 	var errs field.ErrorList
 	for i := range files {
 		file := &files[i]
-		errs = append(errs, mustBeSet(p.Child("path"), file.Path)...)
+		errs = append(errs, resource.Required(p.Child("path"), file.Path)...)
 		errs = append(errs, staysInVolume(file.Path, p.Child("path"))...)
 		switch ref := file.ResourceFieldRef; {
 		case file.FieldRef != nil:
@@ -91,7 +93,7 @@ func (f projectedFiles) validateProjection(source *corev1.VolumeProjection, p *f
 	var errs field.ErrorList
 	sources := 0
 	items := func(name, object string, items []corev1.KeyToPath) {
-		errs = append(errs, mustBeSet(p.Child(name, "name"), object)...)
+		errs = append(errs, resource.Required(p.Child(name, "name"), object)...)
 		errs = append(errs, validateItems(items, p.Child(name, "items"))...)
 		for _, item := range items {
 			errs = append(errs, f.add(item.Path, object)...)
@@ -165,7 +167,7 @@ func (f projectedFiles) validateTrustBundle(s *corev1.ClusterTrustBundleProjecti
 	default:
 		errs = append(errs, field.Required(p, "either name or signerName must be specified"))
 	}
-	errs = append(errs, mustBeSet(p.Child("path"), s.Path)...)
+	errs = append(errs, resource.Required(p.Child("path"), s.Path)...)
 	errs = append(errs, staysInVolume(s.Path, p.Child("path"))...)
 	return append(errs, f.add(s.Path, s.Path)...)
 }
@@ -191,7 +193,7 @@ func validateSignerName(name string, p *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
 	errs := validation.IsFullyQualifiedDomainName(p, domain)
-	return append(errs, invalid(p, name, validation.IsDNS1123Subdomain(segment))...)
+	return append(errs, resource.Invalid(p, name, validation.IsDNS1123Subdomain(segment))...)
 }
 
 // The bounds of the life of a pod's certificate, in seconds; signers of
@@ -211,7 +213,7 @@ func (f projectedFiles) validatePodCertificate(s *corev1.PodCertificateProjectio
 	if apivalidation.ValidateAnnotationsSize(s.UserAnnotations) != nil {
 		errs = append(errs, field.TooLong(annotations, "", apivalidation.TotalAnnotationSizeLimitB))
 	}
-	errs = append(errs, mayBeOneOf(p.Child("keyType"), &s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
+	errs = append(errs, resource.OptionalOneOf(p.Child("keyType"), &s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
 	if seconds := s.MaxExpirationSeconds; seconds != nil {
 		most := int32(maxPodCertificateSeconds)
 		if domain, _, _ := strings.Cut(s.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
@@ -235,8 +237,8 @@ func (f projectedFiles) validatePodCertificate(s *corev1.PodCertificateProjectio
 	return errs
 }
 
-// hasNoBacksteps refuses a path that goes up anywhere.
-func hasNoBacksteps(target string, p *field.Path) field.ErrorList {
+// ValidateNoBacksteps refuses a path that goes up anywhere.
+func ValidateNoBacksteps(target string, p *field.Path) field.ErrorList {
 	for _, element := range strings.Split(target, "/") {
 		if element == ".." {
 			return field.ErrorList{field.Invalid(p, target, "must not contain '..'")}
@@ -251,7 +253,7 @@ func descends(target string, p *field.Path) field.ErrorList {
 	if path.IsAbs(target) {
 		errs = append(errs, field.Invalid(p, target, "must be a relative path"))
 	}
-	return append(errs, hasNoBacksteps(target, p)...)
+	return append(errs, ValidateNoBacksteps(target, p)...)
 }
 
 // staysInVolume requires a path that descends and does not begin with "..",
@@ -273,5 +275,5 @@ func validateEphemeral(s *corev1.EphemeralVolumeSource, p *field.Path) field.Err
 	errs := apivalidation.ValidateAnnotations(meta.Annotations, p.Child("metadata", "annotations"))
 	errs = append(errs, metav1validation.ValidateLabels(meta.Labels, p.Child("metadata", "labels"))...)
 	errs = append(errs, mayOnlySet(*meta, sets.New("Annotations", "Labels"), "cannot be set", p.Child("metadata"))...)
-	return append(errs, ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplate.Spec, p.Child("spec"))...)
+	return append(errs, ValidateClaimSpec(&s.VolumeClaimTemplate.Spec, p.Child("spec"))...)
 }

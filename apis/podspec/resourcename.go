@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"slices"
@@ -8,6 +8,8 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // countedResources are the resources of which there are only whole ones.
@@ -24,16 +26,16 @@ var quotaResources = append([]corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }, countedResources...)
 
-func isQuotaResource(name corev1.ResourceName) bool {
-	return slices.Contains(quotaResources, name) || isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
+func IsQuotaResource(name corev1.ResourceName) bool {
+	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
-// validateResourceName demands a known name, or one of somebody's own domain.
-func validateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
+// ValidateResourceName demands a known name, or one of somebody's own domain.
+func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if errs := resource.Invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs
 	}
-	if !strings.Contains(string(name), "/") && !isQuotaResource(name) && name != corev1.ResourceStorage {
+	if !strings.Contains(string(name), "/") && !IsQuotaResource(name) && name != corev1.ResourceStorage {
 		return field.ErrorList{field.Invalid(path, string(name), "must be a standard resource type or fully qualified")}
 	}
 	return nil
@@ -41,11 +43,11 @@ func validateResourceName(name corev1.ResourceName, path *field.Path) field.Erro
 
 // isCounted says that there are only whole ones of the resource.
 func isCounted(name corev1.ResourceName) bool {
-	return slices.Contains(countedResources, name) || isExtendedResource(name)
+	return slices.Contains(countedResources, name) || IsExtendedResource(name)
 }
 
-// validatePositive demands an amount above zero.
-func validatePositive(amount quantity.Quantity, path *field.Path) field.ErrorList {
+// ValidatePositive demands an amount above zero.
+func ValidatePositive(amount quantity.Quantity, path *field.Path) field.ErrorList {
 	if amount.Sign() <= 0 {
 		return field.ErrorList{field.Invalid(path, amount.String(), "must be greater than zero")}
 	}

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func volumesAreValid(s *podSpec) field.ErrorList {
@@ -30,7 +32,7 @@ func volumesAreValid(s *podSpec) field.ErrorList {
 		v, path := &s.Volumes[i], s.path.Child("volumes").Index(i)
 		errs = append(errs, s.validateVolume(v, path)...)
 		errs = append(errs, validateLabelName(path.Child("name"), v.Name)...)
-		errs = append(errs, mustBeUnique(path.Child("name"), v.Name, names)...)
+		errs = append(errs, resource.Unique(path.Child("name"), v.Name, names)...)
 		if claim := v.PersistentVolumeClaim; claim != nil && created.Has(claim.ClaimName) {
 			errs = append(errs, field.Invalid(path.Child("persistentVolumeClaim", "claimName"), claim.ClaimName,
 				"must not reference a PVC that gets created for an ephemeral volume"))
@@ -87,6 +89,17 @@ func source[T any](name string, of func(v *corev1.VolumeSource) *T, judge func(s
 	}
 }
 
+// ValidateVolumeSource checks the source in the named field of v, which is set.
+// A persistent volume's source is checked in the form that pods give it.
+func ValidateVolumeSource(name string, v *corev1.VolumeSource, path *field.Path) field.ErrorList {
+	for _, source := range volumeSources {
+		if source.name == name {
+			return source.judge(v, path)
+		}
+	}
+	return nil
+}
+
 // volumeSources are all kinds of volumes, in the order in which the first one
 // that is set counts.
 var volumeSources = []volumeSource{
@@ -95,35 +108,35 @@ var volumeSources = []volumeSource{
 	source("gitRepo", func(v *corev1.VolumeSource) *corev1.GitRepoVolumeSource { return v.GitRepo }, validateGitRepo),
 	source("gcePersistentDisk", func(v *corev1.VolumeSource) *corev1.GCEPersistentDiskVolumeSource { return v.GCEPersistentDisk },
 		func(s *corev1.GCEPersistentDiskVolumeSource, p *field.Path) field.ErrorList {
-			return append(mustBeSet(p.Child("pdName"), s.PDName), validatePartition(s.Partition, p)...)
+			return append(resource.Required(p.Child("pdName"), s.PDName), validatePartition(s.Partition, p)...)
 		}),
 	source("awsElasticBlockStore", func(v *corev1.VolumeSource) *corev1.AWSElasticBlockStoreVolumeSource { return v.AWSElasticBlockStore },
 		func(s *corev1.AWSElasticBlockStoreVolumeSource, p *field.Path) field.ErrorList {
-			return append(mustBeSet(p.Child("volumeID"), s.VolumeID), validatePartition(s.Partition, p)...)
+			return append(resource.Required(p.Child("volumeID"), s.VolumeID), validatePartition(s.Partition, p)...)
 		}),
 	source("secret", func(v *corev1.VolumeSource) *corev1.SecretVolumeSource { return v.Secret },
 		func(s *corev1.SecretVolumeSource, p *field.Path) field.ErrorList {
-			errs := append(mustBeSet(p.Child("secretName"), s.SecretName), validateMode(s.DefaultMode, p.Child("defaultMode"))...)
+			errs := append(resource.Required(p.Child("secretName"), s.SecretName), validateMode(s.DefaultMode, p.Child("defaultMode"))...)
 			return append(errs, validateItems(s.Items, p.Child("items"))...)
 		}),
 	source("nfs", func(v *corev1.VolumeSource) *corev1.NFSVolumeSource { return v.NFS }, validateNFS),
 	source("iscsi", func(v *corev1.VolumeSource) *corev1.ISCSIVolumeSource { return v.ISCSI }, validateISCSI),
 	source("glusterfs", func(v *corev1.VolumeSource) *corev1.GlusterfsVolumeSource { return v.Glusterfs },
 		func(s *corev1.GlusterfsVolumeSource, p *field.Path) field.ErrorList {
-			return append(mustBeSet(p.Child("endpoints"), s.EndpointsName), mustBeSet(p.Child("path"), s.Path)...)
+			return append(resource.Required(p.Child("endpoints"), s.EndpointsName), resource.Required(p.Child("path"), s.Path)...)
 		}),
 	source("flocker", func(v *corev1.VolumeSource) *corev1.FlockerVolumeSource { return v.Flocker }, validateFlocker),
 	source("persistentVolumeClaim", func(v *corev1.VolumeSource) *corev1.PersistentVolumeClaimVolumeSource { return v.PersistentVolumeClaim },
 		func(s *corev1.PersistentVolumeClaimVolumeSource, p *field.Path) field.ErrorList {
-			return mustBeSet(p.Child("claimName"), s.ClaimName)
+			return resource.Required(p.Child("claimName"), s.ClaimName)
 		}),
 	source("rbd", func(v *corev1.VolumeSource) *corev1.RBDVolumeSource { return v.RBD },
 		func(s *corev1.RBDVolumeSource, p *field.Path) field.ErrorList {
-			return append(mustHaveMonitors(s.CephMonitors, p), mustBeSet(p.Child("image"), s.RBDImage)...)
+			return append(mustHaveMonitors(s.CephMonitors, p), resource.Required(p.Child("image"), s.RBDImage)...)
 		}),
 	source("cinder", func(v *corev1.VolumeSource) *corev1.CinderVolumeSource { return v.Cinder },
 		func(s *corev1.CinderVolumeSource, p *field.Path) field.ErrorList {
-			return append(mustBeSet(p.Child("volumeID"), s.VolumeID), secretRefHasName(s.SecretRef, p)...)
+			return append(resource.Required(p.Child("volumeID"), s.VolumeID), secretRefHasName(s.SecretRef, p)...)
 		}),
 	source("cephfs", func(v *corev1.VolumeSource) *corev1.CephFSVolumeSource { return v.CephFS },
 		func(s *corev1.CephFSVolumeSource, p *field.Path) field.ErrorList {
@@ -135,32 +148,32 @@ var volumeSources = []volumeSource{
 	source("flexVolume", func(v *corev1.VolumeSource) *corev1.FlexVolumeSource { return v.FlexVolume }, validateFlexVolume),
 	source("configMap", func(v *corev1.VolumeSource) *corev1.ConfigMapVolumeSource { return v.ConfigMap },
 		func(s *corev1.ConfigMapVolumeSource, p *field.Path) field.ErrorList {
-			errs := append(mustBeSet(p.Child("name"), s.Name), validateMode(s.DefaultMode, p.Child("defaultMode"))...)
+			errs := append(resource.Required(p.Child("name"), s.Name), validateMode(s.DefaultMode, p.Child("defaultMode"))...)
 			return append(errs, validateItems(s.Items, p.Child("items"))...)
 		}),
 	source("azureFile", func(v *corev1.VolumeSource) *corev1.AzureFileVolumeSource { return v.AzureFile },
 		func(s *corev1.AzureFileVolumeSource, p *field.Path) field.ErrorList {
-			return append(mustBeSet(p.Child("secretName"), s.SecretName), mustBeSet(p.Child("shareName"), s.ShareName)...)
+			return append(resource.Required(p.Child("secretName"), s.SecretName), resource.Required(p.Child("shareName"), s.ShareName)...)
 		}),
 	source("vsphereVolume", func(v *corev1.VolumeSource) *corev1.VsphereVirtualDiskVolumeSource { return v.VsphereVolume },
 		func(s *corev1.VsphereVirtualDiskVolumeSource, p *field.Path) field.ErrorList {
-			return mustBeSet(p.Child("volumePath"), s.VolumePath)
+			return resource.Required(p.Child("volumePath"), s.VolumePath)
 		}),
 	source("photonPersistentDisk", func(v *corev1.VolumeSource) *corev1.PhotonPersistentDiskVolumeSource { return v.PhotonPersistentDisk },
 		func(s *corev1.PhotonPersistentDiskVolumeSource, p *field.Path) field.ErrorList {
-			return mustBeSet(p.Child("pdID"), s.PdID)
+			return resource.Required(p.Child("pdID"), s.PdID)
 		}),
 	source("portworxVolume", func(v *corev1.VolumeSource) *corev1.PortworxVolumeSource { return v.PortworxVolume },
 		func(s *corev1.PortworxVolumeSource, p *field.Path) field.ErrorList {
-			return mustBeSet(p.Child("volumeID"), s.VolumeID)
+			return resource.Required(p.Child("volumeID"), s.VolumeID)
 		}),
 	source("azureDisk", func(v *corev1.VolumeSource) *corev1.AzureDiskVolumeSource { return v.AzureDisk }, validateAzureDisk),
 	source("storageos", func(v *corev1.VolumeSource) *corev1.StorageOSVolumeSource { return v.StorageOS }, validateStorageOS),
 	source("projected", func(v *corev1.VolumeSource) *corev1.ProjectedVolumeSource { return v.Projected }, validateProjected),
 	source("scaleIO", func(v *corev1.VolumeSource) *corev1.ScaleIOVolumeSource { return v.ScaleIO },
 		func(s *corev1.ScaleIOVolumeSource, p *field.Path) field.ErrorList {
-			errs := append(mustBeSet(p.Child("gateway"), s.Gateway), mustBeSet(p.Child("system"), s.System)...)
-			return append(errs, mustBeSet(p.Child("volumeName"), s.VolumeName)...)
+			errs := append(resource.Required(p.Child("gateway"), s.Gateway), resource.Required(p.Child("system"), s.System)...)
+			return append(errs, resource.Required(p.Child("volumeName"), s.VolumeName)...)
 		}),
 	source("csi", func(v *corev1.VolumeSource) *corev1.CSIVolumeSource { return v.CSI }, validateCSI),
 	source("ephemeral", func(v *corev1.VolumeSource) *corev1.EphemeralVolumeSource { return v.Ephemeral }, validateEphemeral),
@@ -181,17 +194,17 @@ func validateHostPath(s *corev1.HostPathVolumeSource, p *field.Path) field.Error
 	if s.Path == "" {
 		return field.ErrorList{field.Required(p.Child("path"), "")}
 	}
-	return append(hasNoBacksteps(s.Path, p.Child("path")), mayBeOneOf(p.Child("type"), s.Type,
+	return append(ValidateNoBacksteps(s.Path, p.Child("path")), resource.OptionalOneOf(p.Child("type"), s.Type,
 		corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
 		corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
 }
 
 func validateGitRepo(s *corev1.GitRepoVolumeSource, p *field.Path) field.ErrorList {
-	return append(mustBeSet(p.Child("repository"), s.Repository), descends(s.Directory, p.Child("directory"))...)
+	return append(resource.Required(p.Child("repository"), s.Repository), descends(s.Directory, p.Child("directory"))...)
 }
 
 func validateNFS(s *corev1.NFSVolumeSource, p *field.Path) field.ErrorList {
-	errs := append(mustBeSet(p.Child("server"), s.Server), mustBeSet(p.Child("path"), s.Path)...)
+	errs := append(resource.Required(p.Child("server"), s.Server), resource.Required(p.Child("path"), s.Path)...)
 	if !path.IsAbs(s.Path) {
 		errs = append(errs, field.Invalid(p.Child("path"), s.Path, "must be an absolute path"))
 	}
@@ -217,7 +230,7 @@ func validateISCSIName(name string, p *field.Path) field.ErrorList {
 }
 
 func validateISCSI(s *corev1.ISCSIVolumeSource, p *field.Path) field.ErrorList {
-	errs := mustBeSet(p.Child("targetPortal"), s.TargetPortal)
+	errs := resource.Required(p.Child("targetPortal"), s.TargetPortal)
 	if s.IQN == "" {
 		errs = append(errs, field.Required(p.Child("iqn"), ""))
 	} else {
@@ -291,7 +304,7 @@ func secretRefHasName(ref *corev1.LocalObjectReference, p *field.Path) field.Err
 	if ref == nil {
 		return nil
 	}
-	return mustBeSet(p.Child("secretRef", "name"), ref.Name)
+	return resource.Required(p.Child("secretRef", "name"), ref.Name)
 }
 
 func validateQuobyte(s *corev1.QuobyteVolumeSource, p *field.Path) field.ErrorList {
@@ -308,11 +321,11 @@ func validateQuobyte(s *corev1.QuobyteVolumeSource, p *field.Path) field.ErrorLi
 			}
 		}
 	}
-	return append(errs, mustBeSet(p.Child("volume"), s.Volume)...)
+	return append(errs, resource.Required(p.Child("volume"), s.Volume)...)
 }
 
 func validateFlexVolume(s *corev1.FlexVolumeSource, p *field.Path) field.ErrorList {
-	errs := mustBeSet(p.Child("driver"), s.Driver)
+	errs := resource.Required(p.Child("driver"), s.Driver)
 	for key := range s.Options {
 		namespace, _, _ := strings.Cut(key, "/")
 		if dotted := "." + strings.ToLower(namespace); strings.HasSuffix(dotted, ".kubernetes.io") || strings.HasSuffix(dotted, ".k8s.io") {
@@ -323,10 +336,10 @@ func validateFlexVolume(s *corev1.FlexVolumeSource, p *field.Path) field.ErrorLi
 }
 
 func validateAzureDisk(s *corev1.AzureDiskVolumeSource, p *field.Path) field.ErrorList {
-	errs := append(mustBeSet(p.Child("diskName"), s.DiskName), mustBeSet(p.Child("diskURI"), s.DataDiskURI)...)
-	errs = append(errs, mayBeOneOf(p.Child("cachingMode"), s.CachingMode,
+	errs := append(resource.Required(p.Child("diskName"), s.DiskName), resource.Required(p.Child("diskURI"), s.DataDiskURI)...)
+	errs = append(errs, resource.OptionalOneOf(p.Child("cachingMode"), s.CachingMode,
 		corev1.AzureDataDiskCachingNone, corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
-	errs = append(errs, mayBeOneOf(p.Child("kind"), s.Kind,
+	errs = append(errs, resource.OptionalOneOf(p.Child("kind"), s.Kind,
 		corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk, corev1.AzureSharedBlobDisk)...)
 	if s.Kind == nil {
 		return errs
@@ -344,13 +357,13 @@ func validateAzureDisk(s *corev1.AzureDiskVolumeSource, p *field.Path) field.Err
 func validateStorageOS(s *corev1.StorageOSVolumeSource, p *field.Path) field.ErrorList {
 	errs := validateLabelName(p.Child("volumeName"), s.VolumeName)
 	if s.VolumeNamespace != "" {
-		errs = append(errs, invalid(p.Child("volumeNamespace"), s.VolumeNamespace, validation.IsDNS1123Label(s.VolumeNamespace))...)
+		errs = append(errs, resource.Invalid(p.Child("volumeNamespace"), s.VolumeNamespace, validation.IsDNS1123Label(s.VolumeNamespace))...)
 	}
 	return append(errs, secretRefHasName(s.SecretRef, p)...)
 }
 
 func validateCSI(s *corev1.CSIVolumeSource, p *field.Path) field.ErrorList {
-	errs := validateCSIDriver(s.Driver, p.Child("driver"))
+	errs := ValidateCSIDriver(s.Driver, p.Child("driver"))
 	if ref := s.NodePublishSecretRef; ref != nil {
 		errs = append(errs, validateEnvFromName(ref.Name, p.Child("nodePublishSecretRef", "name"))...)
 	}
@@ -360,7 +373,7 @@ func validateCSI(s *corev1.CSIVolumeSource, p *field.Path) field.ErrorList {
 // maxCSIDriverName is the limit of the CSI specification (GetPluginInfo).
 const maxCSIDriverName = 63
 
-func validateCSIDriver(driver string, p *field.Path) field.ErrorList {
+func ValidateCSIDriver(driver string, p *field.Path) field.ErrorList {
 	if driver == "" {
 		return field.ErrorList{field.Required(p, "")}
 	}
@@ -368,5 +381,5 @@ func validateCSIDriver(driver string, p *field.Path) field.ErrorList {
 	if len(driver) > maxCSIDriverName {
 		errs = append(errs, field.TooLong(p, "", maxCSIDriverName))
 	}
-	return append(errs, invalid(p, driver, validation.IsDNS1123Subdomain(strings.ToLower(driver)))...)
+	return append(errs, resource.Invalid(p, driver, validation.IsDNS1123Subdomain(strings.ToLower(driver)))...)
 }

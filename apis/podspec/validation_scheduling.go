@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func nodeSelectorIsValid(s *podSpec) field.ErrorList {
@@ -101,7 +103,7 @@ func validateNodeRequirement(r corev1.NodeSelectorRequirement, anyValue bool, pa
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
 	if !anyValue {
 		for i, value := range r.Values {
-			errs = append(errs, invalid(values.Index(i), value, validation.IsValidLabelValue(value))...)
+			errs = append(errs, resource.Invalid(values.Index(i), value, validation.IsValidLabelValue(value))...)
 		}
 	}
 	return errs
@@ -121,7 +123,7 @@ func validateNodeFieldRequirement(r corev1.NodeSelectorRequirement, path *field.
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
 	for i, value := range r.Values {
-		errs = append(errs, invalid(path.Child("values").Index(i), value, validation.IsDNS1123Subdomain(value))...)
+		errs = append(errs, resource.Invalid(path.Child("values").Index(i), value, validation.IsDNS1123Subdomain(value))...)
 	}
 	return errs
 }
@@ -147,7 +149,7 @@ func validatePodAffinityTerm(t *corev1.PodAffinityTerm, path *field.Path) field.
 	errs := metav1validation.ValidateLabelSelector(t.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))
 	errs = append(errs, metav1validation.ValidateLabelSelector(t.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)
 	for _, name := range t.Namespaces {
-		errs = append(errs, invalid(path.Child("namespaces"), name, validation.IsDNS1123Label(name))...)
+		errs = append(errs, resource.Invalid(path.Child("namespaces"), name, validation.IsDNS1123Label(name))...)
 	}
 	errs = append(errs, validateLabelKeys(t.MatchLabelKeys, t.MismatchLabelKeys, t.LabelSelector, path)...)
 	if t.TopologyKey == "" {
@@ -200,7 +202,7 @@ func topologySpreadConstraintsAreValid(s *podSpec) field.ErrorList {
 		if c.TopologyKey == "" {
 			errs = append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
 		}
-		errs = append(errs, mayBeOneOf(path.Child("whenUnsatisfiable"), &c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		errs = append(errs, resource.OptionalOneOf(path.Child("whenUnsatisfiable"), &c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
 		for _, other := range s.TopologySpreadConstraints[i+1:] {
 			if other.TopologyKey == c.TopologyKey && other.WhenUnsatisfiable == c.WhenUnsatisfiable {
 				errs = append(errs, field.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
@@ -215,8 +217,8 @@ func topologySpreadConstraintsAreValid(s *podSpec) field.ErrorList {
 				errs = append(errs, field.Invalid(path.Child("minDomains"), *c.MinDomains, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not %s", c.WhenUnsatisfiable)))
 			}
 		}
-		errs = append(errs, mayBeOneOf(path.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
-		errs = append(errs, mayBeOneOf(path.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
+		errs = append(errs, resource.OptionalOneOf(path.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
+		errs = append(errs, resource.OptionalOneOf(path.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 		errs = append(errs, validateLabelKeys(c.MatchLabelKeys, nil, c.LabelSelector, path)...)
 		errs = append(errs, metav1validation.ValidateLabelSelector(c.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))...)
 	}
@@ -264,7 +266,7 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 	}
 	if t.Effect != "" {
-		errs = append(errs, mayBeOneOf(path.Child("effect"), &t.Effect,
+		errs = append(errs, resource.OptionalOneOf(path.Child("effect"), &t.Effect,
 			corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
 	}
 	return errs

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// warnPod speaks to those who create a pod; updates come from machines.
-func warnPod(p, old *corev1.Pod) []string {
+// WarnPod speaks to those who create a pod; updates come from machines.
+func WarnPod(p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
 	}
@@ -25,9 +25,9 @@ func warnPod(p, old *corev1.Pod) []string {
 	return append(warnings, warnPodSpec(&p.Spec, p.Annotations, nil)...)
 }
 
-// WarnPodTemplate warns of what a template's pods will not do as its author
+// WarnTemplate warns of what a template's pods will not do as its author
 // seems to expect; path is the template's.
-func WarnPodTemplate(t *corev1.PodTemplateSpec, path *field.Path) []string {
+func WarnTemplate(t *corev1.PodTemplateSpec, path *field.Path) []string {
 	if t == nil {
 		return nil
 	}
@@ -59,8 +59,8 @@ func warnPodSpec(spec *corev1.PodSpec, annotations map[string]string, path *fiel
 	return warnings
 }
 
-// at formats a warning about a field.
-func at(path *field.Path, format string, args ...any) string {
+// warning formats a warning about a field.
+func warning(path *field.Path, format string, args ...any) string {
 	return path.String() + ": " + fmt.Sprintf(format, args...)
 }
 
@@ -79,17 +79,17 @@ func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *f
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
 		if msg := deprecatedNodeLabels[key]; msg != "" {
-			warnings = append(warnings, at(path.Child("spec", "nodeSelector").Key(key), "%s", msg))
+			warnings = append(warnings, warning(path.Child("spec", "nodeSelector").Key(key), "%s", msg))
 		}
 	}
 	term := func(t *corev1.NodeSelectorTerm, path *field.Path) {
 		for i, e := range t.MatchExpressions {
 			if msg := deprecatedNodeLabels[e.Key]; msg != "" {
-				warnings = append(warnings, at(path.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, msg))
+				warnings = append(warnings, warning(path.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, msg))
 			}
 		}
 	}
-	if a := nodeAffinityOf(spec); a != nil {
+	if a := NodeAffinity(spec); a != nil {
 		path := path.Child("spec", "affinity", "nodeAffinity")
 		if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 			for i := range required.NodeSelectorTerms {
@@ -102,7 +102,7 @@ func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *f
 	}
 	for i, c := range spec.TopologySpreadConstraints {
 		if msg := deprecatedNodeLabels[c.TopologyKey]; msg != "" {
-			warnings = append(warnings, at(path.Child("spec", "topologySpreadConstraints").Index(i).Child("topologyKey"), "%s is %s", c.TopologyKey, msg))
+			warnings = append(warnings, warning(path.Child("spec", "topologySpreadConstraints").Index(i).Child("topologyKey"), "%s is %s", c.TopologyKey, msg))
 		}
 	}
 	return warnings
@@ -111,7 +111,7 @@ func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *f
 // warnImpossibleNodeLabels: no node has a label with a value that is none.
 // Affinity that is required is validated.
 func warnImpossibleNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
-	a := nodeAffinityOf(spec)
+	a := NodeAffinity(spec)
 	if a == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func warnImpossibleNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *f
 		for j, e := range term.Preference.MatchExpressions {
 			for k, value := range e.Values {
 				for _, msg := range validation.IsValidLabelValue(value) {
-					warnings = append(warnings, at(path.Index(i).Child("preference", "matchExpressions").Index(j).Child("values").Index(k), "%s is invalid, %s", value, msg))
+					warnings = append(warnings, warning(path.Index(i).Child("preference", "matchExpressions").Index(j).Child("values").Index(k), "%s is invalid, %s", value, msg))
 				}
 			}
 		}
@@ -133,7 +133,7 @@ func warnSelectingNothing(spec *corev1.PodSpec, _ map[string]string, path *field
 	var warnings []string
 	check := func(selector *metav1.LabelSelector, path *field.Path) {
 		if selector == nil {
-			warnings = append(warnings, at(path.Child("labelSelector"), "a null labelSelector results in matching no pod"))
+			warnings = append(warnings, warning(path.Child("labelSelector"), "a null labelSelector results in matching no pod"))
 		}
 	}
 	for i, c := range spec.TopologySpreadConstraints {
@@ -173,7 +173,7 @@ func warnDeadAnnotations(spec *corev1.PodSpec, annotations map[string]string, pa
 	if spec.SecurityContext == nil || spec.SecurityContext.SeccompProfile == nil {
 		dead[corev1.SeccompPodAnnotationKey] = seccomp
 	}
-	for _, c := range containersOf(spec) {
+	for _, c := range All(spec) {
 		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
 			dead[corev1.SeccompContainerAnnotationKeyPrefix+c.Name] = seccomp
 		}
@@ -186,7 +186,7 @@ func warnDeadAnnotations(spec *corev1.PodSpec, annotations map[string]string, pa
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if msg := dead[key]; msg != "" {
-			warnings = append(warnings, at(path.Key(key), "%s", msg))
+			warnings = append(warnings, warning(path.Key(key), "%s", msg))
 		}
 	}
 	return warnings
@@ -212,7 +212,7 @@ func warnDeadVolumes(spec *corev1.PodSpec, _ map[string]string, path *field.Path
 			{"rbd", v.RBD != nil, "deprecated in v1.28, non-functional in v1.31+"},
 		} {
 			if dead.used {
-				warnings = append(warnings, at(path.Child(dead.field), "%s", dead.msg))
+				warnings = append(warnings, warning(path.Child(dead.field), "%s", dead.msg))
 			}
 		}
 	}
@@ -225,17 +225,17 @@ func warnRepeatedReferences(spec *corev1.PodSpec, _ map[string]string, path *fie
 	ips, secrets := map[string]bool{}, map[string]bool{}
 	for i, alias := range spec.HostAliases {
 		if ips[alias.IP] {
-			warnings = append(warnings, at(path.Child("spec", "hostAliases").Index(i).Child("ip"), "duplicate ip %q", alias.IP))
+			warnings = append(warnings, warning(path.Child("spec", "hostAliases").Index(i).Child("ip"), "duplicate ip %q", alias.IP))
 		}
 		ips[alias.IP] = true
 	}
 	for i, secret := range spec.ImagePullSecrets {
 		path := path.Child("spec", "imagePullSecrets").Index(i).Child("name")
 		if secrets[secret.Name] {
-			warnings = append(warnings, at(path, "duplicate name %q", secret.Name))
+			warnings = append(warnings, warning(path, "duplicate name %q", secret.Name))
 		}
 		if secret.Name == "" {
-			warnings = append(warnings, at(path, "invalid empty name %q", secret.Name))
+			warnings = append(warnings, warning(path, "invalid empty name %q", secret.Name))
 		}
 		secrets[secret.Name] = true
 	}
@@ -247,13 +247,13 @@ func warnFractionalBytes(spec *corev1.PodSpec, _ map[string]string, path *field.
 	check := func(list corev1.ResourceList, path *field.Path) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage} {
 			if amount, ok := list[name]; ok && amount.MilliValue()%1000 != 0 {
-				warnings = append(warnings, at(path.Key(string(name)), "fractional byte value %q is invalid, must be an integer", amount.String()))
+				warnings = append(warnings, warning(path.Key(string(name)), "fractional byte value %q is invalid, must be an integer", amount.String()))
 			}
 		}
 	}
 	check(spec.Overhead, path.Child("spec", "overhead"))
-	for _, c := range containersOf(spec) {
-		path := c.path(path.Child("spec")).Child("resources")
+	for at, c := range All(spec) {
+		path := at.Path(path.Child("spec")).Child("resources")
 		check(c.Resources.Limits, path.Child("limits"))
 		check(c.Resources.Requests, path.Child("requests"))
 	}
@@ -272,12 +272,12 @@ func warnFractionalBytes(spec *corev1.PodSpec, _ map[string]string, path *field.
 // from the first; else the first is lost.
 func warnHiddenVariables(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	var warnings []string
-	for _, c := range containersOf(spec) {
+	for at, c := range All(spec) {
 		seen := map[string]bool{}
 		for i, v := range c.Env {
 			self := "$(" + v.Name + ")"
 			if seen[v.Name] && (v.ValueFrom != nil || v.Value == self || !strings.Contains(v.Value, self)) {
-				warnings = append(warnings, at(c.path(path.Child("spec")).Child("env").Index(i),
+				warnings = append(warnings, warning(at.Path(path.Child("spec")).Child("env").Index(i),
 					"hides previous definition of %q, which may be dropped when using apply", v.Name))
 			}
 			seen[v.Name] = true
@@ -293,26 +293,26 @@ func warnCollidingPorts(spec *corev1.PodSpec, _ map[string]string, path *field.P
 	}
 	var warnings []string
 	byNumber, byName := map[string][]placed{}, map[string]*field.Path{}
-	for _, c := range containersOf(spec) {
+	for at, c := range All(spec) {
 		for i, port := range c.Ports {
-			path := c.path(path.Child("spec")).Child("ports").Index(i)
+			path := at.Path(path.Child("spec")).Child("ports").Index(i)
 			if port.HostIP != "" && port.HostPort == 0 {
-				warnings = append(warnings, at(path, "hostIP set without hostPort: %+v", port))
+				warnings = append(warnings, warning(path, "hostIP set without hostPort: %+v", port))
 			}
 			number := fmt.Sprintf("%d/%s", port.ContainerPort, port.Protocol)
 			for _, other := range byNumber[number] {
 				switch {
 				case port.HostIP == other.HostIP && port.HostPort == other.HostPort:
-					warnings = append(warnings, at(path, "duplicate port definition with %s", other.path))
+					warnings = append(warnings, warning(path, "duplicate port definition with %s", other.path))
 				case port.HostPort == 0 || other.HostPort == 0:
-					warnings = append(warnings, at(path, "overlapping port definition with %s", other.path))
+					warnings = append(warnings, warning(path, "overlapping port definition with %s", other.path))
 				case port.HostPort == other.HostPort && (port.HostIP == "") != (other.HostIP == ""):
-					warnings = append(warnings, at(path, "dangerously ambiguous port definition with %s", other.path))
+					warnings = append(warnings, warning(path, "dangerously ambiguous port definition with %s", other.path))
 				}
 			}
 			byNumber[number] = append(byNumber[number], placed{port, path})
 			if other := byName[port.Name]; port.Name != "" && other != nil {
-				warnings = append(warnings, at(path, "duplicate port name %q with %s, services and probes that select ports by name will use %s", port.Name, other, other))
+				warnings = append(warnings, warning(path, "duplicate port name %q with %s, services and probes that select ports by name will use %s", port.Name, other, other))
 			} else {
 				byName[port.Name] = path
 			}
@@ -323,7 +323,7 @@ func warnCollidingPorts(spec *corev1.PodSpec, _ map[string]string, path *field.P
 
 func warnNegativeGracePeriod(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	if period := spec.TerminationGracePeriodSeconds; period != nil && *period < 0 {
-		return []string{at(path.Child("spec", "terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")}
+		return []string{warning(path.Child("spec", "terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")}
 	}
 	return nil
 }
@@ -339,4 +339,12 @@ func warnOddAddresses(spec *corev1.PodSpec, _ map[string]string, path *field.Pat
 		warnings = append(warnings, validation.GetWarningsForIP(path.Child("spec", "hostAliases").Index(i).Child("ip"), alias.IP)...)
 	}
 	return warnings
+}
+
+// NodeAffinity returns the node affinity of the PodSpec; nil if it has none.
+func NodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
+	if spec.Affinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity
 }

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"time"
@@ -11,10 +11,10 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// DefaultPodSpec fills the unset fields of a pod spec, be it a pod's or a
+// Default fills the unset fields of a pod spec, be it a pod's or a
 // template's. What only a pod gets (requests from limits, host ports) is not
 // among them, so that a template keeps saying what its author said.
-func DefaultPodSpec(spec *corev1.PodSpec) {
+func Default(spec *corev1.PodSpec) {
 	resource.FillEmpty(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	resource.FillEmpty(&spec.DNSPolicy, corev1.DNSClusterFirst)
 	resource.FillEmpty(&spec.SchedulerName, corev1.DefaultSchedulerName)
@@ -27,14 +27,14 @@ func DefaultPodSpec(spec *corev1.PodSpec) {
 	resource.FillEmpty(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	for i := range spec.Volumes {
-		defaultVolume(&spec.Volumes[i].VolumeSource)
+		DefaultVolume(&spec.Volumes[i].VolumeSource)
 	}
-	for _, c := range containersOf(spec) {
-		defaultContainer(c.Container)
+	for _, c := range All(spec) {
+		defaultContainer(c)
 	}
-	roundUpToMilli(spec.Overhead)
+	RoundUpToMilli(spec.Overhead)
 	if spec.Resources != nil {
-		defaultResources(spec.Resources)
+		DefaultResources(spec.Resources)
 	}
 }
 
@@ -56,7 +56,7 @@ func defaultContainer(c *corev1.Container) {
 			resource.Fill(&env.ValueFrom.FileKeyRef.Optional, false)
 		}
 	}
-	defaultResources(&c.Resources)
+	DefaultResources(&c.Resources)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 		if probe != nil {
 			defaultProbe(probe)
@@ -107,7 +107,7 @@ func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
-func defaultVolume(v *corev1.VolumeSource) {
+func DefaultVolume(v *corev1.VolumeSource) {
 	if ptr.AllPtrFieldsNil(v) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
@@ -138,7 +138,7 @@ func defaultVolume(v *corev1.VolumeSource) {
 		resource.FillEmpty(&v.ScaleIO.StorageMode, "ThinProvisioned")
 		resource.FillEmpty(&v.ScaleIO.FSType, "xfs")
 	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-		DefaultPersistentVolumeClaimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec)
+		DefaultClaimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	case v.Image != nil:
 		resource.FillEmpty(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}
@@ -162,14 +162,14 @@ func defaultDownwardFiles(files []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-func defaultResources(r *corev1.ResourceRequirements) {
-	roundUpToMilli(r.Limits)
-	roundUpToMilli(r.Requests)
+func DefaultResources(r *corev1.ResourceRequirements) {
+	RoundUpToMilli(r.Limits)
+	RoundUpToMilli(r.Requests)
 }
 
-// roundUpToMilli rounds quantities up to a thousandth, the finest that the API
+// RoundUpToMilli rounds quantities up to a thousandth, the finest that the API
 // keeps.
-func roundUpToMilli(list corev1.ResourceList) {
+func RoundUpToMilli(list corev1.ResourceList) {
 	for name, amount := range list {
 		if !amount.RoundUp(quantity.Milli) {
 			list[name] = amount

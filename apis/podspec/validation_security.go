@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func podSecurityContextIsValid(s *podSpec) field.ErrorList {
@@ -19,31 +21,31 @@ func podSecurityContextIsValid(s *podSpec) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if sc.FSGroup != nil {
-		errs = append(errs, invalid(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID(*sc.FSGroup))...)
+		errs = append(errs, resource.Invalid(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID(*sc.FSGroup))...)
 	}
 	errs = append(errs, validateRunAs(sc.RunAsUser, sc.RunAsGroup, path)...)
 	for i, group := range sc.SupplementalGroups {
-		errs = append(errs, invalid(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
+		errs = append(errs, resource.Invalid(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
 	}
 	if s.ShareProcessNamespace != nil && *s.ShareProcessNamespace && s.HostPID {
 		errs = append(errs, field.Invalid(s.path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	errs = append(errs, s.validateSysctls(path.Child("sysctls"))...)
-	errs = append(errs, mayBeOneOf(path.Child("fsGroupChangePolicy"), sc.FSGroupChangePolicy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+	errs = append(errs, resource.OptionalOneOf(path.Child("fsGroupChangePolicy"), sc.FSGroupChangePolicy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)
 	errs = append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
-	errs = append(errs, mayBeOneOf(path.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
-	return append(errs, mayBeOneOf(path.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
+	errs = append(errs, resource.OptionalOneOf(path.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
+	return append(errs, resource.OptionalOneOf(path.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
 }
 
 func validateRunAs(user, group *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if user != nil {
-		errs = append(errs, invalid(path.Child("runAsUser"), *user, validation.IsValidUserID(*user))...)
+		errs = append(errs, resource.Invalid(path.Child("runAsUser"), *user, validation.IsValidUserID(*user))...)
 	}
 	if group != nil {
-		errs = append(errs, invalid(path.Child("runAsGroup"), *group, validation.IsValidGroupID(*group))...)
+		errs = append(errs, resource.Invalid(path.Child("runAsGroup"), *group, validation.IsValidGroupID(*group))...)
 	}
 	return errs
 }
@@ -64,7 +66,7 @@ func (s *podSpec) validateSysctls(path *field.Path) field.ErrorList {
 		case len(name) > maxSysctlName || !sysctlName.MatchString(name):
 			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctlName, sysctlName)))
 		default:
-			errs = append(errs, mustBeUnique(path, name, seen)...)
+			errs = append(errs, resource.Unique(path, name, seen)...)
 		}
 		switch namespace, _, _ := sysctl.GetNamespace(name); {
 		case s.HostNetwork && namespace == sysctl.NetNamespace:
@@ -82,7 +84,7 @@ func (s *podSpec) validateSecurityContext(sc *corev1.SecurityContext, path *fiel
 	}
 	errs := validateRunAs(sc.RunAsUser, sc.RunAsGroup, path)
 	if sc.ProcMount != nil {
-		errs = append(errs, mayBeOneOf(path.Child("procMount"), sc.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		errs = append(errs, resource.OptionalOneOf(path.Child("procMount"), sc.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
 		if s.hostUsers && *sc.ProcMount == corev1.UnmaskedProcMount {
 			errs = append(errs, field.Invalid(path.Child("procMount"), *sc.ProcMount, "`hostUsers` must be false to use `Unmasked`"))
 		}
@@ -112,7 +114,7 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	if p.Type == "" {
 		errs = append(errs, field.Required(path.Child("type"), "type is required when seccompProfile is set"))
 	} else {
-		errs = append(errs, mayBeOneOf(path.Child("type"), &p.Type,
+		errs = append(errs, resource.OptionalOneOf(path.Child("type"), &p.Type,
 			corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)...)
 	}
 	local := path.Child("localhostProfile")
@@ -152,6 +154,6 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 			return field.ErrorList{field.Invalid(local, *p.LocalhostProfile, "can only be set when AppArmor type is Localhost")}
 		}
 	}
-	return mayBeOneOf(path.Child("type"), &p.Type,
+	return resource.OptionalOneOf(path.Child("type"), &p.Type,
 		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
 }

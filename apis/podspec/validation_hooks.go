@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // validateHooks judges how a running container is watched and told to stop.
@@ -127,20 +129,20 @@ func validateExec(exec *corev1.ExecAction, path *field.Path) field.ErrorList {
 }
 
 func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
-	errs := mustBeSet(path.Child("path"), get.Path)
+	errs := resource.Required(path.Child("path"), get.Path)
 	errs = append(errs, validatePortNumOrName(get.Port, path.Child("port"))...)
-	errs = append(errs, mayBeOneOf(path.Child("scheme"), &get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+	errs = append(errs, resource.OptionalOneOf(path.Child("scheme"), &get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for _, header := range get.HTTPHeaders {
-		errs = append(errs, invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
+		errs = append(errs, resource.Invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
 	}
 	return errs
 }
 
 func validatePortNumOrName(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	if port.Type == intstr.String {
-		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+		return resource.Invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
 	}
-	return invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
+	return resource.Invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
 }
 
 func (s *podSpec) validateSleep(sleep *corev1.SleepAction, path *field.Path) field.ErrorList {
@@ -156,9 +158,9 @@ func validateStopSignal(signal corev1.Signal, os *corev1.PodOS, path *field.Path
 	case os == nil:
 		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
 	case os.Name == corev1.Windows:
-		return mayBeOneOf(path, &signal, corev1.SIGKILL, corev1.SIGTERM)
+		return resource.OptionalOneOf(path, &signal, corev1.SIGKILL, corev1.SIGTERM)
 	case os.Name == corev1.Linux:
-		return mayBeOneOf(path, &signal, linuxSignals...)
+		return resource.OptionalOneOf(path, &signal, linuxSignals...)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func mainContainersAreValid(s *podSpec) field.ErrorList {
-	path := s.path.Child(string(mainContainer))
+	path := s.path.Child(string(Containers))
 	if len(s.Containers) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
@@ -21,7 +23,7 @@ func mainContainersAreValid(s *podSpec) field.ErrorList {
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		errs = append(errs, s.validateContainer(c, path.Index(i))...)
-		errs = append(errs, mustBeUnique(path.Index(i).Child("name"), c.Name, names)...)
+		errs = append(errs, resource.Unique(path.Index(i).Child("name"), c.Name, names)...)
 		errs = append(errs, s.validateHooks(c, path.Index(i))...)
 		errs = append(errs, validateRestartRules(c, path.Index(i))...)
 	}
@@ -38,15 +40,15 @@ func initContainersAreValid(s *podSpec) field.ErrorList {
 	}
 	var errs field.ErrorList
 	for i := range s.InitContainers {
-		c, path := &s.InitContainers[i], s.path.Child(string(initContainer)).Index(i)
+		c, path := &s.InitContainers[i], s.path.Child(string(InitContainers)).Index(i)
 		errs = append(errs, s.validateContainer(c, path)...)
 		errs = append(errs, validateRestartRules(c, path)...)
 		if c.Name != "" {
-			errs = append(errs, mustBeUnique(path.Child("name"), c.Name, names)...)
+			errs = append(errs, resource.Unique(path.Child("name"), c.Name, names)...)
 		}
 		// Init containers run one by one: only their own ports can collide.
 		errs = append(errs, hostPortsAreUnique(c, sets.New[string](), path)...)
-		if isSidecar(c) {
+		if IsSidecar(InitContainers, c) {
 			errs = append(errs, s.validateHooks(c, path)...)
 		} else {
 			errs = append(errs, mayNotKeepRunning(c, path)...)
@@ -91,19 +93,19 @@ func ephemeralContainersAreValid(s *podSpec) field.ErrorList {
 		return nil
 	}
 	others := sets.New[string]()
-	for _, c := range containersOf(s.PodSpec) {
-		if c.Kind != ephemeralContainer {
+	for at, c := range All(s.PodSpec) {
+		if at.List != EphemeralContainers {
 			others.Insert(c.Name)
 		}
 	}
 	names := others.Clone()
 	var errs field.ErrorList
 	for i := range s.EphemeralContainers {
-		ephemeral, path := &s.EphemeralContainers[i], s.path.Child(string(ephemeralContainer)).Index(i)
+		ephemeral, path := &s.EphemeralContainers[i], s.path.Child(string(EphemeralContainers)).Index(i)
 		c := (*corev1.Container)(&ephemeral.EphemeralContainerCommon)
 		errs = append(errs, s.validateContainer(c, path)...)
-		errs = append(errs, imageIsTrimmed(c, path)...)
-		errs = append(errs, mustBeUnique(path.Child("name"), c.Name, names)...)
+		errs = append(errs, ValidateImageTrimmed(c, path)...)
+		errs = append(errs, resource.Unique(path.Child("name"), c.Name, names)...)
 		if target := ephemeral.TargetContainerName; target != "" && !others.Has(target) {
 			errs = append(errs, field.NotFound(path.Child("targetContainerName"), target))
 		}
@@ -138,8 +140,8 @@ func mayOnlySet(value any, allowed sets.Set[string], msg string, path *field.Pat
 // validateContainer judges what containers of all kinds have in common.
 func (s *podSpec) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs := validateLabelName(path.Child("name"), c.Name)
-	errs = append(errs, mustBeSet(path.Child("image"), c.Image)...)
-	errs = append(errs, mustBeOneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+	errs = append(errs, resource.Required(path.Child("image"), c.Image)...)
+	errs = append(errs, resource.RequiredOneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
 	errs = append(errs, validateEnv(c.Env, path.Child("env"))...)
@@ -153,9 +155,9 @@ func (s *podSpec) validateContainer(c *corev1.Container, path *field.Path) field
 	return errs
 }
 
-// imageIsTrimmed holds for pods only: templates with a blank image are in use
+// ValidateImageTrimmed holds for pods only: templates with a blank image are in use
 // as placeholders.
-func imageIsTrimmed(c *corev1.Container, path *field.Path) field.ErrorList {
+func ValidateImageTrimmed(c *corev1.Container, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(c.Image) != c.Image {
 		return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace")}
 	}
@@ -166,20 +168,11 @@ func validateLabelName(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalid(path, name, validation.IsDNS1123Label(name))
-}
-
-// mustBeUnique adds value to those seen, which must not have it.
-func mustBeUnique(path *field.Path, value string, seen sets.Set[string]) field.ErrorList {
-	if seen.Has(value) {
-		return field.ErrorList{field.Duplicate(path, value)}
-	}
-	seen.Insert(value)
-	return nil
+	return resource.Invalid(path, name, validation.IsDNS1123Label(name))
 }
 
 func validatePullPolicy(policy corev1.PullPolicy, path *field.Path) field.ErrorList {
-	return mustBeOneOf(path, policy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	return resource.RequiredOneOf(path, policy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 }
 
 func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
@@ -189,20 +182,20 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		path := path.Index(i)
 		if port.Name != "" {
 			if msgs := validation.IsValidPortName(port.Name); len(msgs) > 0 {
-				errs = append(errs, invalid(path.Child("name"), port.Name, msgs)...)
+				errs = append(errs, resource.Invalid(path.Child("name"), port.Name, msgs)...)
 			} else {
-				errs = append(errs, mustBeUnique(path.Child("name"), port.Name, names)...)
+				errs = append(errs, resource.Unique(path.Child("name"), port.Name, names)...)
 			}
 		}
 		if port.ContainerPort == 0 {
 			errs = append(errs, field.Required(path.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, invalid(path.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
+			errs = append(errs, resource.Invalid(path.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
 		}
 		if port.HostPort != 0 {
-			errs = append(errs, invalid(path.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
+			errs = append(errs, resource.Invalid(path.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
 		}
-		errs = append(errs, mustBeOneOf(path.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		errs = append(errs, resource.RequiredOneOf(path.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
 	}
 	return errs
 }
@@ -211,7 +204,7 @@ func hostPortsAreUnique(c *corev1.Container, seen sets.Set[string], path *field.
 	var errs field.ErrorList
 	for i, port := range c.Ports {
 		if port.HostPort != 0 {
-			errs = append(errs, mustBeUnique(path.Child("ports").Index(i).Child("hostPort"),
+			errs = append(errs, resource.Unique(path.Child("ports").Index(i).Child("hostPort"),
 				fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort), seen)...)
 		}
 	}
@@ -230,20 +223,20 @@ func validateRestartRules(c *corev1.Container, path *field.Path) field.ErrorList
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
 		errs = append(errs, field.Required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
 	}
-	errs = append(errs, mayBeOneOf(path.Child("restartPolicy"), c.RestartPolicy,
+	errs = append(errs, resource.OptionalOneOf(path.Child("restartPolicy"), c.RestartPolicy,
 		corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
 	if n := len(c.RestartPolicyRules); n > maxRestartRules {
 		errs = append(errs, field.TooMany(rulesPath, n, maxRestartRules))
 	}
 	for i, rule := range c.RestartPolicyRules {
 		path := rulesPath.Index(i)
-		errs = append(errs, mayBeOneOf(path.Child("action"), &rule.Action,
+		errs = append(errs, resource.OptionalOneOf(path.Child("action"), &rule.Action,
 			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(path.Child("exitCodes"), "must be specified"))
 			continue
 		}
-		errs = append(errs, mayBeOneOf(path.Child("exitCodes", "operator"), &rule.ExitCodes.Operator,
+		errs = append(errs, resource.OptionalOneOf(path.Child("exitCodes", "operator"), &rule.ExitCodes.Operator,
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		if n := len(rule.ExitCodes.Values); n > maxRestartExitCodes {
 			errs = append(errs, field.TooMany(path.Child("exitCodes", "values"), n, maxRestartExitCodes))
@@ -260,8 +253,8 @@ func (s *podSpec) validateResizePolicy(policies []corev1.ContainerResizePolicy, 
 			errs = append(errs, field.Duplicate(path.Index(i), p.ResourceName))
 		}
 		seen.Insert(p.ResourceName)
-		errs = append(errs, mustBeOneOf(path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
-		errs = append(errs, mustBeOneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		errs = append(errs, resource.RequiredOneOf(path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, resource.RequiredOneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
 		if s.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}

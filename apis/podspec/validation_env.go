@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/resource"
 )
 
 func validateEnv(vars []corev1.EnvVar, path *field.Path) field.ErrorList {
@@ -17,7 +19,7 @@ func validateEnv(vars []corev1.EnvVar, path *field.Path) field.ErrorList {
 		if v.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), ""))
 		} else {
-			errs = append(errs, invalid(path.Child("name"), v.Name, validation.IsRelaxedEnvVarName(v.Name))...)
+			errs = append(errs, resource.Invalid(path.Child("name"), v.Name, validation.IsRelaxedEnvVarName(v.Name))...)
 		}
 		if v.ValueFrom != nil {
 			errs = append(errs, validateEnvSource(v, path.Child("valueFrom"))...)
@@ -62,11 +64,11 @@ func validateEnvSource(v *corev1.EnvVar, path *field.Path) field.ErrorList {
 }
 
 func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
-	errs := invalid(path.Child("name"), name, validation.IsDNS1123Subdomain(name))
+	errs := resource.Invalid(path.Child("name"), name, validation.IsDNS1123Subdomain(name))
 	if key == "" {
 		return append(errs, field.Required(path.Child("key"), ""))
 	}
-	return append(errs, invalid(path.Child("key"), key, validation.IsConfigMapKey(key))...)
+	return append(errs, resource.Invalid(path.Child("key"), key, validation.IsConfigMapKey(key))...)
 }
 
 func validateFileKeyRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
@@ -74,26 +76,26 @@ func validateFileKeyRef(ref *corev1.FileKeySelector, path *field.Path) field.Err
 	if ref.Key == "" {
 		errs = append(errs, field.Required(path.Child("key"), ""))
 	} else {
-		errs = append(errs, invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
+		errs = append(errs, resource.Invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
 	}
 	errs = append(errs, validateLabelName(path.Child("volumeName"), ref.VolumeName)...)
 	if ref.Path == "" {
 		return append(errs, field.Required(path.Child("path"), ""))
 	}
-	return append(errs, hasNoBacksteps(ref.Path, path.Child("path"))...)
+	return append(errs, ValidateNoBacksteps(ref.Path, path.Child("path"))...)
 }
 
 // fileKeysReferToEmptyDirs: variables can only be read from files that the
 // pod's own containers wrote.
 func fileKeysReferToEmptyDirs(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
-	for _, c := range containersOf(s.PodSpec) {
+	for at, c := range All(s.PodSpec) {
 		for i, env := range c.Env {
 			if env.ValueFrom == nil || env.ValueFrom.FileKeyRef == nil {
 				continue
 			}
 			name := env.ValueFrom.FileKeyRef.VolumeName
-			path := c.path(s.path).Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			path := at.Path(s.path).Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
 			if volume := s.volumes[name]; volume == nil {
 				errs = append(errs, field.NotFound(path, name))
 			} else if volume.EmptyDir == nil {
@@ -109,7 +111,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 	for i, source := range sources {
 		item := path.Index(i)
 		if source.Prefix != "" {
-			errs = append(errs, invalid(item.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix))...)
+			errs = append(errs, resource.Invalid(item.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix))...)
 		}
 		if source.ConfigMapRef != nil {
 			errs = append(errs, validateEnvFromName(source.ConfigMapRef.Name, item.Child("configMapRef", "name"))...)
@@ -131,7 +133,7 @@ func validateEnvFromName(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalid(path, name, validation.IsDNS1123Subdomain(name))
+	return resource.Invalid(path, name, validation.IsDNS1123Subdomain(name))
 }
 
 // The fields of a pod that its containers may see as environment variables
@@ -161,16 +163,16 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, allowed []string, path *f
 	if of, key, ok := cutSubscript(ref.FieldPath); ok {
 		switch of {
 		case "metadata.annotations":
-			return invalid(path, strings.ToLower(key), validation.IsQualifiedName(strings.ToLower(key)))
+			return resource.Invalid(path, strings.ToLower(key), validation.IsQualifiedName(strings.ToLower(key)))
 		case "metadata.labels":
-			return invalid(path, key, validation.IsQualifiedName(key))
+			return resource.Invalid(path, key, validation.IsQualifiedName(key))
 		}
 		return field.ErrorList{field.Invalid(fieldPath, ref.FieldPath, "error converting fieldPath: field label does not support subscript: "+ref.FieldPath)}
 	}
 	if !slices.Contains(knownFieldPaths, ref.FieldPath) {
 		return field.ErrorList{field.Invalid(fieldPath, ref.FieldPath, "error converting fieldPath: field label not supported: "+ref.FieldPath)}
 	}
-	return mayBeOneOf(fieldPath, &ref.FieldPath, allowed...)
+	return resource.OptionalOneOf(fieldPath, &ref.FieldPath, allowed...)
 }
 
 // cutSubscript splits "metadata.labels['key']".
@@ -196,7 +198,7 @@ func validateResourceFieldRef(ref *corev1.ResourceFieldSelector, path *field.Pat
 	if ref.Resource == "" {
 		errs = append(errs, field.Required(path.Child("resource"), ""))
 	} else if !isHugePagesField(ref.Resource) {
-		errs = append(errs, mayBeOneOf(path.Child("resource"), &ref.Resource, resourceFields...)...)
+		errs = append(errs, resource.OptionalOneOf(path.Child("resource"), &ref.Resource, resourceFields...)...)
 	}
 	return append(errs, validateDivisor(ref, path.Child("divisor"))...)
 }
