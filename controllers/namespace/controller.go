@@ -38,7 +38,7 @@ func New() controller.Controller {
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many namespaces are synced at the same time.")
-			fs.DurationVar(&o.grace, GraceFlag, o.grace, "The least time from a namespace's deletion to its end, in which what API servers have let into it comes to light. \"svc up\" with an etcd of its own, which no other API server uses, has 1s.")
+			fs.DurationVar(&o.grace, GraceFlag, o.grace, "The minimum time between the deletion of a namespace and its finalization, for requests in flight at other API servers. \"svc up\" with an embedded etcd, which no other API server uses, sets 1s.")
 		},
 		Validate: o.validate,
 		Setup:    o.setup,
