@@ -19,7 +19,7 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// check finds what is wrong with single settings.
+// check returns what is wrong with single settings.
 func (s *Settings) check() Problems {
 	problems := s.checkGates()
 	for i := range s.table {
@@ -28,7 +28,7 @@ func (s *Settings) check() Problems {
 	return append(problems, s.checkLogging()...)
 }
 
-// contradictions finds settings that do not go together.
+// contradictions returns settings that contradict each other.
 func (s *Settings) contradictions() Problems {
 	var problems Problems
 	for _, contradiction := range []func() string{
@@ -45,7 +45,7 @@ func (s *Settings) contradictions() Problems {
 	return problems
 }
 
-// where says where a setting comes from, and names it.
+// where returns the origin and the name of a setting for messages.
 func (s *Settings) where(of *Setting) string {
 	switch origin := s.origins[of.Field]; {
 	case of.Flag != "" && s.given[of.Flag]:
@@ -56,7 +56,7 @@ func (s *Settings) where(of *Setting) string {
 	return of.title(of.Flag != "" && of.Later == "")
 }
 
-// at says the same of a field, or of a flag without one ("--lock-file").
+// at is where for a field, or for a flag without one ("--lock-file").
 func (s *Settings) at(name string) string {
 	if flag, ok := strings.CutPrefix(name, "--"); ok {
 		return s.where(ofFlag(s.table, flag))
@@ -75,8 +75,8 @@ func (s *Settings) checkRule(of *Setting) Problems {
 	return problems
 }
 
-// refuse says what the setting's rule finds wrong with a value, if anything:
-// what follows the setting's name in a message.
+// refuse returns why a setting's rule refuses a value, or "": the text after the
+// setting's name in a message.
 func (s *Setting) refuse(target reflect.Value) string {
 	value := plain(target)
 	if s.Rule == nil || value == nil {
@@ -100,7 +100,7 @@ func quoted(value any) string {
 	return fmt.Sprint(value)
 }
 
-// checkGates makes the gates.
+// checkGates sets the feature gates and checks them.
 func (s *Settings) checkGates() Problems {
 	var problems Problems
 	gates, err := newGates()
@@ -230,7 +230,7 @@ func (s *Settings) pullsInParallel() string {
 	return ""
 }
 
-// What enforceNodeAllocatable may name.
+// The values of enforceNodeAllocatable.
 const (
 	enforceNone   = "none"
 	enforcePods   = "pods"
@@ -299,8 +299,8 @@ func (s *Settings) reservedCPUsExcludeCgroups() string {
 	return ""
 }
 
-// systemCgroupsNeedRoot is kubelet's rule: who moves the system's processes says
-// where those of pods are.
+// systemCgroupsNeedRoot is kubelet's rule: --system-cgroups requires
+// --cgroup-root.
 func (s *Settings) systemCgroupsNeedRoot() string {
 	if c := s.Configuration; c.SystemCgroups != "" && c.CgroupRoot == "" {
 		return s.at("systemCgroups") + " needs cgroupRoot (--cgroup-root): set it, too; / is the root of all"
@@ -308,8 +308,8 @@ func (s *Settings) systemCgroupsNeedRoot() string {
 	return ""
 }
 
-// hiddenMetricsOfPreviousRelease is kubelet's rule: who sets this once notices
-// when the next release hides more.
+// hiddenMetricsOfPreviousRelease is kubelet's rule: only the previous release may
+// be shown, so that the setting fails when the next release hides more.
 func (s *Settings) hiddenMetricsOfPreviousRelease() string {
 	asked := s.Configuration.ShowHiddenMetricsForVersion
 	if asked == "" {
@@ -387,7 +387,8 @@ func oneWord() *Rule {
 	return text("a domain, as cluster.local", func(s string) bool { return !strings.ContainsAny(s, " \t,/") })
 }
 
-// nodeLabels are what a node may say of itself (document 3 section 9).
+// nodeLabels is the rule for labels that a node may set on itself (document 3
+// section 9).
 func nodeLabels() *Rule {
 	return &Rule{"", func(value any) string {
 		for key, text := range sorted(value.(map[string]string)) {
@@ -410,7 +411,7 @@ func nodeLabels() *Rule {
 	}}
 }
 
-// brief is what is wrong with a name, without the examples.
+// brief returns what is wrong with a name, without the examples.
 func brief(problems []string) string {
 	problem, _, _ := strings.Cut(problems[0], " (e.g.")
 	return problem

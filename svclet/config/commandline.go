@@ -12,13 +12,13 @@ import (
 	"svc.dev/svc/internal/suggest"
 )
 
-// commandLine is what a command line sets.
+// commandLine is the settings of a command line.
 type commandLine struct {
 	given    map[string]bool // by the flags' own names
 	problems Problems
 }
 
-// parse sets what args give. It tells of all that is wrong with them.
+// parse parses args. It reports all problems.
 func parse(args []string, all []Setting, flags *Flags, c *Configuration) commandLine {
 	line := commandLine{given: map[string]bool{}}
 	args = slices.Clone(args)
@@ -40,7 +40,7 @@ func parse(args []string, all []Setting, flags *Flags, c *Configuration) command
 		})
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
-			// It is left out to see what else is wrong.
+			// The flag is removed to find further problems.
 			line.problems.add("%s", unknownFlag(all, unknown.GetSpecifiedName()))
 			args = without(args, unknown.GetSpecifiedName())
 			continue
@@ -56,7 +56,7 @@ func parse(args []string, all []Setting, flags *Flags, c *Configuration) command
 	}
 }
 
-// newFlagSet has the flags that exist, bound to what they set.
+// newFlagSet returns the existing flags, bound to their targets.
 func newFlagSet(all []Setting, flags *Flags, c *Configuration) *pflag.FlagSet {
 	set := pflag.NewFlagSet("svclet", pflag.ContinueOnError)
 	set.SetInterspersed(true)
@@ -78,8 +78,8 @@ func newFlagSet(all []Setting, flags *Flags, c *Configuration) *pflag.FlagSet {
 	return set
 }
 
-// ownName is the name of a flag for one that kubelet gives it, and with
-// underscores for dashes.
+// ownName returns svclet's name of a flag for kubelet's name, and for a name with
+// underscores.
 func ownName(all []Setting, name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
 	if s := ofFlag(all, name); s != nil && s.Later == "" {
@@ -88,7 +88,7 @@ func ownName(all []Setting, name string) string {
 	return name
 }
 
-// target is what a setting sets.
+// target returns the value that a setting sets.
 func (s *Setting) target(flags *Flags, c *Configuration) reflect.Value {
 	switch {
 	case s.Field != "":
@@ -110,8 +110,8 @@ func (s *Setting) target(flags *Flags, c *Configuration) reflect.Value {
 // headersField is the field of --manifest-url-header.
 const headersField = "staticPodURLHeader"
 
-// badValue says what is wrong with the text of a flag. It does not quote
-// headers, which may hold secrets.
+// badValue describes an invalid flag value. It does not quote headers, which may
+// be secrets.
 func badValue(s *Setting, text string, err error) string {
 	if s.Field == headersField {
 		return fmt.Sprintf("%s %v", s.title(true), err)
@@ -119,7 +119,7 @@ func badValue(s *Setting, text string, err error) string {
 	return fmt.Sprintf("%s: %q %v", s.title(true), text, err)
 }
 
-// unknownFlag says that there is no such flag, or not yet.
+// unknownFlag returns the message for a flag that does not exist, or not yet.
 func unknownFlag(all []Setting, name string) string {
 	dashed := "--" + name
 	if len(name) == 1 {
@@ -140,8 +140,8 @@ func unknownFlag(all []Setting, name string) string {
 	return fmt.Sprintf("unknown flag %s; svclet --help lists them", dashed)
 }
 
-// without takes the first flag of this name out of args, and its value if that
-// follows as an argument of its own.
+// without removes the first flag with this name from args, with its value if that
+// is a separate argument.
 func without(args []string, name string) []string {
 	for i, arg := range args {
 		short := len(name) == 1 && strings.HasPrefix(arg, "-"+name)

@@ -10,27 +10,26 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// DropInVariable is the environment variable that names the directory of
-// drop-ins where --config-dir does not (document 3 section 2, alpha).
+// DropInVariable is the environment variable with the drop-in directory, used
+// without --config-dir (document 3 section 2, alpha).
 const DropInVariable = "SVCLET_CONFIG_DROPIN_DIR_ALPHA"
 
-// Settings are all that is set.
+// Settings are all settings of an agent.
 type Settings struct {
 	Flags
 	Configuration *Configuration
-	// FeatureGates are those of the document; Gates are those of them on which
-	// parts of the agent act.
+	// FeatureGates are those of the document; Gates are those that have an effect.
 	FeatureGates featuregate.FeatureGate
 	Gates        Gates
-	// Warnings are what is deprecated or has no effect, one line each.
+	// Warnings are deprecated settings and settings without effect, one line each.
 	Warnings []string
 
 	table   []Setting
-	given   map[string]bool   // flags that the command line has
-	origins map[string]string // fields that files set
+	given   map[string]bool   // flags on the command line
+	origins map[string]string // fields set by files
 }
 
-// Problems are all that is wrong with settings, one line each.
+// Problems are all errors in settings, one line each.
 type Problems []string
 
 // Error implements error.
@@ -40,9 +39,9 @@ func (p *Problems) add(format string, args ...any) {
 	*p = append(*p, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
 }
 
-// Load makes the settings of a command line and of the files that it names. The
-// error is of type [Problems]. If --help or --version ask for an answer, files
-// are not read and nothing is checked.
+// Load returns the settings of a command line and of the files that it names. The
+// error is of type [Problems]. With --help or --version files are not read and
+// nothing is checked.
 func Load(args []string, getenv func(string) string) (*Settings, error) {
 	s := &Settings{Flags: DefaultFlags(), Configuration: Default(), table: All()}
 	line := parse(args, s.table, &s.Flags, s.Configuration)
@@ -65,7 +64,7 @@ func Load(args []string, getenv func(string) string) (*Settings, error) {
 	}
 	problems := slices.Concat(line.problems, files.problems, s.check())
 	if whole {
-		// Of half of the settings it cannot be said whether they go together.
+		// Incomplete settings cannot be checked for contradictions.
 		problems = append(problems, s.contradictions()...)
 	}
 	if len(problems) > 0 {
@@ -86,8 +85,8 @@ func (s *Settings) follow() {
 	}
 }
 
-// override lets the command line override what files set, and completes both.
-// Feature gates that it does not name stay as they are.
+// override applies the command line over the files, and completes both. Feature
+// gates that it does not name are unchanged.
 func (s *Settings) override(args []string) {
 	gates := s.Configuration.FeatureGates
 	flags := DefaultFlags()
@@ -102,26 +101,25 @@ func (s *Settings) override(args []string) {
 			*directory = absolute
 		}
 	}
-	// A server that nobody has asked for gives way to --runonce.
+	// --runonce disables the server unless it was enabled explicitly.
 	if c := s.Configuration; c.RunOnce && !s.Explicit("enableServer") {
 		*c.EnableServer = false
 	}
-	// Any negative number of processes stands for no bound of a pod's own.
+	// Any negative limit means no limit per pod.
 	*s.Configuration.PodPidsLimit = max(*s.Configuration.PodPidsLimit, -1)
 }
 
-// set says whether a file sets a field.
+// set reports whether a file sets a field.
 func (s *Settings) set(field string) bool { return s.origins[field] != "" }
 
-// Explicit says whether a field is set by a flag or by a file, be it to its
-// default.
+// Explicit reports whether a flag or a file sets a field, even if to its default.
 func (s *Settings) Explicit(field string) bool {
 	of := ofField(s.table, field)
 	return s.set(field) || of != nil && s.given[of.Flag]
 }
 
-// RateLimit is the limit of requests to the API server that was asked for, by
-// flag or file; ok is false if none was.
+// RateLimit returns the configured rate limit of requests to the API server; ok is
+// false if there is none.
 func (s *Settings) RateLimit() (qps float32, burst int, ok bool) {
 	if !s.Explicit("kubeAPIQPS") && !s.Explicit("kubeAPIBurst") {
 		return 0, 0, false
@@ -136,14 +134,14 @@ func (s *Settings) RateLimit() (qps float32, burst int, ok bool) {
 	return qps, burst, true
 }
 
-// Shown is a configuration as others may see it: without what of --manifest-url
-// and its headers may be secret.
+// Shown returns a copy of a configuration without the secret parts of
+// --manifest-url and its headers.
 func Shown(c *Configuration) *Configuration {
 	c = c.DeepCopy()
 	if at, err := url.Parse(c.StaticPodURL); err != nil {
 		c.StaticPodURL = "<masked>"
 	} else {
-		// As the source of pods shows it in its logs.
+		// The same form as in the logs of package source.
 		c.StaticPodURL = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
 	}
 	for name := range c.StaticPodURLHeader {

@@ -13,7 +13,7 @@ import (
 // k8s.io/kubelet/config/v1beta1.
 type Configuration = kubeletconfig.KubeletConfiguration
 
-// Of files. Kubelet's own are taken as well.
+// API groups and kinds of files. Kubelet's own are accepted too.
 const (
 	Kind       = "SvcletConfiguration"
 	APIVersion = "svclet.config.k8s.io/v1beta1"
@@ -22,39 +22,37 @@ const (
 	kubeletAPIVersion = "kubelet.config.k8s.io/v1beta1"
 )
 
-// Release is that of kubelet which svclet behaves as and, unless --version names
-// another, reports.
+// Release is the kubelet release whose behavior svclet has and, unless --version
+// sets another, reports.
 const Release = "v1.36.0"
 
-// Flags are the settings that only the command line has. A tag is the flag's
-// name.
+// Flags are the settings without a field in files. A tag is the flag's name.
 type Flags struct {
-	// Svcconfig is the connection file for the API server; without it the agent
-	// runs by itself (document 3 section 1).
+	// Svcconfig is the connection file for the API server; without it the agent runs
+	// in standalone mode (document 3 section 1).
 	Svcconfig string `flag:"svcconfig"`
 	// Config is the configuration file, ConfigDir the directory of drop-ins.
 	Config    string `flag:"config"`
 	ConfigDir string `flag:"config-dir"`
-	// HostnameOverride is the node's name; empty is the host's.
+	// HostnameOverride is the node's name; by default the host name.
 	HostnameOverride string `flag:"hostname-override"`
 	// NodeIP is an address of the node, or one of each family.
 	NodeIP     string            `flag:"node-ip"`
 	NodeLabels map[string]string `flag:"node-labels"`
-	// CertDir holds the certificate that the agent makes for itself, RootDir
-	// its other files.
+	// CertDir is the directory of the agent's own certificate, RootDir that of its
+	// other files.
 	CertDir string `flag:"cert-dir"`
 	RootDir string `flag:"root-dir"`
-	// RegisterSchedulable false registers the node unschedulable.
+	// RegisterSchedulable false registers the node as unschedulable.
 	RegisterSchedulable bool `flag:"register-schedulable"`
 	// ImageCredentialProviderConfig configures credential provider plugins, whose
 	// programs are in ImageCredentialProviderBinDir.
 	ImageCredentialProviderConfig string `flag:"image-credential-provider-config"`
 	ImageCredentialProviderBinDir string `flag:"image-credential-provider-bin-dir"`
-	// RuntimeCgroups is the container runtime's own cgroup, of which statistics
-	// tell.
+	// RuntimeCgroups is the container runtime's own cgroup, for statistics.
 	RuntimeCgroups string `flag:"runtime-cgroups"`
-	// LockFile is held while the agent runs. With ExitOnLockContention the agent
-	// ends when somebody else opens it.
+	// LockFile is locked while the agent runs. With ExitOnLockContention the agent
+	// exits when another process opens it.
 	LockFile             string `flag:"lock-file"`
 	ExitOnLockContention bool   `flag:"exit-on-lock-contention"`
 	// Version is "false", "true", "raw", or the release to report ("v1.36.0").
@@ -62,16 +60,15 @@ type Flags struct {
 	Help    bool   `flag:"help"`
 }
 
-// DefaultFlags are the flags' defaults (document 3 sections 5 and 9).
+// DefaultFlags returns the defaults of flags (document 3 sections 5 and 9).
 func DefaultFlags() Flags {
 	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", RegisterSchedulable: true, Version: "false"}
 }
 
-// Default is the configuration that holds where no file and no flag says
-// otherwise: that of document 3, and of kubelet 1.36 where it is silent, with
-// one exception: failCgroupV1 is false, for the document knows no hosts on
-// which the agent does not start. Fields of which svclet does nothing yet are
-// left empty.
+// Default returns the default configuration: that of document 3, and of kubelet
+// 1.36 where the document has none, with one exception: failCgroupV1 is false,
+// because the document has no hosts on which the agent does not start. Fields
+// without an implementation are empty.
 func Default() *Configuration {
 	c := &Configuration{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}}
 	defaultServer(c)

@@ -1,13 +1,13 @@
-// Package config is what can be set of a node agent: the SvcletConfiguration,
-// which is read from files, and the flags.
+// Package config owns the settings of a node agent: the SvcletConfiguration, which
+// is read from files, and the flags.
 //
-// [Load] makes settings of a command line and of the files that it names. What
-// there is to set is one table, [Sections]: flags, help, reference, deprecation
-// warnings and the checks of single values come from it. Values come, in this
-// order, from a flag, from the drop-in directory, from the file of --config and
-// from [Default]; a message about one says which of them it came from.
+// [Load] returns the settings of a command line and of the files that it names.
+// All settings are in one table, [Sections], from which flags, help, reference,
+// deprecation warnings and checks of single values are derived. The precedence is:
+// flag, drop-in directory, file of --config, [Default]; messages about a value
+// name its origin.
 //
 // The schema of files is that of k8s.io/kubelet/config/v1beta1, so that a
-// kubelet's file can be used as it is. A field of which svclet does nothing yet
-// may only be set to kubelet's default; its flag does not exist.
+// kubelet's file can be used unchanged. A field without an implementation may only
+// have kubelet's default; its flag does not exist.
 package config

@@ -10,7 +10,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// fieldOf is the field of c that a path names.
+// fieldOf returns the field of c with this path.
 func fieldOf(c *Configuration, path string) reflect.Value {
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(path, ".") {
@@ -27,8 +27,8 @@ func fieldOf(c *Configuration, path string) reflect.Value {
 	return v
 }
 
-// named is the field of a struct, or of one that is embedded in it, that has
-// this name in files.
+// named returns the field of a struct, or of an embedded one, with this name in
+// files.
 func named(v reflect.Value, name string) reflect.Value {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -44,8 +44,8 @@ func named(v reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// fields are where the fields of a struct are, by the names that they have in
-// files. Those of embedded structs are its own.
+// fields returns the indexes of a struct's fields by their names in files,
+// including those of embedded structs.
 func fields(t reflect.Type) map[string][]int {
 	all := map[string][]int{}
 	for i := range t.NumField() {
@@ -64,8 +64,7 @@ func fields(t reflect.Type) map[string][]int {
 	return all
 }
 
-// isGroup says whether values of a type consist of fields that are named one by
-// one.
+// isGroup reports whether values of a type consist of named fields.
 func isGroup(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -73,8 +72,9 @@ func isGroup(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// plain is a value as rules see it: a pointer's target, durations, all whole
-// numbers as int64, all text as string. It is nil if there is none.
+// plain returns a value in the form that rules check: a pointer's target,
+// durations, all integers as int64, all text as string. It returns nil if there is
+// none.
 func plain(v reflect.Value) any {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

@@ -26,16 +26,16 @@ const maxFile = 1 << 20
 // file is one configuration file.
 type file struct {
 	name string
-	// values are its fields, as JSON has them.
+	// values are its fields, decoded from JSON.
 	values map[string]any
-	// lines are where fields are set, by path.
+	// lines are the lines of fields, by path.
 	lines    map[string]int
 	all      []Setting
 	problems Problems
 	found    []finding
 }
 
-// finding is what is wrong in one line of a file.
+// finding is a problem in a line of a file.
 type finding struct {
 	line int
 	what string
@@ -43,8 +43,7 @@ type finding struct {
 
 func newFile(name string) *file { return &file{name: name, lines: map[string]int{}, all: All()} }
 
-// readFile reads a configuration file. What is wrong with it is in its
-// problems.
+// readFile reads a configuration file and collects its problems.
 func readFile(name string) *file {
 	f := newFile(name)
 	data, err := readAtMost(name, maxFile)
@@ -68,7 +67,8 @@ func readAtMost(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(opened, limit+1))
 }
 
-// unwrapPath leaves the name of a file out of an error, which names it already.
+// unwrapPath removes the file name from an error, because the message names it
+// already.
 func unwrapPath(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -77,15 +77,15 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// parse reads YAML, of which JSON is a part, strictly.
+// parse parses YAML or JSON strictly.
 func (f *file) parse(data []byte) {
 	root, err := oneDocument(data)
 	if err != nil {
 		f.syntax(err)
 		return
 	}
-	// The values are those that Kubernetes reads, by YAML 1.1; the nodes only
-	// tell the lines.
+	// The values are read as Kubernetes does, as YAML 1.1; the nodes are used for line
+	// numbers only.
 	asJSON, err := jsonyaml.YAMLToJSON(data)
 	if err == nil {
 		err = json.Unmarshal(asJSON, &f.values)
@@ -105,7 +105,7 @@ func (f *file) parse(data []byte) {
 	delete(f.values, "kind")
 }
 
-// oneDocument is the mapping that data holds.
+// oneDocument returns the mapping of the only document in data.
 func oneDocument(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
@@ -126,7 +126,7 @@ func oneDocument(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// target is the node itself, or the one that it stands for.
+// target returns the node, or the one that it is an alias of.
 func target(node *yaml.Node) *yaml.Node {
 	for range 100 {
 		if node.Kind != yaml.AliasNode {
@@ -139,7 +139,7 @@ func target(node *yaml.Node) *yaml.Node {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\n\s*)?line (\d+): `)
 
-// syntax notes an error of a parser, with the line that it tells.
+// syntax records a parser's error with its line.
 func (f *file) syntax(err error) {
 	message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	if at := yamlLine.FindStringSubmatch(message); at != nil {
@@ -153,7 +153,7 @@ func (f *file) wrong(line int, format string, args ...any) {
 	f.found = append(f.found, finding{line, fmt.Sprintf(format, args...)})
 }
 
-// group checks the fields of a struct, and forgets those that are null.
+// group checks the fields of a struct, and drops those that are null.
 func (f *file) group(node *yaml.Node, values any, t reflect.Type, path string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -178,8 +178,8 @@ func (f *file) group(node *yaml.Node, values any, t reflect.Type, path string) {
 			continue
 		}
 		f.lines[inner] = key.Line
-		// A null leaves a field out. It is kept in the values: a drop-in takes
-		// away what another file sets.
+		// A null unsets a field. It is kept in the values, because a drop-in unsets what
+		// another file sets.
 		if group[name] != nil {
 			group[name] = f.resolve(group[name], inner)
 			f.field(value, group[name], t.FieldByIndex(index).Type, inner)
@@ -187,7 +187,7 @@ func (f *file) group(node *yaml.Node, values any, t reflect.Type, path string) {
 	}
 }
 
-// entries goes through the keys and values of a mapping, and of those that it
+// entries iterates over the keys and values of a mapping, including those that it
 // merges ("<<") and does not override.
 func entries(mapping *yaml.Node) func(func(key, value *yaml.Node) bool) {
 	return func(yield func(key, value *yaml.Node) bool) {
@@ -259,8 +259,8 @@ func (f *file) field(node *yaml.Node, value any, t reflect.Type, path string) {
 	f.rule(decoded, path)
 }
 
-// rule checks a value by the rule of its setting. One that stands for the
-// default is in order.
+// rule checks a value by the rule of its setting. A value that means the default
+// is valid.
 func (f *file) rule(decoded reflect.Value, path string) {
 	s := ofField(f.all, path)
 	if s == nil || s.Field != path || s.Later != "" || standsForDefault(decoded, path) {
@@ -271,7 +271,7 @@ func (f *file) rule(decoded reflect.Value, path string) {
 	}
 }
 
-// decode makes a value of type t of what JSON has.
+// decode decodes a JSON value into type t.
 func decode(value any, t reflect.Type) (reflect.Value, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -280,14 +280,14 @@ func decode(value any, t reflect.Type) (reflect.Value, error) {
 	return decodeText(string(data), t)
 }
 
-// decodeText makes a value of type t of JSON.
+// decodeText decodes JSON text into type t.
 func decodeText(text string, t reflect.Type) (reflect.Value, error) {
 	made := reflect.New(t)
 	return made.Elem(), json.Unmarshal([]byte(text), made.Interface())
 }
 
-// shorten shows a value in a message, as it was written. Headers may hold
-// secrets, and are not shown.
+// shorten returns a value as written, for messages. Headers may be secrets, and
+// are not shown.
 func shorten(node *yaml.Node, value any, path string) string {
 	data, err := json.Marshal(value)
 	if _, text := value.(string); !text && node.Kind == yaml.ScalarNode {
@@ -302,7 +302,7 @@ func shorten(node *yaml.Node, value any, path string) string {
 	return string(data)
 }
 
-// wanted says what a type takes in a file.
+// wanted returns the kind of value that a type requires in a file.
 func wanted(t reflect.Type) string {
 	switch (&value{target: reflect.New(t).Elem()}).Type() {
 	case "duration":
@@ -328,7 +328,7 @@ func wanted(t reflect.Type) string {
 	return "a whole number"
 }
 
-// names are the fields that a struct has in files.
+// names returns the names of a struct's fields in files.
 func names(t reflect.Type) []string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -340,7 +340,7 @@ func names(t reflect.Type) []string {
 	return all
 }
 
-// meant guesses which field an unknown one was to be.
+// meant suggests a field for an unknown one.
 func (f *file) meant(name, path string, here []string) string {
 	if similar := suggest.Closest(name, here); similar != "" {
 		return fmt.Sprintf("; did you mean %q?", similar)
@@ -349,7 +349,7 @@ func (f *file) meant(name, path string, here []string) string {
 		return fmt.Sprintf("; the field of --%s is %q", name, s.Field)
 	}
 	for i := range f.all {
-		// A field that is a part of another.
+		// A nested field.
 		if before, _, ok := strings.Cut("."+f.all[i].Field+".", "."+name+"."); ok && before != "" && path == "" {
 			return fmt.Sprintf("; did you mean %q?", before[1:]+"."+name)
 		}
@@ -357,7 +357,7 @@ func (f *file) meant(name, path string, here []string) string {
 	return ""
 }
 
-// checkKind refuses files that are something else.
+// checkKind refuses files of another kind.
 func (f *file) checkKind() {
 	apiVersion, _ := f.values["apiVersion"].(string)
 	kind, _ := f.values["kind"].(string)
@@ -368,13 +368,13 @@ func (f *file) checkKind() {
 	f.wrong(max(f.lines["kind"], 1), "apiVersion %q, kind %q is no configuration of svclet: it begins with apiVersion: %s and kind: %s", apiVersion, kind, APIVersion, Kind)
 }
 
-// pathFields are those whose relative paths begin at the directory of their
+// pathFields are those whose relative paths are relative to the directory of their
 // file.
 func pathFields() []string {
 	return []string{"staticPodPath", "authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir", "podLogsDir"}
 }
 
-// resolve makes a path absolute; other values are left as they are.
+// resolve makes a path absolute; other values are returned unchanged.
 func (f *file) resolve(value any, field string) any {
 	path, ok := value.(string)
 	if !ok || path == "" || filepath.IsAbs(path) || !slices.Contains(pathFields(), field) {

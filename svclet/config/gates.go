@@ -10,8 +10,8 @@ import (
 	"svc.dev/svc/internal/suggest"
 )
 
-// The gates that svclet acts on. All others are known, so that the components
-// of a cluster can be given the same ones, and change nothing here.
+// The gates with an effect in svclet. All others are accepted, so that the
+// components of a cluster can have the same gates, and have no effect.
 const (
 	gateAppArmor       = "AppArmor"
 	gateCFSQuotaPeriod = "CustomCPUCFSQuotaPeriod"
@@ -22,7 +22,7 @@ const (
 	gateWatchList      = "WatchList"
 )
 
-// gateEffects say what svclet does with a gate.
+// gateEffects returns the effect of each gate.
 func gateEffects() map[string]string {
 	return map[string]string{
 		gateAppArmor:       "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
@@ -35,12 +35,12 @@ func gateEffects() map[string]string {
 	}
 }
 
-// Gates are the feature gates that parts of the agent act on.
+// Gates are the feature gates with an effect.
 type Gates struct {
-	// WithoutAppArmor refuses pods with AppArmor profiles even where the host
-	// has it (AppArmor=false).
+	// WithoutAppArmor refuses pods with AppArmor profiles even if the host supports it
+	// (AppArmor=false).
 	WithoutAppArmor bool
-	// WatchList has lists asked for as streams.
+	// WatchList requests lists as streams.
 	WatchList bool
 }
 
@@ -48,11 +48,11 @@ type Gates struct {
 type Gate struct {
 	Name, Stage string
 	Default     bool
-	// Effect is what svclet does with it; empty for nothing.
+	// Effect is its effect in svclet; empty for none.
 	Effect string
 }
 
-// AllGates are the gates, by name, without AllAlpha and AllBeta.
+// AllGates returns the gates by name, without AllAlpha and AllBeta.
 func AllGates() []Gate {
 	var all []Gate
 	effects := gateEffects()
@@ -69,7 +69,7 @@ func AllGates() []Gate {
 	return all
 }
 
-// newGates are the gates at their defaults. They are nobody else's.
+// newGates returns a new set of the gates at their defaults.
 func newGates() (featuregate.MutableFeatureGate, error) {
 	specs := map[featuregate.Feature]featuregate.FeatureSpec{}
 	for _, gate := range AllGates() {
@@ -83,7 +83,7 @@ func newGates() (featuregate.MutableFeatureGate, error) {
 	return gates, gates.Add(specs)
 }
 
-// gateNames are what --feature-gates may name.
+// gateNames returns the names that --feature-gates accepts.
 func gateNames() []string {
 	names := []string{"AllAlpha", "AllBeta"}
 	for _, gate := range AllGates() {
@@ -92,12 +92,12 @@ func gateNames() []string {
 	return names
 }
 
-// ownGate is the name of a gate for the one that Kubernetes gives it.
+// ownGate returns svclet's name of a gate for Kubernetes' name.
 func ownGate(name string) string {
 	return strings.NewReplacer("Kubelet", "Svclet", "KubeProxy", "SvcProxy").Replace(name)
 }
 
-// unknownGate says that there is no such gate.
+// unknownGate returns the message for a gate that does not exist.
 func unknownGate(name string) string {
 	if similar := suggest.Closest(name, gateNames()); similar != "" {
 		return fmt.Sprintf("%s is no feature gate; did you mean %s?", name, similar)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkLater refuses what a file sets of which svclet does nothing yet.
+// checkLater refuses settings of a file that svclet does not implement yet.
 func (f *file) checkLater() {
 	for i := range f.all {
 		s := &f.all[i]
@@ -19,7 +19,7 @@ func (f *file) checkLater() {
 	}
 }
 
-// lookUp finds the value of a field that a file sets.
+// lookUp returns the value of a field that a file sets.
 func lookUp(values map[string]any, path string) (any, bool) {
 	first, rest, nested := strings.Cut(path, ".")
 	value := values[first]
@@ -30,14 +30,13 @@ func lookUp(values map[string]any, path string) (any, bool) {
 	return lookUp(group, rest)
 }
 
-// isHarmless says whether a value of a later setting asks for nothing that
-// svclet does not do: it is nothing, one of Harmless, or thresholds that are
-// never met.
+// isHarmless reports whether a value of a setting without an implementation
+// requires none: it is empty, one of Harmless, or thresholds that are never met.
 func (s *Setting) isHarmless(value any) bool {
 	field := fieldOf(&Configuration{}, s.Field)
 	given, err := decode(value, field.Type())
 	if err != nil {
-		return true // that it cannot be read has been told
+		return true // the problem has been reported
 	}
 	if given.IsZero() || given.Kind() == reflect.Map && s.neverMet(given) || given.Kind() == reflect.Slice && given.Len() == 0 {
 		return true
@@ -51,8 +50,7 @@ func (s *Setting) isHarmless(value any) bool {
 	return false
 }
 
-// neverMet says that each threshold is 0% or 100%, which is how one turns
-// eviction off.
+// neverMet reports whether each threshold is 0% or 100%, which disables eviction.
 func (s *Setting) neverMet(given reflect.Value) bool {
 	thresholds, ok := given.Interface().(map[string]string)
 	if !ok {

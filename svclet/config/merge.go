@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// merged is what files set, and where.
+// merged is the result of all files, with the origins of fields.
 type merged struct {
 	values   map[string]any
 	origins  map[string]string // by path: "/etc/svclet.yaml:12"
@@ -17,8 +17,8 @@ type merged struct {
 }
 
 // readFiles reads the configuration file and the drop-ins, of which later ones
-// override earlier ones field by field: fields and maps are merged, lists and
-// everything else replaced (RFC 7396). named is what has named the directory.
+// override earlier ones: fields and maps are merged, lists and everything else
+// replaced (RFC 7396). named is the setting that names the directory.
 func readFiles(config, directory, named string) *merged {
 	m := &merged{values: map[string]any{}, origins: map[string]string{}}
 	var paths []string
@@ -42,7 +42,7 @@ func readFiles(config, directory, named string) *merged {
 	return m
 }
 
-// dropIns are the files named *.conf in a directory and below it, in lexical
+// dropIns returns the files named *.conf in a directory and below it, in lexical
 // order.
 func dropIns(directory string) ([]string, error) {
 	var paths []string
@@ -55,7 +55,7 @@ func dropIns(directory string) ([]string, error) {
 	return paths, err
 }
 
-// add lets a file override what is there.
+// add merges a file.
 func (m *merged) add(f *file) {
 	m.problems = append(m.problems, f.problems...)
 	if len(f.problems) > 0 {
@@ -87,7 +87,7 @@ func (m *merged) override(into, from map[string]any, f *file, path string) {
 	}
 }
 
-// note keeps where a field was set last.
+// note records the origin of a field.
 func (m *merged) note(f *file, path string) {
 	if line := f.lines[path]; line > 0 {
 		m.origins[path] = fmt.Sprintf("%s:%d", f.name, line)
@@ -102,14 +102,14 @@ func (m *merged) forget(path string) {
 	}
 }
 
-// standsForDefault says whether a field is as if it were left out. As for a
-// kubelet, zero is, where it cannot be told from nothing. The read-only port, of
-// which it is a value, is no such field.
+// standsForDefault reports whether a field is treated as missing: as in kubelet, a
+// zero that cannot be distinguished from a missing value. The read-only port, for
+// which 0 is a value, is not such a field.
 func standsForDefault(decoded reflect.Value, path string) bool {
 	return decoded.IsZero() && decoded.Kind() != reflect.Bool && path != "readOnlyPort"
 }
 
-// apply sets the fields of c that files set.
+// apply sets the merged fields in c.
 func (m *merged) apply(c *Configuration) {
 	m.applyGroup(c, m.values, "")
 }
@@ -124,7 +124,7 @@ func (m *merged) applyGroup(c *Configuration, values map[string]any, path string
 		}
 		decoded, err := decode(value, field.Type())
 		if err != nil {
-			// It was decoded before, when its file was read.
+			// The value was decoded before, when its file was read.
 			m.problems.add("%s: %s: %v", m.origins[inner], inner, err)
 			continue
 		}

@@ -20,12 +20,12 @@ import (
 	"svc.dev/svc/internal/suggest"
 )
 
-// Rule is what the values of a setting must be like.
+// Rule is the validation rule of a setting.
 type Rule struct {
-	// Takes says what a value is: "from 1 to 65535".
+	// Takes describes the valid values: "from 1 to 65535".
 	Takes string
-	// refuse says what is wrong with a value, nothing if it is right. Numbers
-	// come as int64; text, lists and maps as they are.
+	// refuse returns why a value is invalid, or "". Numbers are int64; text, lists and
+	// maps are unchanged.
 	refuse func(value any) string
 }
 
@@ -56,7 +56,7 @@ func lasting(low, high time.Duration, takes string) *Rule {
 func positive() *Rule    { return lasting(1, math.MaxInt64, "above 0") }
 func notNegative() *Rule { return lasting(0, math.MaxInt64, "0 or more") }
 
-// oneOf takes one of these words.
+// oneOf accepts one of these words.
 func oneOf(words ...string) *Rule {
 	takes := alternatives(words)
 	return &Rule{takes, func(value any) string {
@@ -67,7 +67,7 @@ func oneOf(words ...string) *Rule {
 	}}
 }
 
-// alternatives are words as a sentence has them; an empty one is named.
+// alternatives returns words joined for a sentence; an empty word is named.
 func alternatives(words []string) string {
 	words = slices.Clone(words)
 	for i, word := range words {
@@ -81,7 +81,7 @@ func alternatives(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// text takes a text that is empty or in which nothing is found wrong.
+// text accepts an empty text, or one that right accepts.
 func text(takes string, right func(string) bool) *Rule {
 	return &Rule{takes, func(value any) string {
 		if s := value.(string); s != "" && !right(s) {
@@ -136,7 +136,7 @@ func cipherSuites() *Rule {
 	})
 }
 
-// keyExchanges are what tlsCurvePreferences takes.
+// keyExchanges is the rule for tlsCurvePreferences.
 func keyExchanges() *Rule {
 	const takes = "different numbers of key exchanges, as Go's crypto/tls has them: 29 for X25519, 4588 for X25519MLKEM768"
 	return &Rule{takes, func(value any) string {
@@ -149,12 +149,12 @@ func keyExchanges() *Rule {
 
 func absolute(takes string) *Rule { return text(takes, filepath.IsAbs) }
 
-// belowRoot takes absolute paths other than /.
+// belowRoot accepts absolute paths other than /.
 func belowRoot(takes string) *Rule {
 	return text(takes, func(s string) bool { return filepath.IsAbs(s) && filepath.Clean(s) != "/" })
 }
 
-// cleanDirectory is the rule of podLogsDir, whose name goes into metrics.
+// cleanDirectory is the rule for podLogsDir, whose name is used in metrics.
 func cleanDirectory() *Rule {
 	const takes = "an absolute path of ASCII letters without .. and double slashes"
 	return &Rule{takes, func(value any) string {
@@ -240,7 +240,7 @@ func quantity() *Rule {
 	}}
 }
 
-// percentages are what --qos-reserved takes.
+// percentages is the rule for --qos-reserved.
 func percentages() *Rule {
 	const takes = "memory=PERCENT%, from 0% to 100%"
 	return &Rule{takes, func(value any) string {
@@ -258,7 +258,7 @@ func percentages() *Rule {
 	}}
 }
 
-// reservations are what --svc-reserved and --system-reserved take.
+// reservations is the rule for --svc-reserved and --system-reserved.
 func reservations() *Rule {
 	kinds := []string{"cpu", "memory", "ephemeral-storage", "pid"}
 	return &Rule{"quantities of cpu, memory, ephemeral-storage and pid", func(value any) string {

@@ -4,41 +4,40 @@ import (
 	"slices"
 )
 
-// Setting is one thing that can be set: by a flag, by a field of the
-// configuration, or by either.
+// Setting is a flag, a field of the configuration, or both.
 type Setting struct {
-	// Flag is the flag's name, Short its letter; Also are kubelet's names of it.
+	// Flag is the flag's name, Short its letter; Also are kubelet's names for it.
 	Flag  string
 	Short string
 	Also  []string
 	// Field is the field's path in the configuration ("authentication.webhook").
 	Field string
-	// Deprecated says that the flag is deprecated: in favour of the field, or,
-	// without one, for good (the D of document 3).
+	// Deprecated reports that the flag is deprecated: in favor of the field, or
+	// without a replacement if there is none (the D of document 3).
 	Deprecated bool
-	// Usage says what is set, in a sentence or two.
+	// Usage describes the setting in a sentence or two.
 	Usage string
-	// Rule is what values must be like; nil for anything of the type.
+	// Rule is the validation rule; nil accepts any value of the type.
 	Rule *Rule
-	// NoEffect says why it may be set but nothing comes of it.
+	// NoEffect says why the setting is accepted and has no effect.
 	NoEffect string
-	// Later says what svclet does not do yet, and the setting would be of. Its
-	// flag does not exist, and its field may only have the values of Harmless
-	// (JSON): those of which a kubelet would do nothing else.
+	// Later is the feature of the setting that svclet does not implement yet. The flag
+	// does not exist, and the field may only have the values of Harmless (JSON), with
+	// which a kubelet would do nothing else.
 	Later    string
 	Harmless []string
-	// fallback is the default of a flag of which nothing comes; all others have
-	// theirs from [Default] and [DefaultFlags].
+	// fallback is the default of a flag without effect; all others have theirs from
+	// [Default] and [DefaultFlags].
 	fallback any
 }
 
-// Section is a part of the help.
+// Section is a section of the help.
 type Section struct {
 	Title    string
 	Settings []Setting
 }
 
-// Sections is everything that can be set, in the order of the help.
+// Sections returns all settings, in the order of the help.
 func Sections() []Section {
 	return []Section{
 		{"Mode", modeSettings()},
@@ -60,7 +59,7 @@ func Sections() []Section {
 	}
 }
 
-// All are the settings of all sections.
+// All returns the settings of all sections.
 func All() []Setting {
 	var all []Setting
 	for _, section := range Sections() {
@@ -69,7 +68,7 @@ func All() []Setting {
 	return all
 }
 
-// names are the flag's, its own first.
+// names returns the flag's names, svclet's own first.
 func (s *Setting) names() []string {
 	if s.Flag == "" {
 		return nil
@@ -77,7 +76,8 @@ func (s *Setting) names() []string {
 	return append([]string{s.Flag}, s.Also...)
 }
 
-// title is how messages name the setting that came from a flag, or from a file.
+// title returns the name of a setting in messages, by its origin: a flag or a
+// file.
 func (s *Setting) title(byFlag bool) string {
 	switch {
 	case byFlag && s.Field != "":
@@ -90,7 +90,7 @@ func (s *Setting) title(byFlag bool) string {
 	return s.Field
 }
 
-// ofFlag finds the setting of a flag, by any of its names.
+// ofFlag returns the setting of a flag, by any of its names.
 func ofFlag(all []Setting, name string) *Setting {
 	for i := range all {
 		if name != "" && (all[i].Flag == name || slices.Contains(all[i].Also, name)) {
@@ -100,7 +100,7 @@ func ofFlag(all []Setting, name string) *Setting {
 	return nil
 }
 
-// ofField finds the setting of a field, or of what it is a part of.
+// ofField returns the setting of a field, or of the field that contains it.
 func ofField(all []Setting, path string) *Setting {
 	for i := range all {
 		if field := all[i].Field; field != "" && within(path, field) {
@@ -110,7 +110,7 @@ func ofField(all []Setting, path string) *Setting {
 	return nil
 }
 
-// within says whether a path is a field's or a part of that field.
+// within reports whether a path is a field's or a part of that field.
 func within(path, field string) bool {
 	if len(path) < len(field) || path[:len(field)] != field {
 		return false

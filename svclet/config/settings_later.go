@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// idleSettings are taken, and nothing comes of them: what they were for is done
-// by others, or is not done any more.
+// idleSettings are accepted and have no effect: other components do their work, or
+// it is obsolete.
 func idleSettings() []Setting {
 	const (
 		cni     = "the container runtime's network plugins decide"
@@ -33,7 +33,7 @@ func idleSettings() []Setting {
 	}
 }
 
-// laterSettings are kubelet's of which svclet does nothing yet.
+// laterSettings are kubelet's settings that svclet does not implement yet.
 func laterSettings() []Setting {
 	const (
 		evict   = "svclet does not evict pods yet"

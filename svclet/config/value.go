@@ -15,8 +15,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// value is what a flag sets. It implements pflag.Value. A list or a map that is
-// given more than once grows; its first part replaces what was there before.
+// value is the value of a flag. It implements pflag.Value. A list or a map in
+// several flags accumulates; the first flag replaces the previous value.
 type value struct {
 	target  reflect.Value
 	changed bool
@@ -96,7 +96,7 @@ func parseScalar(text string, target reflect.Value) error {
 	return fmt.Errorf("cannot be given as a flag: its type is %s", target.Type())
 }
 
-// notNumber says what is wrong with the text of a number from low to high.
+// notNumber describes an invalid number for a range from low to high.
 func notNumber(err error, low, high int64) error {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
@@ -165,7 +165,7 @@ func addPairs[T any](m *map[string]T, first bool, text, between string, parse fu
 	return nil
 }
 
-// parseTaint reads key=value:effect, or key:effect.
+// parseTaint parses key=value:effect, or key:effect.
 func parseTaint(text string) (corev1.Taint, error) {
 	pair, effect, found := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(pair, "=")
@@ -175,7 +175,7 @@ func parseTaint(text string) (corev1.Taint, error) {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
 }
 
-// String implements pflag.Value: it is what Set takes.
+// String implements pflag.Value, in the syntax of Set.
 func (v *value) String() string {
 	if !v.target.IsValid() {
 		return ""
@@ -183,7 +183,7 @@ func (v *value) String() string {
 	return show(v.target)
 }
 
-// show writes a value as a flag takes it.
+// show formats a value in the syntax of its flag.
 func show(v reflect.Value) string {
 	switch p := plain(v).(type) {
 	case nil:
@@ -227,7 +227,7 @@ func joined[V any](m map[string]V, parts func(string, V) []string) string {
 	return strings.Join(all, ",")
 }
 
-// Type implements pflag.Value: what the help calls the value.
+// Type implements pflag.Value: the name of the type in the help.
 func (v *value) Type() string {
 	t := v.target.Type()
 	if t.Kind() == reflect.Pointer {

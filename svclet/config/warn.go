@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// warn tells of what is deprecated and of what has no effect.
+// warn adds warnings about deprecated settings and settings without effect.
 func (s *Settings) warn() {
 	for i := range s.table {
 		of := &s.table[i]
@@ -23,7 +23,7 @@ func (s *Settings) warn() {
 	s.warnOpen()
 }
 
-// warnGates tells of gates that somebody has set and that change nothing here.
+// warnGates adds warnings about feature gates that are set and have no effect.
 func (s *Settings) warnGates() {
 	effects := gateEffects()
 	var idle []string
@@ -37,7 +37,8 @@ func (s *Settings) warnGates() {
 	}
 }
 
-// warnOpen tells that everybody who reaches the server may do everything.
+// warnOpen adds a warning if every client of the server is authorized for
+// everything.
 func (s *Settings) warnOpen() {
 	c := s.Configuration
 	loopback := slices.Contains([]string{"127.0.0.1", "::1"}, c.Address)

@@ -82,7 +82,7 @@ func (r *Runtime) GetContainerEvents(
 	}
 }
 
-// announce tells everybody of an event about a sandbox, or a container in it.
+// announce sends an event about a sandbox, or a container in it, to all watchers.
 // The caller holds mu.
 func (r *Runtime) announce(s *sandbox, id string, kind runtimeapi.ContainerEventType) {
 	if len(r.listeners) == 0 {

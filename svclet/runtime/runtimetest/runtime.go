@@ -25,7 +25,7 @@ type Options struct {
 	// Name is the runtime's name, "fake" if it is empty. By the name
 	// "containerd" it serves containerd's own events as well.
 	Name string
-	// Events says whether it has CRI's GetContainerEvents.
+	// Events reports whether it supports CRI's GetContainerEvents.
 	Events bool
 	// Images are there from the start. Any image can be pulled.
 	Images []string

@@ -152,7 +152,7 @@ func (r *Runtime) ListPodSandbox(_ context.Context, request *runtimeapi.ListPodS
 	return answer, nil
 }
 
-// PortForward gives the URL of a stream that nobody serves.
+// PortForward returns the URL of a stream without a server.
 func (r *Runtime) PortForward(_ context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *Runtime) PortForward(_ context.Context, request *runtimeapi.PortForward
 	return &runtimeapi.PortForwardResponse{Url: "http://127.0.0.1:0/portforward/" + request.GetPodSandboxId()}, nil
 }
 
-// selects says whether labels have all that a selector asks for.
+// selects reports whether labels match a selector.
 func selects(selector, labels map[string]string) bool {
 	for name, value := range selector {
 		if labels[name] != value {

@@ -24,7 +24,7 @@ func (r *Runtime) ExecSync(_ context.Context, request *runtimeapi.ExecSyncReques
 	return &runtimeapi.ExecSyncResponse{Stdout: result.Stdout, Stderr: result.Stderr, ExitCode: result.Code}, nil
 }
 
-// Exec gives the URL of a stream that nobody serves.
+// Exec returns the URL of a stream without a server.
 func (r *Runtime) Exec(_ context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	if _, err := r.runningConfig(request.GetContainerId()); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (r *Runtime) Exec(_ context.Context, request *runtimeapi.ExecRequest) (*run
 	return &runtimeapi.ExecResponse{Url: "http://127.0.0.1:0/exec/" + request.GetContainerId()}, nil
 }
 
-// Attach gives the URL of a stream that nobody serves.
+// Attach returns the URL of a stream without a server.
 func (r *Runtime) Attach(_ context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
 	if _, err := r.runningConfig(request.GetContainerId()); err != nil {
 		return nil, err
