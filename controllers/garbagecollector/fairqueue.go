@@ -23,7 +23,7 @@ func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[graph.Sub
 	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[graph.Subject]{
 		Name: queueName, Queue: &fairQueue{waiting: map[string][]graph.Subject{}}, Clock: controller.QueueClock(c),
 	})
-	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[graph.Subject]{Name: queueName, Queue: waiting})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[graph.Subject]{Name: queueName, Queue: waiting, Clock: c})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[graph.Subject](minBackoff, maxBackoff),
 		workqueue.TypedRateLimitingQueueConfig[graph.Subject]{Name: queueName, DelayingQueue: delaying},

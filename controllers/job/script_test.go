@@ -69,11 +69,9 @@ type script struct {
 
 func (s *script) do(c golden.Command) error {
 	args := c.Args
-	for _, name := range args {
-		if strings.HasPrefix(name, "work-") && s.pods[name] == nil {
-			s.lines = append(s.lines, "no such pod: "+name)
-			return nil
-		}
+	if name, missing := s.missingPod(args); missing {
+		s.lines = append(s.lines, "no such pod: "+name)
+		return nil
 	}
 	each := func(names []string, do func(pod *corev1.Pod)) {
 		for _, name := range names {
@@ -148,6 +146,16 @@ func (s *script) do(c golden.Command) error {
 		return fmt.Errorf("unknown command %q", c.Name)
 	}
 	return nil
+}
+
+// missingPod returns the first argument that names a pod that does not exist.
+func (s *script) missingPod(args []string) (name string, missing bool) {
+	for _, name := range args {
+		if strings.HasPrefix(name, "work-") && s.pods[name] == nil {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 func (s *script) syncOnce(args []string) error {
