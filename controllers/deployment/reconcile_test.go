@@ -37,7 +37,8 @@ func TestWhatBecomesOfACreationThatFails(t *testing.T) {
 	for _, tt := range []struct {
 		rule string
 		fail error
-		// taken is who has the name: nobody, the deployment itself, or another one.
+		// taken is the owner of the object with the name: "" for none, the deployment
+		// itself, or another one.
 		taken string
 		// fails says whether it is tried again.
 		fails      bool

@@ -20,7 +20,7 @@ func TestDesired(t *testing.T) {
 		want   string
 	}{
 		{"ready pods serve each port of the service", nil, "10.0.0.1,10.0.0.2:80,443"},
-		{"pods that are not ready are told apart", func(_ *corev1.Service, pods []*corev1.Pod) {
+		{"pods that are not ready are separate", func(_ *corev1.Service, pods []*corev1.Pod) {
 			pods[0].Status.Conditions = nil
 		}, "10.0.0.2 (not 10.0.0.1):80,443"},
 		{"unless unready ones are to be published", func(s *corev1.Service, pods []*corev1.Pod) {

@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Metrics gathers those of Kubernetes' libraries and those of the controllers.
-// Both have families for the process and the Go runtime, of which those of the
-// former are taken.
+// Metrics gathers the metrics of Kubernetes' libraries and of controller-runtime.
+// Both have families for the process and the Go runtime; those of the former are
+// used.
 func Metrics() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		return merge(legacyregistry.DefaultGatherer, metrics.Registry)
 	})
 }
 
-// merge gathers from both. Where both have a family, its metrics without labels
-// are first's; those of which the labels tell them apart are there from both.
+// merge gathers from both. If both have a family, it has the metrics of both; of two
+// metrics with the same labels, that of first is used.
 func merge(first, second prometheus.Gatherer) ([]*dto.MetricFamily, error) {
 	families, err := first.Gather()
 	if err != nil {
@@ -46,7 +46,7 @@ func merge(first, second prometheus.Gatherer) ([]*dto.MetricFamily, error) {
 	return families, nil
 }
 
-// others are the metrics that have other labels than each of the known ones.
+// others returns the metrics whose labels differ from those of all known ones.
 func others(metrics, known []*dto.Metric) []*dto.Metric {
 	have := make(map[string]bool, len(known))
 	for _, m := range known {
@@ -55,7 +55,7 @@ func others(metrics, known []*dto.Metric) []*dto.Metric {
 	return slices.DeleteFunc(metrics, func(m *dto.Metric) bool { return have[labelsOf(m)] })
 }
 
-// labelsOf are the labels of a metric, which are sorted by name.
+// labelsOf returns the labels of a metric as text. They are sorted by name.
 func labelsOf(m *dto.Metric) string {
 	var b strings.Builder
 	for _, l := range m.Label {

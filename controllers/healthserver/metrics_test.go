@@ -9,7 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-func TestMetricsOfBothRegistriesAreThere(t *testing.T) {
+func TestMetricsOfBothRegistriesAreGathered(t *testing.T) {
 	gauge := func(registry *prometheus.Registry, name string, value float64, labels prometheus.Labels) {
 		t.Helper()
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: name, ConstLabels: labels})
@@ -25,7 +25,7 @@ func TestMetricsOfBothRegistriesAreThere(t *testing.T) {
 	gauge(controllers, "workqueue_depth", 4, prometheus.Labels{"name": "job", "controller": "job"})
 	gauge(libraries, "libraries", 5, nil)
 	gauge(controllers, "controllers", 6, nil)
-	// One metric in two types cannot be told; the first counts.
+	// Of a family with two types, that of the first registry is used.
 	gauge(libraries, "mixed", 7, prometheus.Labels{"name": "a"})
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "mixed", Help: "mixed", ConstLabels: prometheus.Labels{"name": "b"}})
 	if err := controllers.Register(c); err != nil {

@@ -10,9 +10,9 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// Options are the flags of the port. Their names are those of
-// kube-controller-manager, and so are the defaults, but for the address: the
-// port is open to the machine only.
+// Options are the flags of the server, with the names and defaults of
+// kube-controller-manager, except for the address: the server listens on the
+// loopback interface only.
 type Options struct {
 	SecureServing  *genericoptions.SecureServingOptions
 	Authentication *genericoptions.DelegatingAuthenticationOptions
@@ -20,7 +20,7 @@ type Options struct {
 	Profiling      bool
 }
 
-// NewOptions are the defaults.
+// NewOptions returns the defaults.
 func NewOptions() *Options {
 	o := &Options{
 		SecureServing:  genericoptions.NewSecureServingOptions(),

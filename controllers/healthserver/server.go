@@ -22,13 +22,13 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
-// Server has its port, and serves when told to. A nil Server has none.
+// Server serves on a port that is open already. A nil Server has no port.
 type Server struct {
 	options *Options
 	info    *genericapiserver.SecureServingInfo
 }
 
-// Listen opens the port. Errors name the flag that would mend them.
+// Listen opens the port. Errors name the flag to correct.
 func Listen(o *Options) (*Server, error) {
 	if o.SecureServing.BindPort == 0 {
 		return nil, nil
@@ -47,12 +47,12 @@ func Listen(o *Options) (*Server, error) {
 	return s, nil
 }
 
-// stopTimeout is how long a request may take once the server stops.
+// stopTimeout is how long requests in flight may take after ctx is done.
 const stopTimeout = 2 * time.Second
 
-// Serve serves until ctx is done, and returns when it has begun. The API server
-// that the file connection names, or that of the pod's service account,
-// identifies users and says what they may read.
+// Serve starts to serve, until ctx is done, and returns. The API server of the
+// kubeconfig file connection, or of the pod's service account, authenticates and
+// authorizes users.
 func (s *Server) Serve(ctx context.Context, connection string, checks []healthz.HealthChecker) (stopped <-chan struct{}, err error) {
 	if s == nil {
 		none := make(chan struct{})
@@ -93,8 +93,8 @@ func (s *Server) handler(connection string, checks []healthz.HealthChecker) (htt
 	return genericfilters.WithPanicRecovery(handler, infos), nil
 }
 
-// paths are what is served. A manager that waits for the lease is as ready as
-// one that holds it.
+// paths returns the handler of all paths. A manager that waits for the lease is as
+// ready as the leader.
 func paths(profiling bool, checks []healthz.HealthChecker) http.Handler {
 	checks = append([]healthz.HealthChecker{healthz.PingHealthz}, checks...)
 	m := mux.NewPathRecorderMux("controller-manager")

@@ -33,10 +33,10 @@ func TestStatus(t *testing.T) {
 		hard, before, used string
 		want               string
 	}{
-		{"usage is told of what is limited", "pods=9", "", "pods=2", "pods=2"},
+		{"usage is reported for limited resources", "pods=9", "", "pods=2", "pods=2"},
 		{"not of anything else any more", "pods=9", "pods=1 services=3", "pods=2", "pods=2"},
 		{"what cannot be calculated stays as it was", "pods=9 services=9", "pods=1 services=3", "pods=2", "pods=2 services=3"},
-		{"what nobody measures is not told", "example.com/other=1 pods=9", "", "pods=2", "pods=2"},
+		{"usage of an unknown resource is not reported", "example.com/other=1 pods=9", "", "pods=2", "pods=2"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: list(test.hard)}, Status: corev1.ResourceQuotaStatus{Used: list(test.before)}}

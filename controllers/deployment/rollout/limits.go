@@ -6,11 +6,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// limits are how many pods there may be beyond the desired number, and how many
-// of that number may be unavailable, during a rolling update. Percentages are of
-// the desired number; of pods, surge rounds up and unavailable down. If that
-// makes both zero, one pod may be unavailable, as else nothing would go on. Any
-// other strategy has no limits: both are zero.
+// limits returns maxSurge and maxUnavailable of a rolling update in pods. Percentages
+// are of the desired number; surge is rounded up and unavailable down. If both would
+// be zero, unavailable is one, because the update could not proceed. For any other
+// strategy both are zero.
 func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	rolling := d.Spec.Strategy.RollingUpdate
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || rolling == nil {
@@ -24,7 +23,7 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	return surge, min(unavailable, desired)
 }
 
-// amount resolves a number or a percentage. The API server has validated it.
+// amount resolves a number or a percentage, which the API server has validated.
 func amount(v *intstr.IntOrString, of int32, roundUp bool) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(v, intstr.FromInt32(0))), int(of), roundUp)
 	if err != nil {
@@ -33,13 +32,13 @@ func amount(v *intstr.IntOrString, of int32, roundUp bool) int32 {
 	return int32(n)
 }
 
-// largest is how many pods there may be.
+// largest returns the maximum number of pods.
 func largest(d *appsv1.Deployment) int32 {
 	surge, _ := limits(d)
 	return *d.Spec.Replicas + surge
 }
 
-// leastAvailable is how many pods must be available.
+// leastAvailable returns the minimum number of available pods.
 func leastAvailable(d *appsv1.Deployment) int32 {
 	_, unavailable := limits(d)
 	return *d.Spec.Replicas - unavailable

@@ -177,7 +177,7 @@ func (m *model) aliased(text string, more []Action) string {
 	return text
 }
 
-// describe tells a plan: the events, the other changes, and of the status what
+// describe prints a plan: the events, the other changes, and of the status what
 // is new in it.
 func (m *model) describe(plan Plan) string {
 	var out strings.Builder
@@ -219,7 +219,7 @@ func (m *model) describe(plan Plan) string {
 	return m.aliased(out.String(), plan.Actions)
 }
 
-// changes tells what changes beside the size.
+// changes prints what changes besides the size.
 func changes(action Action) string {
 	var was map[string]string
 	text := ""

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// followNew lets the new replica set, if there is one, have the deployment's
-// annotations, its minReadySeconds and the highest revision, and the deployment
+// followNew updates the new replica set, if it exists, with the deployment's
+// annotations, its minReadySeconds and the highest revision. The deployment gets
 // the revision of its new replica set.
 func (r *rollout) followNew() {
 	if r.fresh == nil {
@@ -28,14 +28,14 @@ func (r *rollout) followNew() {
 		r.touch(r.fresh)
 	}
 	r.setRevision()
-	// A deadline may have come after the rollout began.
+	// The progress deadline may have been set after the rollout began.
 	if hasDeadline(r.d) && condition(&r.d.Status, appsv1.DeploymentProgressing) == nil {
 		setCondition(&r.d.Status, r.progressing(corev1.ConditionTrue, FoundNewReplicaSet, fmt.Sprintf("Found new replica set %q", r.fresh.Name)))
 	}
 }
 
-// makeNew makes the new replica set if there is none, as large as it may be. It
-// tells whether there was none.
+// makeNew creates the new replica set if it does not exist, as large as allowed. It
+// reports whether it did not exist.
 func (r *rollout) makeNew() bool {
 	if r.fresh != nil {
 		return false
@@ -57,7 +57,7 @@ func (r *rollout) setRevision() {
 	r.d.Annotations = with(r.d.Annotations, Revision, r.fresh.Annotations[Revision])
 }
 
-// nextRevision is one more than that of any old replica set.
+// nextRevision returns the highest revision of the old replica sets plus one.
 func (r *rollout) nextRevision() int64 {
 	var highest int64
 	for _, set := range r.old {
@@ -66,7 +66,7 @@ func (r *rollout) nextRevision() int64 {
 	return highest + 1
 }
 
-// revision is that of a replica set; zero if it has none, or none that is one.
+// revision returns the revision of a replica set; zero if it is missing or invalid.
 func revision(set *appsv1.ReplicaSet) int64 {
 	n, err := strconv.ParseInt(set.Annotations[Revision], 10, 64)
 	if err != nil {
@@ -75,7 +75,8 @@ func revision(set *appsv1.ReplicaSet) int64 {
 	return n
 }
 
-// ownAnnotations are not copied from a deployment to its replica sets.
+// ownAnnotations returns the annotations that are not copied from a deployment to
+// its replica sets.
 func ownAnnotations() []string {
 	return []string{corev1.LastAppliedConfigAnnotation, Revision, RevisionHistory, DesiredReplicas, MaxReplicas, appsv1.DeprecatedRollbackTo}
 }
@@ -92,8 +93,8 @@ func copyAnnotations(set *appsv1.ReplicaSet, d *appsv1.Deployment) {
 // historyLength bounds the annotation RevisionHistory, in bytes.
 const historyLength = 2000
 
-// raiseRevision gives the replica set a revision, if it is higher than the one
-// that it has. That one goes to its history.
+// raiseRevision sets the revision of the replica set if it is higher than the present
+// one, which is appended to its history.
 func raiseRevision(set *appsv1.ReplicaSet, to int64) {
 	was, had := set.Annotations[Revision]
 	if n, err := strconv.ParseInt(was, 10, 64); was != "" && (err != nil || n >= to) {
@@ -114,8 +115,8 @@ func raiseRevision(set *appsv1.ReplicaSet, to int64) {
 	set.Annotations[RevisionHistory] = strings.Join(history, ",")
 }
 
-// noteSize says in annotations which size of the deployment the replica set's
-// size follows from. It tells whether that is new.
+// noteSize annotates the replica set with the deployment's present size, and reports
+// whether the annotations have changed.
 func noteSize(set *appsv1.ReplicaSet, d *appsv1.Deployment) bool {
 	desired, most := strconv.Itoa(int(*d.Spec.Replicas)), strconv.Itoa(int(largest(d)))
 	if set.Annotations[DesiredReplicas] == desired && set.Annotations[MaxReplicas] == most {
@@ -125,15 +126,15 @@ func noteSize(set *appsv1.ReplicaSet, d *appsv1.Deployment) bool {
 	return true
 }
 
-// noted reads an annotation of noteSize.
+// noted returns the value of an annotation of noteSize.
 func noted(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	n, err := strconv.ParseUint(set.Annotations[annotation], 10, 31)
 	return int32(n), err == nil
 }
 
-// cleanUp deletes the oldest replica sets beyond the revisionHistoryLimit. One
-// that has pods stays, but counts. The last one stays until there is a new one,
-// which needs to know its revision.
+// cleanUp deletes the oldest replica sets beyond the revisionHistoryLimit. One that
+// has pods is kept but counts. The last one is kept until the new one exists, whose
+// revision depends on it.
 func (r *rollout) cleanUp() {
 	limit := r.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {

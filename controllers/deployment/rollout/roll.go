@@ -4,10 +4,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// roll does the next step of a rolling update: the old replica sets shrink as far
-// as they can, and the new one grows into the room. One that is made just now is
-// made before the old ones shrink, as it may not be possible, and grows with the
-// next step.
+// roll decides the next step of a rolling update: the old replica sets are scaled
+// down as far as possible, and the new one up. A new one is first created, which
+// may fail, and scaled by the next step.
 func (r *rollout) roll() {
 	made := r.makeNew()
 	shrunk := r.shrinkOld()
@@ -18,7 +17,7 @@ func (r *rollout) roll() {
 	r.report()
 }
 
-// resizeNew tells whether the new replica set gets another size.
+// resizeNew scales the new replica set, and reports whether its size changes.
 func (r *rollout) resizeNew() bool {
 	if to := r.newSize(); to != size(r.fresh) {
 		r.resize(r.fresh, to)
@@ -27,8 +26,8 @@ func (r *rollout) resizeNew() bool {
 	return false
 }
 
-// newSize is how large the new replica set is to be now: as large as desired, if
-// with the old ones there are not too many then.
+// newSize returns the size of the new replica set for now: the desired size, or less
+// if there would be too many pods together with the old ones.
 func (r *rollout) newSize() int32 {
 	if !r.rolls() || size(r.fresh) > r.desired() {
 		return r.desired()
@@ -37,10 +36,10 @@ func (r *rollout) newSize() int32 {
 	return min(size(r.fresh)+max(room, 0), r.desired())
 }
 
-// shrinkOld tells whether an old replica set shrinks. All pods but those that
-// the new replica set has and that are not available must stay as many as must
-// be available. First go those pods of old replica sets that are not available,
-// as they would stop the update else, then others.
+// shrinkOld scales old replica sets down, and reports whether any size changes. The
+// unavailable pods of the new replica set do not count towards the pods that must
+// be available. The unavailable pods of the old replica sets are removed first,
+// because they would block the update.
 func (r *rollout) shrinkOld() bool {
 	old := active(r.old)
 	spare := sum(r.all(), size) - leastAvailable(r.d) - (size(r.fresh) - available(r.fresh))
@@ -51,8 +50,8 @@ func (r *rollout) shrinkOld() bool {
 	return r.shrink(old, sum(r.all(), staying)-leastAvailable(r.d), size) || shrunk
 }
 
-// shrink takes pods from replica sets in order, count in all and from each not
-// more than its share.
+// shrink scales replica sets down in order, by count pods in total, and each by its
+// share at most.
 func (r *rollout) shrink(sets []*appsv1.ReplicaSet, count int32, share func(*appsv1.ReplicaSet) int32) bool {
 	shrunk := false
 	for _, set := range sets {
@@ -65,8 +64,9 @@ func (r *rollout) shrink(sets []*appsv1.ReplicaSet, count int32, share func(*app
 	return shrunk
 }
 
-// recreate does the next step when old and new pods must not be there together:
-// it ends the old ones, waits for them, and only then makes the new ones.
+// recreate decides the next step of the strategy Recreate: it scales the old replica
+// sets to zero, waits until their pods have terminated, and then creates the new
+// replica set.
 func (r *rollout) recreate() {
 	old := active(r.old)
 	for _, set := range old {
@@ -86,6 +86,7 @@ func (r *rollout) recreate() {
 	r.report()
 }
 
+// oldPodsRun reports whether pods of old replica sets have not terminated.
 func (r *rollout) oldPodsRun() bool {
 	for _, set := range r.old {
 		if replicas(set) > 0 || r.running[set.UID] > 0 {

@@ -1,11 +1,10 @@
-// Package rollout decides what becomes of a deployment's replica sets: which one
-// is made, how large each is, which one goes, and what the deployment's status
-// tells. It knows no client and no clock.
+// Package rollout decides which replica sets of a deployment are created, scaled
+// and deleted, and computes the deployment's status, without client or clock.
 //
 // The new replica set is the one with the deployment's template; all others are
-// old. A rolling update grows the new one as far as maxSurge lets it and shrinks
-// the old ones as far as maxUnavailable does, step by step as pods become
-// available; testdata shows it.
+// old. A rolling update scales the new one up within maxSurge and the old ones down
+// within maxUnavailable, step by step as pods become available. The scripts in
+// testdata show it.
 package rollout
 
 import (
@@ -20,57 +19,56 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The annotations of a deployment's replica sets. Revision is the deployment's,
-// too: that of its new replica set.
+// The annotations of a deployment's replica sets. The deployment has Revision too:
+// that of its new replica set.
 const (
-	// Revision counts the templates of the deployment: the highest is the new one.
+	// Revision numbers the templates of the deployment: the new one has the highest.
 	Revision = "deployment.kubernetes.io/revision"
 	// RevisionHistory lists the earlier revisions of a replica set that became
 	// the new one again, separated by commas.
 	RevisionHistory = "deployment.kubernetes.io/revision-history"
-	// DesiredReplicas is the deployment's size when the replica set got its own.
-	// A difference tells that the deployment has been scaled since.
+	// DesiredReplicas is the deployment's size when the replica set was last scaled.
+	// If they differ, the deployment has been scaled since.
 	DesiredReplicas = "deployment.kubernetes.io/desired-replicas"
-	// MaxReplicas is that size and the surge: what the replica set's own size is a
-	// proportion of.
+	// MaxReplicas is that size plus the surge, of which the replica set's own size
+	// is a proportion.
 	MaxReplicas = "deployment.kubernetes.io/max-replicas"
 )
 
-// State is what is decided on. Nothing in it is changed.
+// State is the input of Decide, which does not change it.
 type State struct {
 	Deployment *appsv1.Deployment
 	// Sets are the replica sets that the deployment controls.
 	Sets []*appsv1.ReplicaSet
-	// Running counts the pods of each replica set that have not ended, those that
-	// are being deleted included. Only the strategy Recreate looks at it.
+	// Running is the number of pods of each replica set that have not terminated,
+	// including those that are being deleted. Only the strategy Recreate needs it.
 	Running map[types.UID]int
 	Now     time.Time
 }
 
-// Plan is what is to be done, in this order: the actions, then the status.
+// Plan is the decision: the actions in their order, and then the status to write.
 type Plan struct {
 	Actions []Action
-	// Revision is the deployment's annotation.
+	// Revision is the deployment's annotation of that name.
 	Revision string
 	Status   appsv1.DeploymentStatus
-	// After is the time until the progress deadline; zero if there is none to
-	// wait for.
+	// After is the time until the progress deadline; zero if none is pending.
 	After time.Duration
 }
 
 // Action is a change of one replica set.
 type Action struct {
 	Verb Verb
-	// Set is the replica set as it is to be. Of one that is created, Set lacks
-	// the owner.
+	// Set is the desired replica set. One that is created has no owner yet.
 	Set *appsv1.ReplicaSet
-	// Was is how it is. Set differs in annotations, replicas and minReadySeconds.
+	// Was is the present one. Set differs in annotations, replicas and
+	// minReadySeconds only.
 	Was *appsv1.ReplicaSet
 	// Events are the messages of events of reason ScalingReplicaSet.
 	Events []string
 }
 
-// Verb is what is done to a replica set.
+// Verb is the kind of an action.
 type Verb string
 
 // The verbs.
@@ -80,7 +78,7 @@ const (
 	Delete Verb = "delete"
 )
 
-// Decide makes the plan.
+// Decide returns the plan for a state.
 func Decide(s State) Plan {
 	r := newRollout(s)
 	switch {
@@ -109,8 +107,7 @@ func Decide(s State) Plan {
 	return r.plan()
 }
 
-// rollout is a decision in the making: the state as it will be after the actions
-// so far.
+// rollout is the state as it will be after the actions that were decided so far.
 type rollout struct {
 	d       *appsv1.Deployment // its status and annotations change
 	was     map[*appsv1.ReplicaSet]*appsv1.ReplicaSet
@@ -136,7 +133,7 @@ func newRollout(s State) *rollout {
 		set.Annotations = maps.Clone(rs.Annotations)
 		set.Spec.Replicas = ptr.To(*rs.Spec.Replicas)
 		r.was[&set] = rs
-		// Should there be two with the template, the elder one is the new one.
+		// If two have the template, the older one is the new replica set.
 		if r.fresh == nil && SameTemplate(&set.Spec.Template, &d.Spec.Template) {
 			r.fresh = &set
 		} else {
@@ -150,10 +147,10 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// plan is the decision as it stands.
+// plan returns the plan of the actions decided so far.
 func (r *rollout) plan() Plan {
 	p := Plan{Revision: r.d.Annotations[Revision], Status: r.status, After: r.after}
-	slices.SortStableFunc(r.touched, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(r.turn(a), r.turn(b)) })
+	slices.SortStableFunc(r.touched, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(r.rank(a), r.rank(b)) })
 	for _, set := range r.touched {
 		verb := Change
 		if r.was[set] == nil {
@@ -167,10 +164,10 @@ func (r *rollout) plan() Plan {
 	return p
 }
 
-// turn orders the actions: a replica set is made before others make room for it,
-// and others grow after room was made, so that at no time there are more pods
-// than there may be.
-func (r *rollout) turn(set *appsv1.ReplicaSet) int {
+// rank orders the actions, so that there are never more pods than maxSurge allows:
+// the new replica set is created first, then others are scaled down, and only then
+// others are scaled up.
+func (r *rollout) rank(set *appsv1.ReplicaSet) int {
 	switch was := r.was[set]; {
 	case was == nil:
 		return 0
@@ -180,15 +177,15 @@ func (r *rollout) turn(set *appsv1.ReplicaSet) int {
 	return 1
 }
 
-// touch notes that the replica set changes.
+// touch records that the replica set changes.
 func (r *rollout) touch(set *appsv1.ReplicaSet) {
 	if !slices.Contains(r.touched, set) {
 		r.touched = append(r.touched, set)
 	}
 }
 
-// resize gives a replica set its size, with the annotations that say from which
-// size of the deployment that follows.
+// resize scales a replica set, and annotates it with the deployment's present
+// size.
 func (r *rollout) resize(set *appsv1.ReplicaSet, replicas int32) {
 	if from := *set.Spec.Replicas; from != replicas {
 		direction := "up"
@@ -204,7 +201,7 @@ func (r *rollout) resize(set *appsv1.ReplicaSet, replicas int32) {
 	}
 }
 
-// all are the replica sets, the new one last.
+// all returns the replica sets, the new one last.
 func (r *rollout) all() []*appsv1.ReplicaSet {
 	if r.fresh == nil {
 		return r.old
@@ -218,7 +215,7 @@ func (r *rollout) rolls() bool {
 	return r.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType
 }
 
-// active are those of the replica sets that are to have pods.
+// active returns the replica sets whose size is not zero.
 func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	var found []*appsv1.ReplicaSet
 	for _, set := range sets {
@@ -229,7 +226,7 @@ func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	return found
 }
 
-// sum adds up a figure of replica sets.
+// sum returns the sum of a figure over replica sets.
 func sum(sets []*appsv1.ReplicaSet, figure func(*appsv1.ReplicaSet) int32) int32 {
 	var total int32
 	for _, set := range sets {
@@ -243,6 +240,6 @@ func replicas(set *appsv1.ReplicaSet) int32  { return set.Status.Replicas }
 func ready(set *appsv1.ReplicaSet) int32     { return set.Status.ReadyReplicas }
 func available(set *appsv1.ReplicaSet) int32 { return set.Status.AvailableReplicas }
 
-// staying are the available pods that are left when the replica set has its
-// size: its status may be of before it shrank.
+// staying returns the available pods that remain once the replica set has its
+// desired size: its status may be older than its last scaling.
 func staying(set *appsv1.ReplicaSet) int32 { return min(available(set), size(set)) }

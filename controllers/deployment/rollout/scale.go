@@ -8,9 +8,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// scaledSince tells whether the deployment has been scaled since its replica
-// sets got their sizes. It may be amid a rollout, which then goes on from other
-// sizes. Recreation of several replica sets makes all sizes anew anyway.
+// scaledSince reports whether the deployment has been scaled since its replica sets
+// were, possibly during a rollout. The strategy Recreate sets all sizes of several
+// replica sets in any case.
 func (r *rollout) scaledSince() bool {
 	sets := active(r.all())
 	if !r.rolls() && len(sets) > 1 {
@@ -22,13 +22,13 @@ func (r *rollout) scaledSince() bool {
 	})
 }
 
-// scale gives the replica sets sizes that follow from the deployment's size, and
-// lets the rollout be as far as it is.
+// scale scales the replica sets to the deployment's size without advancing the
+// rollout.
 func (r *rollout) scale() {
 	sets := active(r.all())
 	switch {
 	case len(sets) == 0:
-		// The newest one, that is the new one or the youngest.
+		// The new replica set, or the youngest old one.
 		if all := r.all(); len(all) > 0 && r.desired() > 0 {
 			r.resize(all[len(all)-1], r.desired())
 		}
@@ -45,8 +45,8 @@ func (r *rollout) scale() {
 	}
 }
 
-// saturated tells whether the new replica set has all pods, and they are
-// available. Old ones may have pods still if they have been adopted just now.
+// saturated reports whether the new replica set has all desired pods available. Old
+// ones that were just adopted may still have pods.
 func (r *rollout) saturated() bool {
 	if r.fresh == nil {
 		return false
@@ -55,10 +55,10 @@ func (r *rollout) saturated() bool {
 	return ok && desired == r.desired() && size(r.fresh) == r.desired() && available(r.fresh) == r.desired()
 }
 
-// scaleProportionally lets each replica set have the part of the pods that it
-// had before, so that a rollout that is not good does not get worse by scaling.
-// None changes against the direction. What is left of rounding is the largest
-// one's.
+// scaleProportionally keeps each replica set's proportion of the pods, so that
+// scaling does not advance a rollout that may be failing. No replica set changes
+// against the direction of the scaling. The largest one gets the remainder of the
+// rounding.
 func (r *rollout) scaleProportionally(sets []*appsv1.ReplicaSet) {
 	var most int32
 	if r.desired() > 0 {
@@ -81,18 +81,18 @@ func (r *rollout) scaleProportionally(sets []*appsv1.ReplicaSet) {
 		left -= part
 	}
 	for i, set := range sets {
-		rest := max(left, -sizes[i])
-		r.resize(set, sizes[i]+rest)
-		left -= rest
+		remainder := max(left, -sizes[i])
+		r.resize(set, sizes[i]+remainder)
+		left -= remainder
 	}
 }
 
-// part is by how much a replica set's size changes if it keeps its proportion of
-// all pods, of which there will be most.
+// part returns by how much a replica set's size changes if it keeps its proportion
+// of all pods, whose number will be most.
 func (r *rollout) part(set *appsv1.ReplicaSet, most int32) int32 {
 	before, ok := noted(set, MaxReplicas)
 	if !ok || before == 0 {
-		// Somebody has spoilt the annotation.
+		// The annotation is missing or invalid.
 		before = r.d.Status.Replicas
 	}
 	if before == 0 {

@@ -26,7 +26,7 @@ import (
 //	wait duration          lets time pass
 //	sets                   prints the replica sets
 //	adopt image=i size=n   adds a replica set that the deployment has adopted
-//	resize name n          is somebody who scales a replica set
+//	resize name n          another client scales a replica set
 //	ending name n          lets n pods of the replica set still end
 //	fail name message      lets the replica set fail to get its pods
 func TestScripts(t *testing.T) {
@@ -128,7 +128,7 @@ func (m *model) rollOut() string {
 	return ""
 }
 
-// idle tells whether the plan changes nothing.
+// idle reports whether the plan changes nothing.
 func (m *model) idle(plan Plan) bool {
 	return len(plan.Actions) == 0 && plan.Revision == m.d.Annotations[Revision] && apiequality.Semantic.DeepEqual(plan.Status, m.d.Status)
 }

@@ -88,7 +88,7 @@ func (s *simulation) meddle() {
 		annotation := []string{DesiredReplicas, MaxReplicas}[s.rand.IntN(2)]
 		set.Annotations[annotation] = []string{"", "0", "-1", "7", "x", "3000000000"}[s.rand.IntN(6)]
 	}
-	s.log = append(s.log, "somebody meddles with "+alias(set)+"\n")
+	s.log = append(s.log, "another client scales "+alias(set)+"\n")
 }
 
 func (s *simulation) user(key, value string) {

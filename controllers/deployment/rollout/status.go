@@ -30,7 +30,7 @@ const (
 	MinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 )
 
-// CreationFailed is the status of a deployment whose new replica set could not
+// CreationFailed returns the status of a deployment whose new replica set could not
 // be created.
 func CreationFailed(d *appsv1.Deployment, message string, now time.Time) appsv1.DeploymentStatus {
 	r := newRollout(State{Deployment: d, Now: now})
@@ -40,13 +40,13 @@ func CreationFailed(d *appsv1.Deployment, message string, now time.Time) appsv1.
 	return r.d.Status
 }
 
-// hasDeadline tells whether lack of progress is to be reported.
+// hasDeadline reports whether the deployment has a progress deadline.
 func hasDeadline(d *appsv1.Deployment) bool {
 	return ptr.Deref(d.Spec.ProgressDeadlineSeconds, math.MaxInt32) != math.MaxInt32
 }
 
-// notePause says in the condition Progressing that a deployment is paused or has
-// been resumed: the time in between does not count for the deadline.
+// notePause sets the condition Progressing of a deployment that was paused or
+// resumed: the time in between does not count for the progress deadline.
 func (r *rollout) notePause() {
 	c := condition(&r.d.Status, appsv1.DeploymentProgressing)
 	if !hasDeadline(r.d) || c != nil && c.Reason == ProgressDeadlineExceeded {
@@ -61,7 +61,7 @@ func (r *rollout) notePause() {
 	}
 }
 
-// count is the status without a word on progress.
+// count sets the status except for the condition Progressing.
 func (r *rollout) count() {
 	all := r.all()
 	available := sum(all, available)
@@ -85,7 +85,8 @@ func (r *rollout) count() {
 	}
 }
 
-// terminating is nil as long as a replica set does not tell.
+// terminating returns the number of terminating pods, or nil if a replica set does
+// not report it.
 func terminating(sets []*appsv1.ReplicaSet) *int32 {
 	var total int32
 	for _, set := range sets {
@@ -99,7 +100,7 @@ func terminating(sets []*appsv1.ReplicaSet) *int32 {
 	return &total
 }
 
-// report is the status during a rollout, with its progress and the failures of
+// report sets the status during a rollout, with its progress and the failures of
 // replica sets.
 func (r *rollout) report() {
 	r.count()
@@ -109,11 +110,11 @@ func (r *rollout) report() {
 	case !hasDeadline(r.d):
 		removeCondition(&r.status, appsv1.DeploymentProgressing)
 	case finished:
-		// What happens to the pods later is no rollout.
+		// Later changes of the pods are not part of the rollout.
 	case complete(r.d, &r.status):
 		setCondition(&r.status, r.progressing(corev1.ConditionTrue, NewReplicaSetAvailable, r.subject()+" has successfully progressed."))
 	case r.progressed():
-		// The time of the condition is that of the latest progress.
+		// LastUpdateTime is the time of the latest progress.
 		removeCondition(&r.status, appsv1.DeploymentProgressing)
 		c := r.progressing(corev1.ConditionTrue, ReplicaSetUpdated, r.subject()+" is progressing.")
 		if before != nil && before.Status == corev1.ConditionTrue {
@@ -144,7 +145,7 @@ func (r *rollout) deadline(c *appsv1.DeploymentCondition) time.Time {
 	return c.LastUpdateTime.Add(time.Duration(*r.d.Spec.ProgressDeadlineSeconds) * time.Second)
 }
 
-// subject is what a message on progress is about.
+// subject returns the object of a message about progress.
 func (r *rollout) subject() string {
 	if r.fresh == nil {
 		return fmt.Sprintf("Deployment %q", r.d.Name)
@@ -152,13 +153,13 @@ func (r *rollout) subject() string {
 	return fmt.Sprintf("ReplicaSet %q", r.fresh.Name)
 }
 
-// complete tells whether all pods are new and available.
+// complete reports whether all pods are of the new replica set and available.
 func complete(d *appsv1.Deployment, s *appsv1.DeploymentStatus) bool {
 	desired := *d.Spec.Replicas
 	return s.UpdatedReplicas == desired && s.Replicas == desired && s.AvailableReplicas == desired && s.ObservedGeneration >= d.Generation
 }
 
-// progressed tells whether, since the last status, there are more new pods,
+// progressed reports whether there are, compared to the last status, more new pods,
 // fewer old ones, or more that are ready or available.
 func (r *rollout) progressed() bool {
 	s, before := &r.status, &r.d.Status
@@ -168,8 +169,8 @@ func (r *rollout) progressed() bool {
 		s.AvailableReplicas > before.AvailableReplicas
 }
 
-// failure is the condition of a replica set that cannot get or lose pods: of the
-// new one, or else of the first of the others.
+// failure returns the condition ReplicaFailure of the new replica set, or else of the
+// first other one that has it.
 func (r *rollout) failure() *appsv1.DeploymentCondition {
 	sets := r.all()
 	if r.fresh != nil {
@@ -193,7 +194,7 @@ func (r *rollout) progressing(status corev1.ConditionStatus, reason, message str
 }
 
 func (r *rollout) condition(name appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
-	// In seconds, as the API server keeps it.
+	// The API server stores times in seconds.
 	now := metav1.NewTime(r.now.Truncate(time.Second))
 	return appsv1.DeploymentCondition{Type: name, Status: status, Reason: reason, Message: message, LastUpdateTime: now, LastTransitionTime: now}
 }
@@ -223,12 +224,12 @@ func removeCondition(s *appsv1.DeploymentStatus, name appsv1.DeploymentCondition
 	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c appsv1.DeploymentCondition) bool { return c.Type == name })
 }
 
-// oldest is how old a status may become while its counts keep changing.
+// oldest is the maximum age of a status while its counts keep changing.
 const oldest = 3 * time.Second
 
-// StatusWait is how long the deployment's status need not be written yet; zero
-// if it is to be written now. During a rollout, what has nothing new but counts
-// is told every three seconds: each pod that comes or goes makes new ones.
+// StatusWait returns how long the write of the deployment's status may be delayed;
+// zero is now. During a rollout, a status that differs only in its counts is written
+// every three seconds, because every pod changes them.
 func (p Plan) StatusWait(d *appsv1.Deployment, now time.Time) time.Duration {
 	if p.Revision != d.Annotations[Revision] || p.Status.ObservedGeneration != d.Status.ObservedGeneration ||
 		slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Verb != Change }) {

@@ -31,9 +31,9 @@ func TestAStatusWaitsOnlyDuringARolloutAndIfCountsAreAllThatIsNew(t *testing.T) 
 		"a condition is new": {func(d *appsv1.Deployment, p *Plan) {
 			p.Status.Conditions = append(progress(ReplicaSetUpdated, 0), p.Status.Conditions...)
 		}, 0},
-		"progress was told three seconds ago":     {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, 3*time.Second) }, 0},
-		"progress was told long ago":              {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, time.Hour) }, 0},
-		"no progress is told, without a deadline": {func(d *appsv1.Deployment, p *Plan) { d.Status.Conditions, p.Status.Conditions = nil, nil }, 0},
+		"progress was reported three seconds ago":    {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, 3*time.Second) }, 0},
+		"progress was reported long ago":             {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, time.Hour) }, 0},
+		"no progress is reported without a deadline": {func(d *appsv1.Deployment, p *Plan) { d.Status.Conditions, p.Status.Conditions = nil, nil }, 0},
 	} {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{Revision: "1"}}}
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 1, Conditions: progress(ReplicaSetUpdated, time.Second)}

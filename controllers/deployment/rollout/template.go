@@ -16,11 +16,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// hashLabel tells the pods of a deployment's replica sets apart.
+// hashLabel is the label that distinguishes the pods of a deployment's replica sets.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
-// SameTemplate tells whether two templates make the same pods, whatever hash of
-// the template their labels have.
+// SameTemplate reports whether two templates are equal except for the label with the
+// template's hash.
 func SameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))
 }
@@ -35,8 +35,8 @@ func withoutHash(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return &plain
 }
 
-// Hash is a short name of a template. collisions, if not nil, makes it another
-// one: it counts how often a name was taken by a different template.
+// Hash returns the hash of a template. collisions, if not nil, is part of the hash:
+// the number of times that a name was taken by a different template.
 func Hash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, dump.ForHash(*template))
@@ -46,8 +46,8 @@ func Hash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	return rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
 }
 
-// newSet is a replica set without pods for the deployment's template. Its name
-// follows from the template, so that it is not made twice.
+// newSet returns a replica set of size zero for the deployment's template. Its name is
+// derived from the template, so that it cannot be created twice.
 func newSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	hash := Hash(&d.Spec.Template, d.Status.CollisionCount)
 	template := d.Spec.Template.DeepCopy()

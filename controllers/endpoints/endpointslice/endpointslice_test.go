@@ -64,14 +64,14 @@ func TestReconcile(t *testing.T) {
 			t.Errorf("%s is still there", other.Name)
 		}
 	})
-	t.Run("slices that somebody else has made are left alone", func(t *testing.T) {
+	t.Run("slices of another controller stay as they are", func(t *testing.T) {
 		create(t, r, &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "own", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
 		})
 		want(t, r, "10.0.0.2", "192.0.2.1")
 	})
-	t.Run("a pod on a node that is not there is no endpoint, and looked at again", func(t *testing.T) {
+	t.Run("a pod on a missing node is no endpoint, and is retried", func(t *testing.T) {
 		lost := pod("lost", "10.0.0.9")
 		lost.Spec.NodeName = "gone"
 		create(t, r, lost)
@@ -150,7 +150,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"the defaults are valid", options{concurrent: 5, maxEndpoints: 100}, nil},
 		{"a slice holds from 1 to 1000 endpoints", options{concurrent: 5, maxEndpoints: 1001}, []string{"--max-endpoints-per-slice: 1001 must be from 1 to 1000"}},
-		{"every mistake is told", options{batch: -1}, []string{
+		{"every invalid flag is reported", options{batch: -1}, []string{
 			"--concurrent-service-endpoint-syncs: 0 must be at least 1", "--max-endpoints-per-slice: 0 must be from 1 to 1000",
 			"--endpointslice-updates-batch-period: -1ns must not be negative",
 		}},

@@ -24,7 +24,7 @@ import (
 //	                           nodes that beat: they renew their leases every 10 s, in turn
 //	die NAME...                nodes fall silent
 //	post NAME... ready=STATUS  nodes live and post a status
-//	untaint NAME...            somebody removes the taints of nodes
+//	untaint NAME...            another client removes the taints of nodes
 //	delete NAME...             nodes are deleted
 //	restart                    everything that the fleet knows is lost
 //	run DURATION               the time goes on
@@ -172,7 +172,7 @@ func (p *player) add(name string, options map[string]string) {
 	p.fleet.Observe(n, p.now)
 }
 
-// run lets living nodes beat and looks at nodes when it is time, until end.
+// run sends the heartbeats of reachable nodes and syncs requeued nodes, until end.
 func (p *player) run(end time.Time) {
 	for {
 		next, name, beats := end.Add(1), "", false
@@ -246,7 +246,7 @@ func (p *player) say(format string, args ...any) {
 	fmt.Fprintf(&p.out, "%gs %s\n", p.now.Sub(start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// parse tells names from options.
+// parse separates names from options.
 func parse(t *testing.T, args []string) ([]string, map[string]string) {
 	var names []string
 	options := map[string]string{}
