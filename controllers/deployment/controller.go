@@ -1,6 +1,5 @@
 // Package deployment rolls out deployments: it creates a replica set for each pod
-// template and scales the old ones down and the new one up, as package rollout
-// decides.
+// template, and scales the old ones down and the new one up.
 package deployment
 
 import (
