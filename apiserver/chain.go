@@ -33,6 +33,7 @@ import (
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/aggregation"
 	"svc.dev/svc/apiserver/filters/drain"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
@@ -170,7 +171,9 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		return nil, nil, err
 	}
 	container := server.Handler.GoRestfulContainer
-	container.Router(&routecache.Router{})
+	if config.FeatureGate.Enabled(gates.SvcCachedRoutes) {
+		container.Router(&routecache.Router{})
+	}
 	groups, err := view.View{
 		Scheme:              c.stores.scheme,
 		Versions:            c.stores.served.Versions,
@@ -180,6 +183,7 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		Equivalents:         server.EquivalentResourceRegistry,
 		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
+		FastJSON:            config.FeatureGate.Enabled(gates.SvcFastJSON),
 	}.Install(container, c.stores.registry)
 	if err != nil {
 		return nil, nil, err

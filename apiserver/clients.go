@@ -5,6 +5,7 @@ import (
 
 	noopoteltrace "go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/apiserver/aggregation"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/options"
 )
@@ -28,7 +30,7 @@ type clients struct {
 
 // newClients makes the internal view, and the clients and informers on it.
 func newClients(o *options.Options, id *identity, s *stores) (*clients, error) {
-	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizer)}
+	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizer, utilfeature.DefaultFeatureGate.Enabled(gates.SvcFastJSON))}
 	c.requests = inprocess.NewStoppable(c.view)
 	c.loopback = inprocess.ClientConfig(c.requests)
 	config := rest.CopyConfig(c.loopback)

@@ -20,6 +20,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/admission/escalation"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/netbatch"
 	"svc.dev/svc/apiserver/release"
 )
@@ -86,7 +87,9 @@ func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {
 		}
 		return fmt.Errorf("TLS: %w; see --tls-cert-file, --tls-private-key-file and the other --tls flags", err)
 	}
-	config.SecureServing.Listener = netbatch.Listener{Listener: config.SecureServing.Listener}
+	if config.FeatureGate.Enabled(gates.SvcBatchedWrites) {
+		config.SecureServing.Listener = netbatch.Listener{Listener: config.SecureServing.Listener}
+	}
 	advertise := o.Network.AdvertiseAddress
 	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
 		advertise = o.SecureServing.BindAddress

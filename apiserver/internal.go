@@ -33,7 +33,7 @@ type internalView struct {
 	completed chan struct{}
 }
 
-func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer) *internalView {
+func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer, fastJSON bool) *internalView {
 	v := &internalView{completed: make(chan struct{})}
 	handler := genericapiserver.NewAPIServerHandler("internal", serializer.NewCodecFactory(scheme), inprocess.Chain, http.HandlerFunc(v.serveNext))
 	v.handler = handler
@@ -49,6 +49,7 @@ func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorize
 				Authorizer:        authorizer,
 				Equivalents:       runtime.NewEquivalentResourceRegistry(),
 				MinRequestTimeout: 30 * time.Minute,
+				FastJSON:          fastJSON,
 			}.Install(handler.GoRestfulContainer, kinds)
 			return err
 		})

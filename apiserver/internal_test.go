@@ -19,7 +19,7 @@ func newView(t *testing.T) *internalView {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newInternalView(s.Scheme, s.Registry, authorizer)
+	return newInternalView(s.Scheme, s.Registry, authorizer, true)
 }
 
 func answer(ctx context.Context, v *internalView, path string) (int, string) {

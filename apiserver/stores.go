@@ -6,6 +6,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
@@ -13,6 +14,7 @@ import (
 	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/agents"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
@@ -44,7 +46,9 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, clock clo
 	if s.scheme, err = apis.NewScheme(s.kinds); err != nil {
 		return nil, err
 	}
-	if s.backend, err = storage.Open(o.Etcd); err != nil {
+	etcd := o.Etcd
+	etcd.SharedWatches = utilfeature.DefaultFeatureGate.Enabled(gates.SvcSharedWatches)
+	if s.backend, err = storage.Open(etcd); err != nil {
 		return nil, err
 	}
 	s.reservations = reservation.New(s.backend.Client().KV, s.backend.Prefix(), clock)

@@ -1,4 +1,5 @@
-// Package gates has the defaults of the libraries' feature gates.
+// Package gates sets the defaults of the libraries' feature gates, and adds
+// svc's own.
 package gates
 
 import (
@@ -8,23 +9,52 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Set makes the defaults of the libraries' feature gates, which are global,
-// those of svc, at the start of a program or of tests. Streaming lists are alpha
-// and off in the specification (document 1, sections 4 and 9), so svc's own
-// clients do not ask for them. And one goroutine decodes the events of a type,
-// as release 1.28 did: with one for each event, an event passes two more on its
-// way.
+// The layers of the API server that exist only for speed. Each answers the same
+// as the library's code that it stands in for, which runs when the gate is off.
+// What each was measured to save is in docs/decisions/.
+const (
+	// SvcBatchedWrites joins the writes to a connection (apiserver/netbatch).
+	SvcBatchedWrites featuregate.Feature = "SvcBatchedWrites"
+	// SvcSharedWatches serves equal watches from one (apiserver/watchmux).
+	SvcSharedWatches featuregate.Feature = "SvcSharedWatches"
+	// SvcCachedRoutes remembers the routes of requests (apiserver/routecache).
+	SvcCachedRoutes featuregate.Feature = "SvcCachedRoutes"
+	// SvcFastJSON encodes and decodes JSON without reading parts of it twice
+	// (apiserver/jsonencoding).
+	SvcFastJSON featuregate.Feature = "SvcFastJSON"
+)
+
+// Own returns svc's own gates.
+func Own() []featuregate.Feature {
+	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcCachedRoutes, SvcFastJSON}
+}
+
+// Set adds svc's own gates, which are on, and sets the defaults of the
+// libraries' gates, which are global. A program or a test suite calls it once,
+// before it defines flags.
+//
+// Streaming lists are alpha and off in the specification (document 1, sections 4
+// and 9), so svc's own clients do not ask for them. One goroutine decodes the
+// events of a type, as in release 1.28: with a goroutine for each event, an event
+// is handed over twice more.
 func Set() error {
+	own := map[featuregate.Feature]featuregate.FeatureSpec{}
+	for _, feature := range Own() {
+		own[feature] = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.Add(own); err != nil {
+		return err
+	}
 	for _, feature := range []featuregate.Feature{features.WatchList, features.ConcurrentWatchObjectDecode} {
 		if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(feature, false); err != nil {
 			return err
 		}
 	}
-	gates, ok := clientfeatures.FeatureGates().(interface {
+	client, ok := clientfeatures.FeatureGates().(interface {
 		Set(feature clientfeatures.Feature, value bool) error
 	})
 	if !ok {
-		return nil // they are somebody else's
+		return nil // another package has replaced the gates of client-go
 	}
-	return gates.Set(clientfeatures.WatchListClient, false)
+	return client.Set(clientfeatures.WatchListClient, false)
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// CompactionInterval is the age at which history is dropped: a watch from
 	// an older version gets 410. The default is 5 minutes (document 1, section 8).
 	CompactionInterval time.Duration
+	// SharedWatches serves equal watches from one watch of the cache, with package
+	// watchmux.
+	SharedWatches bool
 }
 
 const (

@@ -50,7 +50,7 @@ func startEtcd(t *testing.T, config etcd.Config) *etcd.Server {
 
 func open(t *testing.T, member *etcd.Server) *Backend {
 	t.Helper()
-	b, err := Open(Config{Servers: member.Endpoints()})
+	b, err := Open(Config{Servers: member.Endpoints(), SharedWatches: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ var errStopped = errors.New("the storage is stopped")
 type lazyCache struct {
 	storage.Interface
 	config  cacher.Config
-	watches *watchmux.Watches
+	watches *watchmux.Watches // nil unless equal watches share one
 
 	opened atomic.Pointer[openCache]
 	mu     sync.Mutex
@@ -103,6 +103,9 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 	c, err := l.open(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if l.watches == nil {
+		return c.cacher.Watch(ctx, key, opts)
 	}
 	return l.watches.Watch(ctx, c.cacher, key, opts)
 }

@@ -70,7 +70,6 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	}
 	cached := &lazyCache{
 		Interface: raw,
-		watches:   watchmux.New(versioner),
 		config: cacher.Config{
 			Storage:             b.streams.below(raw),
 			Versioner:           versioner,
@@ -86,6 +85,9 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 			Codec:               config.Codec,
 			Clock:               stepped{},
 		},
+	}
+	if b.config.SharedWatches {
+		cached.watches = watchmux.New(versioner)
 	}
 	var once sync.Once
 	return answers{cached}, func() {

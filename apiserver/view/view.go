@@ -43,6 +43,9 @@ type View struct {
 	Equivalents         runtime.EquivalentResourceRegistry
 	MinRequestTimeout   time.Duration
 	MaxRequestBodyBytes int64
+	// FastJSON encodes and decodes JSON with package jsonencoding rather than
+	// with the library.
+	FastJSON bool
 }
 
 // Version is a group version that a view has installed.
@@ -60,8 +63,12 @@ type Group struct {
 // Install adds the web services of the kinds to the container.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
 	storage := v.storage(kinds)
-	codecs := jsonencoding.New(v.Scheme, serializer.NewCodecFactory(v.Scheme,
-		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf()))
+	library := serializer.NewCodecFactory(v.Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	var codecs runtime.NegotiatedSerializer = library
+	if v.FastJSON {
+		codecs = jsonencoding.New(v.Scheme, library)
+	}
 	var groups []Group
 	for _, group := range v.groups(kinds) {
 		made := Group{Name: group}

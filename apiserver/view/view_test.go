@@ -29,7 +29,8 @@ func show(t *testing.T, s *registrytest.Stack, shown func(gvk schema.GroupVersio
 	t.Helper()
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
 	groups, err := view.View{
-		Scheme: s.Scheme,
+		FastJSON: true,
+		Scheme:   s.Scheme,
 		Versions: func(k *resource.Kind) []schema.GroupVersionKind {
 			var gvks []schema.GroupVersionKind
 			for _, gvk := range k.GVKs() {

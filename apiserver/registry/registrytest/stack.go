@@ -67,7 +67,7 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 	}
 	s.Scheme, err = apis.NewScheme(s.Kinds)
 	s.must(err)
-	s.Backend, err = storage.Open(storage.Config{Servers: server.Endpoints()})
+	s.Backend, err = storage.Open(storage.Config{Servers: server.Endpoints(), SharedWatches: true})
 	s.must(err)
 	t.Cleanup(func() {
 		if err := s.Backend.Close(); err != nil {
@@ -96,6 +96,7 @@ func (s *Stack) install(plugin admission.Interface) {
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
 	var err error
 	s.Groups, err = view.View{
+		FastJSON:          true,
 		Scheme:            s.Scheme,
 		Versions:          func(k *resource.Kind) []schema.GroupVersionKind { return k.GVKs() },
 		Converter:         docs.TypeConverter,
