@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// validateClient judges how a webhook is reached: by a URL or as a service.
+// validateClient validates how a webhook is reached: by a URL or as a service.
 func validateClient(path *field.Path, c *admissionv1.WebhookClientConfig) field.ErrorList {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):

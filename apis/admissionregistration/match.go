@@ -34,7 +34,7 @@ func defaultMatch(m *admissionv1.MatchResources) {
 	}
 }
 
-// validateMatch judges which requests a policy or, optionally, a binding
+// validateMatch validates which requests a policy or, optionally, a binding
 // selects.
 func validateMatch(path *field.Path, m *admissionv1.MatchResources) field.ErrorList {
 	if m == nil {
@@ -52,7 +52,7 @@ func validateMatch(path *field.Path, m *admissionv1.MatchResources) field.ErrorL
 	return errs
 }
 
-// validateMatchConstraints judges the selection of a policy, which must have
+// validateMatchConstraints validates the selection of a policy, which must have
 // one.
 func validateMatchConstraints(path *field.Path, m *admissionv1.MatchResources) field.ErrorList {
 	if m == nil {
@@ -160,7 +160,7 @@ func validateParamVersion(path *field.Path, apiVersion string) field.ErrorList {
 	return errs
 }
 
-// validateBinding judges what the bindings of both kinds of policy have in
+// validateBinding validates what the bindings of both kinds of policy have in
 // common.
 func validateBinding(path *field.Path, policy string, params *admissionv1.ParamRef, match *admissionv1.MatchResources) field.ErrorList {
 	var errs field.ErrorList

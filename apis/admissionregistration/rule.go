@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// validateNamedRule judges a rule of a policy, which may also name objects.
+// validateNamedRule validates a rule of a policy, which may also name objects.
 func validateNamedRule(path *field.Path, r *admissionv1.NamedRuleWithOperations) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range r.ResourceNames {
@@ -56,7 +56,7 @@ func someOrAll[S ~string](path *field.Path, values []S, plural string) field.Err
 	return nil
 }
 
-// validateResources judges a list of resources ("pods", "pods/status",
+// validateResources validates a list of resources ("pods", "pods/status",
 // "pods/*", "*/scale", "*" for all resources without their subresources, "*/*"
 // for everything): an entry must not repeat what an earlier one covers.
 func validateResources(path *field.Path, resources []string) field.ErrorList {

@@ -74,7 +74,7 @@ func validateValidation(path *field.Path, v *admissionv1.Validation) field.Error
 	return errs
 }
 
-// validateAuditAnnotations judges annotations, whose full key is the policy's
+// validateAuditAnnotations validates annotations, whose full key is the policy's
 // name and theirs.
 func validateAuditAnnotations(path *field.Path, policy string, annotations []admissionv1.AuditAnnotation) field.ErrorList {
 	var errs field.ErrorList

@@ -69,7 +69,7 @@ func validateReplicaSet(rs *appsv1.ReplicaSet) field.ErrorList {
 		workload.ValidateCounts(path, workload.Of("minReadySeconds", rs.Spec.MinReadySeconds)))
 }
 
-// validateReplicaTemplate judges what a deployment and its replica sets have
+// validateReplicaTemplate validates what a deployment and its replica sets have
 // in common; path is the spec's.
 func validateReplicaTemplate(replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := workload.ValidateCounts(path, workload.OfPtr("replicas", replicas))

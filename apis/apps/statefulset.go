@@ -107,7 +107,7 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		workload.ValidateEndless(&spec.Template, "StatefulSet", path.Child("template")))
 }
 
-// validateNewStatefulSet judges what cannot change later.
+// validateNewStatefulSet validates what cannot change later.
 func validateNewStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList

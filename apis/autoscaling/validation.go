@@ -198,7 +198,7 @@ func validateContainerSource(s *autoscalingv2.ContainerResourceMetricSource, pat
 }
 
 // validateResourceName requires a resource that containers can ask for:
-// a standard one or somebody else's.
+// a standard one or one with a domain.
 func validateResourceName(name string, path *field.Path) field.ErrorList {
 	errs := resource.Invalid(path, name, validation.IsQualifiedName(name))
 	domain, _, qualified := strings.Cut(name, "/")
@@ -213,7 +213,7 @@ func validateResourceName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateUsage judges the target of a resource's use, which is either
+// validateUsage validates the target of a resource's use, which is either
 // absolute or in percent of the requests.
 func validateUsage(t *autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	errs := validateTarget(t, path)

@@ -143,7 +143,7 @@ func validateTimeZone(zone *string) field.ErrorList {
 	return nil
 }
 
-// validateJobTemplate judges the spec of the jobs to be made, which all get a
+// validateJobTemplate validates the spec of the jobs to be made, which all get a
 // selector of their own.
 func validateJobTemplate(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	errs := validateJobSpec(spec, path)

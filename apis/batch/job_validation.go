@@ -79,7 +79,7 @@ func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// validateJobSpec judges what a job and the template of a cron job have in
+// validateJobSpec validates what a job and the template of a cron job have in
 // common.
 func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	errs := workload.ValidateCounts(path,
@@ -109,7 +109,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		validateRestartPolicy(spec, path.Child("template", "spec", "restartPolicy")))
 }
 
-// validateIndexing judges what depends on the completion mode.
+// validateIndexing validates what depends on the completion mode.
 func validateIndexing(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	reject := func(name string, value int32, format string, args ...any) {

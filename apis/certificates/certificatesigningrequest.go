@@ -193,7 +193,7 @@ func conditionsOf(r *certificatesv1.CertificateSigningRequest, t certificatesv1.
 	return found
 }
 
-// validateStatus judges what the status and approval views have in common.
+// validateStatus validates what the status and approval views have in common.
 func validateStatus(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	path := field.NewPath("status", "conditions")
 	errs := validateConditions(path, r)

@@ -29,7 +29,7 @@ const (
 	refreshMargin = 10 * time.Minute
 )
 
-// validateStub judges a certificate request in DER; what it asks for is the
+// validateStub validates a certificate request in DER; what it asks for is the
 // signer's to judge.
 func validateStub(path *field.Path, der []byte) field.ErrorList {
 	if len(der) == 0 {
@@ -70,7 +70,7 @@ func keyFault(public crypto.PublicKey) string {
 	return "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
 }
 
-// validateIssued judges what a signer has issued: the certificate, and the
+// validateIssued validates what a signer has issued: the certificate, and the
 // times that repeat it.
 func validateIssued(path *field.Path, r *certificatesv1.PodCertificateRequest, now time.Time) field.ErrorList {
 	chain := path.Child("certificateChain")

@@ -30,7 +30,7 @@ const (
 // maxUID is the greatest length of a UID.
 const maxUID = 128
 
-// podCertificateRequests lacks one rule: that whoever writes the status has
+// podCertificateRequests lacks one rule: that the writer of the status has
 // the permission to sign for the signer. That is the server's to check.
 var podCertificateRequests = resource.Type[*certificatesv1.PodCertificateRequest]{
 	Name: "podcertificaterequests", Namespaced: true,

@@ -36,7 +36,7 @@ func validateSigner(path *field.Path, name string) field.ErrorList {
 	return errs
 }
 
-// validateLabels judges the labels of a dotted name up to the first bad one.
+// validateLabels validates the labels of a dotted name up to the first bad one.
 func validateLabels(path *field.Path, name string, rule func(string) []string) field.ErrorList {
 	for _, label := range strings.Split(name, ".") {
 		var errs field.ErrorList

@@ -31,7 +31,7 @@ const (
 	eventNoteLimit = 1024
 )
 
-// validateEvent judges an event in whichever version it is written. Events
+// validateEvent validates an event in whichever version it is written. Events
 // with an eventTime are of the new style and must say who reports what;
 // reporter is the name that the version has for reportingController.
 func validateEvent(e *corev1.Event, reporter string) field.ErrorList {

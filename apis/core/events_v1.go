@@ -71,7 +71,7 @@ func eventToV1(in *corev1.Event, out *eventsv1.Event) error {
 	return nil
 }
 
-// judgeEventV1 adds what events.k8s.io/v1 demands to the rules of every event
+// judgeEventV1 adds what events.k8s.io/v1 requires to the rules of every event
 // (document 2, section 9, row events/v1beta1 of the removed versions). Paths
 // are those of the core version, as Kubernetes has them.
 func judgeEventV1(obj, old runtime.Object) field.ErrorList {

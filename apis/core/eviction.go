@@ -148,7 +148,7 @@ func tooManyEvictions(retrySeconds int, cause string) error {
 	return err
 }
 
-// maxEvictionAttempts bounds how often a pod is judged anew because it changed
+// maxEvictionAttempts bounds how often a pod is validated again because it changed
 // meanwhile.
 const maxEvictionAttempts = 20
 

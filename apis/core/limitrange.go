@@ -81,7 +81,7 @@ func validateLimitType(limitType corev1.LimitType, path *field.Path) field.Error
 	return field.ErrorList{field.Invalid(path, limitType, "must be a standard limit type or fully qualified")}
 }
 
-// validateLimitNames judges which resources an item limits, and how.
+// validateLimitNames validates which resources an item limits, and how.
 func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	rule := podspec.ValidateResourceName
@@ -148,7 +148,7 @@ func limitsOf(item *corev1.LimitRangeItem, name corev1.ResourceName) limits {
 	return l
 }
 
-// validate demands min <= request <= default <= max, and a ratio that is
+// validate requires min <= request <= default <= max, and a ratio that is
 // possible between min and max.
 func (l limits) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList

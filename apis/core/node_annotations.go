@@ -11,7 +11,7 @@ import (
 // taintsAnnotation held a node's taints, as JSON, before they became a field.
 const taintsAnnotation = "scheduler.alpha.kubernetes.io/taints"
 
-// validateNodeAnnotations judges the annotations that schedulers read as JSON.
+// validateNodeAnnotations validates the annotations that schedulers read as JSON.
 func validateNodeAnnotations(annotations map[string]string) field.ErrorList {
 	path := field.NewPath("metadata", "annotations")
 	var errs field.ErrorList

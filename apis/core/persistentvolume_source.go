@@ -127,7 +127,7 @@ func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
 	}
 }
 
-// validatePersistentVolumeSource demands exactly one source.
+// validatePersistentVolumeSource requires exactly one source.
 func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList {
 	var errs field.ErrorList
 	chosen := false
@@ -156,7 +156,7 @@ func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList
 	return errs
 }
 
-// persistentOnly judges what the sources have beyond their form in a pod: the
+// persistentOnly validates what the sources have beyond their form in a pod: the
 // namespaces of what they refer to.
 func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
 	s := &pv.Spec.PersistentVolumeSource

@@ -137,7 +137,7 @@ func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) fie
 	return errs
 }
 
-// validateClaimResource demands storage, or a resource of somebody's own domain.
+// validateClaimResource requires storage, or a resource with a domain.
 func validateClaimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if errs := resource.Invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs

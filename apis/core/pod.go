@@ -149,7 +149,7 @@ func mayNotProjectTokens(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 	return errs
 }
 
-// validateNewPod judges what a pod may get later, but not begin with.
+// validateNewPod validates what a pod may get later, but not begin with.
 func validateNewPod(p *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
@@ -164,7 +164,7 @@ func validateNewPod(p *corev1.Pod) field.ErrorList {
 
 // podGracePeriod is the time in seconds that a pod gets to end by itself. A
 // deletion with such a period only marks the pod; its node deletes it, with a
-// period of zero, when its containers have ended. Nobody would do so for a pod
+// period of zero, when its containers have ended. No node does so for a pod
 // that has no node, and a pod whose containers have ended has nothing left to
 // wait for: these are deleted at once. A negative period counts as one second.
 func podGracePeriod(p *corev1.Pod, requested *int64) int64 {

@@ -52,7 +52,7 @@ var podLog = resource.Connect{
 	},
 }
 
-// validateLogOptions judges what part of a log is asked for.
+// validateLogOptions validates what part of a log is asked for.
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	var errs field.ErrorList
 	if o.TailLines != nil && *o.TailLines < 0 {

@@ -161,7 +161,7 @@ func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS,
 	return errs
 }
 
-// validateAllocated judges the health of the devices that a container has got:
+// validateAllocated validates the health of the devices that a container has got:
 // each of a resource that it requests or claims, and each once.
 func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, kind podspec.List, path *field.Path) field.ErrorList {
 	var errs field.ErrorList

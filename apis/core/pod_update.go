@@ -140,7 +140,7 @@ func maskUpdatable(spec, old *corev1.PodSpec) {
 }
 
 // nodeChoiceOnlyNarrows: as long as a gate keeps a pod from being scheduled,
-// its choice of nodes may be restricted further. What it judges, it masks.
+// its choice of nodes may be restricted further. What it validates, it masks.
 func nodeChoiceOnlyNarrows(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range old.NodeSelector {

@@ -93,7 +93,7 @@ var secretRules = map[corev1.SecretType]func(*corev1.Secret) field.ErrorList{
 	corev1.SecretTypeTLS: keysOf(corev1.TLSCertKey, corev1.TLSPrivateKeyKey),
 }
 
-// keysOf demands that data has the keys.
+// keysOf requires that data has the keys.
 func keysOf(keys ...string) func(*corev1.Secret) field.ErrorList {
 	return func(s *corev1.Secret) field.ErrorList {
 		var errs field.ErrorList
@@ -106,7 +106,7 @@ func keysOf(keys ...string) func(*corev1.Secret) field.ErrorList {
 	}
 }
 
-// jsonAt demands that data has a JSON object under the key.
+// jsonAt requires that data has a JSON object under the key.
 func jsonAt(key string) func(*corev1.Secret) field.ErrorList {
 	return func(s *corev1.Secret) field.ErrorList {
 		if errs := keysOf(key)(s); len(errs) > 0 {

@@ -204,12 +204,12 @@ func headless(s *corev1.Service) bool {
 	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
-// hasNodePorts says whether the service's type is one with node ports.
+// hasNodePorts reports whether the service's type is one with node ports.
 func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// needsNodePorts says whether every port of the service gets a node port.
+// needsNodePorts reports whether every port of the service gets a node port.
 func needsNodePorts(s *corev1.Service) bool {
 	return hasNodePorts(s) && (s.Spec.Type != corev1.ServiceTypeLoadBalancer ||
 		s.Spec.AllocateLoadBalancerNodePorts == nil || *s.Spec.AllocateLoadBalancerNodePorts)

@@ -26,7 +26,7 @@ func completeFamilies(s, old *corev1.Service, configured []corev1.IPFamily) fiel
 	if errs = append(errs, inferFamilies(s, configured)...); len(errs) > 0 {
 		return errs
 	}
-	// Nobody knows what endpoints a headless service without selector will be
+	// It is not known yet which endpoints a headless service without selector will be
 	// given, so it may have families that the server does not have.
 	if free := headless(s) && len(s.Spec.Selector) == 0; !free {
 		if errs := familiesAreConfigured(s, configured); len(errs) > 0 {

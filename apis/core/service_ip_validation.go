@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// clusterIPsFitFamilies judges clusterIP, clusterIPs, ipFamilies and
+// clusterIPsFitFamilies validates clusterIP, clusterIPs, ipFamilies and
 // ipFamilyPolicy together. What is missing is filled in after validation.
 func clusterIPsFitFamilies(s *corev1.Service) field.ErrorList {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -58,7 +58,7 @@ func ipFamiliesOf(ips []string) []corev1.IPFamily {
 	return families
 }
 
-// clusterIPsAgree demands that clusterIP is the first of clusterIPs.
+// clusterIPsAgree requires that clusterIP is the first of clusterIPs.
 func clusterIPsAgree(s *corev1.Service) field.ErrorList {
 	path := specPath.Child("clusterIPs")
 	ips := s.Spec.ClusterIPs

@@ -229,7 +229,7 @@ func portsAreDistinct(s *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// sourceRangesFitType judges loadBalancerSourceRanges, or the annotation that
+// sourceRangesFitType validates loadBalancerSourceRanges, or the annotation that
 // preceded the field. Values may be padded with spaces.
 func sourceRangesFitType(s *corev1.Service) field.ErrorList {
 	var errs field.ErrorList

@@ -134,7 +134,7 @@ func validateEndpoint(path *field.Path, e *discoveryv1.Endpoint, kind discoveryv
 	return errs
 }
 
-// validateAddress judges an address of a known type; an unknown type is an
+// validateAddress validates an address of a known type; an unknown type is an
 // error of its own.
 func validateAddress(path *field.Path, address string, kind discoveryv1.AddressType) field.ErrorList {
 	var errs field.ErrorList

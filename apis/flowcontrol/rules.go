@@ -11,7 +11,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// validateRules judges who (subjects) doing what (rules) belongs to a flow.
+// validateRules validates who (subjects) doing what (rules) belongs to a flow.
 func validateRules(path *field.Path, r *flowcontrolv1.PolicyRulesWithSubjects) field.ErrorList {
 	var errs field.ErrorList
 	if len(r.Subjects) == 0 {

@@ -1,7 +1,7 @@
 // Package metrics declares what nodes and pods use at the moment: the resource
 // metrics of metrics.k8s.io, which kubectl top shows and autoscalers read.
 //
-// Nothing is stored and nothing is sampled in the background: when somebody
+// Nothing is stored and nothing is sampled in the background: when a client
 // asks, the agents of the nodes in question are asked. An agent that does not
 // answer takes no more than its own node and pods out of the answer.
 package metrics

@@ -74,7 +74,7 @@ func validateScope(path *field.Path, scope string, namespace *string) field.Erro
 		networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace)
 }
 
-// validateReference judges a reference to an object of any kind.
+// validateReference validates a reference to an object of any kind.
 func validateReference(path *field.Path, group *string, kind, name string) field.ErrorList {
 	var errs field.ErrorList
 	if group != nil {

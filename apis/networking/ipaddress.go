@@ -37,7 +37,7 @@ func canonicalIP(name string, _ bool) []string {
 	return messages
 }
 
-// validateParent judges a reference to the object that has the address; the
+// validateParent validates a reference to the object that has the address; the
 // core group, of services, is the empty string.
 func validateParent(path *field.Path, p *networkingv1.ParentReference) field.ErrorList {
 	if p == nil {

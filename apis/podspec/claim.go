@@ -19,7 +19,7 @@ func DefaultClaimSpec(spec *corev1.PersistentVolumeClaimSpec) {
 	RoundUpToMilli(spec.Resources.Limits)
 }
 
-// ValidateClaimSpec judges a claim, or a template of claims.
+// ValidateClaimSpec validates a claim, or a template of claims.
 func ValidateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	errs := ValidateAccessModes(spec.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))
 	if spec.Selector != nil {

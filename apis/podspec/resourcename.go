@@ -30,7 +30,7 @@ func IsQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
-// ValidateResourceName demands a known name, or one of somebody's own domain.
+// ValidateResourceName requires a known name, or a name with a domain.
 func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if errs := resource.Invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs
@@ -46,7 +46,7 @@ func isCounted(name corev1.ResourceName) bool {
 	return slices.Contains(countedResources, name) || IsExtendedResource(name)
 }
 
-// ValidatePositive demands an amount above zero.
+// ValidatePositive requires an amount above zero.
 func ValidatePositive(amount quantity.Quantity, path *field.Path) field.ErrorList {
 	if amount.Sign() <= 0 {
 		return field.ErrorList{field.Invalid(path, amount.String(), "must be greater than zero")}

@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// ValidateTemplate judges a template of pods; path is the template's.
+// ValidateTemplate validates a template of pods; path is the template's.
 // What the owner of the template demands beyond (a restart policy, that the
 // labels match a selector) is the owner's to check.
 func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
@@ -32,7 +32,7 @@ func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorLi
 	return errs
 }
 
-// Validate judges a defaulted pod spec; path is the spec's. The metadata
+// Validate validates a defaulted pod spec; path is the spec's. The metadata
 // is that of the pod, nil for a template.
 func Validate(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	s := newPodSpec(spec, meta, path)

@@ -19,7 +19,7 @@ func IsMirror(annotations map[string]string) bool {
 	return ok
 }
 
-// ValidateAnnotations judges the annotations that mean something to pods.
+// ValidateAnnotations validates the annotations that mean something to pods.
 func ValidateAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if IsMirror(annotations) && spec.NodeName == "" {

@@ -123,7 +123,7 @@ func ephemeralContainersAreValid(s *podSpec) field.ErrorList {
 }
 
 // mayOnlySet forbids all fields of a struct but those allowed. A list of what
-// is allowed makes a new field of the API forbidden until somebody thought
+// is allowed makes a new field of the API forbidden until a developer has thought
 // about it.
 func mayOnlySet(value any, allowed sets.Set[string], msg string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -137,7 +137,7 @@ func mayOnlySet(value any, allowed sets.Set[string], msg string, path *field.Pat
 	return errs
 }
 
-// validateContainer judges what containers of all kinds have in common.
+// validateContainer validates what containers of all kinds have in common.
 func (s *podSpec) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs := validateLabelName(path.Child("name"), c.Name)
 	errs = append(errs, resource.Required(path.Child("image"), c.Image)...)

@@ -14,7 +14,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// validateItems judges the keys of a ConfigMap or Secret that become files.
+// validateItems validates the keys of a ConfigMap or Secret that become files.
 func validateItems(items []corev1.KeyToPath, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {

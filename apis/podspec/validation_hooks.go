@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// validateHooks judges how a running container is watched and told to stop.
+// validateHooks validates how a running container is watched and told to stop.
 func (s *podSpec) validateHooks(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Lifecycle != nil {

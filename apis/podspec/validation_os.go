@@ -136,7 +136,7 @@ func podHostProcess(spec *corev1.PodSpec) *bool {
 	return spec.SecurityContext.WindowsOptions.HostProcess
 }
 
-// hostProcess tells whether a container of a pod runs on a Windows host itself.
+// hostProcess reports whether a container of a pod runs on a Windows host itself.
 func hostProcess(sc *corev1.SecurityContext, pod *bool) *bool {
 	if sc == nil || sc.WindowsOptions == nil || sc.WindowsOptions.HostProcess == nil {
 		return pod

@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// resourceRule judges a name of a resource for the place where it is used.
+// resourceRule validates a name of a resource for the place where it is used.
 type resourceRule func(name corev1.ResourceName, path *field.Path) field.ErrorList
 
 func validateContainerResources(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
@@ -30,7 +30,7 @@ func overheadIsValid(s *podSpec) field.ErrorList {
 	return ValidateOverhead(s.Overhead, s.path.Child("overhead"))
 }
 
-// ValidateOverhead judges what a pod needs beyond its containers: a pod's own
+// ValidateOverhead validates what a pod needs beyond its containers: a pod's own
 // or that of its RuntimeClass.
 func ValidateOverhead(overhead corev1.ResourceList, path *field.Path) field.ErrorList {
 	return validateContainerResources(&corev1.ResourceRequirements{Limits: overhead}, nil, path)
@@ -227,7 +227,7 @@ func resourceClaimsAreValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// validateClaimRefs judges a container's references to the pod's claims: each
+// validateClaimRefs validates a container's references to the pod's claims: each
 // claim, or each request of a claim, at most once.
 func validateClaimRefs(refs []corev1.ResourceClaim, claims sets.Set[string], path *field.Path) field.ErrorList {
 	var errs field.ErrorList

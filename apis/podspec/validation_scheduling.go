@@ -57,7 +57,7 @@ func validateWeight(weight int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// ValidateNodeSelector judges what a pod or a volume requires of a node.
+// ValidateNodeSelector validates what a pod or a volume requires of a node.
 func ValidateNodeSelector(selector *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	path = path.Child("nodeSelectorTerms")
 	if len(selector.NodeSelectorTerms) == 0 {
@@ -158,7 +158,7 @@ func validatePodAffinityTerm(t *corev1.PodAffinityTerm, path *field.Path) field.
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
 
-// validateLabelKeys judges keys whose values the pod's own labels supply. The
+// validateLabelKeys validates keys whose values the pod's own labels supply. The
 // server has added them to the selector by now, as expressions: a key that
 // occurs there twice was in the selector before.
 func validateLabelKeys(match, mismatch []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
@@ -229,7 +229,7 @@ func tolerationsAreValid(s *podSpec) field.ErrorList {
 	return ValidateTolerations(s.Tolerations, s.path.Child("tolerations"))
 }
 
-// ValidateTolerations judges the tolerations of a pod or a RuntimeClass.
+// ValidateTolerations validates the tolerations of a pod or a RuntimeClass.
 func ValidateTolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range tolerations {

@@ -68,7 +68,7 @@ func storage(claim *corev1.PersistentVolumeClaim) (resource.Quantity, bool) {
 	return asked, true
 }
 
-// claimInScope tells whether a quota with this scope limits a claim.
+// claimInScope reports whether a quota with this scope limits a claim.
 func claimInScope(s corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
 	claim, ok := item.(*corev1.PersistentVolumeClaim)
 	if !ok {

@@ -55,7 +55,7 @@ func measuresPods(name corev1.ResourceName) bool {
 		requests && isExtended(corev1.ResourceName(extended))
 }
 
-// isExtended tells whether nodes advertise a resource for others, such as the
+// isExtended reports whether nodes advertise a resource for others, such as the
 // makers of devices: it has a domain, and not one of the project's.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) &&
@@ -108,7 +108,7 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	return usage
 }
 
-// podInScope tells whether a quota with this scope limits a pod.
+// podInScope reports whether a quota with this scope limits a pod.
 func podInScope(s corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
 	pod, ok := item.(*corev1.Pod)
 	if !ok {
@@ -134,7 +134,7 @@ func podInScope(s corev1.ScopedResourceSelectorRequirement, item runtime.Object)
 	return false, nil
 }
 
-// terminates tells whether a pod runs for a bounded time.
+// terminates reports whether a pod runs for a bounded time.
 func terminates(pod *corev1.Pod) bool { return ptr.Deref(pod.Spec.ActiveDeadlineSeconds, -1) >= 0 }
 
 func bestEffort(pod *corev1.Pod) bool {
@@ -153,7 +153,7 @@ func bestEffort(pod *corev1.Pod) bool {
 	})
 }
 
-// affineAcrossNamespaces tells whether pods of other namespaces matter to where
+// affineAcrossNamespaces reports whether pods of other namespaces matter to where
 // a pod may run: KEP-2249.
 func affineAcrossNamespaces(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
@@ -176,7 +176,7 @@ func affineAcrossNamespaces(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }
 
-// podConstraints demands that every container says how much cpu and memory it
+// podConstraints requires that every container says how much cpu and memory it
 // takes if a quota limits that, unless the pod says it as a whole. Other
 // resources are not demanded.
 func podConstraints(required []corev1.ResourceName, item runtime.Object) error {

@@ -67,7 +67,7 @@ func Counted(name corev1.ResourceName) (r schema.GroupResource, alias corev1.Res
 type evaluator struct {
 	resource string
 	list     generic.ListFuncByNamespace
-	// measures tells whether it measures a quota's resource, and usage what an
+	// measures reports whether it measures a quota's resource, and usage what an
 	// object takes of all of them.
 	measures func(corev1.ResourceName) bool
 	usage    generic.UsageFunc

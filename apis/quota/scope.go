@@ -23,7 +23,7 @@ func scopeOperator(o corev1.ScopeSelectorOperator) (selection.Operator, error) {
 	return "", fmt.Errorf("%q is not a valid scope selector operator", o)
 }
 
-// named tells whether a requirement on names holds for one of them, or for none
+// named reports whether a requirement on names holds for one of them, or for none
 // if there is none.
 func named(s corev1.ScopedResourceSelectorRequirement, names ...string) (bool, error) {
 	operator, err := scopeOperator(s.Operator)

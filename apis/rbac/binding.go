@@ -24,7 +24,7 @@ func defaultBinding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	}
 }
 
-// validateRoleRef judges a reference to a role of one of the kinds.
+// validateRoleRef validates a reference to a role of one of the kinds.
 func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	path := field.NewPath("roleRef")
 	errs := resource.OneOf(path.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName)
@@ -44,7 +44,7 @@ func validateSameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
 }
 
-// validateSubjects judges the subjects of a binding; in a namespaced one a
+// validateSubjects validates the subjects of a binding; in a namespaced one a
 // service account may leave its namespace out.
 func validateSubjects(subjects []rbacv1.Subject, namespaced bool) field.ErrorList {
 	var errs field.ErrorList

@@ -16,7 +16,7 @@ var roles = resource.Type[*rbacv1.Role]{
 	CreateOnUpdate: true,
 }
 
-// validateRules judges the rules of a role or, not namespaced, a cluster role.
+// validateRules validates the rules of a role or, not namespaced, a cluster role.
 func validateRules(path *field.Path, rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	var errs field.ErrorList
 	for i, rule := range rules {

@@ -128,7 +128,7 @@ func validateTokenRequests(path *field.Path, requests []storagev1.TokenRequest) 
 	return errs
 }
 
-// validateCSIName judges the name of a driver that an object refers to.
+// validateCSIName validates the name of a driver that an object refers to.
 func validateCSIName(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}

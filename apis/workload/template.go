@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateSelector judges the selector of a workload, which must not be empty.
+// ValidateSelector validates the selector of a workload, which must not be empty.
 // The kind is named in lower case in the message. A selector that is missing
 // is the caller's to judge.
 func ValidateSelector(selector *metav1.LabelSelector, kind string, path *field.Path) field.ErrorList {
