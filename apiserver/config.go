@@ -22,6 +22,7 @@ import (
 	"svc.dev/svc/apiserver/admission/escalation"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/netbatch"
+	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -43,7 +44,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.SharedInformerFactory = c.clients.informers
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"),
-		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
+		nodeproxy.LongRunning(c.stores.kinds),
 	)
 	config.EnableProfiling = o.Features.Profiling
 	config.EnableMetrics = o.Metrics == nil

@@ -11,12 +11,12 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/klog/v2"
 
-	"svc.dev/svc/apiserver/agents"
 	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/alias"
 	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/filters/dryrun"
 	"svc.dev/svc/apiserver/filters/healthline"
+	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/footprint"
 )
@@ -31,7 +31,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = dryrun.Filter(handler)
 	handler = release.Warnings(handler, c.options.Release, c.stores.kinds)
 	handler = c.drain.Filter(handler)
-	handler = agents.Guard(handler, config.Authorization.Authorizer, config.Serializer)
+	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, c.stores.kinds)
 	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)
 	handler = withFlowControl(handler, config)
 	if config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {

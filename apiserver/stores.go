@@ -13,8 +13,8 @@ import (
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/apiserver/agents"
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
@@ -82,7 +82,7 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := agents.New(o.Agents)
+	nodes, err := nodeproxy.New(o.Agents)
 	if err != nil {
 		return nil, fmt.Errorf("--svclet-certificate-authority, --svclet-client-certificate: %w", err)
 	}

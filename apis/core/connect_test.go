@@ -85,7 +85,7 @@ func TestWhereARequestGoes(t *testing.T) {
 		{"a log of one stream", podLog, "one", &corev1.PodLogOptions{Stream: ptr.To("Stderr")}, "https://192.0.2.1:10250/containerLogs/ns/one/c?stream=Stderr"},
 		{"the log of an init container", podLog, "debugged", &corev1.PodLogOptions{Container: "init"}, "https://192.0.2.1:10250/containerLogs/ns/debugged/init"},
 		{"no log before the pod has a node", podLog, "waiting", &corev1.PodLogOptions{}, ""},
-		{"no log of nobody knows which container", podLog, "two", &corev1.PodLogOptions{}, "a container name must be specified for pod two, choose one of: [a b]"},
+		{"no log without the name of the container, if there are several", podLog, "two", &corev1.PodLogOptions{}, "a container name must be specified for pod two, choose one of: [a b]"},
 		{"no log of a container that is not there", podLog, "two", &corev1.PodLogOptions{Container: "x"}, "container x is not valid for pod two"},
 		{"no log since two times", podLog, "one", &corev1.PodLogOptions{SinceSeconds: ptr.To[int64](1), SinceTime: &metav1.Time{}}, "at most one of `sinceTime` or `sinceSeconds` may be specified"},
 		{"no log of a pod that is not there", podLog, "none", &corev1.PodLogOptions{}, `pods "none" not found`},

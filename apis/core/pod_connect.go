@@ -20,23 +20,24 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// podConnects are the ways into a pod.
+// podConnects are the subresources that are proxied to a pod or to its node's agent.
 var podConnects = []resource.Connect{podLog, podExec, podAttach, podPortForward, podProxy}
 
-// upgradeMethods are those of subresources that take over the connection. A
+// upgradeMethods are the methods of subresources that upgrade the connection: a
 // browser opens a websocket with GET.
 var upgradeMethods = []string{http.MethodGet, http.MethodPost}
 
 var podLog = resource.Connect{
-	Name:    "log",
-	Options: func() runtime.Object { return &corev1.PodLogOptions{} },
-	Answer:  "text/plain",
+	Name:        "log",
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.PodLogOptions{} },
+	Answer:      "text/plain",
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		options := req.Options.(*corev1.PodLogOptions)
 		if errs := validateLogOptions(options); len(errs) > 0 {
 			return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), req.Name, errs)
 		}
-		p, container, err := meantContainer(ctx, env, req, options.Container)
+		p, container, err := findContainer(ctx, env, req, options.Container)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +53,7 @@ var podLog = resource.Connect{
 	},
 }
 
-// validateLogOptions validates what part of a log is asked for.
+// validateLogOptions validates the parameters of a log.
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	var errs field.ErrorList
 	if o.TailLines != nil && *o.TailLines < 0 {
@@ -76,7 +77,7 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	return errs
 }
 
-// logQuery is how an agent is asked for a log.
+// logQuery is the query of a request to an agent for a log.
 func logQuery(o *corev1.PodLogOptions) url.Values {
 	query := url.Values{}
 	flag := func(name string, on bool) {
@@ -105,10 +106,12 @@ func logQuery(o *corev1.PodLogOptions) url.Values {
 }
 
 var podExec = resource.Connect{
-	Name:      "exec",
-	Methods:   upgradeMethods,
-	Options:   func() runtime.Object { return &corev1.PodExecOptions{} },
-	Websocket: resource.WebsocketStreams,
+	Name:        "exec",
+	Methods:     upgradeMethods,
+	Verb:        "create",
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.PodExecOptions{} },
+	Websocket:   resource.WebsocketStreams,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		o := req.Options.(*corev1.PodExecOptions)
 		return inContainer(ctx, env, req, "exec", o.Container,
@@ -117,10 +120,12 @@ var podExec = resource.Connect{
 }
 
 var podAttach = resource.Connect{
-	Name:      "attach",
-	Methods:   upgradeMethods,
-	Options:   func() runtime.Object { return &corev1.PodAttachOptions{} },
-	Websocket: resource.WebsocketStreams,
+	Name:        "attach",
+	Methods:     upgradeMethods,
+	Verb:        "create",
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.PodAttachOptions{} },
+	Websocket:   resource.WebsocketStreams,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		o := req.Options.(*corev1.PodAttachOptions)
 		return inContainer(ctx, env, req, "attach", o.Container,
@@ -128,9 +133,9 @@ var podAttach = resource.Connect{
 	},
 }
 
-// inContainer locates the streams of a container.
+// inContainer returns the location of a container's streams.
 func inContainer(ctx context.Context, env *resource.Env, req resource.ConnectRequest, verb, name string, streams resource.Location, query url.Values) (*resource.Location, error) {
-	p, container, err := meantContainer(ctx, env, req, name)
+	p, container, err := findContainer(ctx, env, req, name)
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +154,12 @@ func inContainer(ctx context.Context, env *resource.Env, req resource.ConnectReq
 }
 
 var podPortForward = resource.Connect{
-	Name:      "portforward",
-	Methods:   upgradeMethods,
-	Options:   func() runtime.Object { return &corev1.PodPortForwardOptions{} },
-	Websocket: resource.WebsocketTunnel,
+	Name:        "portforward",
+	Methods:     upgradeMethods,
+	Verb:        "create",
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.PodPortForwardOptions{} },
+	Websocket:   resource.WebsocketTunnel,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		p, err := getPod(ctx, env, req.Namespace, req.Name)
 		if err != nil {
@@ -171,12 +178,13 @@ var podPortForward = resource.Connect{
 	},
 }
 
-// podProxy leads to a port of the pod.
+// podProxy is proxied to a port of the pod.
 var podProxy = resource.Connect{
-	Name:    "proxy",
-	Methods: everyMethod,
-	Options: func() runtime.Object { return &corev1.PodProxyOptions{} },
-	Subpath: true,
+	Name:        "proxy",
+	Methods:     everyMethod,
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.PodProxyOptions{} },
+	Subpath:     true,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
 		if !valid {
@@ -186,7 +194,8 @@ var podProxy = resource.Connect{
 		if err != nil {
 			return nil, err
 		}
-		// Nobody reaches the server's own machine by a pod that says it is there.
+		// A pod whose status names an address of the API server's machine must not
+		// give access to that machine.
 		ip := net.ParseIP(p.Status.PodIP)
 		if ip == nil || !ip.IsGlobalUnicast() {
 			return nil, apierrors.NewBadRequest("address not allowed")
@@ -202,7 +211,7 @@ var podProxy = resource.Connect{
 	},
 }
 
-// firstPort is the first port that a container of the pod declares.
+// firstPort returns the first port that a container of the pod declares.
 func firstPort(p *corev1.Pod) string {
 	for i := range p.Spec.Containers {
 		if ports := p.Spec.Containers[i].Ports; len(ports) > 0 {
@@ -212,7 +221,7 @@ func firstPort(p *corev1.Pod) string {
 	return ""
 }
 
-// bareHost is an address as a URL names it without a port.
+// bareHost returns the host part of a URL for an address without a port.
 func bareHost(ip net.IP) string {
 	if ip.To4() == nil {
 		return "[" + ip.String() + "]"
@@ -220,8 +229,8 @@ func bareHost(ip net.IP) string {
 	return ip.String()
 }
 
-// inAgent locates a verb on a pod, or on a container of it, in the agent of
-// the pod's node.
+// inAgent returns the location of an operation on a pod, or on a container of
+// it, at the agent of the pod's node.
 func inAgent(ctx context.Context, env *resource.Env, p *corev1.Pod, verb, container string, query url.Values) (*resource.Location, error) {
 	if p.Spec.NodeName == "" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", p.Name))
@@ -246,9 +255,9 @@ func getPod(ctx context.Context, env *resource.Env, namespace, name string) (*co
 	return obj.(*corev1.Pod), nil
 }
 
-// meantContainer finds the pod and which of its containers is meant: the named
+// findContainer returns the pod and the name of one of its containers: the named
 // one or, without a name, the only one.
-func meantContainer(ctx context.Context, env *resource.Env, req resource.ConnectRequest, name string) (*corev1.Pod, string, error) {
+func findContainer(ctx context.Context, env *resource.Env, req resource.ConnectRequest, name string) (*corev1.Pod, string, error) {
 	p, err := getPod(ctx, env, req.Namespace, req.Name)
 	if err != nil {
 		return nil, "", err

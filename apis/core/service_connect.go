@@ -18,12 +18,13 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// serviceProxy leads to one of the pods behind a service.
+// serviceProxy is proxied to one of the pods behind a service.
 var serviceProxy = resource.Connect{
-	Name:    "proxy",
-	Methods: everyMethod,
-	Options: func() runtime.Object { return &corev1.ServiceProxyOptions{} },
-	Subpath: true,
+	Name:        "proxy",
+	Methods:     everyMethod,
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.ServiceProxyOptions{} },
+	Subpath:     true,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
 		if !valid {
@@ -48,7 +49,7 @@ var serviceProxy = resource.Connect{
 	},
 }
 
-// portName is the name of the service's port with a number.
+// portName returns the name of the service's port with a number.
 func portName(ctx context.Context, env *resource.Env, namespace, name, number string) (string, error) {
 	obj, err := env.Objects(corev1.Resource("services")).Get(ctx, namespace, name)
 	if err != nil {
@@ -62,8 +63,8 @@ func portName(ctx context.Context, env *resource.Env, namespace, name, number st
 	return ports[i].Name, nil
 }
 
-// readyHosts are where the named port answers: pods, on addresses that are
-// not the server's own.
+// readyHosts returns the endpoints of the named port that are pods and whose
+// addresses are not those of the API server's machine.
 func readyHosts(endpoints *corev1.Endpoints, port string) []string {
 	var hosts []string
 	for _, subset := range endpoints.Subsets {

@@ -7,33 +7,43 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Connect is a subresource whose requests go on to where the object is, for
-// example a pod's exec.
+// Connect declares a subresource whose requests the API server proxies to the
+// object's endpoint, for example a pod's exec.
 type Connect struct {
 	Name string
-	// Methods are the HTTP methods that are let through.
+	// Methods are the HTTP methods that are allowed.
 	Methods []string
+	// Verb, if set, is a verb for which every request must be authorized, besides
+	// the verb of its HTTP method: a browser opens a websocket with GET, whose
+	// verb alone would let readers run commands in containers. UpgradeVerb is the
+	// same for requests that upgrade the connection, and for them only.
+	Verb, UpgradeVerb string
+	// LongRunning exempts requests from the request timeout and from the limits of
+	// requests in flight. It holds for every subresource of this name, also for
+	// those of aggregated APIs.
+	LongRunning bool
 	// Options makes an empty object of the subresource's parameters, which are
 	// decoded from the request's query by the names of its JSON fields. It is
 	// one of k8s.io/api's types.
 	Options func() runtime.Object
-	// Subpath says that the rest of the URL's path is a parameter, too: path.
+	// Subpath makes the remaining path of the URL a parameter, too: path.
 	Subpath bool
 	// Answer makes the subresource one that is read (GET only) and answers
 	// with this content type, for example a log.
 	Answer string
-	// Websocket says how a client that speaks websocket is served by a node's
-	// agent that speaks SPDY.
+	// Websocket is how a websocket of the client is translated for a node's agent,
+	// which speaks SPDY.
 	Websocket Websocket
-	// Locate says where a request goes. Its errors are apierrors.
+	// Locate returns the location to which a request is proxied. Its errors are
+	// apierrors.
 	Locate func(ctx context.Context, env *Env, req ConnectRequest) (*Location, error)
 }
 
-// Websocket is what a websocket of a Connect carries.
+// Websocket is the translation of a Connect's websockets.
 type Websocket int
 
 const (
-	// WebsocketPasses goes on as it is.
+	// WebsocketPasses proxies the websocket unchanged.
 	WebsocketPasses Websocket = iota
 	// WebsocketStreams carries the streams of a command: v5.channel.k8s.io.
 	WebsocketStreams
@@ -41,23 +51,24 @@ const (
 	WebsocketTunnel
 )
 
-// ConnectRequest is one call of a Connect.
+// ConnectRequest is one request of a Connect.
 type ConnectRequest struct {
 	Namespace, Name string
-	// Options is what Connect.Options made, filled in.
+	// Options is what Connect.Options made, with the request's parameters.
 	Options runtime.Object
 }
 
-// Location is where a request goes.
+// Location is where a request is proxied to.
 type Location struct {
-	// URL is nil where there is nothing to be had yet.
+	// URL is nil where there is nothing to read yet.
 	URL *url.URL
-	// Agent says that URL is that of a node's agent, which is reached with the
-	// API server's own certificate. Unverified takes whatever certificate it has.
+	// Agent means that URL is that of a node's agent, to which the API server
+	// presents its client certificate. Unverified accepts any certificate of the
+	// agent.
 	Agent, Unverified bool
 	// UpgradeOnly refuses requests that do not upgrade the connection.
 	UpgradeOnly bool
-	// Follow passes on an answer as it comes, rather than in large pieces.
+	// Follow flushes the answer as it arrives instead of buffering it.
 	Follow bool
 	// Stdin, Stdout, Stderr and TTY are the streams of WebsocketStreams.
 	Stdin, Stdout, Stderr, TTY bool

@@ -16,10 +16,10 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// everyMethod is what a proxy lets through.
+// everyMethod are the methods that a proxy allows.
 var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
 
-// agentURL is where the agent of a node is reached.
+// agentURL returns the URL of a path of a node's agent.
 func agentURL(ctx context.Context, env *resource.Env, name, path string) (*url.URL, error) {
 	obj, err := env.Objects(corev1.Resource("nodes")).Get(ctx, "", name)
 	if err != nil {
@@ -28,12 +28,16 @@ func agentURL(ctx context.Context, env *resource.Env, name, path string) (*url.U
 	return env.Agents.URL(obj.(*corev1.Node), path)
 }
 
-// nodeProxy leads to a node's agent, or to another port of the node.
+// nodeProxy is proxied to a node's agent, or to another port of the node. Through
+// the agent an upgraded connection can run commands in containers with the API
+// server's own permissions, so it needs the verb of exec.
 var nodeProxy = resource.Connect{
-	Name:    "proxy",
-	Methods: everyMethod,
-	Options: func() runtime.Object { return &corev1.NodeProxyOptions{} },
-	Subpath: true,
+	Name:        "proxy",
+	Methods:     everyMethod,
+	UpgradeVerb: "create",
+	LongRunning: true,
+	Options:     func() runtime.Object { return &corev1.NodeProxyOptions{} },
+	Subpath:     true,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
 		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
 		if !valid {

@@ -1,6 +1,7 @@
-// Package agents connects the API server with the agents of nodes, for logs,
-// exec and the like, and guards the way into containers.
-package agents
+// Package nodeproxy owns the API server's connections to the agents of nodes, to
+// pods and to services, and the authorization that exec, attach, port-forward
+// and upgrades through nodes/proxy need beyond their HTTP method.
+package nodeproxy
 
 import (
 	"context"
@@ -22,28 +23,28 @@ import (
 	"svc.dev/svc/apiserver/options"
 )
 
-// New makes the connections that o describes. Certificates are read again when
+// New makes the transports that o configures. Certificates are reloaded when
 // their files change.
 func New(o options.Agents) (resource.Agents, error) {
-	agents := resource.Agents{Other: plain(o.Timeout)}
+	agents := resource.Agents{Other: newUnauthenticated(o.Timeout)}
 	for _, t := range o.AddressTypes {
 		agents.AddressTypes = append(agents.AddressTypes, corev1.NodeAddressType(t))
 	}
 	secured := transport.TLSConfig{CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile, ReloadTLSFiles: true}
 	var err error
 	if o.CAFile != "" {
-		if agents.Transport, err = over(secured, o.Timeout); err != nil {
+		if agents.Transport, err = newAgentTransport(secured, o.Timeout); err != nil {
 			return agents, err
 		}
 	}
 	secured.CAFile, secured.Insecure = "", true
-	agents.Unverified, err = over(secured, o.Timeout)
+	agents.Unverified, err = newAgentTransport(secured, o.Timeout)
 	return agents, err
 }
 
-// over makes connections with agents. The server's environment may name a proxy
-// for the way out; there is none on the way to nodes.
-func over(secured transport.TLSConfig, timeout time.Duration) (http.RoundTripper, error) {
+// newAgentTransport makes a transport to agents. It ignores the proxy that the
+// server's environment may name for outgoing connections.
+func newAgentTransport(secured transport.TLSConfig, timeout time.Duration) (http.RoundTripper, error) {
 	made, err := transport.New(&transport.Config{
 		TLS:   secured,
 		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
@@ -62,6 +63,7 @@ func over(secured transport.TLSConfig, timeout time.Duration) (http.RoundTripper
 	return made, nil
 }
 
+// unwrap returns the http.Transport inside t; false if there is none.
 func unwrap(t http.RoundTripper) (*http.Transport, bool) {
 	for {
 		wrapper, ok := t.(utilnet.RoundTripperWrapper)
@@ -73,13 +75,13 @@ func unwrap(t http.RoundTripper) (*http.Transport, bool) {
 	}
 }
 
-// apiServerName is in the certificate of every API server, for the pods of its
-// cluster.
+// apiServerName is a DNS name in the certificate of every API server: pods use it
+// to reach the server.
 const apiServerName = "kubernetes.default.svc"
 
-// notAPIServer refuses API servers. A node says itself at which address its agent
-// is; if that is an API server's, whoever may use the proxy of this one node would
-// do there what this server itself may do with all of them.
+// notAPIServer refuses connections to API servers. A node reports the address of
+// its agent itself; if that is the address of an API server, a user who may use
+// the proxy of this one node would act there with this server's permissions.
 func notAPIServer(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) > 0 && state.PeerCertificates[0].VerifyHostname(apiServerName) == nil {
 		return fmt.Errorf("the node's address leads to an API server, not to an agent: its certificate is for %s", apiServerName)
@@ -87,14 +89,14 @@ func notAPIServer(state tls.ConnectionState) error {
 	return nil
 }
 
-// plain is for pods, services and other ports of nodes. Nobody vouches for the
-// certificates of what runs there, nor for the names: none of them may lead to
-// the server's own machine.
-func plain(timeout time.Duration) http.RoundTripper {
+// newUnauthenticated makes the transport to pods, services and other ports of
+// nodes. No authority has signed their certificates, and their names may resolve
+// to any address: the dialer refuses those of the server's own machine.
+func newUnauthenticated(timeout time.Duration) http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy = nil
 	d := dialer(timeout)
-	d.Control = outward
+	d.Control = refuseLocal
 	t.DialContext = d.DialContext
 	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 	return t
@@ -104,8 +106,9 @@ func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}
 }
 
-// outward refuses addresses that are the server's own, or nobody's.
-func outward(_, address string, _ syscall.RawConn) error {
+// refuseLocal refuses addresses that are not global unicast: loopback, link-local,
+// multicast and unspecified ones.
+func refuseLocal(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package agents
+package nodeproxy
 
 import (
 	"errors"
@@ -14,18 +14,18 @@ import (
 	"svc.dev/svc/apiserver/options"
 )
 
-func TestWhereAProxyMayLead(t *testing.T) {
+func TestProxiesOnlyReachGlobalUnicastAddresses(t *testing.T) {
 	for address, allowed := range map[string]bool{
 		"10.1.2.3:80": true, "192.0.2.1:80": true, "[fd00::1]:80": true, "[2001:db8::1]:80": true,
 		"127.0.0.1:80": false, "[::1]:80": false, "[::ffff:127.0.0.1]:80": false, "0.0.0.0:80": false, "169.254.169.254:80": false, "[fe80::1]:80": false, "224.0.0.1:80": false,
 	} {
-		if err := outward("tcp", address, nil); (err == nil) != allowed {
+		if err := refuseLocal("tcp", address, nil); (err == nil) != allowed {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 }
 
-func TestAProxyDoesNotLeadToAnAgentsNeighboursOnThisMachine(t *testing.T) {
+func TestANameThatResolvesToThisMachineIsRefused(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	a, err := New(options.New().Agents)
@@ -39,14 +39,14 @@ func TestAProxyDoesNotLeadToAnAgentsNeighboursOnThisMachine(t *testing.T) {
 	resp, err := a.Other.RoundTrip(req)
 	if err == nil {
 		resp.Body.Close()
-		t.Fatal("it got there by a name")
+		t.Fatal("the connection was not refused")
 	}
 	if !strings.Contains(err.Error(), "address not allowed") {
 		t.Error(err)
 	}
 }
 
-func TestNoProxyStandsBeforeAgents(t *testing.T) {
+func TestTheProxyOfTheEnvironmentIsNotUsedForAgents(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
 	a, err := New(options.New().Agents)
 	if err != nil {
@@ -58,18 +58,18 @@ func TestNoProxyStandsBeforeAgents(t *testing.T) {
 	}
 	inner, ok := unwrap(a.Unverified)
 	if !ok {
-		t.Fatalf("no transport is in %T", a.Unverified)
+		t.Fatalf("%T contains no http.Transport", a.Unverified)
 	}
 	if proxy, err := inner.Proxy(req); proxy != nil || err != nil {
-		t.Errorf("a request goes by %v (%v)", proxy, err)
+		t.Errorf("the proxy of a request is %v (%v)", proxy, err)
 	}
 }
 
-func TestOnlyTheFirstWordHasATime(t *testing.T) {
+func TestOnlyTheFirstByteHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connect := func() (mine, theirs net.Conn) {
 			ours, theirs := net.Pipe()
-			mine, err := listen(ours, time.Second)
+			mine, err := withFirstByteTimeout(ours, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,20 +78,20 @@ func TestOnlyTheFirstWordHasATime(t *testing.T) {
 		}
 		silent, _ := connect()
 		if _, err := io.ReadAll(silent); err == nil || !strings.Contains(err.Error(), "took the connection and has said nothing within 1s") {
-			t.Errorf("a silent one fails with %v", err)
+			t.Errorf("reading from a silent peer fails with %v", err)
 		}
 
 		slow, theirs := connect()
-		said := make(chan error, 1)
+		written := make(chan error, 1)
 		go func() {
 			_, first := io.WriteString(theirs, "a")
 			time.Sleep(time.Hour)
 			_, second := io.WriteString(theirs, "b")
-			said <- errors.Join(first, second, theirs.Close())
+			written <- errors.Join(first, second, theirs.Close())
 		}()
-		heard, err := io.ReadAll(slow)
-		if err := errors.Join(err, <-said); err != nil || string(heard) != "ab" {
-			t.Errorf("a slow one says %q, %v", heard, err)
+		received, err := io.ReadAll(slow)
+		if err := errors.Join(err, <-written); err != nil || string(received) != "ab" {
+			t.Errorf("reading from a slow peer returns %q, %v", received, err)
 		}
 	})
 }
