@@ -5,6 +5,8 @@ package apis
 import (
 	"svc.dev/svc/apis/admissionregistration"
 	"svc.dev/svc/apis/apps"
+	"svc.dev/svc/apis/authentication"
+	"svc.dev/svc/apis/authorization"
 	"svc.dev/svc/apis/autoscaling"
 	"svc.dev/svc/apis/batch"
 	"svc.dev/svc/apis/certificates"
@@ -12,6 +14,7 @@ import (
 	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/discovery"
 	"svc.dev/svc/apis/flowcontrol"
+	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/networking"
 	"svc.dev/svc/apis/node"
 	"svc.dev/svc/apis/policy"
@@ -28,6 +31,8 @@ func Kinds() []*resource.Kind {
 	for _, group := range [][]resource.Declaration{
 		core.Kinds(),
 		apps.Kinds(),
+		authentication.Kinds(),
+		authorization.Kinds(),
 		autoscaling.Kinds(),
 		batch.Kinds(),
 		certificates.Kinds(),
@@ -41,6 +46,7 @@ func Kinds() []*resource.Kind {
 		node.Kinds(),
 		discovery.Kinds(),
 		flowcontrol.Kinds(),
+		metrics.Kinds(),
 	} {
 		for _, d := range group {
 			kinds = append(kinds, d.Kind())

@@ -57,7 +57,7 @@ func TestPrivilegedContainersNeedPermissionWhereverPodsAreDescribed(t *testing.T
 
 func TestPodsOnWindowsHostsNeedPermission(t *testing.T) {
 	for _, kind := range Kinds() {
-		if kind.Name != "pods" {
+		if kind.Resource() != corev1.Resource("pods") {
 			continue
 		}
 		pod := &corev1.Pod{Spec: corev1.PodSpec{

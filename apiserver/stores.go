@@ -3,15 +3,16 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
-	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/nodeproxy"
@@ -19,7 +20,6 @@ import (
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/reservation"
-	"svc.dev/svc/apiserver/reviews"
 	"svc.dev/svc/apiserver/storage"
 )
 
@@ -37,7 +37,7 @@ type stores struct {
 // newStores opens the connection to etcd, which close closes, and installs the
 // storage of the kinds in the registry. It does not wait for etcd.
 func newStores(o *options.Options, id *identity, r *registry.Registry, clock clock.Clock) (*stores, error) {
-	s := &stores{kinds: kindsOf(o, id), registry: r}
+	s := &stores{kinds: kindsOf(o), registry: r}
 	var err error
 	if s.served, err = release.NewServed(o.Release, o.RuntimeConfig, s.kinds,
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
@@ -62,18 +62,13 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, clock clo
 	return s, nil
 }
 
-// kindsOf returns the kinds that the options ask for.
-func kindsOf(o *options.Options, id *identity) []*resource.Kind {
+// kindsOf returns the kinds that the options enable.
+func kindsOf(o *options.Options) []*resource.Kind {
 	kinds := apis.Kinds()
-	for _, d := range reviews.Kinds(id.authorizer, id.authorizer, id.Identified, id.authentication.Audiences) {
-		kinds = append(kinds, d.Kind())
-	}
 	if o.Agents.Metrics {
-		for _, d := range metrics.Kinds() {
-			kinds = append(kinds, d.Kind())
-		}
+		return kinds
 	}
-	return kinds
+	return slices.DeleteFunc(kinds, func(k *resource.Kind) bool { return k.Hub.Group == metrics.GroupName })
 }
 
 // newEnv returns what the hooks and actions of the kinds may use of the server.
@@ -96,6 +91,10 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 		Tokens:          id.tokens,
 		AllowPrivileged: o.AllowPrivileged,
 		EventTTL:        o.EventTTL,
+		Authorizer:      id.authorizer,
+		Rules:           id.authorizer,
+		Authenticator:   id.Identified,
+		Audiences:       id.authentication.Audiences,
 		Etcd:            s.backend.Check,
 		Agents:          nodes,
 	}, nil

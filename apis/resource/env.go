@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 )
 
@@ -36,6 +38,13 @@ type Env struct {
 	// EventTTL is how long an event is kept after its last change (flag
 	// --event-ttl); zero is for ever.
 	EventTTL time.Duration
+	// Authorizer decides access reviews, and Rules lists the permissions of a user.
+	Authorizer authorizer.UnconditionalAuthorizer
+	Rules      authorizer.RuleResolver
+	// Authenticator authenticates the tokens of token reviews. Audiences are those
+	// of the API server; empty means that audiences are not checked.
+	Authenticator authenticator.Request
+	Audiences     authenticator.Audiences
 	// Etcd reports whether etcd answers and accepts writes.
 	Etcd func(ctx context.Context) error
 	// Agents says how the agents of nodes are reached.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/clock"
@@ -76,12 +77,16 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 	})
 	s.Registry = registry.New()
 	s.Env = &resource.Env{
-		Clock:        clock.RealClock{},
-		Objects:      s.Registry.Objects,
-		Etcd:         s.Backend.Check,
-		Reservations: reservation.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
-		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")},
-		NodePorts:    resource.PortRange{From: 30000, To: 30009},
+		Clock:         clock.RealClock{},
+		Objects:       s.Registry.Objects,
+		Authorizer:    authorizerfactory.NewAlwaysAllowAuthorizer(),
+		Rules:         authorizerfactory.NewAlwaysAllowAuthorizer(),
+		Authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }),
+		Etcd:          s.Backend.Check,
+		Agents:        resource.Agents{Transport: http.DefaultTransport},
+		Reservations:  reservation.New(s.Backend.Client().KV, s.Backend.Prefix(), clock.RealClock{}).Pool,
+		ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")},
+		NodePorts:     resource.PortRange{From: 30000, To: 30009},
 	}
 	codec, versioner := storage.KindCodec(s.Scheme, s.Kinds)
 	t.Cleanup(s.Registry.Destroy)

@@ -1,4 +1,4 @@
-package reviews
+package authorization
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// attributes are a review's question in the authorizer's words. Exactly one of
+// attributes returns the attributes to authorize for a review. Exactly one of
 // resource and path is set.
 func attributes(who user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizer.AttributesRecord {
 	if resource == nil {
@@ -43,8 +43,8 @@ func attributes(who user.Info, resource *authorizationv1.ResourceAttributes, pat
 	return ask
 }
 
-// labelRequirements reads a selector. Requirements that it does not understand
-// are left out and reported: the question becomes broader, never narrower.
+// labelRequirements parses a selector. Invalid requirements are omitted and
+// returned as an error: the access that is checked becomes broader, never narrower.
 func labelRequirements(s *authorizationv1.LabelSelectorAttributes) (labels.Requirements, error) {
 	if s.RawSelector != "" {
 		selector, err := labels.Parse(s.RawSelector)
@@ -87,8 +87,8 @@ func labelOperator(op metav1.LabelSelectorOperator) (selection.Operator, bool) {
 	}
 }
 
-// fieldRequirements reads a selector as labelRequirements does. Field
-// selectors can compare with one value only.
+// fieldRequirements parses a selector as labelRequirements does. Field selectors
+// can compare with one value only.
 func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requirements, error) {
 	if s.RawSelector != "" {
 		selector, err := fields.ParseSelector(s.RawSelector)
@@ -119,8 +119,8 @@ func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requi
 	return requirements, errors.Join(errs...)
 }
 
-// evaluationError tells what went wrong in an evaluation, and which selectors
-// could not be taken into account.
+// evaluationError describes the error of an evaluation and the selectors that
+// were ignored in it.
 func evaluationError(err error, ask authorizer.AttributesRecord) string {
 	var messages []string
 	if err != nil {

@@ -1,20 +1,17 @@
-package reviews
+package authorization
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -26,7 +23,7 @@ var jane = &user.DefaultInfo{Name: "jane", UID: "42", Groups: []string{"develope
 
 func TestKindsAreTheGroups(t *testing.T) {
 	var got []string
-	for _, d := range Kinds(nil, nil, nil, nil) {
+	for _, d := range Kinds() {
 		k := d.Kind()
 		if k.Answer == nil {
 			t.Errorf("%s is stored", k.Name)
@@ -37,8 +34,6 @@ func TestKindsAreTheGroups(t *testing.T) {
 		got = append(got, k.Name+"."+k.Hub.Group+"/"+k.Hub.Version)
 	}
 	want := []string{
-		"tokenreviews.authentication.k8s.io/v1",
-		"selfsubjectreviews.authentication.k8s.io/v1",
 		"subjectaccessreviews.authorization.k8s.io/v1",
 		"selfsubjectaccessreviews.authorization.k8s.io/v1",
 		"localsubjectaccessreviews.authorization.k8s.io/v1",
@@ -85,7 +80,7 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			asked := &recorder{decision: authorizer.DecisionNoOpinion, reason: "no role", err: errors.New("a role is missing")}
-			answer, err := post(t, Kinds(asked, nil, nil, nil), tc.review)
+			answer, err := post(t, &resource.Env{Authorizer: asked}, tc.review)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +106,7 @@ func TestDecisionsInAReview(t *testing.T) {
 		authorizer.DecisionDeny:      {Denied: true},
 		authorizer.DecisionNoOpinion: {},
 	} {
-		answer, err := post(t, Kinds(&recorder{decision: decision}, nil, nil, nil), &authorizationv1.SelfSubjectAccessReview{
+		answer, err := post(t, &resource.Env{Authorizer: &recorder{decision: decision}}, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}},
 		})
 		if err != nil {
@@ -156,7 +151,7 @@ func TestSelectorsOfAReview(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			asked := &recorder{decision: authorizer.DecisionAllow}
-			answer, err := post(t, Kinds(asked, nil, nil, nil), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &tc.attributes}})
+			answer, err := post(t, &resource.Env{Authorizer: asked}, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &tc.attributes}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +191,7 @@ func TestReviewsThatAreInvalid(t *testing.T) {
 		{"a bad requirement", &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}}}}, `spec.resourceAttributes.labelSelector.requirements[0].values: Required value`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := post(t, Kinds(&recorder{}, nil, nil, nil), tc.review)
+			_, err := post(t, &resource.Env{Authorizer: &recorder{}}, tc.review)
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error = %v\nwant one that contains %s", err, tc.want)
 			}
@@ -205,7 +200,7 @@ func TestReviewsThatAreInvalid(t *testing.T) {
 }
 
 func TestRulesReview(t *testing.T) {
-	answer, err := post(t, Kinds(nil, rules{}, nil, nil), &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}})
+	answer, err := post(t, &resource.Env{Rules: rules{}}, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,84 +208,19 @@ func TestRulesReview(t *testing.T) {
 	if len(status.ResourceRules) != 1 || status.ResourceRules[0].Resources[0] != "pods of jane in default" || status.NonResourceRules == nil || !status.Incomplete || status.EvaluationError != "no roles" {
 		t.Errorf("status = %+v", status)
 	}
-	if _, err := post(t, Kinds(nil, rules{}, nil, nil), &authorizationv1.SelfSubjectRulesReview{}); !apierrors.IsBadRequest(err) || err.Error() != "no namespace on request" {
+	if _, err := post(t, &resource.Env{Rules: rules{}}, &authorizationv1.SelfSubjectRulesReview{}); !apierrors.IsBadRequest(err) || err.Error() != "no namespace on request" {
 		t.Errorf("without a namespace: %v", err)
 	}
 }
 
-func TestSelfSubjectReviewIsTheAskingUser(t *testing.T) {
-	answer, err := post(t, Kinds(nil, nil, nil, nil), &authenticationv1.SelfSubjectReview{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	review := answer.(*authenticationv1.SelfSubjectReview)
-	info := review.Status.UserInfo
-	if info.Username != "jane" || info.UID != "42" || !slices.Equal(info.Groups, jane.Groups) || !slices.Equal(info.Extra["scopes"], []string{"a", "b"}) {
-		t.Errorf("user = %+v", info)
-	}
-	if review.CreationTimestamp.IsZero() {
-		t.Error("no creationTimestamp")
-	}
-}
-
-func TestTokenReview(t *testing.T) {
-	for _, tc := range []struct {
-		name, token      string
-		audiences, asked []string
-		want             authenticationv1.TokenReviewStatus
-		err              string
-	}{
-		{name: "a good token", token: "good", want: authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"}}},
-		{name: "a good token for the server's audience", token: "good", audiences: []string{"svc"}, want: authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"}, Audiences: []string{"svc"}}},
-		{name: "a good token for the asked audience", token: "good", audiences: []string{"svc"}, asked: []string{"vault"}, want: authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"}, Audiences: []string{"vault"}}},
-		{name: "an authenticator that ignores audiences", token: "careless", audiences: []string{"svc"}, err: "Internal error occurred: error validating audiences"},
-		{name: "a bad token", token: "bad", want: authenticationv1.TokenReviewStatus{Error: "invalid bearer token"}},
-		{name: "an unknown token", token: "unknown"},
-		{name: "no token", err: "token is required for TokenReview in authentication"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			answer, err := post(t, Kinds(nil, nil, authenticator.RequestFunc(identify), tc.audiences), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: tc.token, Audiences: tc.asked}})
-			if tc.err != "" {
-				if err == nil || err.Error() != tc.err {
-					t.Fatalf("error = %v, want %s", err, tc.err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := answer.(*authenticationv1.TokenReview).Status
-			if got.Authenticated != tc.want.Authenticated || got.User.Username != tc.want.User.Username || got.Error != tc.want.Error || !slices.Equal(got.Audiences, tc.want.Audiences) {
-				t.Errorf("status = %+v, want %+v", got, tc.want)
-			}
-		})
-	}
-}
-
 // identify is an authenticator that must see only the token.
-func identify(r *http.Request) (*authenticator.Response, bool, error) {
-	if _, ok := request.UserFrom(r.Context()); ok || len(r.Header) != 1 {
-		return nil, false, errors.New("the asking user's identity leaked")
-	}
-	audiences, _ := authenticator.AudiencesFrom(r.Context())
-	switch r.Header.Get("Authorization") {
-	case "Bearer good":
-		return &authenticator.Response{User: jane, Audiences: audiences}, true, nil
-	case "Bearer careless":
-		return &authenticator.Response{User: jane}, true, nil
-	case "Bearer bad":
-		return nil, false, errors.New("invalid bearer token")
-	}
-	return nil, false, nil
-}
-
 // post runs the declaration of the review's type, as jane.
-func post(t *testing.T, kinds []resource.Declaration, review resource.Object) (runtime.Object, error) {
+func post(t *testing.T, env *resource.Env, review resource.Object) (runtime.Object, error) {
 	t.Helper()
-	for _, d := range kinds {
+	for _, d := range Kinds() {
 		k := d.Kind()
 		if reflect.TypeOf(k.New()) == reflect.TypeOf(review) {
-			return k.Answer(request.WithUser(t.Context(), jane), nil, review, false)
+			return k.Answer(request.WithUser(t.Context(), jane), env, review, false)
 		}
 	}
 	t.Fatalf("no kind for %T", review)
@@ -313,7 +243,7 @@ func equalAttributes(a, b authorizer.AttributesRecord) bool {
 		a.Subresource == b.Subresource && a.Name == b.Name && a.ResourceRequest == b.ResourceRequest && a.Path == b.Path
 }
 
-// recorder is an authorizer that remembers what it was asked.
+// recorder is an authorizer that records the attributes it was called with.
 type recorder struct {
 	decision authorizer.Decision
 	reason   string
@@ -326,7 +256,7 @@ func (r *recorder) Authorize(_ context.Context, a authorizer.Attributes) (author
 	return r.decision, r.reason, r.err
 }
 
-// rules is a resolver that echoes what it was asked.
+// rules is a resolver that echoes its arguments.
 type rules struct{}
 
 func (rules) RulesFor(_ context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {

@@ -1,4 +1,4 @@
-package reviews
+package authorization
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func validateSpec(spec authorizationv1.SubjectAccessReviewSpec) field.ErrorList 
 	return append(errs, validateSelectors(spec.ResourceAttributes)...)
 }
 
-// validateQuestion demands exactly one question.
+// validateQuestion requires attributes of either a resource or a path.
 func validateQuestion(resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch {
@@ -56,8 +56,8 @@ func validateQuestion(resource *authorizationv1.ResourceAttributes, path *author
 	return nil
 }
 
-// validateMeta refuses metadata: a review has no identity. Field ownership is
-// the server's own addition.
+// validateMeta refuses metadata: a review is not stored under a name.
+// managedFields are allowed, as the server itself adds them.
 func validateMeta(meta metav1.ObjectMeta, detail string) field.ErrorList {
 	meta.ManagedFields = nil
 	if equality.Semantic.DeepEqual(metav1.ObjectMeta{}, meta) {
@@ -66,8 +66,8 @@ func validateMeta(meta metav1.ObjectMeta, detail string) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, detail)}
 }
 
-// validateSelectors lets unknown operators pass, so that clients newer than
-// the server can ask.
+// validateSelectors allows unknown operators, so that clients newer than the
+// server can post reviews.
 func validateSelectors(resource *authorizationv1.ResourceAttributes) field.ErrorList {
 	if resource == nil {
 		return nil
@@ -93,7 +93,7 @@ func validateSelectors(resource *authorizationv1.ResourceAttributes) field.Error
 	return errs
 }
 
-// validateForm demands one of a selector's two forms.
+// validateForm requires exactly one of a selector's two forms.
 func validateForm(raw string, requirements int, path *field.Path) field.ErrorList {
 	switch {
 	case raw != "" && requirements > 0:
