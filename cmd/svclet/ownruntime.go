@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
@@ -24,7 +24,7 @@ import (
 
 // ownRuntime starts a containerd of the agent's own if c names no runtime, and
 // names that in c. Otherwise it returns nil.
-func ownRuntime(ctx context.Context, c *svclet.Config) (*containerd.Runtime, error) {
+func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, error) {
 	if c.Configuration.ContainerRuntimeEndpoint != "" {
 		return nil, nil
 	}
@@ -40,7 +40,7 @@ func ownRuntime(ctx context.Context, c *svclet.Config) (*containerd.Runtime, err
 	if c.Configuration.PodCIDR != "" && c.API == nil { // document 3 section 9: standalone only
 		options.PodCIDRs = strings.Split(c.Configuration.PodCIDR, ",")
 	}
-	own, err := svclet.StartContainerd(ctx, options)
+	own, err := agent.StartContainerd(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"svc.dev/svc/internal/footprint"
-	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/host"
 )
@@ -68,7 +68,7 @@ func execute(s *config.Settings, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends svclet at once
-	return runAgent(ctx, s, svclet.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, API: api, Version: version})
+	return runAgent(ctx, s, agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, API: api, Version: version})
 }
 
 // width is that of the terminal, or 80.
@@ -129,7 +129,7 @@ func setClientFeatures(gates config.Gates) error {
 
 // runAgent runs the agent until ctx is done, or its lock is wanted by somebody
 // else.
-func runAgent(ctx context.Context, s *config.Settings, c svclet.Config) error {
+func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	machine := hostOptions(s)
 	if err := host.Check(machine); err != nil {
 		return err
@@ -167,7 +167,7 @@ func runAgent(ctx context.Context, s *config.Settings, c svclet.Config) error {
 	if own != nil {
 		defer own.Close() // it and its pods go on
 	}
-	agent, err := svclet.New(ctx, c)
+	a, err := agent.New(ctx, c)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("%w: choose other ports with --port, --read-only-port and --healthz-port", err)
 	}
@@ -180,13 +180,13 @@ func runAgent(ctx context.Context, s *config.Settings, c svclet.Config) error {
 	case err != nil:
 		return err
 	case s.Configuration.RunOnce:
-		return agent.RunOnce(ctx)
+		return a.RunOnce(ctx)
 	}
 	var settling sync.WaitGroup
 	settling.Go(func() { footprint.Settle(ctx) })
 	defer settling.Wait()
 	defer stop()
-	return agent.Run(ctx)
+	return a.Run(ctx)
 }
 
 func hostOptions(s *config.Settings) host.Options {

@@ -20,7 +20,7 @@ import (
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
-	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/host"
@@ -129,7 +129,7 @@ func (n *node) run(ctx context.Context) error {
 	endpoint := n.options.endpoint
 	n.version = endpoint
 	if endpoint == "" {
-		own, err := svclet.StartContainerd(ctx, n.options.Containerd(n.dir, n.programs))
+		own, err := agent.StartContainerd(ctx, n.options.Containerd(n.dir, n.programs))
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 	created := make(chan error, 1)
 	n.Go(ctx, n.Name(), func(ctx context.Context) error {
-		agent, err := svclet.New(ctx, n.agentConfig(endpoint))
+		agent, err := agent.New(ctx, n.agentConfig(endpoint))
 		created <- err
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func prepareHost(ctx context.Context) []error {
 // agentConfig is the agent's configuration. The agent serves on all addresses
 // of the machine, because the API server connects to that of the node, and
 // refuses anonymous requests.
-func (n *node) agentConfig(endpoint string) svclet.Config {
+func (n *node) agentConfig(endpoint string) agent.Config {
 	flags, c := config.DefaultFlags(), config.Default()
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
@@ -183,7 +183,7 @@ func (n *node) agentConfig(endpoint string) svclet.Config {
 	c.Authentication.Anonymous.Enabled = ptr.To(false)
 	c.Authentication.Webhook.Enabled = ptr.To(true)
 	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
-	return svclet.Config{
+	return agent.Config{
 		Flags: flags, Configuration: c, Containerd: n.runtime,
 		MakeCgroupRoot: n.options.cgroupRoot == "", LogLinksDir: n.dir.LogLinks(),
 		API:     n.keys.client("node"),

@@ -86,6 +86,7 @@ func (n *Node) sync(ctx context.Context) error {
 	n.local = node
 	n.mu.Unlock()
 	if n.o.Core == nil {
+		n.updatePodCIDRs(ctx, nil)
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -100,6 +101,7 @@ func (n *Node) sync(ctx context.Context) error {
 		// An existing Node keeps what other writers have set.
 		node = n.describe(ctx, known)
 	}
+	n.updatePodCIDRs(ctx, known)
 	if labels := labelsToSet(known, n.first, requiredLabels); len(labels) > 0 {
 		if err := n.patchMetadata(limited, known, labels, nil); err != nil {
 			return n.failed(known, err)

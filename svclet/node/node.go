@@ -62,6 +62,11 @@ type Options struct {
 
 	// Runtime requests the container runtime's status.
 	Runtime func(ctx context.Context) (RuntimeStatus, error)
+	// SetPodCIDRs configures the runtime with the address ranges of pods, separated
+	// by a comma: those of the Node's spec or, in standalone mode, PodCIDRs
+	// (--pod-cidr). It is nil if the runtime is configured otherwise.
+	SetPodCIDRs func(ctx context.Context, cidrs string) error
+	PodCIDRs    string
 	// Problems returns further reasons why the node is not ready. It may be nil.
 	Problems func() []error
 	// Pressure returns which resources run out; nil means none.
@@ -117,6 +122,7 @@ type Node struct {
 	delay      time.Duration
 	wasOff     bool
 	registered bool
+	podCIDRs   string // that the runtime has been configured with
 
 	mu sync.RWMutex
 	// api is the Node in the API server, or nil; local is the last computed Node.

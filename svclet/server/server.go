@@ -9,7 +9,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -28,12 +27,11 @@ type Server struct {
 	authorizer    *auth.Authorizer
 	tls           *tls.Config
 
-	secure, readOnly, healthz net.Listener
-	running                   gate // counts requests, including those with hijacked connections
+	running gate // counts requests, including those with hijacked connections
 }
 
-// New returns a server that does not listen yet. It returns an error for
-// contradictory options, and for certificates that cannot be read or created.
+// New returns a server. It returns an error for contradictory options, and for
+// certificates that cannot be read or created.
 func New(o Options, parts Parts) (*Server, error) {
 	if parts.Clock == nil {
 		parts.Clock = clock.RealClock{}
@@ -66,47 +64,9 @@ func New(o Options, parts Parts) (*Server, error) {
 	return s, nil
 }
 
-// Listen opens the ports. Call Serve or Close afterwards.
-func (s *Server) Listen(ctx context.Context) error {
-	open := func(address string, port int32) (net.Listener, error) {
-		var c net.ListenConfig
-		l, err := c.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(int(port))))
-		if err != nil {
-			return nil, err
-		}
-		return limited{l}, nil
-	}
-	var err error
-	if s.secure, err = open(s.o.Address, s.o.Port); err != nil {
-		return fmt.Errorf("listen on the secure port: %w", err)
-	}
-	if s.o.ReadOnlyPort != 0 {
-		if s.readOnly, err = open(s.o.Address, s.o.ReadOnlyPort); err != nil {
-			s.Close()
-			return fmt.Errorf("listen on the read-only port: %w", err)
-		}
-	}
-	if s.o.HealthzPort != 0 {
-		if s.healthz, err = open(s.o.HealthzBindAddress, s.o.HealthzPort); err != nil {
-			s.Close()
-			return fmt.Errorf("listen on the health port: %w", err)
-		}
-	}
-	return nil
-}
-
-// Port returns the secure port that Listen opened, for the daemon endpoint in the
-// node's status.
-func (s *Server) Port() int32 {
-	if a, ok := s.secure.Addr().(*net.TCPAddr); ok {
-		return int32(a.Port) //nolint:gosec // ports fit
-	}
-	return s.o.Port
-}
-
-// Serve serves until ctx is done, and returns when no request is in flight any
-// more. It closes all connections, including streams.
-func (s *Server) Serve(ctx context.Context) error {
+// Serve serves on the ports until ctx is done, and returns when no request is in
+// flight any more. It closes the ports and all connections, including streams.
+func (s *Server) Serve(ctx context.Context, l *Listeners) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type server struct {
@@ -117,9 +77,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	var group sync.WaitGroup
 	failures := make(chan error, 3)
 	for _, each := range []server{
-		{s.secure, s.Handler(), s.tls},
-		{s.readOnly, s.ReadOnlyHandler(), nil},
-		{s.healthz, s.HealthHandler(), nil},
+		{l.secure, s.Handler(), s.tls},
+		{l.readOnly, s.ReadOnlyHandler(), nil},
+		{l.healthz, s.HealthHandler(), nil},
 	} {
 		if each.listener == nil {
 			continue
@@ -166,15 +126,6 @@ func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    1 << 20, // the command of an exec is in the query
 		ErrorLog:          log.New(serverLog{klog.FromContext(ctx)}, "", 0),
-	}
-}
-
-// Close closes the ports that Listen opened, if Serve is not called.
-func (s *Server) Close() {
-	for _, l := range []net.Listener{s.secure, s.readOnly, s.healthz} {
-		if l != nil {
-			_ = l.Close() // never served
-		}
 	}
 }
 

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 // node is a server with fakes of everything behind it.
 type node struct {
 	*server.Server
+	*server.Listeners
 	pods    *fakePods
 	runtime *fakeRuntime
 	loop    *fakeLoop
@@ -63,13 +64,14 @@ func start(t *testing.T, change func(*server.Options, *server.Parts)) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(t.Context()); err != nil {
+	l, err := server.Listen(t.Context(), o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	go func() { served <- s.Serve(ctx) }()
-	n.Server = s
+	go func() { served <- s.Serve(ctx, l) }()
+	n.Server, n.Listeners = s, l
 	transport := &http.Transport{TLSClientConfig: insecure()}
 	n.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {

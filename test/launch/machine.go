@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"svc.dev/svc/svclet"
+	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/image/load"
 	"svc.dev/svc/svclet/image/pause"
@@ -59,7 +59,7 @@ func NewMachine(ctx context.Context) (*Machine, error) {
 	if err := makeCgroup(m.Bridge); err != nil {
 		return m, err
 	}
-	if m.runtime, err = svclet.StartContainerd(ctx, m.config); err != nil {
+	if m.runtime, err = agent.StartContainerd(ctx, m.config); err != nil {
 		return m, err
 	}
 	m.Log, m.endpoint = m.runtime.LogFile, m.runtime.Endpoint

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/image/load"
+	"svc.dev/svc/svclet/image/pause"
+)
+
+// StartContainerd starts, or adopts, a containerd of the agent's own. It returns
+// when sandboxes can run in it, with the built-in sandbox image.
+func StartContainerd(ctx context.Context, c containerd.Config) (*containerd.Runtime, error) {
+	c.SandboxImage = pause.Name
+	started, err := containerd.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := load.ImportPause(ctx, started.Endpoint); err != nil {
+		return nil, errors.Join(err, started.Stop(context.WithoutCancel(ctx)))
+	}
+	return started, nil
+}
+
+// podCIDRWatchRetry is the pause after a watch of the Node has ended.
+const podCIDRWatchRetry = time.Second
+
+// followPodCIDRs configures the agent's own containerd with spec.podCIDRs of the
+// Node as soon as the cluster has allocated them; they are immutable. It returns
+// then, or when ctx is done.
+func (a *Agent) followPodCIDRs(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for {
+		cidrs, err := a.awaitPodCIDRs(ctx)
+		if len(cidrs) > 0 {
+			warnings, err := a.Containerd.SetPodCIDRs(ctx, cidrs)
+			if err != nil {
+				logger.Error(err, "Failed to configure pod CIDRs in containerd", "podCIDRs", cidrs)
+				return
+			}
+			logger.Info("Configured pod CIDRs in containerd", "podCIDRs", cidrs, "warnings", warnings)
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			logger.V(2).Info("Failed to watch the node for pod CIDRs, will retry", "node", klog.KRef("", a.name), "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Clock.After(podCIDRWatchRetry):
+		}
+	}
+}
+
+// awaitPodCIDRs watches the Node until it has pod CIDRs. It returns none if the
+// watch ends before.
+func (a *Agent) awaitPodCIDRs(ctx context.Context) ([]string, error) {
+	o := metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.name).String()}
+	watching, err := a.core().Get().Resource("nodes").VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch the node: %w", err)
+	}
+	defer watching.Stop()
+	for event := range watching.ResultChan() {
+		if event.Type == watch.Error {
+			return nil, fmt.Errorf("watch the node: %w", apierrors.FromObject(event.Object))
+		}
+		if n, ok := event.Object.(*corev1.Node); ok && event.Type != watch.Deleted && len(n.Spec.PodCIDRs) > 0 {
+			return n.Spec.PodCIDRs, nil
+		}
+	}
+	return nil, nil
+}

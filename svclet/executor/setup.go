@@ -1,0 +1,110 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/volume"
+)
+
+// resources are what SetUp makes for the containers of a pod, and TearDown
+// releases.
+type resources struct {
+	volumes      map[string]volume.Mounted
+	cgroupParent string
+	// warnings are the messages of events that have been recorded: each is
+	// recorded once.
+	warnings map[string]bool
+}
+
+// supplementalGroups returns the groups that own the files of the volumes.
+func (r *resources) supplementalGroups() []int64 {
+	var groups []int64
+	for _, v := range r.volumes {
+		if v.Group != nil {
+			groups = append(groups, *v.Group)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
+// setUp makes the pod's directories, cgroup and volumes.
+func (e *Executor) setUp(ctx context.Context, p *corev1.Pod) pod.Result {
+	e.o.Objects.Register(p)
+	r := &resources{warnings: map[string]bool{}}
+	var err error
+	if err = e.o.Cgroups.Create(p); err == nil {
+		r.cgroupParent, err = e.o.Cgroups.Parent(p)
+	}
+	if err != nil {
+		return failed("FailedCreatePodContainer", fmt.Errorf("unable to ensure pod container exists: %w", err))
+	}
+	if r.volumes, err = e.o.Volumes.Mount(ctx, p); err != nil {
+		return failed("FailedMount", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.resources[p.UID] = r
+	return pod.Result{}
+}
+
+// tearDown releases what setUp has made.
+func (e *Executor) tearDown(ctx context.Context, p *corev1.Pod) pod.Result {
+	if err := e.o.Volumes.Unmount(ctx, p.UID); err != nil {
+		return failed("FailedKillPod", err)
+	}
+	if err := e.o.Cgroups.Remove(ctx, p.UID); err != nil {
+		return failed("FailedKillPod", err)
+	}
+	e.o.Objects.Unregister(p.UID)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.resources, p.UID)
+	return pod.Result{}
+}
+
+// Refresh updates the volumes of a pod that has been set up with the API objects
+// and the metadata that they show.
+func (e *Executor) Refresh(ctx context.Context, p *corev1.Pod) {
+	if _, err := e.resourcesOf(p.UID); err != nil {
+		return
+	}
+	if err := e.o.Volumes.Refresh(ctx, p); err != nil {
+		e.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: err.Error()})
+	}
+}
+
+// SetUpPods returns how many pods are set up.
+func (e *Executor) SetUpPods() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.resources)
+}
+
+// resourcesOf returns what setUp has made for a pod.
+func (e *Executor) resourcesOf(uid types.UID) (*resources, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.resources[uid]; r != nil {
+		return r, nil
+	}
+	return nil, errors.New("the pod has not been set up")
+}
+
+// warn records a warning event about a pod, once per message.
+func (e *Executor) warn(p *corev1.Pod, r *resources, reason, message string) {
+	e.mu.Lock()
+	recorded := r.warnings[message]
+	r.warnings[message] = true
+	e.mu.Unlock()
+	if !recorded {
+		e.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
+	}
+}

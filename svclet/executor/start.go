@@ -1,0 +1,139 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/probe"
+	"svc.dev/svc/svclet/server/metrics"
+)
+
+// containerType returns the type of the containers of a list, as metrics name it.
+func containerType(list podspec.List) string {
+	switch list {
+	case podspec.InitContainers:
+		return metrics.InitContainer
+	case podspec.EphemeralContainers:
+		return metrics.EphemeralContainer
+	default:
+		return metrics.Container
+	}
+}
+
+// startContainer pulls the image, creates and starts the container, and runs its
+// postStart hook. A container whose hook fails is stopped.
+func (e *Executor) startContainer(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation, pulled func(time.Duration)) pod.Result {
+	list, c := podspec.Find(&p.Spec, op.Name)
+	if c == nil {
+		return failed("CreateContainerConfigError", fmt.Errorf("the pod has no container %q", op.Name))
+	}
+	s := start{Executor: e, pod: p, container: c, list: list, observed: observed, op: op, pulled: pulled}
+	id, result := s.run(ctx)
+	e.o.Metrics.ContainerStarted(containerType(list), result.Reason)
+	if result.Reason != "" {
+		return result
+	}
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return pod.Result{}
+	}
+	err := e.o.Hooks.Hook(ctx, probe.PostStart, p, c, id, e.PodIP(p, observed))
+	if err == nil {
+		return pod.Result{}
+	}
+	if ctx.Err() != nil {
+		// The start was cancelled because the pod ends, which stops the container
+		// in its turn, or because the agent stops, which leaves it running.
+		return failed("PostStartHookError", err)
+	}
+	e.event(p, c, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
+	grace := pod.Seconds(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 0))
+	stop := pod.Operation{Kind: pod.StopContainer, ID: id, Name: op.Name, Attempt: op.Attempt, Grace: grace, Hook: grace > 0}
+	if stopped := e.stopContainer(ctx, p, observed, stop); stopped.Reason != "" && ctx.Err() == nil {
+		klog.FromContext(ctx).Info("Failed to stop container whose postStart hook failed", "pod", klog.KObj(p), "container", c.Name, "err", stopped.Message)
+	}
+	return failed("PostStartHookError", err)
+}
+
+// start is the start of one container.
+type start struct {
+	*Executor
+	pod       *corev1.Pod
+	container *corev1.Container
+	list      podspec.List // of the spec, that the container is in
+	observed  pod.Observed
+	op        pod.Operation
+	pulled    func(time.Duration)
+}
+
+// run pulls the image, creates the container and starts it. The result's reason
+// is empty on success.
+func (s *start) run(ctx context.Context) (id string, result pod.Result) {
+	if s.list == podspec.EphemeralContainers {
+		// It was added after the pod was set up, and may refer to objects of its own.
+		s.o.Objects.Register(s.pod)
+	}
+	began, secrets := s.o.Clock.Now(), s.o.Images.PullSecrets(ctx, s.pod, s.o.Objects)
+	images, reason, err := s.imageVolumes(ctx, secrets)
+	if err != nil {
+		return "", failed(reason, err)
+	}
+	ref, reason, err := s.o.Images.Ensure(ctx, s.pod, s.container, secrets)
+	s.pulled(s.o.Clock.Since(began))
+	if err != nil {
+		return "", failed(reason, err)
+	}
+	sandbox, err := s.sandboxConfig(s.pod, s.sandbox().Attempt)
+	if err != nil {
+		return "", s.failed(ctx, "CreateContainerConfigError", err)
+	}
+	config, err := s.config(ctx, ref, images)
+	if err != nil {
+		return "", s.failed(ctx, "CreateContainerConfigError", err)
+	}
+	// The runtime creates the log file, but not its directory.
+	if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, s.container.Name), 0o755); err != nil {
+		return "", s.failed(ctx, "CreateContainerConfigError", err)
+	}
+	id, err = s.o.Runtime.CreateContainer(ctx, s.op.SandboxID, config, sandbox)
+	if err != nil {
+		return "", s.failed(ctx, "CreateContainerError", err)
+	}
+	s.event(s.pod, s.container, corev1.EventTypeNormal, "Created", "Container created")
+	if err := s.o.Runtime.StartContainer(ctx, id); err != nil {
+		return "", s.failed(ctx, "RunContainerError", err)
+	}
+	s.event(s.pod, s.container, corev1.EventTypeNormal, "Started", "Container started")
+	if err := s.o.Logs.Link(Log(s.o.Containers, s.pod, s.container.Name, id, s.op.Attempt)); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to link container log", "pod", klog.KObj(s.pod), "container", s.container.Name)
+	}
+	return id, pod.Result{}
+}
+
+// failed records the event of a start that failed, unless it was cancelled, and
+// returns its result.
+func (s *start) failed(ctx context.Context, reason string, err error) pod.Result {
+	result := failed(reason, err)
+	if ctx.Err() == nil {
+		s.event(s.pod, s.container, corev1.EventTypeWarning, "Failed", "Error: "+result.Message)
+	}
+	return result
+}
+
+// sandbox returns the sandbox in which the container starts.
+func (s *start) sandbox() pod.Sandbox {
+	for _, sandbox := range s.observed.Sandboxes {
+		if sandbox.ID == s.op.SandboxID {
+			return sandbox
+		}
+	}
+	return pod.Sandbox{ID: s.op.SandboxID}
+}

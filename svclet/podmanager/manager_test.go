@@ -1,0 +1,210 @@
+package podmanager
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podworker"
+	"svc.dev/svc/svclet/runtime"
+	"svc.dev/svc/svclet/source"
+)
+
+// fakes are all parts that a manager works with. Operations fail until a pod is
+// torn down, so that pods neither run nor keep trying.
+type fakes struct {
+	mu       sync.Mutex
+	known    bool
+	released []string
+	active   int
+}
+
+func (f *fakes) Perform(_ context.Context, _ *corev1.Pod, _ pod.Observed, op pod.Operation, _ func(time.Duration)) pod.Result {
+	if op.Kind == pod.SetUp {
+		return pod.Result{Reason: "FailedMount", Message: "not yet"}
+	}
+	return pod.Result{}
+}
+func (f *fakes) Observe(context.Context, types.UID) (pod.Observed, error) {
+	return pod.Observed{}, nil
+}
+func (f *fakes) Refresh(context.Context, *corev1.Pod)             {}
+func (f *fakes) PodIP(*corev1.Pod, pod.Observed) string           { return "" }
+func (f *fakes) Sync(types.UID, *corev1.Pod, string, []pod.Probe) {}
+func (f *fakes) Remove(types.UID)                                 {}
+func (f *fakes) RemovePod(types.UID) error                        { return nil }
+func (f *fakes) UIDs() ([]types.UID, error)                       { return nil, nil }
+func (f *fakes) Pods() ([]types.UID, error)                       { return []types.UID{"left"}, nil }
+func (f *fakes) Sweep(func(types.UID) bool) error                 { return nil }
+func (f *fakes) PodRunning(_, _, _ time.Duration)                 {}
+func (f *fakes) PodEvicted(string)                                {}
+func (f *fakes) PodSeen(int, time.Duration)                       {}
+func (f *fakes) PodRejected(string)                               {}
+func (f *fakes) Set(*corev1.Pod, corev1.PodStatus)                {}
+func (f *fakes) Finish(*corev1.Pod)                               {}
+func (f *fakes) Forget(types.UID)                                 {}
+func (f *fakes) Mirror(types.UID) (*corev1.Pod, bool)             { return nil, false }
+func (f *fakes) Object() *corev1.Node                             { return &corev1.Node{} }
+func (f *fakes) Event(*corev1.Pod, pod.Event)                     {}
+func (f *fakes) Known() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known
+}
+func (f *fakes) Released(p *corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.released = append(f.released, p.Name)
+}
+func (f *fakes) SetActive(pods []*corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.active = len(pods)
+}
+
+// rig is a manager that runs, with its fakes.
+type rig struct {
+	*gomega.WithT
+	*fakes
+	*Manager
+	clock   *testingclock.FakeClock
+	updates chan source.Update
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{
+		WithT: gomega.NewWithT(t), fakes: &fakes{known: true},
+		clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)), updates: make(chan source.Update),
+	}
+	r.SetDefaultEventuallyTimeout(time.Minute)
+	r.Manager = New(Options{
+		Queue: NewQueue(), Table: NewTable(), Executor: r.fakes, Probes: r.fakes, Statuses: r.fakes, Sources: r.fakes, Node: r.fakes,
+		QOS: r.fakes, Events: r.fakes, Metrics: r.fakes, Clock: r.clock,
+		Leftovers: Leftovers{Volumes: r.fakes, Cgroups: r.fakes, Logs: r.fakes},
+	})
+	return r
+}
+
+// run runs the manager until the test ends.
+func (r *rig) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.Run(ctx, r.updates) }()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// testPod returns a static pod that the node admits: it has failed already, and uses
+// no resources.
+func testPod(name string, uid types.UID) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid, Annotations: map[string]string{source.SourceAnnotation: source.File}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodFailed},
+	}
+}
+
+func TestTheFirstPodsOfTheAPIWaitForTheNode(t *testing.T) {
+	r := newRig(t)
+	r.known = false
+	r.run(t)
+	began := r.clock.Now()
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{testPod("a", "a")}}
+	r.o.Queue.ObjectsChanged(nil) // The event loop does not wait.
+	r.Eventually(func() bool {
+		if r.clock.HasWaiters() {
+			r.clock.Step(nodeWait / 4)
+		}
+		return r.IsKnown("a")
+	}).Should(gomega.BeTrue())
+	r.Expect(r.clock.Since(began)).To(gomega.BeNumerically(">=", nodeWait))
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{testPod("b", "b")}}
+	r.Eventually(func() bool { return r.IsKnown("b") }).Should(gomega.BeTrue()) // without a step of the clock
+}
+
+func TestTheLoopMakesProgressWhileItHasNoEvent(t *testing.T) {
+	r := newRig(t)
+	r.run(t)
+	r.clock.Step(time.Hour)
+	r.Expect(r.Progress()).To(gomega.Equal(r.clock.Now()))
+}
+
+func TestTheLoopMakesNoProgressWhileItHandlesAnEvent(t *testing.T) {
+	r := newRig(t)
+	r.run(t)
+	began := r.clock.Now()
+	handling, gate := make(chan struct{}), make(chan struct{})
+	r.o.Queue.add(func(context.Context, *Manager) { close(handling); <-gate })
+	r.Eventually(handling).Should(gomega.BeClosed())
+	r.clock.Step(time.Hour)
+	r.Expect(r.Progress()).To(gomega.Equal(began))
+	r.o.Queue.Observe(runtime.Pod{UID: "a"}) // does not block
+	r.Expect(r.List()).To(gomega.BeEmpty())  // neither do queries
+	close(gate)
+	r.Eventually(r.Progress).Should(gomega.Equal(r.clock.Now()))
+}
+
+func TestAStaticPodStartsWhenItsPredecessorHasBeenReleased(t *testing.T) {
+	r := newRig(t)
+	r.run(t)
+	old, next := testPod("a", "old"), testPod("a", "new")
+	r.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{old}}
+	r.Eventually(func() bool { return r.IsKnown("old") }).Should(gomega.BeTrue())
+	r.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{next}}
+	r.Eventually(r.Waiting).Should(gomega.Equal(1))
+	r.Expect(r.IsKnown("new")).To(gomega.BeFalse())
+	r.updates <- source.Update{Source: source.File, Removed: []*corev1.Pod{old}}
+	r.Eventually(func() bool { return r.IsKnown("new") && !r.IsKnown("old") }).Should(gomega.BeTrue())
+	r.Expect(r.Waiting()).To(gomega.BeZero())
+}
+
+func TestPodsThatNoSourceHasAreRemovedOnceAllSourcesHaveAnswered(t *testing.T) {
+	r := newRig(t)
+	r.Adopt([]runtime.Pod{{UID: "adopted", Namespace: "ns", Name: "a"}, {UID: "orphan", Namespace: "ns", Name: "o"}})
+	r.run(t)
+	r.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{testPod("a", "adopted")}}
+	r.Eventually(func() bool { return r.IsKnown("adopted") }).Should(gomega.BeTrue())
+	r.Expect(r.IsKnown("orphan")).To(gomega.BeFalse())
+	r.updates <- source.Update{Source: source.HTTP, Ready: true}
+	names := func() []string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return append([]string(nil), r.fakes.released...)
+	}
+	r.Eventually(names).Should(gomega.ConsistOf("o", "")) // "left" has no name
+	r.Expect(r.IsKnown("adopted")).To(gomega.BeTrue())
+}
+
+func TestEventsFromSeveralGoroutinesAreAllHandled(t *testing.T) {
+	r := newRig(t)
+	r.run(t)
+	var senders sync.WaitGroup
+	for i := range 4 {
+		senders.Go(func() {
+			for j := range 10 {
+				uid := types.UID(fmt.Sprintf("%d-%d", i, j))
+				p := testPod(string(uid), uid)
+				r.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{p}}
+				r.o.Queue.Observe(runtime.Pod{UID: uid, Observed: pod.Observed{Sequence: 1}})
+				r.o.Queue.ProbeResult(uid, pod.ProbeResult{})
+				r.o.Queue.ObjectsChanged([]types.UID{uid})
+				_, _ = r.List(), r.Count(true)
+				r.updates <- source.Update{Source: source.File, Removed: []*corev1.Pod{p}}
+			}
+		})
+	}
+	senders.Wait()
+	r.Eventually(r.Workers).Should(gomega.BeZero())
+	r.Expect(r.Waiting()).To(gomega.BeZero())
+}
+
+var _ podworker.Listener = (*Queue)(nil)

@@ -1,0 +1,126 @@
+package podmanager
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/svclet/container"
+	"svc.dev/svc/svclet/executor"
+	"svc.dev/svc/svclet/logs"
+	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/server/metrics"
+	"svc.dev/svc/svclet/source"
+)
+
+// List returns the pods that sources have or had until they end, with the statuses
+// that the node gives them. It implements server.Pods.
+func (t *Table) List() []*corev1.Pod {
+	all := []*corev1.Pod{}
+	for _, w := range t.all() {
+		if !w.IsOrphaned() {
+			all = append(all, w.PodWithStatus())
+		}
+	}
+	return all
+}
+
+// Get returns a pod by its name, with the status that the node gives it. It
+// implements server.Pods.
+func (t *Table) Get(namespace, name string) (*corev1.Pod, bool) {
+	for _, w := range t.all() {
+		if p := w.Pod(); p.Namespace == namespace && p.Name == name && !w.IsOrphaned() {
+			return w.PodWithStatus(), true
+		}
+	}
+	return nil, false
+}
+
+// Find returns the pod of a UID as its source has it, nil if there is none.
+func (t *Table) Find(uid types.UID) *corev1.Pod {
+	if w := t.get(uid); w != nil {
+		return w.Pod()
+	}
+	return nil
+}
+
+// Active returns the pods that use resources of the node, or will.
+func (t *Table) Active() []*corev1.Pod {
+	var active []*corev1.Pod
+	for _, w := range t.all() {
+		if w.IsActive() {
+			active = append(active, w.Pod())
+		}
+	}
+	return active
+}
+
+// Evict ends a pod within a grace period in seconds. It does nothing if the pod is
+// not known, or has been evicted before. It implements eviction.Pods.
+func (t *Table) Evict(uid types.UID, reason, message, signal string, grace int64) {
+	if w := t.get(uid); w != nil {
+		w.Evict(reason, message, signal, grace)
+	}
+}
+
+// RunningContainers returns the logs of the containers that run, by the options of
+// their configurations.
+func (t *Table) RunningContainers(o container.Options) []logs.Container {
+	var all []logs.Container
+	for _, w := range t.all() {
+		p := w.Pod()
+		for _, c := range w.Observed().Containers {
+			if c.State == pod.Running {
+				all = append(all, executor.Log(o, p, c.Name, c.ID, c.Attempt))
+			}
+		}
+	}
+	return all
+}
+
+// Count counts pods and containers, for metrics. If mirrored is true, the API has a
+// mirror pod of each static pod.
+func (t *Table) Count(mirrored bool) metrics.Counts {
+	c := metrics.Counts{Containers: map[string]int{}}
+	for _, w := range t.all() {
+		observed := w.Observed()
+		for i := range observed.Containers {
+			c.Containers[string(observed.Containers[i].State)]++
+		}
+		for _, sandbox := range observed.Sandboxes {
+			if sandbox.Ready {
+				c.RunningPods++
+				break
+			}
+		}
+		if w.IsRemoved() {
+			continue
+		}
+		static, active := source.IsStatic(w.Pod()), !w.HasEnded()
+		c.Desired += one(!static)
+		c.DesiredStatic += one(static)
+		c.Active += one(!static && active)
+		c.ActiveStatic += one(static && active)
+		c.Mirrors += one(static && mirrored)
+	}
+	return c
+}
+
+func one(counts bool) int {
+	if counts {
+		return 1
+	}
+	return 0
+}
+
+// Translate returns the UID of the static pod whose mirror pod has this UID, and the
+// UID itself if there is none. It implements server.Pods.
+func (m *Manager) Translate(uid types.UID) types.UID {
+	for _, w := range m.all() {
+		if p := w.Pod(); source.IsStatic(p) {
+			if mirror, found := m.o.Sources.Mirror(p.UID); found && mirror.UID == uid {
+				return p.UID
+			}
+		}
+	}
+	return uid
+}

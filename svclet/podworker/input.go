@@ -1,0 +1,93 @@
+package podworker
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/pod"
+)
+
+// Update replaces the pod's object by a newer one. Volumes that may show its labels
+// or annotations are refreshed.
+func (w *Worker) Update(p *corev1.Pod) {
+	w.mu.Lock()
+	old := w.pod
+	w.pod = p
+	w.mu.Unlock()
+	w.tell(func(m *pod.Machine) { m.Update(p) })
+	if !maps.Equal(old.Labels, p.Labels) || !maps.Equal(old.Annotations, p.Annotations) {
+		w.Refresh()
+	}
+}
+
+// Remove ends the pod and removes what it has left on the node, as no source has it
+// any more. The worker stops when that is done.
+func (w *Worker) Remove() {
+	w.mu.Lock()
+	w.removed = true
+	w.mu.Unlock()
+	w.tell(func(m *pod.Machine) { m.Remove() })
+}
+
+// Observe hands an observation of the runtime to the machine, unless a newer one
+// is known.
+func (w *Worker) Observe(observed pod.Observed) {
+	w.mu.Lock()
+	stopped := w.stopped
+	if stopped && observed.Sequence >= w.observed.Sequence {
+		w.observed = observed // for [Worker.Observed] after PodReleased
+	}
+	w.mu.Unlock()
+	if !stopped {
+		w.tell(func(*pod.Machine) { w.observe(observed) })
+	}
+}
+
+// observe hands an observation to the machine, unless a newer one is known. It is
+// called from the goroutine of work.
+func (w *Worker) observe(observed pod.Observed) {
+	w.mu.Lock()
+	outdated := observed.Sequence < w.observed.Sequence
+	if !outdated {
+		w.observed = observed
+	}
+	w.mu.Unlock()
+	if !outdated {
+		w.machine.Observe(observed)
+	}
+}
+
+// Probe hands the result of a probe to the machine.
+func (w *Worker) Probe(result pod.ProbeResult) {
+	w.tell(func(m *pod.Machine) { m.Probe(result) })
+}
+
+// Refresh updates the pod's volumes with the API objects that they show.
+func (w *Worker) Refresh() {
+	if w.ctx.Err() == nil {
+		w.o.Goroutines.Go(func() { w.o.Executor.Refresh(w.ctx, w.Pod()) })
+	}
+}
+
+// Preempt ends the pod within its own grace period. The arguments are those of the
+// pod's status, event and condition DisruptionTarget.
+func (w *Worker) Preempt(reason, message, conditionMessage string) {
+	w.tell(func(m *pod.Machine) { m.Kill(reason, message, conditionMessage, nil) })
+	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
+}
+
+// Evict ends the pod within a grace period in seconds. Only the first call for a
+// pod has an effect. Signal is the eviction signal that metrics count.
+func (w *Worker) Evict(reason, message, signal string, grace int64) {
+	w.mu.Lock()
+	evicted := w.evicted
+	w.evicted = true
+	w.mu.Unlock()
+	if evicted {
+		return
+	}
+	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
+	w.o.Metrics.PodEvicted(signal)
+	w.tell(func(m *pod.Machine) { m.Kill(reason, message, "", &grace) })
+}

@@ -1,0 +1,205 @@
+package podworker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/pod"
+)
+
+// Worker drives the state machine of one pod. It has a goroutine only while there
+// is something to do. Its methods may be called from any goroutine.
+type Worker struct {
+	o Options
+	// ctx ends when the agent stops. Operations are cancelled then; the pod's
+	// containers keep running.
+	ctx   context.Context
+	start Start
+	// ended is closed when no container runs any more and none will.
+	ended chan struct{}
+
+	// The following fields belong to the goroutine that runs work.
+	machine       *pod.Machine
+	unobserved    bool
+	waited        bool
+	endReported   bool
+	startMeasured bool
+
+	mu    sync.Mutex
+	inbox []func(*pod.Machine)
+	// running means that a goroutine runs work.
+	running bool
+	// stopped means that the worker does nothing more: its pod has been released.
+	stopped bool
+	// removed means that no source has the pod any more.
+	removed    bool
+	evicted    bool
+	pod        *corev1.Pod
+	observed   pod.Observed
+	status     corev1.PodStatus
+	operations map[string]*operation // in flight, by their keys
+	pulling    time.Duration         // that images have been pulled for
+	timer      clock.Timer
+}
+
+// New returns a worker that does nothing before [Worker.Start].
+func New(ctx context.Context, o Options, s Start) *Worker {
+	return &Worker{
+		o: o, ctx: ctx, start: s, ended: make(chan struct{}),
+		machine: pod.New(s.Pod, s.Machine), unobserved: s.Unobserved,
+		removed: s.Orphaned, pod: s.Pod, operations: map[string]*operation{},
+	}
+}
+
+// Start starts the machine with what is known of the pod. It is called once.
+func (w *Worker) Start() {
+	w.tell(func(m *pod.Machine) {
+		if w.start.Orphaned {
+			m.Remove()
+		}
+		w.observe(w.start.Observed)
+		if r := w.start.Rejection; r != nil {
+			m.Reject(r.Reason, r.Message)
+		}
+	})
+}
+
+// tell hands an input to the machine, in the order of the calls, and has the
+// machine decide what follows from it.
+func (w *Worker) tell(input func(*pod.Machine)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped || w.ctx.Err() != nil {
+		return
+	}
+	w.inbox = append(w.inbox, input)
+	if !w.running {
+		w.running = true
+		w.o.Goroutines.Go(w.work)
+	}
+}
+
+// work hands the inbox to the machine until it is empty.
+func (w *Worker) work() {
+	for {
+		inbox, p := w.receive()
+		if len(inbox) == 0 {
+			return
+		}
+		if !w.prepare() {
+			continue // The agent stops.
+		}
+		for _, input := range inbox {
+			input(w.machine)
+		}
+		now := w.o.Clock.Now()
+		out := w.machine.Next(now)
+		for _, op := range out.Start {
+			w.startOperation(op)
+		}
+		w.wakeAt(now, out.Wake)
+		w.setStatus(out)
+		w.report(p, w.Observed(), out)
+		if out.Released && w.finish() {
+			w.o.Listener.PodReleased(w)
+			return
+		}
+	}
+}
+
+// receive returns the inbox, and the pod that belongs to it. If the inbox is empty
+// or the worker is to end, it returns nothing: the goroutine must return.
+func (w *Worker) receive() ([]func(*pod.Machine), *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	inbox := w.inbox
+	w.inbox = nil
+	if w.stopped || w.ctx.Err() != nil {
+		inbox = nil
+	}
+	w.running = len(inbox) > 0
+	return inbox, w.pod
+}
+
+// prepare waits until the machine may decide: pods that this one preempts have
+// ended, and the runtime has told what it holds of the pod. It reports false if the
+// agent stops.
+func (w *Worker) prepare() bool {
+	if wait := w.start.Wait; wait != nil && !w.waited {
+		wait(w.ctx)
+		w.waited = w.ctx.Err() == nil
+	}
+	if w.unobserved && w.ctx.Err() == nil {
+		observed, err := w.observeRuntime()
+		if err != nil {
+			return false
+		}
+		w.unobserved = false
+		w.observe(observed)
+	}
+	return w.ctx.Err() == nil
+}
+
+// wakeAt sets the time at which the machine decides again if it has no input until
+// then; zero for never.
+func (w *Worker) wakeAt(now, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	if at.IsZero() {
+		return
+	}
+	w.timer = w.o.Clock.AfterFunc(max(at.Sub(now), 0), func() { w.tell(func(*pod.Machine) {}) })
+}
+
+// finish stops the worker if no source has its pod any more, and reports whether
+// it did. It does not if there is another input.
+func (w *Worker) finish() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.removed || len(w.inbox) > 0 {
+		return false
+	}
+	w.stopped, w.running = true, false
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	return true
+}
+
+// Bounds of the pause before the runtime is asked again after it has failed to
+// answer.
+const (
+	minObserveRetry = 100 * time.Millisecond
+	maxObserveRetry = 5 * time.Second
+)
+
+// observeRuntime asks the runtime what it holds of the pod until it answers: the
+// machine must not decide on an observation older than its own last operation. It
+// returns an error only when the agent stops.
+func (w *Worker) observeRuntime() (pod.Observed, error) {
+	for pause := minObserveRetry; ; pause = min(2*pause, maxObserveRetry) {
+		p := w.Pod()
+		observed, err := w.o.Executor.Observe(w.ctx, p.UID)
+		if err == nil {
+			return observed, nil
+		}
+		if w.ctx.Err() != nil {
+			return pod.Observed{}, w.ctx.Err()
+		}
+		klog.FromContext(w.ctx).V(2).Info("Failed to observe pod in the container runtime, will retry", "pod", klog.KObj(p), "podUID", p.UID, "err", err)
+		select {
+		case <-w.ctx.Done():
+			return pod.Observed{}, w.ctx.Err()
+		case <-w.o.Clock.After(pause):
+		}
+	}
+}
