@@ -44,7 +44,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.SharedInformerFactory = c.clients.informers
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"),
-		nodeproxy.LongRunning(c.stores.kinds),
+		sets.NewString(nodeproxy.LongRunning(c.stores.kinds)...),
 	)
 	config.EnableProfiling = o.Features.Profiling
 	config.EnableMetrics = o.Metrics == nil

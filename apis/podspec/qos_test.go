@@ -77,7 +77,7 @@ func TestQOSClassInStatusIsKept(t *testing.T) {
 
 func TestOnlySucceededAndFailedAreTerminal(t *testing.T) {
 	for phase, want := range map[corev1.PodPhase]bool{
-		"": false, corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, //nolint:staticcheck // Unknown is deprecated; old objects have it.
+		"": false, corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false,
 		corev1.PodSucceeded: true, corev1.PodFailed: true,
 	} {
 		if got := IsTerminal(phase); got != want {

@@ -80,8 +80,8 @@ func validateAppArmorAnnotation(container, profile string, spec *corev1.PodSpec,
 	return errs
 }
 
-// ValidateProfileAnnotations: where a profile is given both by its field
-// and by the annotation that preceded the field, they must agree.
+// ValidateProfileAnnotations requires that a profile that is given both by its
+// field and by the annotation that preceded the field is the same in both.
 func ValidateProfileAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var seccomp *corev1.SeccompProfile

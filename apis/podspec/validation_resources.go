@@ -84,8 +84,8 @@ func SortedNames(list corev1.ResourceList) []corev1.ResourceName {
 	return names
 }
 
-// ValidateQuantity: amounts are not negative, and those of things that are
-// counted are whole.
+// ValidateQuantity requires that the amount is not negative, and that it is whole
+// if the resource is counted.
 func ValidateQuantity(name corev1.ResourceName, amount quantity.Quantity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if amount.Sign() < 0 {

@@ -15,9 +15,10 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// LongRunning returns the names of the long-running subresources of the kinds.
-func LongRunning(kinds []*resource.Kind) sets.String {
-	names := sets.NewString()
+// LongRunning returns the names of the long-running subresources of the kinds,
+// sorted.
+func LongRunning(kinds []*resource.Kind) []string {
+	names := sets.New[string]()
 	for _, k := range kinds {
 		for _, c := range k.Connects {
 			if c.LongRunning {
@@ -25,7 +26,7 @@ func LongRunning(kinds []*resource.Kind) sets.String {
 			}
 		}
 	}
-	return names
+	return sets.List(names)
 }
 
 // WithAuthorization authorizes requests for the verbs that the Connects of the

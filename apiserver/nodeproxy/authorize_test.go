@@ -69,7 +69,7 @@ func TestConnectionsIntoContainersNeedTheVerbThatTheirSubresourceDeclares(t *tes
 // Clients hold these connections open for as long as they like.
 func TestSubresourcesThatHoldConnectionsOpenAreLongRunning(t *testing.T) {
 	want := []string{"attach", "exec", "log", "portforward", "proxy"}
-	if got := LongRunning(apis.Kinds()).List(); !slices.Equal(got, want) {
+	if got := LongRunning(apis.Kinds()); !slices.Equal(got, want) {
 		t.Errorf("long-running are %v, want %v", got, want)
 	}
 }
