@@ -113,9 +113,9 @@ func TestAKindThatIsNotServedStopsItsControllersOnly(t *testing.T) {
 	server.Kill()
 
 	server = upAt(t, dir, port)
-	says(t, m, `"The controller runs now" controller="replicaset"`, 1)
+	says(t, m, `"Started controller, its kinds are served now" controller="replicaset"`, 1)
 	expectReplicas(t, clientOf(t, server.Config), "web")
-	g.Expect(strings.Count(m.Output(), `does not run: the API server does not serve what it needs" logger="`)).To(BeZero())
+	g.Expect(strings.Count(m.Output(), `Controller is not started, the API server does not serve all kinds that it reads" logger="`)).To(BeZero())
 }
 
 func TestARightThatIsMissingStopsItsControllersOnly(t *testing.T) {
@@ -125,7 +125,7 @@ func TestARightThatIsMissingStopsItsControllersOnly(t *testing.T) {
 	m := manager(t, forbidding(t, server, "/apis/apps/v1/replicasets"), "--controllers=*,-garbagecollector")
 	says(t, m, works, 1)
 	says(t, m, "Failed to list or watch kind, permission denied", 1)
-	g.Expect(m.Output()).To(MatchRegexp(`a right is missing.* controllers=\[.*"replicaset"`))
+	g.Expect(m.Output()).To(MatchRegexp(`Failed to list or watch kind, permission denied.* controllers=\[.*"replicaset"`))
 	expectWork(t, client)
 	_, err := client.CoreV1().ReplicationControllers("default").Create(t.Context(), &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: "rc"},
@@ -133,7 +133,7 @@ func TestARightThatIsMissingStopsItsControllersOnly(t *testing.T) {
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(pods(t, client, "rc")).Should(Equal(1))
-	g.Expect(strings.Count(m.Output(), "a right is missing")).To(Equal(1), m.Output())
+	g.Expect(strings.Count(m.Output(), "Failed to list or watch kind, permission denied")).To(Equal(1), m.Output())
 }
 
 // forbidding is a connection to the server on which a path is forbidden.
