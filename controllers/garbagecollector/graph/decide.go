@@ -32,7 +32,9 @@ func (g *Graph) nextLookup(n *node, owner Identity) Action {
 		return Action{}
 	}
 	if g.kinds[owner.Kind] == nil {
-		l.pending = false
+		// An earlier result must not count when the kind is served again: the owner
+		// is looked up repeatedly because it was present, which this ends.
+		l.pending, l.result = false, noResult
 		for _, d := range n.dependents.list {
 			g.park(d.node)
 		}
