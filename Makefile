@@ -51,7 +51,7 @@ test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
 
 .PHONY: test-e2e
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
-	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 45m ./test/e2e ./test/controllers ./test/faults $(ARGS)
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 45m ./test/e2e ./test/spec ./test/controllers ./test/faults $(ARGS)
 
 .PHONY: test-fleet
 test-fleet: build ## Run many node agents at once, with runtimes that run nothing (FLEET=20).
