@@ -162,49 +162,18 @@ func validateNewPod(p *corev1.Pod) field.ErrorList {
 	return append(errs, podspec.ValidateProfileAnnotations(p.Annotations, &p.Spec, spec)...)
 }
 
-// podGracePeriod is the time in seconds that a pod gets to end by itself. A
-// deletion with such a period only marks the pod; its node deletes it, with a
-// period of zero, when its containers have ended. No node does so for a pod
-// that has no node, and a pod whose containers have ended has nothing left to
-// wait for: these are deleted at once. A negative period counts as one second.
-func podGracePeriod(p *corev1.Pod, requested *int64) int64 {
-	period := int64(0)
-	switch {
-	case p.Spec.NodeName == "" || podspec.IsTerminal(p.Status.Phase):
-	case requested != nil:
-		period = *requested
-	case p.Spec.TerminationGracePeriodSeconds != nil:
-		period = *p.Spec.TerminationGracePeriodSeconds
-	}
-	if period < 0 {
-		return 1
-	}
-	return period
-}
-
-// setPodCondition adds the condition to the pod or replaces that of its type;
-// the time of transition moves if the status does.
+// setPodCondition adds the condition to the pod or replaces the one of its
+// type. The time of transition changes only if the status does.
 func setPodCondition(p *corev1.Pod, c corev1.PodCondition) {
 	c.LastTransitionTime = metav1.Now()
-	for i := range p.Status.Conditions {
-		if old := &p.Status.Conditions[i]; old.Type == c.Type {
-			if old.Status == c.Status {
-				c.LastTransitionTime = old.LastTransitionTime
-			}
-			c.LastProbeTime, c.ObservedGeneration = old.LastProbeTime, old.ObservedGeneration
-			*old = c
-			return
-		}
+	old := podspec.Condition(&p.Status, c.Type)
+	if old == nil {
+		p.Status.Conditions = append(p.Status.Conditions, c)
+		return
 	}
-	p.Status.Conditions = append(p.Status.Conditions, c)
-}
-
-// podConditionIs reports whether the pod has the condition with the status.
-func podConditionIs(p *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == t {
-			return c.Status == status
-		}
+	if old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
 	}
-	return false
+	c.LastProbeTime, c.ObservedGeneration = old.LastProbeTime, old.ObservedGeneration
+	*old = c
 }

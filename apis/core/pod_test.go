@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apis/podspec"
@@ -152,67 +150,10 @@ func resources(r string) string {
 	return "spec: {containers: [{name: web, image: nginx, resources: {" + r + "}}]}"
 }
 
-func TestGracePeriod(t *testing.T) {
-	for _, test := range []struct {
-		rule, change string
-		requested    *int64
-		want         int64
-	}{
-		{"a pod without a node is deleted at once", ``, nil, 0},
-		{"even if the client grants time", ``, ptr.To[int64](60), 0},
-		{"a pod gets 30 seconds", `spec: {nodeName: n}`, nil, 30},
-		{"or what its spec says", `spec: {nodeName: n, terminationGracePeriodSeconds: 5}`, nil, 5},
-		{"or what the client says", `spec: {nodeName: n}`, ptr.To[int64](60), 60},
-		{"zero from the client is at once", `spec: {nodeName: n}`, ptr.To[int64](0), 0},
-		{"a negative period is a second", `spec: {nodeName: n}`, ptr.To[int64](-1), 1},
-		{"a pod that succeeded is deleted at once", `{spec: {nodeName: n}, status: {phase: Succeeded}}`, nil, 0},
-		{"a pod that failed is deleted at once", `{spec: {nodeName: n}, status: {phase: Failed}}`, ptr.To[int64](60), 0},
-	} {
-		t.Run(test.rule, func(t *testing.T) {
-			if got := podGracePeriod(podOf(t, test.change), test.requested); got != test.want {
-				t.Errorf("%d seconds, want %d", got, test.want)
-			}
-		})
-	}
-}
-
 // podOf makes a defaulted pod from the base and a merge patch.
 func podOf(t *testing.T, change string) *corev1.Pod {
 	t.Helper()
 	return resourcetest.Object(t, pods.Kind(), basePod, change).(*corev1.Pod)
-}
-
-func TestStatusColumn(t *testing.T) {
-	for _, test := range []struct{ rule, change, want string }{
-		{"the phase is the status", `status: {phase: Pending}`, "0/1 Pending 0"},
-		{"a reason says more than the phase", `status: {phase: Failed, reason: Evicted}`, "0/1 Evicted 0"},
-		{"a gated pod says so", `status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: SchedulingGated}]}`, "0/1 SchedulingGated 0"},
-		{"a waiting container speaks for the pod", `status: {phase: Running, containerStatuses: [{name: web, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}}]}`, "0/1 CrashLoopBackOff 3"},
-		{"an ended container gives its reason", `status: {phase: Failed, containerStatuses: [{name: web, state: {terminated: {exitCode: 137, reason: OOMKilled}}}]}`, "0/1 OOMKilled 0"},
-		{"or its signal", `status: {phase: Failed, containerStatuses: [{name: web, state: {terminated: {exitCode: 137, signal: 9}}}]}`, "0/1 Signal:9 0"},
-		{"or its exit code", `status: {phase: Failed, containerStatuses: [{name: web, state: {terminated: {exitCode: 2}}}]}`, "0/1 ExitCode:2 0"},
-		{"all containers completed", `status: {phase: Succeeded, containerStatuses: [{name: web, state: {terminated: {exitCode: 0, reason: Completed}}}]}`, "0/1 Completed 0"},
-		{"some containers completed, the others are ready", `{spec: {containers: [{name: a, image: x}, {name: b, image: x}]}, status: {phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: a, state: {terminated: {exitCode: 0, reason: Completed}}}, {name: b, ready: true, state: {running: {}}}]}}`, "1/2 Running 0"},
-		{"some containers completed, the pod is not ready", `{spec: {containers: [{name: a, image: x}, {name: b, image: x}]}, status: {phase: Running, containerStatuses: [{name: a, state: {terminated: {exitCode: 0, reason: Completed}}}, {name: b, ready: true, state: {running: {}}}]}}`, "1/2 NotReady 0"},
-		{"one init container of two has ended", `{spec: {initContainers: [{name: i, image: x}, {name: j, image: x}]}, status: {phase: Pending, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 0}}}, {name: j, restartCount: 1, state: {running: {}}}]}}`, "0/1 Init:1/2 1"},
-		{"an init container failed", `{spec: {initContainers: [{name: i, image: x}]}, status: {phase: Pending, initContainerStatuses: [{name: i, restartCount: 4, state: {terminated: {exitCode: 1, reason: Error}}}]}}`, "0/1 Init:Error 4"},
-		{"an init container waits", `{spec: {initContainers: [{name: i, image: x}]}, status: {phase: Pending, initContainerStatuses: [{name: i, state: {waiting: {reason: ErrImagePull}}}]}}`, "0/1 Init:ErrImagePull 0"},
-		{"a sidecar counts as a container", `{spec: {initContainers: [{name: i, image: x}, {name: s, image: x, restartPolicy: Always}]}, status: {phase: Running, initContainerStatuses: [{name: i, restartCount: 7, state: {terminated: {exitCode: 0}}}, {name: s, ready: true, started: true, restartCount: 1, state: {running: {}}}], containerStatuses: [{name: web, ready: true, restartCount: 2, state: {running: {}}}]}}`, "2/2 Running 3"},
-		{"a deleted pod terminates", `{metadata: {deletionTimestamp: "2024-01-01T00:00:00Z"}, status: {phase: Running}}`, "0/1 Terminating 0"},
-		{"a deleted pod that has ended says how", `{metadata: {deletionTimestamp: "2024-01-01T00:00:00Z"}, status: {phase: Succeeded}}`, "0/1 Succeeded 0"},
-		{"of a deleted pod on a lost node nothing is known", `{metadata: {deletionTimestamp: "2024-01-01T00:00:00Z"}, status: {phase: Running, reason: NodeLost}}`, "0/1 Unknown 0"},
-		{"the last restart has an age", `status: {phase: Running, containerStatuses: [{name: web, ready: true, restartCount: 2, state: {running: {}}, lastState: {terminated: {exitCode: 1, finishedAt: "2024-01-01T00:00:00Z"}}}]}`, "1/1 Running 2 (5m ago)"},
-	} {
-		t.Run(test.rule, func(t *testing.T) {
-			p := podOf(t, test.change)
-			s := summarize(p)
-			ready := podColumns[1].Value(p).(string)
-			got := ready + " " + s.reason + " " + s.restartsAt(time.Date(2024, 1, 1, 0, 5, 0, 0, time.UTC))
-			if got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
-	}
 }
 
 func TestPodWarnings(t *testing.T) {

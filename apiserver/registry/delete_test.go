@@ -92,7 +92,7 @@ func TestATerminatingKindHonoursPreconditions(t *testing.T) {
 			s := startSpace(t, held, "")
 			obj := s.Do(http.MethodGet, aSpace, nil).Object()
 			for _, wrong := range []string{`uid: other`, `resourceVersion: "1"`} {
-				s.Do(http.MethodDelete, aSpace, fmt.Sprintf(`{preconditions: {%s}}`, wrong)).Want(http.StatusConflict, "recondition")
+				s.Do(http.MethodDelete, aSpace, fmt.Sprintf(`{preconditions: {%s}}`, wrong)).Want(http.StatusConflict, "Precondition failed: ")
 			}
 			if s.Do(http.MethodGet, aSpace, nil).Object().GetResourceVersion() != obj.GetResourceVersion() {
 				t.Error("a refused deletion changed the object")

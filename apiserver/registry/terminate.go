@@ -2,7 +2,7 @@ package registry
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,20 +42,22 @@ func (m *mainREST) terminate(ctx context.Context, name string, validate rest.Val
 	return m.Store.Delete(ctx, name, validate, options)
 }
 
+// checkPreconditions returns a conflict if the object does not meet the
+// preconditions. Its message is that of kube-apiserver's deletion of a namespace:
+// the storage error's own, without the key.
 func (m *mainREST) checkPreconditions(obj runtime.Object, p *metav1.Preconditions) error {
-	if p == nil {
+	err := storagePreconditions(p).Check("", obj)
+	if err == nil {
 		return nil
 	}
-	at := metaOf(obj)
-	if p.UID != nil && *p.UID != at.GetUID() {
-		return apierrors.NewConflict(m.DefaultQualifiedResource, at.GetName(),
-			fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, at.GetUID()))
+	return apierrors.NewConflict(m.DefaultQualifiedResource, metaOf(obj).GetName(), errors.Unwrap(err))
+}
+
+func storagePreconditions(p *metav1.Preconditions) *storage.Preconditions {
+	if p == nil {
+		return &storage.Preconditions{}
 	}
-	if p.ResourceVersion != nil && *p.ResourceVersion != at.GetResourceVersion() {
-		return apierrors.NewConflict(m.DefaultQualifiedResource, at.GetName(),
-			fmt.Errorf("precondition failed: resourceVersion in precondition: %v, resourceVersion in object meta: %v", *p.ResourceVersion, at.GetResourceVersion()))
-	}
-	return nil
+	return &storage.Preconditions{UID: p.UID, ResourceVersion: p.ResourceVersion}
 }
 
 // markTerminating sets the deletion timestamp and what Terminate changes, and
@@ -65,12 +67,8 @@ func (m *mainREST) markTerminating(ctx context.Context, name string, validate re
 	if err != nil {
 		return nil, err
 	}
-	preconditions := &storage.Preconditions{}
-	if options.Preconditions != nil {
-		preconditions.UID, preconditions.ResourceVersion = options.Preconditions.UID, options.Preconditions.ResourceVersion
-	}
 	out := m.New()
-	err = m.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions,
+	err = m.Storage.GuaranteedUpdate(ctx, key, out, false, storagePreconditions(options.Preconditions),
 		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
 			if validate != nil {
 				if err := validate(ctx, existing); err != nil {

@@ -1,0 +1,50 @@
+package core
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/apis/podspec"
+)
+
+func TestBind(t *testing.T) {
+	for _, test := range []struct {
+		rule, pod string
+		binding   corev1.Binding
+		reason    metav1.StatusReason
+		message   string
+	}{
+		{rule: "an unassigned pod gets the node", binding: corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}},
+		{rule: "the target is a node", binding: corev1.Binding{Target: corev1.ObjectReference{Kind: "Pod", Name: "n"}}, reason: metav1.StatusReasonInvalid, message: "target.kind"},
+		{rule: "the target has a name", reason: metav1.StatusReasonInvalid, message: "target.name: Required value"},
+		{rule: "an assigned pod stays", pod: `spec: {nodeName: m}`, binding: corev1.Binding{Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: `pod web is already assigned to node "m"`},
+		{rule: "a gated pod gets no node", pod: `spec: {schedulingGates: [{name: a}]}`, binding: corev1.Binding{Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: "pod web has non-empty .spec.schedulingGates"},
+		{rule: "a deleted pod gets no node", pod: `metadata: {deletionTimestamp: "2024-01-01T00:00:00Z"}`, binding: corev1.Binding{Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: "is being deleted"},
+		{rule: "the binding's uid is the pod's", pod: `metadata: {uid: a}`, binding: corev1.Binding{ObjectMeta: metav1.ObjectMeta{UID: "b"}, Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: "UID in precondition: b, UID in object meta: a"},
+		{rule: "the binding's version is the pod's", binding: corev1.Binding{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}, Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: "ResourceVersion in precondition: 7"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			stores := newStores(podOf(t, test.pod))
+			test.binding.Annotations, test.binding.Labels = map[string]string{"a": "b"}, map[string]string{"zone": "z"}
+			_, err := bind(t.Context(), stores.env(), &test.binding, "default", "web", false)
+			pod := stores[podResource].obj.(*corev1.Pod)
+			if err != nil {
+				if apierrors.ReasonForError(err) != test.reason || !strings.Contains(err.Error(), test.message) {
+					t.Errorf("error %v, want %s with %q", err, test.reason, test.message)
+				}
+				return
+			}
+			if test.reason != "" {
+				t.Fatalf("no error, want %s", test.reason)
+			}
+			if pod.Spec.NodeName != "n" || pod.Annotations["a"] != "b" || pod.Labels["zone"] != "z" || pod.Labels["app"] != "web" ||
+				!podspec.IsConditionTrue(&pod.Status, corev1.PodScheduled) {
+				t.Errorf("bound pod: %+v", pod)
+			}
+		})
+	}
+}
