@@ -7,26 +7,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"svc.dev/svc/svclet/apiclient"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
-	"svc.dev/svc/svclet/events"
-	"svc.dev/svc/svclet/executor"
-	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
-	"svc.dev/svc/svclet/podmanager"
-	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/server"
 	"svc.dev/svc/svclet/server/metrics"
-	"svc.dev/svc/svclet/source"
-	"svc.dev/svc/svclet/status"
-	"svc.dev/svc/svclet/volume"
 )
 
 // Config is what an agent is made with.
@@ -53,40 +43,42 @@ type Config struct {
 
 // Agent runs the pods of one node.
 type Agent struct {
-	Config
 	// ctx ends when Run returns, or when the context of New or of Run is done.
 	ctx  context.Context
 	stop context.CancelFunc
+	common
+	connections
+	node   *node.Node
+	pods   *pods
+	server *server.Server // nil with enableServer: false
+	tasks  tasks
+}
 
-	name         string
-	reservations nodeconfig.Reservations
-	machine      node.Machine
-	metrics      *metrics.Metrics
-	clients      *apiclient.Clients // nil in standalone mode
-	runtime      *runtime.Client
-	events       *events.Recorder
-	images       *image.Manager
-	node         *node.Node
-	listeners    *server.Listeners // nil with enableServer: false
-	server       *server.Server    // the same
-	pods         *podmanager.Manager
-	queue        *podmanager.Queue
-	updates      chan source.Update
-	executor     *executor.Executor
-	statuses     *status.Manager
-	volumes      *volume.Manager
-	probeMetrics []prometheus.Collector
+// common is what every part of an agent is made with.
+type common struct {
+	Config
+	name    string // of the node
+	metrics *metrics.Metrics
+}
 
-	// before are steps that Run takes before it adopts pods, parts what it runs
-	// from then on until its context ends.
-	before, parts []func(context.Context)
-	group         sync.WaitGroup
+// tasks are what an agent runs.
+type tasks struct {
+	// before run one after the other, before the agent adopts pods.
+	before []func(context.Context)
+	// parts run at the same time, from then until their context ends.
+	parts []func(context.Context)
+}
+
+// add adds other tasks after those that there are.
+func (t *tasks) add(other tasks) {
+	t.before, t.parts = append(t.before, other.before...), append(t.parts, other.parts...)
 }
 
 // overrides replace parts of an agent in tests. Nil functions replace nothing.
 type overrides struct {
 	cgroups func(cgroups) cgroups
 	objects func(objects) objects
+	system  func() systemProcesses
 }
 
 // New connects to the container runtime, opens the ports and makes the agent. It
@@ -97,55 +89,76 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	a := &Agent{Config: c, queue: podmanager.NewQueue(), updates: make(chan source.Update)}
-	a.ctx, a.stop = context.WithCancel(ctx)
-	// Each step uses what the steps before it have made.
-	for _, step := range []func(overrides) error{a.connect, a.makeNode, a.makePods, a.makeServer} {
-		if err := step(o); err != nil {
-			return nil, errors.Join(err, a.abandon())
-		}
+	name, err := nodeconfig.HostName(c.HostnameOverride)
+	if err != nil {
+		return nil, err
+	}
+	base := common{Config: c, name: name, metrics: metrics.New(name)}
+	ctx, stop := context.WithCancel(ctx)
+	conn, err := connect(ctx, base)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	a, err := assemble(ctx, stop, base, conn, o)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, conn.abandon())
 	}
 	return a, nil
 }
 
-// abandon releases what the steps of New have made, if a later step fails.
-func (a *Agent) abandon() error {
-	a.stop()
-	if a.listeners != nil {
-		a.listeners.Close()
+// assemble makes the parts of an agent, each of those before it, and then the agent.
+func assemble(ctx context.Context, stop context.CancelFunc, base common, conn connections, o overrides) (*Agent, error) {
+	available, err := readResources(base)
+	if err != nil {
+		return nil, err
 	}
-	if a.events != nil {
-		a.events.Stop()
+	images, err := newImages(base, conn)
+	if err != nil {
+		return nil, err
 	}
-	if a.runtime != nil {
-		return a.runtime.Close()
+	n, err := newNode(base, conn, available, images)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	p, podTasks, err := newPods(ctx, base, conn, available, images, n, o)
+	if err != nil {
+		return nil, err
+	}
+	s, serverTasks, err := newServer(base, conn, p)
+	if err != nil {
+		return nil, err
+	}
+	all := tasks{parts: []func(context.Context){n.Run}}
+	all.add(podTasks)
+	all.add(serverTasks)
+	return &Agent{ctx: ctx, stop: stop, common: base, connections: conn, node: n, pods: p, server: s, tasks: all}, nil
 }
 
 // Run runs the node's pods until ctx is done or the server fails. The pods keep
 // running after it.
 func (a *Agent) Run(ctx context.Context) error {
-	defer a.runtime.Close()
-	defer a.events.Stop()
-	defer a.group.Wait()
+	var group sync.WaitGroup
+	defer a.close()
+	defer group.Wait()
 	defer a.stop()
 	stopped := context.AfterFunc(ctx, a.stop)
 	defer stopped()
 	failed := make(chan error, 1)
 	if a.server != nil {
-		a.group.Go(func() {
+		group.Go(func() {
 			if err := a.server.Serve(a.ctx, a.listeners); err != nil {
 				failed <- fmt.Errorf("the agent's server: %w", err)
 			}
 		})
 	}
-	for _, step := range a.before {
+	for _, step := range a.tasks.before {
 		step(a.ctx)
 	}
 	a.adopt()
-	for _, part := range a.parts {
-		a.group.Go(func() { part(a.ctx) })
+	for _, part := range a.tasks.parts {
+		group.Go(func() { part(a.ctx) })
 	}
 	select {
 	case <-a.ctx.Done():
@@ -158,8 +171,8 @@ func (a *Agent) Run(ctx context.Context) error {
 // adoptRetry is the pause before the runtime is asked again for its pods.
 const adoptRetry = time.Second
 
-// adopt tells the pod manager which pods the runtime holds: without that they would
-// be started again. It waits for the runtime.
+// adopt passes the pods that the runtime holds on to the pod manager, which would
+// start them again otherwise. It waits for the runtime.
 func (a *Agent) adopt() {
 	for {
 		held, err := a.runtime.Pods(a.ctx)
@@ -176,12 +189,5 @@ func (a *Agent) adopt() {
 			return
 		case <-a.Clock.After(adoptRetry):
 		}
-	}
-}
-
-// watchRuntime adds changes of pods in the runtime to the queue.
-func (a *Agent) watchRuntime(ctx context.Context) {
-	if err := a.runtime.Watch(ctx, a.queue.Observe); err != nil && !errors.Is(err, context.Canceled) {
-		klog.FromContext(ctx).Error(err, "Failed to watch the container runtime")
 	}
 }

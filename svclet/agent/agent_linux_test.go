@@ -27,10 +27,9 @@ type machine struct {
 	*gomega.WithT
 	dir     string
 	runtime *runtimetest.Runtime
-	// adjust changes the configuration of agents, prepare an agent before it runs;
-	// nil means that they change nothing. overrides replace parts of agents.
+	// adjust changes the configuration of agents; nil changes nothing. overrides
+	// replace parts of agents.
 	adjust    func(*config.Flags, *config.Configuration)
-	prepare   func(*Agent)
 	overrides overrides
 	// api is the agents' API server; nil without one.
 	api   *apifake.Server
@@ -73,7 +72,7 @@ func (m *machine) made(ctx context.Context) *Agent {
 	return agent
 }
 
-// attempt makes an agent, or says why there is none.
+// attempt makes an agent, or returns why it cannot be made.
 func (m *machine) attempt(ctx context.Context) (*Agent, error) {
 	c := config.Default()
 	c.ContainerRuntimeEndpoint = m.runtime.Endpoint()
@@ -97,9 +96,6 @@ func (m *machine) start() {
 	m.Helper()
 	ctx, cancel := context.WithCancel(m.Context())
 	m.agent = m.made(ctx)
-	if m.prepare != nil {
-		m.prepare(m.agent)
-	}
 	ended := make(chan error)
 	go func() { ended <- m.agent.Run(ctx) }()
 	stopped := false

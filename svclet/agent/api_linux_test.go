@@ -204,7 +204,7 @@ func TestThePodsOfTheAPIAreRunOrGoneWhateverHappens(t *testing.T) {
 		}).Should(gomega.BeEmpty())
 		for _, name := range doomed {
 			c.Eventually(func() bool {
-				_, kept := c.agent.statuses.Status(types.UID("uid-" + name))
+				_, kept := c.agent.pods.statuses.Status(types.UID("uid-" + name))
 				return kept
 			}).Should(gomega.BeFalse(), name)
 		}

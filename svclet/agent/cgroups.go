@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/cgroup"
+	"svc.dev/svc/svclet/events"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
@@ -28,66 +30,83 @@ type cgroups interface {
 // refuses limits below what pods use.
 const enforceRetry = time.Minute
 
-// makeCgroups makes the cgroups of pods, the updater of those of QoS classes, and
-// what enforces node allocatable.
-func (a *Agent) makeCgroups(overridden overrides) (cgroups, *cgroup.QOSUpdater, error) {
-	if err := a.makeSystemCgroup(); err != nil {
-		return nil, nil, err
-	}
-	c := a.Configuration
-	o := cgroup.Options{
-		Root: c.CgroupRoot, MakeRoot: a.MakeCgroupRoot, PerQOS: *c.CgroupsPerQOS, Driver: cgroup.Driver(c.CgroupDriver), PodMaxPIDs: *c.PodPidsLimit,
-		CPU:          cgroup.CPUQuota{Enforce: *c.CPUCFSQuota, Period: c.CPUCFSQuotaPeriod.Duration},
-		Capacity:     capacity(a.machine),
-		KubeReserved: a.reservations.Agent, SystemReserved: a.reservations.System,
-		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,
-		Enforce: c.EnforceNodeAllocatable,
-	}
-	var err error
-	if o.QOSReserved, err = nodeconfig.ParseQOSReserved(c.QOSReserved); err != nil {
-		return nil, nil, err
-	}
-	manager, err := cgroup.New(o)
+// newCgroups makes the cgroups of pods, and the updater of those of QoS classes. Its
+// tasks keep both in order, and the processes of the system in theirs.
+func newCgroups(base common, conn connections, available resources, o overrides) (cgroups, *cgroup.QOSUpdater, tasks, error) {
+	t, err := newSystemCgroup(base.Configuration.SystemCgroups, base.Clock, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, tasks{}, err
+	}
+	options, err := cgroupOptions(base, available)
+	if err != nil {
+		return nil, nil, tasks{}, err
+	}
+	manager, err := cgroup.New(options)
+	if err != nil {
+		return nil, nil, tasks{}, err
 	}
 	if err := manager.Start(); err != nil {
-		return nil, nil, err
+		return nil, nil, tasks{}, err
 	}
 	var all cgroups = manager
-	if overridden.cgroups != nil {
-		all = overridden.cgroups(all)
+	if o.cgroups != nil {
+		all = o.cgroups(all)
 	}
 	var resync time.Duration
-	if o.QOSReserved != 0 {
+	if options.QOSReserved != 0 {
 		resync = enforceRetry
 	}
-	qos := cgroup.NewQOSUpdater(all.UpdateClasses, a.Clock, resync)
-	a.parts = append(a.parts, qos.Run, func(ctx context.Context) { a.enforce(ctx, manager) })
-	return all, qos, nil
+	qos := cgroup.NewQOSUpdater(all.UpdateClasses, base.Clock, resync)
+	t.parts = append(t.parts, qos.Run, func(ctx context.Context) { enforce(ctx, manager, conn.events, base.Clock) })
+	return all, qos, t, nil
 }
 
-// makeSystemCgroup makes what keeps the processes of the system in a cgroup, if one
-// is configured.
-func (a *Agent) makeSystemCgroup() error {
-	if a.Configuration.SystemCgroups == "" {
-		return nil
+func cgroupOptions(base common, available resources) (cgroup.Options, error) {
+	c := base.Configuration
+	reserved, err := nodeconfig.ParseQOSReserved(c.QOSReserved)
+	return cgroup.Options{
+		Root: c.CgroupRoot, MakeRoot: base.MakeCgroupRoot, PerQOS: *c.CgroupsPerQOS, Driver: cgroup.Driver(c.CgroupDriver), PodMaxPIDs: *c.PodPidsLimit,
+		CPU:          cgroup.CPUQuota{Enforce: *c.CPUCFSQuota, Period: c.CPUCFSQuotaPeriod.Duration},
+		Capacity:     capacity(available.machine),
+		KubeReserved: available.reserved.Agent, SystemReserved: available.reserved.System,
+		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,
+		Enforce: c.EnforceNodeAllocatable, QOSReserved: reserved, Clock: base.Clock,
+	}, err
+}
+
+// systemProcesses keeps the processes of the system in a cgroup.
+type systemProcesses interface {
+	// Move moves those that are there now.
+	Move(ctx context.Context)
+	// Run moves new ones until ctx is done.
+	Run(ctx context.Context)
+}
+
+// newSystemCgroup returns the tasks that keep the processes of the system in a
+// cgroup; none if its name is empty.
+func newSystemCgroup(name string, clock clock.WithTicker, o overrides) (tasks, error) {
+	var system systemProcesses
+	switch {
+	case o.system != nil:
+		system = o.system()
+	case name == "":
+		return tasks{}, nil
+	default:
+		var err error
+		if system, err = cgroup.NewSystem(name, clock); err != nil {
+			return tasks{}, err
+		}
 	}
-	system, err := cgroup.NewSystem(a.Configuration.SystemCgroups)
-	if err != nil {
-		return err
-	}
-	a.before, a.parts = append(a.before, system.Move), append(a.parts, system.Run)
-	return nil
+	return tasks{before: []func(context.Context){system.Move}, parts: []func(context.Context){system.Run}}, nil
 }
 
 // enforce enforces node allocatable.
-func (a *Agent) enforce(ctx context.Context, manager *cgroup.Manager) {
-	for manager.Enforce(a.events.Node) != nil {
+func enforce(ctx context.Context, manager *cgroup.Manager, recorder *events.Recorder, clock clock.Clock) {
+	for manager.Enforce(recorder.Node) != nil {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.Clock.After(enforceRetry):
+		case <-clock.After(enforceRetry):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/containerd"
@@ -38,12 +39,12 @@ const podCIDRWatchRetry = time.Second
 // followPodCIDRs configures the agent's own containerd with spec.podCIDRs of the
 // Node as soon as the cluster has allocated them; they are immutable. It returns
 // then, or when ctx is done.
-func (a *Agent) followPodCIDRs(ctx context.Context) {
+func followPodCIDRs(ctx context.Context, base common, core rest.Interface) {
 	logger := klog.FromContext(ctx)
 	for {
-		cidrs, err := a.awaitPodCIDRs(ctx)
+		cidrs, err := awaitPodCIDRs(ctx, core, base.name)
 		if len(cidrs) > 0 {
-			warnings, err := a.Containerd.SetPodCIDRs(ctx, cidrs)
+			warnings, err := base.Containerd.SetPodCIDRs(ctx, cidrs)
 			if err != nil {
 				logger.Error(err, "Failed to configure pod CIDRs in containerd", "podCIDRs", cidrs)
 				return
@@ -52,21 +53,21 @@ func (a *Agent) followPodCIDRs(ctx context.Context) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			logger.V(2).Info("Failed to watch the node for pod CIDRs, will retry", "node", klog.KRef("", a.name), "err", err)
+			logger.V(2).Info("Failed to watch the node for pod CIDRs, will retry", "node", klog.KRef("", base.name), "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.Clock.After(podCIDRWatchRetry):
+		case <-base.Clock.After(podCIDRWatchRetry):
 		}
 	}
 }
 
 // awaitPodCIDRs watches the Node until it has pod CIDRs. It returns none if the
 // watch ends before.
-func (a *Agent) awaitPodCIDRs(ctx context.Context) ([]string, error) {
-	o := metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.name).String()}
-	watching, err := a.core().Get().Resource("nodes").VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+func awaitPodCIDRs(ctx context.Context, core rest.Interface, name string) ([]string, error) {
+	o := metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	watching, err := core.Get().Resource("nodes").VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watch the node: %w", err)
 	}

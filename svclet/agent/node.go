@@ -7,152 +7,80 @@ import (
 	"time"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/svclet/apiclient"
-	"svc.dev/svc/svclet/config"
-	"svc.dev/svc/svclet/events"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/runtime"
-	"svc.dev/svc/svclet/server"
-	"svc.dev/svc/svclet/server/metrics"
 )
 
-// connect names the node, and makes the clients of the API server and of the
-// container runtime and the recorder of events.
-func (a *Agent) connect(overrides) error {
+// resources are what the machine has, and what of it is reserved.
+type resources struct {
+	machine  node.Machine
+	reserved nodeconfig.Reservations
+}
+
+// readResources reads what the machine has. It makes the root directory, whose file
+// system is the machine's storage.
+func readResources(base common) (resources, error) {
+	var r resources
 	var err error
-	if a.name, err = nodeconfig.HostName(a.HostnameOverride); err != nil {
-		return err
+	if r.reserved, err = nodeconfig.ParseReservations(base.Configuration); err != nil {
+		return resources{}, err
 	}
-	a.metrics = metrics.New(a.name)
-	if a.API != nil {
-		if a.clients, err = apiclient.New(a.API, a.Clock); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(base.RootDir, 0o750); err != nil {
+		return resources{}, fmt.Errorf("--root-dir: %w", err)
 	}
-	if a.runtime, err = runtime.Connect(a.ctx, runtimeOptions(a.Configuration, a.metrics, a.Clock)); err != nil {
-		return err
+	if r.machine, err = node.ReadMachine("/", base.RootDir); err != nil {
+		return resources{}, err
 	}
-	scheme, err := apiclient.NewScheme()
+	if !ptr.Deref(base.Configuration.LocalStorageCapacityIsolation, true) {
+		r.machine.Storage = 0 // so that the Node does not show it
+	}
+	return r, nil
+}
+
+// newNode makes the agent's Node.
+func newNode(base common, conn connections, available resources, images *image.Manager) (*node.Node, error) {
+	c := base.Configuration
+	ips, err := nodeconfig.ParseNodeIPs(base.NodeIP)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := a.Configuration
-	a.events = events.New(a.ctx, a.heartbeats(), scheme, a.name, ptr.Deref(c.EventRecordQPS, 0), c.EventBurst)
-	return nil
-}
-
-// core returns the client of pods, nil in standalone mode.
-func (a *Agent) core() rest.Interface {
-	if a.clients == nil {
-		return nil
-	}
-	return a.clients.Core
-}
-
-// heartbeats returns the client of the Node and of events, which has no rate limit;
-// nil in standalone mode.
-func (a *Agent) heartbeats() rest.Interface {
-	if a.clients == nil {
-		return nil
-	}
-	return a.clients.Heartbeats
-}
-
-// minSyncFrequency is the shortest --sync-frequency that takes effect.
-const minSyncFrequency = time.Second
-
-func runtimeOptions(c *config.Configuration, m *metrics.Metrics, clock clock.Clock) runtime.Options {
-	return runtime.Options{
-		RuntimeEndpoint: c.ContainerRuntimeEndpoint,
-		ImageEndpoint:   c.ImageServiceEndpoint,
-		RequestTimeout:  c.RuntimeRequestTimeout.Duration,
-		CheckPeriod:     max(c.SyncFrequency.Duration, minSyncFrequency),
-		Record:          m.RuntimeOperation,
-		Clock:           clock,
-	}
-}
-
-// makeNode opens the ports, which the Node's status names, and makes the images and
-// the Node, which shows them.
-func (a *Agent) makeNode(overrides) error {
-	c := a.Configuration
-	var err error
-	if a.reservations, err = nodeconfig.ParseReservations(c); err != nil {
-		return err
-	}
-	ips, err := nodeconfig.ParseNodeIPs(a.NodeIP)
-	if err != nil {
-		return err
-	}
-	// The machine's storage is the file system of the root directory.
-	if err := os.MkdirAll(a.RootDir, 0o750); err != nil {
-		return fmt.Errorf("--root-dir: %w", err)
-	}
-	if a.machine, err = node.ReadMachine("/", a.RootDir); err != nil {
-		return err
-	}
-	if !ptr.Deref(c.LocalStorageCapacityIsolation, true) {
-		a.machine.Storage = 0 // so that the Node does not show it
-	}
-	credentials, err := a.credentials()
-	if err != nil {
-		return err
-	}
-	a.images = image.New(image.Options{
-		Runtime: a.runtime, Recorder: a.events, Credentials: credentials, Clock: a.Clock,
-		MaxParallelPulls: parallelPulls(c), QPS: float32(ptr.Deref(c.RegistryPullQPS, 0)), Burst: int(c.RegistryBurst),
-		MaxListed: int(ptr.Deref(c.NodeStatusMaxImages, 0)),
-	})
 	o := node.Options{
-		Name: a.name, Hostname: a.name, Core: a.heartbeats(),
-		Register: ptr.Deref(c.RegisterNode, true), Unschedulable: !a.RegisterSchedulable,
-		Labels: a.NodeLabels, Taints: c.RegisterWithTaints, ProviderID: c.ProviderID,
+		Name: base.name, Hostname: base.name, Core: conn.heartbeats(),
+		Register: ptr.Deref(c.RegisterNode, true), Unschedulable: !base.RegisterSchedulable,
+		Labels: base.NodeLabels, Taints: c.RegisterWithTaints, ProviderID: c.ProviderID,
 		ControllerAttachDetach: ptr.Deref(c.EnableControllerAttachDetach, true),
-		IPs:                    ips, Machine: a.machine,
-		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: a.reservations.Total(), Version: a.Version,
-		Runtime: a.runtimeStatus, PodCIDRs: c.PodCIDR,
-		Images: a.images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),
+		IPs:                    ips, Machine: available.machine,
+		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: available.reserved.Total(), Version: base.Version,
+		Runtime:  func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
+		PodCIDRs: c.PodCIDR,
+		Images:   images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),
 		UpdateFrequency: c.NodeStatusUpdateFrequency.Duration, ReportFrequency: c.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second,
-		Recorder:      a.events.Any(), Clock: a.Clock,
+		Recorder:      conn.events.Any(), Clock: base.Clock,
 	}
-	if a.Containerd == nil { // The agent's own has them in its configuration.
-		o.SetPodCIDRs = a.runtime.SetPodCIDRs
+	if base.Containerd == nil { // The agent's own has them in its configuration.
+		o.SetPodCIDRs = conn.runtime.SetPodCIDRs
 	}
-	if a.clients != nil {
-		o.Coordination = a.clients.Coordination
+	if conn.clients != nil {
+		o.Coordination = conn.clients.Coordination
 	}
-	if ptr.Deref(c.EnableServer, true) {
-		if a.listeners, err = server.Listen(a.ctx, serverOptions(a.name, a.Config)); err != nil {
-			return err
-		}
-		o.Port = a.listeners.Port()
+	if conn.listeners != nil {
+		o.Port = conn.listeners.Port()
 	}
-	a.node, err = node.New(o)
-	return err
-}
-
-// parallelPulls returns how many images are pulled at once; 0 means any number.
-func parallelPulls(c *config.Configuration) int {
-	if ptr.Deref(c.SerializeImagePulls, true) {
-		return 1
-	}
-	return int(ptr.Deref(c.MaxParallelImagePulls, 0))
+	return node.New(o)
 }
 
 // runtimeStatus returns the status of the container runtime, for that of the Node.
-func (a *Agent) runtimeStatus(ctx context.Context) (node.RuntimeStatus, error) {
-	s, err := a.runtime.Status(ctx)
+func runtimeStatus(ctx context.Context, client *runtime.Client) (node.RuntimeStatus, error) {
+	s, err := client.Status(ctx)
 	if err != nil {
 		return node.RuntimeStatus{}, err
 	}
-	version, err := a.runtime.Version(ctx)
+	version, err := client.Version(ctx)
 	if err != nil {
 		return node.RuntimeStatus{}, err
 	}

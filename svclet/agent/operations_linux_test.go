@@ -90,7 +90,7 @@ func TestTheObjectsThatAnEphemeralContainerNamesAreFollowed(t *testing.T) {
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "app:1"},
 	}}
-	m.agent.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{debugged}}
+	m.agent.pods.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{debugged}}
 	m.Eventually(func() string { return m.runtime.Container(debugged.UID, "debugger") }).ShouldNot(gomega.BeEmpty())
 	registered.mu.Lock()
 	defer registered.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/config"
@@ -18,47 +19,52 @@ import (
 	"svc.dev/svc/svclet/server"
 	"svc.dev/svc/svclet/server/metrics"
 	"svc.dev/svc/svclet/server/stats"
+	"svc.dev/svc/svclet/volume"
 )
 
-// makeServer makes what measures the node and its pods, what evicts pods by that, and
-// the agent's server.
-func (a *Agent) makeServer(overrides) error {
-	c := a.Configuration
+// newServer makes what measures the node and its pods, what evicts pods by that, and
+// the agent's server: nil with enableServer: false.
+func newServer(base common, conn connections, p *pods) (*server.Server, tasks, error) {
+	c := base.Configuration
+	usage := volumeUsage{volumes: p.volumes, pods: p.Manager, clock: base.Clock}
+	read := usage.read
+	if c.VolumeStatsAggPeriod.Duration <= 0 { // --volume-stats-agg-period=0 turns it off.
+		read = noVolumeUsage
+	}
 	measured := stats.New(stats.Options{
-		NodeName: a.name, RootDirectory: a.RootDir, PodLogsDirectory: c.PodLogsDir,
-		SystemContainers: a.systemCgroups(),
-		Started:          a.Clock.Now(), Clock: a.Clock,
-	}, a.runtime.CRI(), a.runtime, a.volumeStats)
+		NodeName: base.name, RootDirectory: base.RootDir, PodLogsDirectory: c.PodLogsDir,
+		SystemContainers: systemCgroups(base.Config),
+		Started:          base.Clock.Now(), Clock: base.Clock,
+	}, conn.runtime.CRI(), conn.runtime, read)
+	var all tasks
 	if ptr.Deref(c.LocalStorageCapacityIsolation, true) {
-		a.parts = append(a.parts, eviction.NewManager(a.pods, measured, a.Clock).Run)
+		all.parts = append(all.parts, eviction.NewManager(p.Manager, measured, base.Clock).Run)
 	}
-	if a.listeners == nil {
-		return nil
+	if conn.listeners == nil {
+		return nil, all, nil
 	}
-	a.metrics.Count(func() metrics.Counts { return a.pods.Count(a.clients != nil) })
-	a.metrics.Register(a.images.Metrics()...)
+	base.metrics.Count(func() metrics.Counts { return p.Count(conn.clients != nil) })
 	shown := config.Shown(c)
 	parts := server.Parts{
-		Pods: servedPods{a.pods, a.runtime}, Runtime: a.runtime, SyncLoop: a.pods,
-		Configz: func() any { return shown }, Clock: a.Clock,
-		Stats: measured, Requests: a.metrics,
-		Metrics: a.metrics.Gatherer(), Resource: registry(measured.Resource()), Cadvisor: registry(measured.Cadvisor()),
-		Probes: registry(a.probeMetrics...),
+		Pods: servedPods{p.Manager, conn.runtime}, Runtime: conn.runtime, SyncLoop: p.Manager,
+		Configz: func() any { return shown }, Clock: base.Clock,
+		Stats: measured, Requests: base.metrics,
+		Metrics: base.metrics.Gatherer(), Resource: registry(measured.Resource()), Cadvisor: registry(measured.Cadvisor()),
+		Probes: registry(p.probeMetrics...),
 	}
-	if a.clients != nil {
-		parts.Reviews = a.clients.Client
+	if conn.clients != nil {
+		parts.Reviews = conn.clients.Client
 	}
-	var err error
-	a.server, err = server.New(serverOptions(a.name, a.Config), parts)
-	return err
+	s, err := server.New(serverOptions(base), parts)
+	return s, all, err
 }
 
-func serverOptions(name string, a Config) server.Options {
-	c := a.Configuration
+func serverOptions(base common) server.Options {
+	c := base.Configuration
 	return server.Options{
-		NodeName: name, Address: c.Address, Port: c.Port, ReadOnlyPort: c.ReadOnlyPort,
+		NodeName: base.name, Address: c.Address, Port: c.Port, ReadOnlyPort: c.ReadOnlyPort,
 		HealthzBindAddress: c.HealthzBindAddress, HealthzPort: ptr.Deref(c.HealthzPort, 0),
-		TLSCertFile: c.TLSCertFile, TLSPrivateKeyFile: c.TLSPrivateKeyFile, CertDirectory: a.CertDir,
+		TLSCertFile: c.TLSCertFile, TLSPrivateKeyFile: c.TLSPrivateKeyFile, CertDirectory: base.CertDir,
 		TLSMinVersion: c.TLSMinVersion, TLSCipherSuites: c.TLSCipherSuites, TLSCurvePreferences: c.TLSCurvePreferences,
 		ClientCAFile:  c.Authentication.X509.ClientCAFile,
 		AnonymousAuth: ptr.Deref(c.Authentication.Anonymous.Enabled, true),
@@ -79,35 +85,41 @@ func registry(collectors ...prometheus.Collector) prometheus.Gatherer {
 }
 
 // systemCgroups returns the cgroups that the summary shows, by kubelet's names.
-func (a *Agent) systemCgroups() map[string]string {
-	all := map[string]string{"pods": a.Configuration.CgroupRoot + "/kubepods"}
-	if cgroup := a.RuntimeCgroups; cgroup != "" {
+func systemCgroups(c Config) map[string]string {
+	all := map[string]string{"pods": c.Configuration.CgroupRoot + "/kubepods"}
+	if cgroup := c.RuntimeCgroups; cgroup != "" {
 		all["runtime"] = cgroup
 	}
-	if cgroup := a.Configuration.KubeletCgroups; cgroup != "" {
+	if cgroup := c.Configuration.KubeletCgroups; cgroup != "" {
 		all["kubelet"] = cgroup
 	}
-	if cgroup := a.Configuration.SystemCgroups; cgroup != "" {
+	if cgroup := c.Configuration.SystemCgroups; cgroup != "" {
 		all["misc"] = cgroup
 	}
 	return all
 }
 
-// volumeStats returns the usage of a pod's volumes, as the summary shows it.
-func (a *Agent) volumeStats(ctx context.Context, uid types.UID) ([]statsapi.VolumeStats, error) {
-	if a.Configuration.VolumeStatsAggPeriod.Duration <= 0 {
-		return nil, nil // --volume-stats-agg-period=0 turns it off.
-	}
-	used, err := a.volumes.Usage(ctx, uid)
+// volumeUsage is the usage of volumes, as the summary shows it.
+type volumeUsage struct {
+	volumes *volume.Manager
+	pods    *podmanager.Manager
+	clock   clock.PassiveClock
+}
+
+func noVolumeUsage(context.Context, types.UID) ([]statsapi.VolumeStats, error) { return nil, nil }
+
+// read returns the usage of a pod's volumes.
+func (v volumeUsage) read(ctx context.Context, uid types.UID) ([]statsapi.VolumeStats, error) {
+	used, err := v.volumes.Usage(ctx, uid)
 	var all []statsapi.VolumeStats
 	for _, u := range used {
 		s := statsapi.VolumeStats{Name: u.Name, FsStats: statsapi.FsStats{
-			Time:      metav1.NewTime(a.Clock.Now()),
+			Time:      metav1.NewTime(v.clock.Now()),
 			UsedBytes: ptr.To(u.Used), AvailableBytes: ptr.To(u.Available), CapacityBytes: ptr.To(u.Capacity),
 			InodesUsed: ptr.To(u.InodesUsed), InodesFree: ptr.To(u.InodesFree), Inodes: ptr.To(u.InodeCount),
 		}}
 		if u.Claim != "" {
-			if p := a.pods.Find(uid); p != nil {
+			if p := v.pods.Find(uid); p != nil {
 				s.PVCRef = &statsapi.PVCReference{Name: u.Claim, Namespace: p.Namespace}
 			}
 		}

@@ -225,7 +225,7 @@ func (s *soak) wrong() string {
 		wanted = append(wanted, shown.UID)
 	}
 	slices.Sort(wanted)
-	if workers, waiting, setUp := p.Workers(), p.Waiting(), s.agent.executor.SetUpPods(); waiting > 0 || workers != len(wanted) || setUp != len(wanted) {
+	if workers, waiting, setUp := p.Workers(), p.Waiting(), s.agent.pods.executor.SetUpPods(); waiting > 0 || workers != len(wanted) || setUp != len(wanted) {
 		return fmt.Sprintf("%d pods wait, %d have workers, %d have been set up, of %d", waiting, workers, setUp, len(wanted))
 	}
 	for _, dir := range []string{filepath.Join(s.root(), "pods"), filepath.Join(s.dir, "logs")} {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis/podspec"
 )
@@ -49,6 +50,12 @@ type Options struct {
 	// QOSReserved is --qos-reserved for memory: the percentage of the pods' requests
 	// that lower classes may not use. 0 means no limit.
 	QOSReserved int
+
+	// Hierarchies are the mount points of the controllers of cgroup v1, by their
+	// names. Nil means that the machine's cgroups are used.
+	Hierarchies map[string]string
+	// Clock is the real one if it is nil.
+	Clock clock.Clock
 }
 
 // Manager manages the cgroups of the node's pods. Its methods are safe for
@@ -91,7 +98,10 @@ func New(o Options) (*Manager, error) {
 	if o.Driver != Cgroupfs && o.Driver != Systemd {
 		return nil, fmt.Errorf("cgroup driver %q is neither %s nor %s", o.Driver, Cgroupfs, Systemd)
 	}
-	tree, err := newTree(o.Driver)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	tree, err := newTree(o)
 	if err != nil {
 		return nil, err
 	}

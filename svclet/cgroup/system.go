@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // System moves system processes into a cgroup of their own: those that are in the
@@ -23,7 +24,8 @@ type System struct {
 	cgroup    string
 	processes processes
 	// proc is the proc file system.
-	proc string
+	proc  string
+	clock clock.WithTicker
 }
 
 // processes are those in the root cgroup.
@@ -44,12 +46,12 @@ const (
 
 // NewSystem returns a System for the cgroup with this absolute name. It changes
 // nothing yet.
-func NewSystem(cgroup string) (*System, error) {
-	found, err := newProcesses(nil, Cgroupfs.name(cgroup))
+func NewSystem(cgroup string, c clock.WithTicker) (*System, error) {
+	found, err := newProcesses(c, nil, Cgroupfs.name(cgroup))
 	if err != nil {
 		return nil, fmt.Errorf("--system-cgroups: %w", err)
 	}
-	return &System{cgroup: cgroup, processes: found, proc: "/proc"}, nil
+	return &System{cgroup: cgroup, processes: found, proc: "/proc", clock: c}, nil
 }
 
 // Move moves the processes that are in the root cgroup now, and logs those that
@@ -64,13 +66,13 @@ func (s *System) Move(ctx context.Context) {
 
 // Run moves new processes, every minute until ctx is done.
 func (s *System) Run(ctx context.Context) {
-	ticker := time.NewTicker(systemPeriod)
+	ticker := s.clock.NewTicker(systemPeriod)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker.C():
 			s.Move(ctx)
 		}
 	}

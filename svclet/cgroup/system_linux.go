@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/opencontainers/cgroups"
+	"k8s.io/utils/clock"
 )
 
 // inRoot are the processes of the root cgroup and their destination.
@@ -14,9 +15,9 @@ type inRoot struct {
 }
 
 // newProcesses returns the processes of root, to be moved to another cgroup.
-func newProcesses(root, to name) (processes, error) {
+func newProcesses(c clock.Clock, root, to name) (processes, error) {
 	// Names are those of cgroupfs, as in kubelet; systemd is not used.
-	h, err := newHost(Cgroupfs)
+	h, err := newHost(Options{Driver: Cgroupfs, Clock: c})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/cgroups"
+	"k8s.io/utils/clock"
 )
 
 // TestRealProcessesAreMoved moves its own processes out of its own cgroup, which
@@ -18,7 +19,7 @@ func TestRealProcessesAreMoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("processes are root's to move")
 	}
-	h, err := newHost(Cgroupfs)
+	h, err := newHost(Options{Driver: Cgroupfs, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Skip("this machine has no cgroups: ", err)
 	}
@@ -53,11 +54,11 @@ func TestRealProcessesAreMoved(t *testing.T) {
 	}
 
 	to := root.child("system").child("inner") // is not there yet
-	found, err := newProcesses(root, to)
+	found, err := newProcesses(clock.RealClock{}, root, to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &System{cgroup: h.driver.path(to), processes: found, proc: "/proc"}
+	s := &System{cgroup: h.driver.path(to), processes: found, proc: "/proc", clock: clock.RealClock{}}
 	for range 2 { // to move them again changes nothing
 		if err := s.move(t.Context()); err != nil {
 			t.Fatal(err)

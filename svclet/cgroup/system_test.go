@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
 )
 
 // crowd is a fake of the processes in the root cgroup, some of which cannot be
@@ -82,7 +83,7 @@ func system(t *testing.T, c *crowd, programs ...int) *System {
 			t.Fatal(err)
 		}
 	}
-	return &System{cgroup: "/system", processes: c, proc: proc}
+	return &System{cgroup: "/system", processes: c, proc: proc, clock: clock.RealClock{}}
 }
 
 func TestSystemProcessesAreMoved(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	iofs "io/fs"
 	"maps"
 	"math"
 	"os"
@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/fs"
 	"github.com/opencontainers/cgroups/manager"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
 )
 
 // unified is the mount point of cgroup v2.
@@ -26,7 +28,10 @@ const unified = "/sys/fs/cgroup"
 // host are the cgroups of this machine.
 type host struct {
 	driver Driver
+	clock  clock.Clock
 	v2     bool
+	// hierarchies are those of Options.
+	hierarchies map[string]string
 	// mounts are the mount points of the hierarchies without duplicates; needed are
 	// those in which every cgroup must exist.
 	mounts, needed []string
@@ -41,10 +46,10 @@ func used() []string {
 	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb"}
 }
 
-func newTree(driver Driver) (tree, error) { return newHost(driver) }
+func newTree(o Options) (tree, error) { return newHost(o) }
 
-func newHost(driver Driver) (*host, error) {
-	h := &host{driver: driver, v2: cgroups.IsCgroup2UnifiedMode(), sizes: map[int64]string{}}
+func newHost(o Options) (*host, error) {
+	h := &host{driver: o.Driver, clock: o.Clock, v2: o.Hierarchies == nil && cgroups.IsCgroup2UnifiedMode(), hierarchies: o.Hierarchies, sizes: map[int64]string{}}
 	for _, size := range cgroups.HugePageSizes() {
 		// "2MB" means 2 MiB.
 		bytes, err := resource.ParseQuantity(strings.TrimSuffix(size, "B") + "i")
@@ -62,17 +67,11 @@ func newHost(driver Driver) (*host, error) {
 		h.hugetlb = slices.Contains(controllers, "hugetlb")
 		return h, nil
 	}
-	mounts, err := cgroups.GetCgroupMounts(true)
-	if err != nil {
-		return nil, fmt.Errorf("find the mounted cgroups: %w", err)
-	}
-	// A hierarchy may be mounted twice; the shortest path is the usual one.
-	points := map[string]string{}
-	for _, mount := range mounts {
-		for _, controller := range mount.Subsystems {
-			if old := points[controller]; old == "" || len(mount.Mountpoint) < len(old) {
-				points[controller] = mount.Mountpoint
-			}
+	points := o.Hierarchies
+	if points == nil {
+		var err error
+		if points, err = mountPoints(); err != nil {
+			return nil, err
 		}
 	}
 	h.mounts = slices.Compact(slices.Sorted(maps.Values(points)))
@@ -86,6 +85,24 @@ func newHost(driver Driver) (*host, error) {
 	}
 	_, h.hugetlb = points["hugetlb"]
 	return h, nil
+}
+
+// mountPoints returns the mount points of the controllers of cgroup v1.
+func mountPoints() (map[string]string, error) {
+	mounts, err := cgroups.GetCgroupMounts(true)
+	if err != nil {
+		return nil, fmt.Errorf("find the mounted cgroups: %w", err)
+	}
+	// A hierarchy may be mounted twice; the shortest path is the usual one.
+	points := map[string]string{}
+	for _, mount := range mounts {
+		for _, controller := range mount.Subsystems {
+			if old := points[controller]; old == "" || len(mount.Mountpoint) < len(old) {
+				points[controller] = mount.Mountpoint
+			}
+		}
+	}
+	return points, nil
 }
 
 func (h *host) exists(cgroup string) error {
@@ -130,8 +147,21 @@ func (h *host) manager(n name, limits Limits) (cgroups.Manager, *cgroups.Resourc
 	} else {
 		config.Path = h.driver.path(n)
 	}
+	if h.hierarchies != nil {
+		m, err := fs.NewManager(config, h.paths(n))
+		return m, resources, err
+	}
 	m, err := manager.New(config)
 	return m, resources, err
+}
+
+// paths returns the directories of a cgroup by the controllers of hierarchies.
+func (h *host) paths(n name) map[string]string {
+	paths := map[string]string{}
+	for controller, point := range h.hierarchies {
+		paths[controller] = filepath.Join(point, h.driver.path(n))
+	}
+	return paths
 }
 
 func (h *host) resources(limits Limits) *cgroups.Resources {
@@ -165,7 +195,7 @@ func (h *host) directories(cgroup string) ([]string, error) {
 	var names []string
 	for _, mount := range h.mounts {
 		entries, err := os.ReadDir(filepath.Join(mount, cgroup))
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, iofs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
@@ -195,7 +225,7 @@ func (h *host) kill(ctx context.Context, n name) error {
 			}
 		}
 		select {
-		case <-time.After(killWait):
+		case <-h.clock.After(killWait):
 		case <-ctx.Done():
 			return fmt.Errorf("%d processes are left: %w", len(pids), ctx.Err())
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 // TestRealCgroups creates cgroups on this machine, below one of its own.
@@ -18,7 +19,7 @@ func TestRealCgroups(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups are root's to make")
 	}
-	tree, err := newTree(Cgroupfs)
+	tree, err := newTree(Options{Driver: Cgroupfs, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Skip("this machine has no cgroups: ", err)
 	}

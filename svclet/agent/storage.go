@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/container"
+	"svc.dev/svc/svclet/logs"
+	"svc.dev/svc/svclet/node"
+	"svc.dev/svc/svclet/volume"
+)
+
+// newVolumes makes the volumes of pods.
+func newVolumes(ctx context.Context, base common, objects objects, n *node.Node) (*volume.Manager, error) {
+	volumes, err := volume.New(volume.Options{
+		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
+		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--root-dir: %w", err)
+	}
+	if err := volume.ShareMounts(base.RootDir); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to share the mounts of the root directory, mounts will not propagate between containers", "dir", base.RootDir)
+	}
+	return volumes, nil
+}
+
+// newLogs makes what links, rotates and removes the logs of containers. running
+// returns those of the containers that run.
+func newLogs(base common, conn connections, running func() []logs.Container) (*logs.Manager, error) {
+	c := base.Configuration
+	size, err := resource.ParseQuantity(c.ContainerLogMaxSize)
+	if err != nil {
+		return nil, fmt.Errorf("containerLogMaxSize: %w", err)
+	}
+	return logs.New(logs.Options{
+		Runtime: conn.runtime, Running: running, Dir: c.PodLogsDir, LinkDir: cmp.Or(base.LogLinksDir, "/var/log/containers"), Clock: base.Clock,
+		MaxSize: size.Value(), MaxFiles: int(ptr.Deref(c.ContainerLogMaxFiles, 0)), Workers: int(ptr.Deref(c.ContainerLogMaxWorkers, 0)),
+		Interval: ptr.Deref(c.ContainerLogMonitorInterval, config.Default().FileCheckFrequency).Duration,
+	})
+}
+
+// containerOptions returns the node's part of the configurations of containers, but
+// for what changes with the Node.
+func containerOptions(base common) (container.Options, error) {
+	host, err := container.ReadHost("/")
+	if err != nil {
+		return container.Options{}, err
+	}
+	c := base.Configuration
+	options := container.Options{
+		PodLogs: c.PodLogsDir, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, ResolvConf: ptr.Deref(c.ResolverConfig, ""),
+		SeccompDefault: ptr.Deref(c.SeccompDefault, false), SeccompRoot: filepath.Join(base.RootDir, "seccomp"),
+		CPUCFSQuota: ptr.Deref(c.CPUCFSQuota, true), Host: host,
+		SingleProcessOOMKill: ptr.Deref(c.SingleProcessOOMKill, false),
+		LimitedSwap:          c.MemorySwap.SwapBehavior == config.LimitedSwap,
+	}
+	if c.CPUCFSQuotaPeriod != nil {
+		options.CPUCFSQuotaPeriod = c.CPUCFSQuotaPeriod.Duration
+	}
+	return options, nil
+}
