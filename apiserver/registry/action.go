@@ -15,7 +15,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// actionREST is an operation posted to an object.
+// actionREST serves an action: a subresource that is created, such as an eviction.
 type actionREST struct {
 	action resource.Action
 	gvk    schema.GroupVersionKind

@@ -28,7 +28,7 @@ func (r refuser) Validate(_ context.Context, a admission.Attributes, _ admission
 	return nil
 }
 
-// calls records what actions and virtual types were run with.
+// calls records the arguments of actions and virtual types.
 type calls []string
 
 func (c *calls) add(namespace, name string, input runtime.Object, dryRun bool) (runtime.Object, error) {
@@ -74,7 +74,7 @@ func TestActionsRunOnTheObjectOfTheURL(t *testing.T) {
 	}{
 		{"named by the URL alone", "", "", http.StatusCreated, "[default/a (default/a ) to node, dry run false]"},
 		{"named the same by the body, whose UID is kept", "", "name: a, namespace: default, uid: u", http.StatusCreated, "[default/a (default/a u) to node, dry run false]"},
-		{"a dry run is told", "?dryRun=All", "", http.StatusCreated, "[default/a (default/a ) to node, dry run true]"},
+		{"a dry run is passed on", "?dryRun=All", "", http.StatusCreated, "[default/a (default/a ) to node, dry run true]"},
 		{"another name in the body", "", "name: b", http.StatusBadRequest, "[]"},
 		{"another namespace in the body", "", "namespace: other", http.StatusBadRequest, "[]"},
 	} {
@@ -138,7 +138,7 @@ func TestAVirtualTypeAnswersWhatIsPosted(t *testing.T) {
 	}
 }
 
-func TestAnActionWhoseInputNobodyKnowsIsRefusedAtTheStart(t *testing.T) {
+func TestAnActionWithAnUnregisteredInputTypeIsRefusedAtTheStart(t *testing.T) {
 	d := set()
 	d.Actions = []resource.Action{{Name: "bind", Input: func() runtime.Object { return &corev1.Binding{} }}}
 	expectNoRegistry(t, "action bind", d)

@@ -14,7 +14,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// computedREST finds out about objects of a computed type.
+// computedREST serves a kind whose objects are computed for each request, not stored.
 type computedREST struct {
 	rest.TableConvertor
 	kind *resource.Kind
@@ -47,8 +47,8 @@ func (c *computedREST) Get(ctx context.Context, name string, _ *metav1.GetOption
 	return c.kind.Computed.Get(ctx, c.env, request.NamespaceValue(ctx), name)
 }
 
-// List implements rest.Lister. The list comes as a whole, whatever limit is
-// asked for.
+// List implements rest.Lister. It returns all objects and ignores the limit of
+// the request.
 func (c *computedREST) List(ctx context.Context, options *internalListOptions) (runtime.Object, error) {
 	selection := resource.Selection{Namespace: request.NamespaceValue(ctx), Labels: labels.Everything(), Fields: fields.Everything()}
 	if options != nil && options.LabelSelector != nil {

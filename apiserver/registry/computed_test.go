@@ -14,7 +14,7 @@ import (
 	"svc.dev/svc/apiserver/registry/registrytest"
 )
 
-// found declares a kind of which there are two objects, both named a: one in
+// found declares a computed kind of two objects, both named a: one in
 // the namespace x with the label in=x, and one in y.
 func found() resource.Declaration {
 	all := func() []*corev1.PodTemplate {
@@ -44,7 +44,7 @@ func found() resource.Declaration {
 	}
 }
 
-func TestWhatIsFoundOutIsReadAsWhatIsStored(t *testing.T) {
+func TestComputedObjectsAreReadLikeStoredOnes(t *testing.T) {
 	s := registrytest.Start(t, found())
 	const in, everywhere = "/api/v1/namespaces/x/podtemplates", "/api/v1/podtemplates"
 	for _, test := range []struct{ path, want string }{
@@ -73,7 +73,7 @@ func TestWhatIsFoundOutIsReadAsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestWhatIsFoundOutCanOnlyBeRead(t *testing.T) {
+func TestComputedObjectsCanOnlyBeRead(t *testing.T) {
 	s := registrytest.Start(t, found())
 	r := s.Groups[0].Versions[0].Resources[0]
 	if !slices.Equal(r.Verbs, []string{"get", "list"}) || !slices.Equal(r.ShortNames, []string{"pt"}) || len(r.Subresources) > 0 {

@@ -18,17 +18,17 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// connectREST passes requests on to where an object is.
+// connectREST proxies requests to the backend of an object: a node, a pod or a service.
 type connectREST struct {
 	connect resource.Connect
 	kind    *resource.Kind // whose subresource it is
 	env     *resource.Env
 }
 
-// connecterREST takes over the connection of its client.
+// connecterREST proxies whole connections, upgraded ones too.
 type connecterREST struct{ connectREST }
 
-// streamREST is read, and answers with what it finds there.
+// streamREST answers a GET with what it reads from the backend.
 type streamREST struct{ connectREST }
 
 var (
@@ -55,7 +55,7 @@ func (c *connectREST) options() (runtime.Object, bool, string) {
 	return c.connect.Options(), false, ""
 }
 
-// locate finds where a request goes, and by which transport.
+// locate returns the address that a request is proxied to and the transport to it.
 func (c *connectREST) locate(ctx context.Context, name string, options runtime.Object) (*resource.Location, http.RoundTripper, error) {
 	where, err := c.connect.Locate(ctx, c.env, resource.ConnectRequest{
 		Namespace: request.NamespaceValue(ctx), Name: name, Options: options,
@@ -86,15 +86,15 @@ func (c *connecterREST) NewConnectOptions() (runtime.Object, bool, string) { ret
 // ConnectMethods implements rest.Connecter.
 func (c *connecterREST) ConnectMethods() []string { return c.connect.Methods }
 
-// Connect implements rest.Connecter. A connection is handed over once the
-// other side has answered 101, and not before.
+// Connect implements rest.Connecter. The client's connection is spliced only
+// after the backend has answered 101.
 func (c *connecterREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
 	where, transport, err := c.locate(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}
 	if !where.UpgradeOnly {
-		return passOn(where.URL, transport, responder), nil
+		return proxyTo(where.URL, transport, responder), nil
 	}
 	handler := proxy.NewUpgradeAwareHandler(where.URL, transport, false, true, proxy.NewErrorResponder(responder))
 	switch c.connect.Websocket {
@@ -110,16 +110,16 @@ func (c *connecterREST) Connect(ctx context.Context, name string, options runtim
 	}
 }
 
-// passOn passes on any request, with its query: the library's handler leaves
-// that out of a request for an upgrade.
-func passOn(to *url.URL, transport http.RoundTripper, responder rest.Responder) http.Handler {
+// proxyTo proxies any request and keeps its query, which the library's handler
+// drops from a request for an upgrade.
+func proxyTo(to *url.URL, transport http.RoundTripper, responder rest.Responder) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		to.RawQuery = req.URL.RawQuery
 		proxy.NewUpgradeAwareHandler(to, transport, true, false, proxy.NewErrorResponder(responder)).ServeHTTP(w, req)
 	})
 }
 
-// New implements rest.Storage: what is read is part of the object.
+// New implements rest.Storage.
 func (s *streamREST) New() runtime.Object { return s.kind.New() }
 
 // NewGetOptions implements rest.GetterWithOptions.
@@ -131,7 +131,7 @@ func (s *streamREST) ProducesMIMETypes(string) []string { return []string{s.conn
 // ProducesObject implements rest.StorageMetadata: the answer is text.
 func (s *streamREST) ProducesObject(string) any { return "" }
 
-// subresource is what errors of the other side name.
+// subresource is the resource that errors of the backend name.
 func (s *streamREST) subresource() schema.GroupResource {
 	gr := s.kind.Resource()
 	gr.Resource += "/" + s.connect.Name
@@ -145,7 +145,7 @@ func (s *streamREST) Get(ctx context.Context, name string, options runtime.Objec
 		return nil, err
 	}
 	return &genericrest.LocationStreamer{
-		Location:        where.URL, // nil reads as nothing
+		Location:        where.URL, // nil is read as an empty stream
 		Transport:       transport,
 		ContentType:     s.connect.Answer,
 		Flush:           where.Follow,

@@ -20,7 +20,7 @@ const (
 	aSpace = spaces + "/a"
 )
 
-// space declares a kind that something beyond its finalizers holds.
+// space declares a kind with a Held of its own, beside finalizers.
 func space() resource.Type[*corev1.Namespace] {
 	return resource.Type[*corev1.Namespace]{
 		Name: "namespaces", Status: true,
@@ -44,13 +44,13 @@ func startSpace(t *testing.T, spec, finalizers string) *registrytest.Stack {
 	return s
 }
 
-func TestWhatNothingHoldsIsDeletedAtOnce(t *testing.T) {
+func TestAnObjectThatIsNotHeldIsDeletedAtOnce(t *testing.T) {
 	s := startSpace(t, "", "")
 	s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)
 	s.Do(http.MethodGet, aSpace, nil).Want(http.StatusNotFound)
 }
 
-func TestWhatIsHeldTerminatesUntilNothingHoldsIt(t *testing.T) {
+func TestAHeldObjectTerminatesUntilItIsNoLongerHeld(t *testing.T) {
 	s := startSpace(t, "x/y", "")
 	got := s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)
 	first := got.Field("metadata", "deletionTimestamp")
@@ -65,7 +65,7 @@ func TestWhatIsHeldTerminatesUntilNothingHoldsIt(t *testing.T) {
 	s.Do(http.MethodGet, aSpace, nil).Want(http.StatusNotFound)
 }
 
-func TestFinalizersAndHoldersHoldTogether(t *testing.T) {
+func TestAnObjectStaysUntilFinalizersAreRemovedAndItIsNotHeld(t *testing.T) {
 	s := startSpace(t, "x/y", "y/z")
 	s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)
 	s.Do(http.MethodPut, aSpace+"/finalize", newSpace("a", "", "y/z")).Want(http.StatusOK)
@@ -77,7 +77,7 @@ func TestFinalizersAndHoldersHoldTogether(t *testing.T) {
 	s.Do(http.MethodGet, aSpace, nil).Want(http.StatusNotFound)
 }
 
-func TestRemovingTheFinalizerOfWhatIsStillHeldDoesNotDeleteIt(t *testing.T) {
+func TestRemovingTheFinalizerOfAHeldObjectDoesNotDeleteIt(t *testing.T) {
 	s := startSpace(t, "x/y", "y/z")
 	s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)
 	s.Patch("merge", aSpace, `{metadata: {finalizers: null}}`).Want(http.StatusOK)
@@ -158,14 +158,14 @@ func TestDependentsAreOrphanedByDefaultWhereTheDeclarationSaysSo(t *testing.T) {
 	}
 }
 
-// TestWhatTerminatesIsDeletedOneByOne: one request cannot end all namespaces.
-func TestWhatTerminatesIsDeletedOneByOne(t *testing.T) {
+// One request must not delete all namespaces.
+func TestAKindThatTerminatesHasNoDeleteCollection(t *testing.T) {
 	s := startSpace(t, "", "")
 	s.Do(http.MethodDelete, spaces, nil).Want(http.StatusMethodNotAllowed)
 	s.Do(http.MethodGet, aSpace, nil).Want(http.StatusOK)
 }
 
-func TestDeleteCollectionDeletesWhatIsSelectedAndAnswersWithAllOfIt(t *testing.T) {
+func TestDeleteCollectionDeletesTheSelectedObjectsAndReturnsThem(t *testing.T) {
 	s := registrytest.Start(t, set())
 	for name, labels := range map[string]string{"a": "{fate: goes}", "b": "{fate: goes}, finalizers: [x/y]", "c": "{fate: goes}", "d": "{fate: stays}"} {
 		s.Do(http.MethodPost, sets, fmt.Sprintf("{metadata: {name: %s, labels: %s}}", name, labels)).Want(http.StatusCreated)
@@ -225,7 +225,7 @@ func TestAGracefulDeletionLeavesTimeToEnd(t *testing.T) {
 			if now.Field("metadata", "generation") != float64(2) {
 				t.Errorf("the generation is %v", now.Field("metadata", "generation"))
 			}
-			// A shorter period ends it sooner; who is done with it ends it at once.
+			// A shorter period ends it sooner; a period of 0 ends it at once.
 			s.Do(http.MethodDelete, aSet, `{gracePeriodSeconds: 60}`).Want(http.StatusOK)
 			if got := s.Do(http.MethodGet, aSet, nil).Field("metadata", "deletionGracePeriodSeconds"); got != test.period {
 				t.Errorf("the period was extended to %v", got)
@@ -255,7 +255,7 @@ func TestAnObjectWithATTLHasALease(t *testing.T) {
 	}
 	// Leases are shared by objects that end at about the same time.
 	if lease.GrantedTTL < 3600 || lease.GrantedTTL > 3600+5*60 {
-		t.Errorf("the object vanishes after %d s", lease.GrantedTTL)
+		t.Errorf("the lease ends after %d s", lease.GrantedTTL)
 	}
 	stored, err := client.Get(t.Context(), "/registry/apps/deployments/default/a")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package registry makes REST storage from declarations: everything that
-// package resource says about a kind becomes strategies, subresources, table
-// and selectors on a genericregistry.Store. It knows no kind by name.
+// Package registry owns the REST storage of all kinds: it turns each kind's
+// declaration (package resource) into strategies, subresources, table columns
+// and selectors on a genericregistry.Store. No code in it depends on a kind's
+// name.
 package registry

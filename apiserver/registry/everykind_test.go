@@ -14,7 +14,7 @@ import (
 )
 
 // bodies are what a client might send by mistake, with the name x. Few kinds
-// accept one of them; none may break on one.
+// accept one of them; for no kind may the server fail on one.
 var bodies = []string{
 	`{}`,
 	`{metadata: {name: x}}`,

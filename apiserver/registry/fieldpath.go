@@ -15,7 +15,7 @@ type resetFields map[fieldpath.APIVersion]*fieldpath.Set
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (r resetFields) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return r }
 
-// fieldPath makes a path of a dotted one.
+// fieldPath parses a path such as "spec.replicas".
 func fieldPath(dotted string) fieldpath.Path {
 	var parts []any
 	for name := range strings.SplitSeq(dotted, ".") {

@@ -21,19 +21,19 @@ const (
 	aMap = maps + "/a"
 )
 
-// diary is what a kind's hooks were called with and told, in order.
-type diary struct {
+// hookCalls are those of a kind's hooks, in order.
+type hookCalls struct {
 	mu      sync.Mutex
 	entries []string
 }
 
-func (d *diary) write(format string, args ...any) {
+func (d *hookCalls) write(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.entries = append(d.entries, fmt.Sprintf(format, args...))
 }
 
-func (d *diary) take() string {
+func (d *hookCalls) take() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entries := strings.Join(d.entries, "; ")
@@ -41,9 +41,9 @@ func (d *diary) take() string {
 	return entries
 }
 
-// hooked declares a kind whose hooks write into the diary. Objects are refused
+// hooked declares a kind whose hooks record their calls. Objects are refused
 // by the part of the server that their label "fail" names.
-func hooked(d *diary) resource.Type[*corev1.ConfigMap] {
+func hooked(d *hookCalls) resource.Type[*corev1.ConfigMap] {
 	begin := func(what string, c *corev1.ConfigMap, dryRun bool) (func(bool), error) {
 		d.write("begin %s %s %v", what, c.Name, dryRun)
 		if c.Labels["fail"] == "hook" {
@@ -52,7 +52,7 @@ func hooked(d *diary) resource.Type[*corev1.ConfigMap] {
 		if c.Data == nil {
 			c.Data = map[string]string{}
 		}
-		c.Data["claimed"] = what
+		c.Data["set"] = what
 		return func(ok bool) { d.write("finish %s %s %v", what, c.Name, ok) }, nil
 	}
 	return resource.Type[*corev1.ConfigMap]{
@@ -67,14 +67,14 @@ func hooked(d *diary) resource.Type[*corev1.ConfigMap] {
 			return begin("create", c, dryRun)
 		},
 		BeginUpdate: func(_ context.Context, _ *resource.Env, c, old *corev1.ConfigMap, dryRun bool) (func(bool), error) {
-			return begin("update after "+old.Data["claimed"], c, dryRun)
+			return begin("update after "+old.Data["set"], c, dryRun)
 		},
 		AfterDelete: func(_ context.Context, _ *resource.Env, c *corev1.ConfigMap) { d.write("after delete %s", c.Name) },
 	}
 }
 
 func TestHooksSurroundTheWrite(t *testing.T) {
-	d := &diary{}
+	d := &hookCalls{}
 	s := registrytest.StartWith(t, refuser{"protected"}, hooked(d))
 	s.Do(http.MethodPost, maps, `{metadata: {name: old}}`).Want(http.StatusCreated)
 	d.take()
@@ -102,7 +102,7 @@ func TestHooksSurroundTheWrite(t *testing.T) {
 		{"a deletion of what is gone", http.MethodDelete, maps + "/old", ``, http.StatusNotFound, ""},
 		{"a deletion that a finalizer delays", http.MethodPost, maps, `{metadata: {name: held, finalizers: [x/y]}}`, http.StatusCreated,
 			"begin create held false; finish create held true"},
-		{"... tells nothing yet", http.MethodDelete, maps + "/held", ``, http.StatusOK, ""},
+		{"... calls no hook yet", http.MethodDelete, maps + "/held", ``, http.StatusOK, ""},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			var body any
@@ -121,16 +121,16 @@ func TestHooksSurroundTheWrite(t *testing.T) {
 	}
 }
 
-func TestWhatAHookClaimsIsStored(t *testing.T) {
-	s := registrytest.Start(t, hooked(&diary{}))
+func TestChangesOfAHookAreStored(t *testing.T) {
+	s := registrytest.Start(t, hooked(&hookCalls{}))
 	s.Do(http.MethodPost, maps, `{metadata: {name: a}}`).Want(http.StatusCreated)
-	if got := s.Do(http.MethodGet, aMap, nil).Field("data", "claimed"); got != "create" {
+	if got := s.Do(http.MethodGet, aMap, nil).Field("data", "set"); got != "create" {
 		t.Errorf("stored %v", got)
 	}
 }
 
-func TestDeleteCollectionTellsTheHookOfEveryObject(t *testing.T) {
-	d := &diary{}
+func TestDeleteCollectionCallsTheHookForEveryObject(t *testing.T) {
+	d := &hookCalls{}
 	s := registrytest.Start(t, hooked(d))
 	for _, name := range []string{"a", "b"} {
 		s.Do(http.MethodPost, maps, `{metadata: {name: `+name+`}}`).Want(http.StatusCreated)

@@ -89,8 +89,8 @@ func (m *mainREST) ShortNames() []string { return m.kind.ShortNames }
 // Categories implements rest.CategoriesProvider.
 func (m *mainREST) Categories() []string { return m.kind.Categories }
 
-// Delete implements rest.GracefulDeleter. A kind that something beyond its
-// finalizers can hold terminates first and is deleted when nothing holds it.
+// Delete implements rest.GracefulDeleter. An object of a kind with Terminate is
+// first marked as terminating, and deleted when it is no longer held.
 func (m *mainREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	footprint.GrowStack() // the library writes in a goroutine of its own
 	if m.kind.Terminate == nil {
@@ -99,17 +99,17 @@ func (m *mainREST) Delete(ctx context.Context, name string, validate rest.Valida
 	return m.terminate(ctx, name, validate, options)
 }
 
-// served is what a view installs of the type. What terminates is deleted one by
-// one: the collection has no deletion of its own.
+// served returns what a view installs of the type. A kind with Terminate has no
+// deletecollection: one request must not delete all namespaces.
 func (m *mainREST) served() rest.Storage {
 	if m.kind.Terminate != nil {
-		return struct{ oneByOne }{m}
+		return struct{ withoutDeleteCollection }{m}
 	}
 	return m
 }
 
-// oneByOne is all that mainREST serves but rest.CollectionDeleter.
-type oneByOne interface {
+// withoutDeleteCollection is what mainREST serves, except for rest.CollectionDeleter.
+type withoutDeleteCollection interface {
 	rest.Scoper
 	rest.SingularNameProvider
 	rest.ShortNamesProvider
@@ -126,7 +126,7 @@ type oneByOne interface {
 	rest.StorageWithReadiness
 }
 
-// attributes are what selectors can select by.
+// attributes returns the labels and fields that selectors of the kind can use.
 func attributes(kind *resource.Kind) storage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		m, err := meta.Accessor(obj)
@@ -148,26 +148,26 @@ func attributes(kind *resource.Kind) storage.AttrFunc {
 func predicate(kind *resource.Kind) func(labels.Selector, fields.Selector) storage.SelectionPredicate {
 	attrs := attributes(kind)
 	return func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-		// Without its name here the index is not asked for: every event would go
-		// to every watcher.
+		// The watch cache uses the index only if its field is named here;
+		// otherwise every event would go to every watcher.
 		return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs, IndexFields: []string{kind.WatchField}}
 	}
 }
 
-// trigger is the value by which the watch cache finds the watchers of an event.
+// trigger returns the value by which the watch cache finds the watchers of an event.
 func trigger(kind *resource.Kind) (storage.IndexerFunc, error) {
 	if kind.WatchField == "metadata.name" {
 		return func(obj runtime.Object) string { return metaOf(obj).GetName() }, nil
 	}
 	value := kind.Fields[kind.WatchField]
 	if value == nil {
-		return nil, fmt.Errorf("WatchField %q is not one of its Fields", kind.WatchField)
+		return nil, fmt.Errorf("WatchField %q is not one of the kind's Fields; add it to them", kind.WatchField)
 	}
 	return value, nil
 }
 
-// indexers are the indexes by which lists are read from the watch cache: that of
-// the WatchField. Names are keys and need none.
+// indexers returns the index of the WatchField, by which lists are read from the
+// watch cache. Names are keys and need no index.
 func indexers(kind *resource.Kind, byField storage.IndexerFunc) *cache.Indexers {
 	if kind.WatchField == "metadata.name" {
 		return nil
@@ -181,8 +181,8 @@ func indexers(kind *resource.Kind, byField storage.IndexerFunc) *cache.Indexers 
 	}}
 }
 
-// resets are the paths that an endpoint does not take from its clients, for
-// every version of the kind.
+// resets returns the fields that an endpoint ignores in requests, for every
+// version of the kind.
 func resets(kind *resource.Kind, paths ...string) resetFields {
 	set := fieldpath.NewSet()
 	for _, path := range paths {

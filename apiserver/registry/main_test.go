@@ -13,9 +13,9 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// TestSelectorsOfTheWatchFieldAskItsIndex: a kubelet's watch is woken by the pods
-// of its node alone, and its list reads no others.
-func TestSelectorsOfTheWatchFieldAskItsIndex(t *testing.T) {
+// A node agent's watch is woken only by the pods of its node, and its list
+// reads no others.
+func TestSelectorsOfTheWatchFieldUseItsIndex(t *testing.T) {
 	for _, test := range []struct{ kind, selector, index, value string }{
 		{"pods", "spec.nodeName=a", "f:spec.nodeName", "a"},
 		{"nodes", "metadata.name=a", "f:metadata.name", "a"},
@@ -30,12 +30,12 @@ func TestSelectorsOfTheWatchFieldAskItsIndex(t *testing.T) {
 		}
 		p := predicate(kind)(labels.Everything(), fields.ParseSelectorOrDie(test.selector))
 		if got := p.MatcherIndex(t.Context()); !slices.Equal(got, want) {
-			t.Errorf("%s by %s: the index is asked for %v, want %v", test.kind, test.selector, got, want)
+			t.Errorf("%s by %s: the index is read for %v, want %v", test.kind, test.selector, got, want)
 		}
 	}
 }
 
-// TestTheCacheHasAnIndexOfTheWatchField: what lists of the selectors above read.
+// Lists by the selectors above read from this index.
 func TestTheCacheHasAnIndexOfTheWatchField(t *testing.T) {
 	for _, test := range []struct{ kind, index string }{{"pods", "f:spec.nodeName"}, {"nodes", ""}} {
 		kinds := apis.Kinds()
@@ -56,7 +56,7 @@ func TestTheCacheHasAnIndexOfTheWatchField(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want a", test.kind, values, err)
 		}
 		if _, err := (*made)[test.index]("odd"); err == nil {
-			t.Errorf("%s: no error about what is no object", test.kind)
+			t.Errorf("%s: no error for a value that is not an object", test.kind)
 		}
 	}
 }

@@ -27,8 +27,8 @@ func (m *mainREST) objects() resource.Objects {
 	return objects{main: m, writes: &writes}
 }
 
-// in is the context of a request for the kind's own objects, for what the
-// store reads from it: the namespace, and the type that errors name.
+// in returns the context of a request for the kind's own objects. From it the
+// store reads the namespace, and the type that errors name.
 func (o objects) in(ctx context.Context, namespace string) context.Context {
 	ctx = request.WithNamespace(ctx, namespace)
 	return request.WithRequestInfo(ctx, &request.RequestInfo{

@@ -21,7 +21,7 @@ func objectsOfSets(s *registrytest.Stack) resource.Objects {
 	return s.Env.Objects(schema.GroupResource{Group: "apps", Resource: "deployments"})
 }
 
-func TestObjectsUpdateTriesAgainWhenSomebodyElseWasFaster(t *testing.T) {
+func TestObjectsUpdateRetriesAfterAConflict(t *testing.T) {
 	s := startSet(t)
 	calls := 0
 	_, err := objectsOfSets(s).Update(t.Context(), "default", "a", false, func(obj runtime.Object) (runtime.Object, error) {

@@ -31,8 +31,8 @@ type Resource struct {
 // New returns a registry without kinds.
 func New() *Registry { return &Registry{byName: map[schema.GroupResource]*Resource{}} }
 
-// Install makes the storage of the kinds. It is called once, before a request
-// is answered.
+// Install makes the storage of the kinds. It is called once, before the first
+// request.
 func (r *Registry) Install(kinds []*resource.Kind, scheme *runtime.Scheme, options generic.RESTOptionsGetter, env *resource.Env) error {
 	for _, kind := range kinds {
 		made, err := newResource(kind, scheme, options, env)
@@ -57,7 +57,7 @@ func (r *Registry) Objects(gr schema.GroupResource) resource.Objects {
 	return nil
 }
 
-// Destroy ends all stores.
+// Destroy stops all stores.
 func (r *Registry) Destroy() {
 	for _, res := range r.Resources {
 		if res.main != nil {
@@ -105,7 +105,7 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 	return &Resource{Kind: kind, Storage: storage, main: main}, nil
 }
 
-// virtualREST answers posted objects of a virtual type.
+// virtualREST serves a virtual type: its objects are created and answered, not stored.
 type virtualREST struct {
 	kind *resource.Kind
 	env  *resource.Env

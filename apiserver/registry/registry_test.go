@@ -48,7 +48,7 @@ func TestAWatchFieldThatIsNotAFieldIsRefusedAtTheStart(t *testing.T) {
 	expectNoRegistry(t, `WatchField "spec.nodename"`, d)
 }
 
-func TestHooksReachTheObjectsOfStoredKindsAlone(t *testing.T) {
+func TestHooksHaveAccessToStoredKindsOnly(t *testing.T) {
 	s := registrytest.Start(t, set(), resource.Virtual[*corev1.Binding]{Name: "bindings", Namespaced: true})
 	if s.Env.Objects(schema.GroupResource{Group: "apps", Resource: "deployments"}) == nil {
 		t.Error("no objects of a stored kind")

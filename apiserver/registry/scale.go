@@ -95,7 +95,7 @@ func (s *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedOb
 	return scale, false, err
 }
 
-// scaleOf reads an object's scale.
+// scaleOf returns an object's scale.
 func (m *mainREST) scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	scale, err := m.kind.Scale.Get(obj)
 	if err != nil {
@@ -119,7 +119,7 @@ func (m *mainREST) scaleHandler(ctx context.Context) func(entries []metav1.Manag
 	}
 }
 
-// scaleChange changes an object by a change of its scale.
+// scaleChange applies an update of a scale to its object.
 type scaleChange struct {
 	main    *mainREST
 	name    string

@@ -15,7 +15,7 @@ import (
 
 const aScale = aSet + "/scale"
 
-func TestScaleShowsWishStateAndSelector(t *testing.T) {
+func TestScaleShowsSpecStatusAndSelector(t *testing.T) {
 	s := startSet(t)
 	s.Patch("merge", aSet+"/status", `{status: {replicas: 3}}`).Want(http.StatusOK)
 	scale := s.Do(http.MethodGet, aScale, nil).Want(http.StatusOK, `"kind":"Scale","apiVersion":"autoscaling/v1"`)
@@ -31,13 +31,13 @@ func TestScaleShowsWishStateAndSelector(t *testing.T) {
 	s.Do(http.MethodGet, sets+"/none/scale", nil).Want(http.StatusNotFound, `deployments.apps \"none\" not found`)
 }
 
-func TestScaleWithASelectorThatCannotBeReadIsRefused(t *testing.T) {
+func TestScaleOfAnInvalidSelectorIsRefused(t *testing.T) {
 	s := registrytest.Start(t, set())
 	s.Do(http.MethodPost, sets, `{metadata: {name: a}, spec: {selector: {matchExpressions: [{key: a, operator: Near}]}}}`).Want(http.StatusCreated)
 	s.Do(http.MethodGet, aScale, nil).Want(http.StatusBadRequest, "cannot read the scale of a", `Near\" is not a valid label selector operator`)
 }
 
-func TestScaleWritesReplicasAlone(t *testing.T) {
+func TestScaleWritesOnlyReplicas(t *testing.T) {
 	s := startSet(t)
 	got := s.Do(http.MethodPut, aScale, `{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a, labels: {b: c}}, spec: {replicas: 5}, status: {replicas: 9}}`).Want(http.StatusOK)
 	if got.Field("spec", "replicas") != float64(5) || got.Field("status", "replicas") != float64(0) {
@@ -96,7 +96,7 @@ func TestScaleDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhoScalesOwnsTheObjectsReplicas(t *testing.T) {
+func TestTheManagerThatScalesOwnsTheObjectsReplicas(t *testing.T) {
 	s := startSet(t)
 	s.Patch("apply", aScale+"?fieldManager=autoscaler&force=true", `{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a}, spec: {replicas: 6}}`).Want(http.StatusOK)
 	for _, entry := range s.Do(http.MethodGet, aSet, nil).Object().GetManagedFields() {
@@ -117,16 +117,16 @@ func TestWhoScalesOwnsTheObjectsReplicas(t *testing.T) {
 }
 
 func TestScaleRunsTheHooksOfTheObject(t *testing.T) {
-	var told []bool
+	var finished []bool
 	d := set()
 	d.BeginUpdate = func(context.Context, *resource.Env, *appsv1.Deployment, *appsv1.Deployment, bool) (func(bool), error) {
-		return func(ok bool) { told = append(told, ok) }, nil
+		return func(ok bool) { finished = append(finished, ok) }, nil
 	}
 	s := registrytest.Start(t, d)
 	s.Do(http.MethodPost, sets, setBody).Want(http.StatusCreated)
 	s.Patch("merge", aScale, `{spec: {replicas: 4}}`).Want(http.StatusOK)
-	if len(told) != 1 || !told[0] {
-		t.Errorf("the hook was told %v", told)
+	if len(finished) != 1 || !finished[0] {
+		t.Errorf("the hook was finished with %v", finished)
 	}
 }
 

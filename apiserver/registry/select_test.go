@@ -101,7 +101,7 @@ func watch(t *testing.T, s *registrytest.Stack, path string) func() string {
 	}
 }
 
-func TestAWatchByTheWatchFieldSeesWhatEntersAndLeavesItsSelection(t *testing.T) {
+func TestAWatchByTheWatchFieldReportsObjectsThatEnterAndLeaveItsSelection(t *testing.T) {
 	s := registrytest.Start(t, placed())
 	s.Do(http.MethodPost, sets, at("a", "here")).Want(http.StatusCreated)
 	version := s.Do(http.MethodGet, sets, nil).Object().GetResourceVersion()
@@ -133,7 +133,7 @@ func TestAWatchByTheWatchFieldSeesWhatEntersAndLeavesItsSelection(t *testing.T) 
 	}
 }
 
-func TestAWatchOfOneObjectSeesThatObjectAlone(t *testing.T) {
+func TestAWatchOfOneObjectReportsOnlyThatObject(t *testing.T) {
 	s := registrytest.Start(t, set())
 	version := s.Do(http.MethodGet, sets, nil).Object().GetResourceVersion()
 	next := watch(t, s, sets+"?watch=1&fieldSelector=metadata.name=a&resourceVersion="+version)

@@ -34,7 +34,7 @@ func shapeOf(obj runtime.Object) shape {
 	return s
 }
 
-// keepStatus gives obj the status of old; without old, an empty one.
+// keepStatus sets the status of obj to that of old; if old is nil, to an empty one.
 func (s shape) keepStatus(obj, old runtime.Object) {
 	if s.status < 0 {
 		return
@@ -47,7 +47,7 @@ func (s shape) keepStatus(obj, old runtime.Object) {
 	field.Set(reflect.ValueOf(old).Elem().Field(s.status))
 }
 
-// keepOthers gives obj all of old but metadata and status.
+// keepOthers sets every field of obj except metadata and status to that of old.
 func (s shape) keepOthers(obj, old runtime.Object) {
 	to, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for _, i := range s.others {
@@ -63,5 +63,5 @@ func (s shape) sameOthers(obj, old runtime.Object) bool {
 	})
 }
 
-// exceptStatus are the paths that a status update resets.
+// exceptStatus returns the paths that a status update ignores.
 func (s shape) exceptStatus() []string { return s.names }

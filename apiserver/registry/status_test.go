@@ -77,7 +77,7 @@ func TestAnUpdateOfTheObjectIgnoresStatus(t *testing.T) {
 	}
 }
 
-func TestAnUpdateOfTheStatusChangesStatusAndMetadataAlone(t *testing.T) {
+func TestAnUpdateOfTheStatusChangesOnlyStatusAndMetadata(t *testing.T) {
 	s := startSet(t)
 	got := s.Patch("merge", aSet+"/status", `{metadata: {annotations: {a: b}}, spec: {replicas: 5, paused: false}, status: {replicas: 4}}`).Want(http.StatusOK)
 	for want, got := range map[any]any{
@@ -103,7 +103,7 @@ func TestAStatusIsNotCreatedByAnUpdate(t *testing.T) {
 	s.Do(http.MethodPut, aSet, setBody).Want(http.StatusCreated)
 }
 
-func TestThePartsThatAnEndpointResetsAreNotOwned(t *testing.T) {
+func TestFieldsThatAnEndpointResetsAreNotOwned(t *testing.T) {
 	d := set()
 	d.PrepareStatus, d.StatusResets = func(d, old *appsv1.Deployment) { d.Labels = old.Labels }, []string{"metadata.labels"}
 	s := registrytest.Start(t, d)
@@ -121,10 +121,10 @@ func TestThePartsThatAnEndpointResetsAreNotOwned(t *testing.T) {
 		}
 	}
 	if ann := owned["ann"]; ann["f:status"] != nil || ann["f:spec"] == nil || ann["f:metadata"] == nil {
-		t.Errorf("who applied the object owns %v", ann)
+		t.Errorf("the manager that applied the object owns %v", ann)
 	}
 	if bob := owned["bob"]; bob["f:status"] == nil || bob["f:spec"] != nil || bob["f:metadata"] != nil {
-		t.Errorf("who applied the status owns %v", bob)
+		t.Errorf("the manager that applied the status owns %v", bob)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestGenerationCountsChangesOutsideMetadataAndStatus(t *testing.T) {
 		{"a status does not count", aSet + "/status", `{status: {replicas: 8}}`, 1},
 		{"a change of the spec counts", aSet, `{spec: {replicas: 2}}`, 2},
 		{"the same spec again does not", aSet, `{spec: {replicas: 2}}`, 2},
-		{"a generation that goes back is not believed", aSet, `{metadata: {generation: 1}, spec: {paused: false}}`, 3},
+		{"a lower generation from the client is ignored", aSet, `{metadata: {generation: 1}, spec: {paused: false}}`, 3},
 		{"a change of scale counts", aSet + "/scale", `{spec: {replicas: 4}}`, 4},
 	} {
 		s.Patch("merge", test.path, test.patch).Want(http.StatusOK)
@@ -159,7 +159,7 @@ func TestAKindWithoutGenerationHasNone(t *testing.T) {
 	}
 }
 
-func TestTheRulesOfADeclarationHoldWhereTheySay(t *testing.T) {
+func TestEachValidationOfADeclarationRunsForItsOperations(t *testing.T) {
 	refuse := func(path string) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath(path), "x", "no")}
 	}
@@ -249,7 +249,7 @@ func TestAPutOfAKindThatRequiresAVersionMustNameOne(t *testing.T) {
 	s.Do(http.MethodPut, aSet, current.Object).Want(http.StatusConflict, "the object has been modified")
 }
 
-func TestAViewChangesWhatItsPrepareLetsPass(t *testing.T) {
+func TestAViewChangesOnlyWhatItsPrepareAllows(t *testing.T) {
 	d := set()
 	d.Views = []resource.View[*appsv1.Deployment]{
 		{
@@ -282,7 +282,7 @@ func TestAViewChangesWhatItsPrepareLetsPass(t *testing.T) {
 	s.Patch("merge", aSet+"/resize", `{spec: {minReadySeconds: 1}}`).Want(http.StatusOK)
 }
 
-func TestWhatThePathOfAWriteCannotTakeIsTheClientsFault(t *testing.T) {
+func TestAnInvalidNameInThePathOfAWriteIsABadRequest(t *testing.T) {
 	s := startSet(t)
 	s.Do(http.MethodPost, sets, `{metadata: {name: b, resourceVersion: "5"}}`).Want(http.StatusBadRequest, "resourceVersion should not be set")
 	s.Patch("strategic-merge", aSet, `{spec: {$patch: bogus}}`).Want(http.StatusBadRequest, "unknown patch type: bogus")

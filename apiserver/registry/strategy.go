@@ -54,8 +54,8 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 // Validate implements rest.RESTCreateStrategy.
 func (s *strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, metadataPath)
-	errs = append(errs, s.judgeFinalizers(obj)...)
-	return append(errs, s.judge(ctx, obj, nil)...)
+	errs = append(errs, s.validateFinalizers(obj)...)
+	return append(errs, s.validateObject(ctx, obj, nil)...)
 }
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
@@ -69,11 +69,12 @@ func (s *strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object
 		s.shape.keepStatus(obj, old)
 	}
 	s.kind.PrepareUpdate(ctx, obj, old)
-	s.count(obj, old)
+	s.updateGeneration(obj, old)
 }
 
-// count makes the generation of obj follow that of old.
-func (s *strategy) count(obj, old runtime.Object) {
+// updateGeneration increments the generation if anything but metadata and status
+// changed.
+func (s *strategy) updateGeneration(obj, old runtime.Object) {
 	if s.kind.Generation && !s.shape.sameOthers(obj, old) {
 		metaOf(obj).SetGeneration(metaOf(old).GetGeneration() + 1)
 	}
@@ -81,21 +82,21 @@ func (s *strategy) count(obj, old runtime.Object) {
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s *strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := s.judgeMeta(obj, old)
+	errs := s.validateMeta(obj, old)
 	if prefix := metaOf(obj).GetGenerateName(); prefix != "" {
 		errs = append(errs, resource.Invalid(metadataPath.Child("generateName"), prefix, s.kind.NameRule(prefix, true))...)
 	}
-	return append(errs, s.judge(ctx, obj, old)...)
+	return append(errs, s.validateObject(ctx, obj, old)...)
 }
 
 var metadataPath = field.NewPath("metadata")
 
-// judgeMeta validates the metadata of an update.
-func (s *strategy) judgeMeta(obj, old runtime.Object) field.ErrorList {
-	return append(apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), metadataPath), s.judgeFinalizers(obj)...)
+// validateMeta validates the metadata of an update.
+func (s *strategy) validateMeta(obj, old runtime.Object) field.ErrorList {
+	return append(apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(obj), metaOf(old), metadataPath), s.validateFinalizers(obj)...)
 }
 
-func (s *strategy) judgeFinalizers(obj runtime.Object) field.ErrorList {
+func (s *strategy) validateFinalizers(obj runtime.Object) field.ErrorList {
 	if s.kind.AnyFinalizer {
 		return nil
 	}
@@ -106,9 +107,9 @@ func (s *strategy) judgeFinalizers(obj runtime.Object) field.ErrorList {
 	return errs
 }
 
-// judge validates all of an object but its metadata, by the rules of the
-// version that the client writes. On create old is nil.
-func (s *strategy) judge(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+// validateObject validates an object except for its metadata, by the rules of the
+// version in which the client writes. On create old is nil.
+func (s *strategy) validateObject(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	if info, ok := request.RequestInfoFrom(ctx); ok {
 		for _, v := range s.kind.Versions {
 			if v.Judge != nil && v.GVK.Group == info.APIGroup && v.GVK.Version == info.APIVersion {
@@ -141,7 +142,7 @@ func (s *strategy) prepareStatus(obj, old runtime.Object) {
 	s.kind.PrepareStatus(obj, old)
 }
 
-// gracefulStrategy is the strategy of a kind whose objects get time to end.
+// gracefulStrategy is the strategy of a kind whose objects are deleted gracefully.
 type gracefulStrategy struct{ *strategy }
 
 var _ rest.RESTGracefulDeleteStrategy = gracefulStrategy{}
@@ -168,12 +169,12 @@ func (s viewStrategy) AllowCreateOnUpdate(context.Context) bool { return false }
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	s.view.Prepare(obj, old)
-	s.count(obj, old)
+	s.updateGeneration(obj, old)
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := append(s.judgeMeta(obj, old), s.view.Validate(obj, old)...)
+	errs := append(s.validateMeta(obj, old), s.view.Validate(obj, old)...)
 	if s.view.Restrict == nil {
 		return errs
 	}
@@ -185,9 +186,8 @@ func (viewStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Ob
 	return nil
 }
 
-// serverStrategy is the strategy of the server's own updates: they may change
-// everything that any endpoint may. No client wished for them, so that they are
-// no new generation.
+// serverStrategy is the strategy of the server's own updates. They may change
+// any field. They keep the generation, which counts what clients ask for.
 type serverStrategy struct{ *strategy }
 
 // AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
@@ -200,11 +200,11 @@ func (serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s serverStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.judgeMeta(obj, old)
+	return s.validateMeta(obj, old)
 }
 
-// metaOf is an object's metadata. Kinds have metadata by their declaration's
-// type parameter, so that the error cannot occur.
+// metaOf returns an object's metadata. The type parameter of a kind's
+// declaration requires metadata, so the error cannot occur.
 func metaOf(obj runtime.Object) metav1.Object {
 	m, err := meta.Accessor(obj)
 	if err != nil {

@@ -87,7 +87,7 @@ func TestAStatusHasTheTableOfItsObject(t *testing.T) {
 	}
 }
 
-func TestATableHasNoObjectsWhenToldSo(t *testing.T) {
+func TestATableHasNoObjectsIfTheClientAsksForNone(t *testing.T) {
 	s := startSet(t)
 	if table := tableOf(s, sets+"?includeObject=None"); len(table.Rows) != 1 || len(table.Rows[0].Object.Raw) > 0 {
 		t.Errorf("got %+v", table)

@@ -12,9 +12,9 @@ import (
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 )
 
-// terminate is Delete for a kind that can be held: the first request sets the
-// deletion timestamp (document 1, section 3), and the object goes when a later
-// update or delete finds that nothing holds it.
+// terminate is Delete for a kind with Terminate. The first request sets the
+// deletion timestamp (document 1, section 3); the object is deleted by the
+// update or delete that finds it no longer held.
 func (m *mainREST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if options == nil {
 		options = metav1.NewDeleteOptions(0)
@@ -31,7 +31,7 @@ func (m *mainREST) terminate(ctx context.Context, name string, validate rest.Val
 			return nil, false, err
 		}
 		if options.Preconditions != nil {
-			// Marking it met the precondition, and made a new version.
+			// The precondition held, and marking the object made a new version.
 			options = options.DeepCopy()
 			options.Preconditions.ResourceVersion = nil
 		}

@@ -16,19 +16,20 @@ import (
 	"svc.dev/svc/internal/footprint"
 )
 
-// transaction is a request's use of the hooks BeginCreate and BeginUpdate. The
-// store would call them before an object is prepared and validated, and say
-// that the write succeeded before it was tried; the kind is promised better.
+// transaction calls the hooks BeginCreate and BeginUpdate for one request, each
+// after the object was prepared and validated, and their finish function after
+// the write. The store itself calls its hooks before validation, and finishes
+// them with success before it writes.
 type transaction struct {
-	finish func(ok bool) // of the attempt that is under way
-	// writing is set when nothing but the write remains to fail.
+	finish func(ok bool) // of the attempt in flight
+	// writing is set when all checks have passed and only the write can fail.
 	writing bool
 }
 
 type transactionKey struct{}
 
-// begin starts an attempt. That there is another one says that the last was
-// not written.
+// begin starts an attempt. The store retries only after a conflict, so the
+// attempt before it was not written.
 func (t *transaction) begin(begin func() (func(ok bool), error)) error {
 	t.end(false)
 	finish, err := begin()
@@ -46,31 +47,29 @@ func (t *transaction) end(ok bool) {
 	*t = transaction{}
 }
 
-// conclude ends the transaction with what the store answered. A write that
-// failed on the way to etcd or back may yet have happened: then the kind is
-// told nothing.
+// conclude ends the transaction with the store's error. If a write failed on the
+// way to etcd or back, it may have happened: then finish is not called.
 func (t *transaction) conclude(err error) {
 	if err == nil || !t.writing || refused(err) {
 		t.end(err == nil)
 	}
 }
 
-// refused says that an error is the answer to a request that was not carried
-// out, and not the loss of an answer.
+// refused reports whether an error means that the request was not carried out.
+// Other errors can mean that only its answer was lost.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
 }
 
-// setHooks carries the kind's transaction hooks to the store. What a strategy
-// does after them for every kind it does before them too for these, which
-// changes nothing the second time.
+// setHooks sets the kind's hooks on the store. Objects are prepared and validated
+// before a hook; the store does both again after it, which changes nothing.
 func setHooks(store *genericregistry.Store, s *strategy, env *resource.Env) {
 	kind := s.kind
 	if kind.BeginCreate != nil {
 		store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 			s.PrepareForCreate(ctx, obj)
-			if err := s.invalid(obj, s.judge(ctx, obj, nil)); err != nil {
+			if err := s.invalid(obj, s.validateObject(ctx, obj, nil)); err != nil {
 				return nil, err
 			}
 			return finishNothing, transactionOf(ctx).begin(func() (func(bool), error) {
@@ -81,7 +80,7 @@ func setHooks(store *genericregistry.Store, s *strategy, env *resource.Env) {
 	if kind.BeginUpdate != nil {
 		store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
 			s.PrepareForUpdate(ctx, obj, old)
-			if err := s.invalid(obj, s.judge(ctx, obj, old)); err != nil {
+			if err := s.invalid(obj, s.validateObject(ctx, obj, old)); err != nil {
 				return nil, err
 			}
 			return finishNothing, transactionOf(ctx).begin(func() (func(bool), error) {
@@ -98,7 +97,7 @@ func setHooks(store *genericregistry.Store, s *strategy, env *resource.Env) {
 	}
 }
 
-// finishNothing is for the store: the transaction is concluded after the write.
+// finishNothing is the store's finish function; conclude does its work after the write.
 func finishNothing(context.Context, bool) {}
 
 func transactionOf(ctx context.Context) *transaction {
@@ -141,8 +140,8 @@ func (m *mainREST) Update(ctx context.Context, name string, info rest.UpdatedObj
 	return obj, created, err
 }
 
-// afterCreate and afterUpdate note that admission, the last to judge an object,
-// has let it pass.
+// afterCreate and afterUpdate set writing when admission, the last check of an
+// object, has passed.
 func (t *transaction) afterCreate(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if validate != nil {

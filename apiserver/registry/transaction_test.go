@@ -64,7 +64,7 @@ func newServices(t *testing.T) (*mainREST, resource.Reservations) {
 	return registry.Resources[0].main, all.Pool("serviceips")
 }
 
-func TestServicesHoldTheirAddressesExactlyWhileTheyExist(t *testing.T) {
+func TestAnAddressIsReservedExactlyWhileItsServiceExists(t *testing.T) {
 	services, ips := newServices(t)
 	ctx := request.WithNamespace(t.Context(), "default")
 	newService := func(name string) *corev1.Service {
@@ -175,7 +175,7 @@ func TestServicesHoldTheirAddressesExactlyWhileTheyExist(t *testing.T) {
 
 func defaulted(services *mainREST, obj runtime.Object) { services.kind.Default(obj) }
 
-func TestTransactionTellsOnlyWhatIsSure(t *testing.T) {
+func TestATransactionIsFinishedOnlyWithACertainOutcome(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "a", errors.New("changed"))
 	for _, test := range []struct {
 		rule    string
@@ -187,38 +187,40 @@ func TestTransactionTellsOnlyWhatIsSure(t *testing.T) {
 		{"a write that was refused", true, conflict, "false"},
 		{"a write whose answer was lost", true, apierrors.NewTimeoutError("etcd", 1), ""},
 		{"a write with an error of etcd's", true, errors.New("etcdserver: request timed out"), ""},
-		{"an admission that broke before the write", false, apierrors.NewInternalError(errors.New("webhook")), "false"},
+		{"an admission plugin that failed before the write", false, apierrors.NewInternalError(errors.New("webhook")), "false"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			told := ""
+			finished := ""
 			tx := &transaction{}
 			if err := tx.begin(func() (func(bool), error) {
-				return func(ok bool) { told += map[bool]string{true: "true", false: "false"}[ok] }, nil
+				return func(ok bool) { finished += map[bool]string{true: "true", false: "false"}[ok] }, nil
 			}); err != nil {
 				t.Fatal(err)
 			}
 			tx.writing = test.writing
 			tx.conclude(test.err)
-			if told != test.want {
-				t.Errorf("the kind was told %q, want %q", told, test.want)
+			if finished != test.want {
+				t.Errorf("the hook was finished with %q, want %q", finished, test.want)
 			}
 		})
 	}
 }
 
-func TestTransactionEndsAnAttemptWhenTheNextBegins(t *testing.T) {
-	var told []string
+func TestATransactionEndsAnAttemptWhenTheNextBegins(t *testing.T) {
+	var finished []string
 	tx := &transaction{}
 	for _, name := range []string{"first", "second"} {
 		if err := tx.begin(func() (func(bool), error) {
-			return func(ok bool) { told = append(told, name+map[bool]string{true: " written", false: " not written"}[ok]) }, nil
+			return func(ok bool) {
+				finished = append(finished, name+map[bool]string{true: " written", false: " not written"}[ok])
+			}, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
 		tx.writing = true
 	}
 	tx.conclude(nil)
-	if got := strings.Join(told, ", "); got != "first not written, second written" {
-		t.Errorf("told: %s", got)
+	if got := strings.Join(finished, ", "); got != "first not written, second written" {
+		t.Errorf("finished: %s", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/internal/footprint"
 )
 
-// viewREST is a subresource through which the object itself is updated.
+// viewREST serves a subresource that updates fields of the object itself, such as status.
 type viewREST struct {
 	resetFields
 	store *genericregistry.Store
@@ -35,7 +35,7 @@ func newView(main *mainREST, view resource.KindView) rest.Storage {
 	return &readableView{v}
 }
 
-// readableView can be read, too, and by that patched.
+// readableView is a view that can be read and patched, too.
 type readableView struct{ *viewREST }
 
 var _ rest.Patcher = &readableView{}

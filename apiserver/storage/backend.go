@@ -22,17 +22,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says how to reach etcd and where in it to store.
+// Config is how to connect to etcd and under which keys to store objects.
 type Config struct {
 	// Servers are URLs: https://host:port, http://host:port or unix:///path.
 	Servers []string
-	// Client, if set, is used rather than a connection to Servers: it reaches
-	// an etcd in the same process.
+	// Client, if set, is used instead of a connection to Servers: it is the client
+	// of an etcd in the same process.
 	Client *clientv3.Client
-	// Check, if set, is asked for the state of that etcd.
+	// Check, if set, reports whether that etcd serves reads and writes.
 	Check func(ctx context.Context) error
 	// CertFile and KeyFile are the client's certificate, TrustedCAFile the
-	// authorities that etcd's certificate must come from. Empty is no TLS.
+	// authorities that etcd's certificate must come from. If all are empty, TLS is not used.
 	CertFile, KeyFile, TrustedCAFile string
 	// Prefix is put before all keys; the default is /registry.
 	Prefix string
@@ -64,7 +64,7 @@ type compactor interface {
 }
 
 // Open makes the connection. It does not wait for etcd: until etcd answers,
-// requests fail and Check says why.
+// requests fail and Check returns the reason.
 func Open(config Config) (*Backend, error) {
 	if len(config.Servers) == 0 {
 		return nil, errors.New("no etcd servers: set --etcd-servers")
@@ -89,7 +89,7 @@ func Open(config Config) (*Backend, error) {
 
 func (c Config) connect() (*kubernetes.Client, error) {
 	if c.Client != nil {
-		// The features of an etcd are asked for by endpoint, and this has none.
+		// The features of etcd are looked up by endpoint, which an etcd in the process does not have.
 		feature.DefaultFeatureSupportChecker.CheckClient(c.Client.Ctx(), embedded{c.Client}, storage.RequestWatchProgress)
 		client := &kubernetes.Client{Client: c.Client}
 		client.Kubernetes = client
@@ -109,23 +109,23 @@ func (c Config) connect() (*kubernetes.Client, error) {
 	})
 }
 
-// embedded is an etcd in the same process, as the feature check asks for it.
+// embedded is the etcd in the same process, as the feature check reads it.
 type embedded struct{ *clientv3.Client }
 
-// Endpoints names the one that there is.
+// Endpoints returns a name for the etcd of this process.
 func (embedded) Endpoints() []string { return []string{"embedded"} }
 
-// Status is that of the etcd that this binary contains.
+// Status reports the version of the etcd that this binary contains.
 func (embedded) Status(context.Context, string) (*clientv3.StatusResponse, error) {
 	return &clientv3.StatusResponse{Version: version.Version}, nil
 }
 
-// tls is nil where the connection is plain.
+// tls returns nil if TLS is not configured.
 func (c Config) tls() (*tls.Config, error) {
 	if c.CertFile == "" && c.KeyFile == "" && c.TrustedCAFile == "" {
 		return nil, nil
 	}
-	if c.TrustedCAFile != "" { // etcd would trust nobody, and say nothing
+	if c.TrustedCAFile != "" { // etcd's library ignores a file without certificates and then trusts none
 		if _, err := cert.NewPool(c.TrustedCAFile); err != nil {
 			return nil, fmt.Errorf("--etcd-cafile: %w", err)
 		}
@@ -137,7 +137,7 @@ func (c Config) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// Client is the connection, for those who keep something other than objects.
+// Client is the connection, for packages that store something other than objects.
 func (b *Backend) Client() *clientv3.Client { return b.client.Client }
 
 // Prefix is put before all keys.

@@ -106,10 +106,10 @@ func list(ctx context.Context, s storage.Interface, opts storage.ListOptions) (s
 	return strings.Join(names, " "), err
 }
 
-// lazyOf is the cache within a store.
-func lazyOf(s storage.Interface) *lazyCache { return s.(answers).Interface.(*lazyCache) }
+// lazyOf returns the cache of a store.
+func lazyOf(s storage.Interface) *lazyCache { return s.(translatedErrors).Interface.(*lazyCache) }
 
-func TestTheCacheIsMadeByTheFirstListOrWatch(t *testing.T) {
+func TestTheFirstListOrWatchMakesTheCache(t *testing.T) {
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
 	for rule, test := range map[string]struct {
 		use  func(s storage.Interface) error
@@ -170,7 +170,7 @@ func TestConcurrentFirstReadersShareOneCache(t *testing.T) {
 	}
 }
 
-func TestReadsAgreeBeforeAndAfterTheCacheIsThere(t *testing.T) {
+func TestReadsAgreeBeforeAndAfterTheCacheIsMade(t *testing.T) {
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
 	s, _ := configMaps(t, b)
 	create(t.Context(), t, s, "a")
@@ -229,7 +229,7 @@ func TestAWatchFromBeforeTheCacheWasMadeMissesNothing(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsStoppedRefusesReadersAndEndsWatches(t *testing.T) {
+func TestAStoppedStoreRefusesReadersAndEndsWatches(t *testing.T) {
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
 	s, stop := configMaps(t, b)
 	w, err := s.Watch(t.Context(), "/configmaps/", everything)
@@ -270,7 +270,7 @@ func TestStoppingWhileReadersFillTheCacheEndsThem(t *testing.T) {
 	}
 }
 
-func TestCheckNamesWhatIsWrongAndPassesWhenItIsMended(t *testing.T) {
+func TestCheckReportsTheFaultAndPassesAfterItsEnd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etcd")
 	member := startEtcd(t, etcd.Config{Dir: dir})
 	b := open(t, member)
@@ -305,7 +305,7 @@ func TestCheckReportsThatTheQuotaIsReached(t *testing.T) {
 	}
 	err = b.Check(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "NOSPACE") || !strings.Contains(err.Error(), "disarm the alarm") {
-		t.Errorf("Check says %v", err)
+		t.Errorf("Check returned %v", err)
 	}
 }
 
@@ -333,13 +333,13 @@ func TestKeysLieBelowThePrefixAndTheGroup(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatCannotWork(t *testing.T) {
+func TestOpenRefusesInvalidConfigurations(t *testing.T) {
 	for rule, test := range map[string]struct {
 		config Config
 		want   string
 	}{
-		"no servers":                      {Config{}, "--etcd-servers"},
-		"certificates that are not there": {Config{Servers: []string{"https://127.0.0.1:1"}, TrustedCAFile: "/nowhere"}, "--etcd-cafile"},
+		"no servers":                    {Config{}, "--etcd-servers"},
+		"a CA file that does not exist": {Config{Servers: []string{"https://127.0.0.1:1"}, TrustedCAFile: "/nowhere"}, "--etcd-cafile"},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			if _, err := Open(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -349,11 +349,11 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestBackendsOnOneEtcdDoNotShareTheirEnd(t *testing.T) {
+func TestClosingABackendDoesNotStopAnotherOfTheSameEtcd(t *testing.T) {
 	member := startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
 	a, b := open(t, member), open(t, member)
 	if a.compactor == b.compactor {
-		t.Error("two backends share a compactor: the end of the first stops it for both")
+		t.Error("two backends share a compactor: closing the first stops it for both")
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestBackendsOnOneEtcdDoNotShareTheirEnd(t *testing.T) {
 	create(t.Context(), t, s, "a")
 }
 
-func TestAuthoritiesThatAreNoneAreRefused(t *testing.T) {
+func TestAFileWithoutCertificatesIsRefusedAsCAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, []byte("-----BEGIN RUBBISH-----\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTimersOfCachesFireAtFullSteps(t *testing.T) {
+func TestTimersOfCachesFireAtMultiplesOfTheStep(t *testing.T) {
 	for _, c := range []struct {
 		rule                   string
 		since, timer, reset    time.Duration // since a full second
@@ -25,7 +25,7 @@ func TestTimersOfCachesFireAtFullSteps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(c.since) // a bubble's time begins with a full second
 				set := time.Now()
-				timer := stepped{}.NewTimer(c.timer)
+				timer := alignedClock{}.NewTimer(c.timer)
 				if got := (<-timer.C()).Sub(set); got != c.fires {
 					t.Errorf("a timer of %s fires after %s; want %s", c.timer, got, c.fires)
 				}

@@ -9,9 +9,9 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// KindCodec encodes the kinds as they are stored: every kind in the version of
-// its hub, as protobuf. Memory holds the same Go type, so that nothing is
-// converted on the way. The second result says which version that is.
+// KindCodec returns the codec of stored objects, which encodes every kind as
+// protobuf in the version of its hub, and the versioner of that encoding. Objects
+// in memory have the same Go type, so nothing is converted.
 func KindCodec(scheme *runtime.Scheme, kinds []*resource.Kind) (runtime.Codec, runtime.GroupVersioner) {
 	hubs := hubVersioner{}
 	for _, k := range kinds {
@@ -25,16 +25,15 @@ func KindCodec(scheme *runtime.Scheme, kinds []*resource.Kind) (runtime.Codec, r
 	codecs := serializer.NewCodecFactory(scheme)
 	encoder := codecs.EncoderForVersion(protobuf.NewSerializer(scheme, scheme), hubs)
 	decoder := codecs.DecoderToVersion(codecs.UniversalDeserializer(), runtime.InternalGroupVersioner)
-	return runtime.NewCodec(encoder, typeless{decoder}), hubs
+	return runtime.NewCodec(encoder, untyped{decoder}), hubs
 }
 
-// typeless leaves the apiVersion and kind of what it reads empty, as they are
-// of everything in memory. The library does so unless it reads into a given
-// object, which it takes for one of the version in which it is stored.
-type typeless struct{ runtime.Decoder }
+// untyped is a decoder that leaves apiVersion and kind empty, as they are for all
+// objects in memory. The library sets them if it decodes into a given object.
+type untyped struct{ runtime.Decoder }
 
 // Decode implements runtime.Decoder.
-func (d typeless) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (d untyped) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, stored, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil {
 		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -42,7 +41,7 @@ func (d typeless) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	return obj, stored, err
 }
 
-// hubVersioner chooses the hub among all that a Go type is registered as.
+// hubVersioner selects the hub among all kinds that a Go type is registered as.
 type hubVersioner map[schema.GroupKind]schema.GroupVersionKind
 
 // KindForGroupVersionKinds implements runtime.GroupVersioner.

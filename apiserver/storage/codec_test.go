@@ -51,7 +51,7 @@ func fuzzerOf(scheme *runtime.Scheme, seed int64) *randfill.Filler {
 		}
 	}
 	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, values), rand.NewSource(seed), serializer.NewCodecFactory(scheme)).
-		NumElements(1, 2) // protobuf does not tell an empty list from none
+		NumElements(1, 2) // protobuf encodes an empty list like a nil one
 }
 
 func TestEveryKindIsStoredAsProtobufOfItsHubAndReadBackEqual(t *testing.T) {
@@ -98,8 +98,8 @@ func asJSON(t *testing.T, obj any) string {
 	return string(data)
 }
 
-// The items of a list say their type nowhere, however they were read.
-func TestWhatIsReadHasNoType(t *testing.T) {
+// Objects in memory have neither apiVersion nor kind, however they were decoded.
+func TestADecodedObjectHasNoType(t *testing.T) {
 	_, codec := codecOf(t, apis.Kinds())
 	data, err := runtime.Encode(codec, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	if err != nil {
@@ -137,7 +137,7 @@ func TestAListIsEncodedAsItsHub(t *testing.T) {
 	}
 }
 
-func TestWhatOthersStoredAsJSONIsRead(t *testing.T) {
+func TestObjectsThatAreStoredAsJSONAreDecoded(t *testing.T) {
 	_, codec := codecOf(t, apis.Kinds())
 	for rule, doc := range map[string]string{
 		"in the hub's version": `{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "involvedObject": {"name": "p"}}`,
@@ -170,18 +170,18 @@ func TestAnotherVersionIsStoredAsTheHub(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsAnError(t *testing.T) {
+func TestInvalidStoredDataIsAnError(t *testing.T) {
 	_, codec := codecOf(t, apis.Kinds())
 	whole, err := runtime.Encode(codec, &corev1.ConfigMap{Data: map[string]string{"key": "value"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rule, data := range map[string][]byte{
-		"nothing":                  nil,
-		"garbage":                  []byte("garbage"),
-		"protobuf that is cut":     whole[:len(whole)-3],
-		"a kind that nobody knows": []byte(`{"apiVersion": "v1", "kind": "Nothing"}`),
-		"no kind":                  []byte(`{}`),
+		"nothing":            nil,
+		"garbage":            []byte("garbage"),
+		"truncated protobuf": whole[:len(whole)-3],
+		"an unknown kind":    []byte(`{"apiVersion": "v1", "kind": "Nothing"}`),
+		"no kind":            []byte(`{}`),
 	} {
 		t.Run(rule, func(t *testing.T) {
 			if obj, err := runtime.Decode(codec, data); err == nil {

@@ -40,7 +40,7 @@ type openCache struct {
 	filled atomic.Bool
 }
 
-// open returns the cache, made and filled if need be.
+// open returns the cache; the first call makes and fills it.
 func (l *lazyCache) open(ctx context.Context) (*openCache, error) {
 	c := l.opened.Load()
 	if c == nil {
@@ -54,8 +54,8 @@ func (l *lazyCache) open(ctx context.Context) (*openCache, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
-	// An error is the timeout or the end of the server: what comes next
-	// reports it better.
+	// An error means that the time is up or the server stops. The read that
+	// follows fails, too, with a better error.
 	if c.cacher.Wait(ctx) == nil {
 		c.filled.Store(true)
 	}

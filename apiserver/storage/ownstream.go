@@ -21,7 +21,7 @@ import (
 // caches share, it would keep progress from all of them until the next write.
 type ownStream struct {
 	storage.Interface
-	// id tells the streams of a client apart: etcd's client opens one stream
+	// id distinguishes the streams of a client: etcd's client opens one stream
 	// for all watches whose contexts have equal metadata.
 	id string
 }
@@ -29,7 +29,7 @@ type ownStream struct {
 // streams makes the ids of the streams of one client.
 type streams struct{ last atomic.Uint64 }
 
-func (s *streams) below(store storage.Interface) storage.Interface {
+func (s *streams) wrap(store storage.Interface) storage.Interface {
 	return ownStream{Interface: store, id: strconv.FormatUint(s.last.Add(1), 10)}
 }
 

@@ -85,7 +85,7 @@ func cachedConfigMaps(t *testing.T, b *Backend) (s storage.Interface, version st
 	return s, written.ResourceVersion
 }
 
-func TestAReadAtAnExistingVersionNeedsNoLaterWrite(t *testing.T) {
+func TestAReadAtAnExistingVersionDoesNotWaitForALaterWrite(t *testing.T) {
 	at := func(version string, match metav1.ResourceVersionMatch) storage.ListOptions {
 		opts := everything
 		opts.ResourceVersion, opts.ResourceVersionMatch = version, match

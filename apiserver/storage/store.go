@@ -18,11 +18,11 @@ import (
 	"svc.dev/svc/apiserver/watchmux"
 )
 
-// deleteWorkers is how many objects of a deletecollection go at a time.
+// deleteWorkers is how many objects of a deletecollection are deleted at a time.
 const deleteWorkers = 16
 
-// RESTOptions makes the options of every resource type whose objects codec
-// encodes; versioner says as which version it stores them.
+// RESTOptions returns the storage options of resource types. codec encodes their
+// objects, in the versions that versioner selects.
 func (b *Backend) RESTOptions(codec runtime.Codec, versioner runtime.GroupVersioner) generic.RESTOptionsGetter {
 	config := *storagebackend.NewDefaultConfig(b.config.Prefix, codec)
 	config.EncodeVersioner = versioner
@@ -45,8 +45,8 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Obj
 	}, nil
 }
 
-// keyPrefix is a type's place below the prefix of all keys. The group is part
-// of it, as equal plurals of two groups must not meet.
+// keyPrefix returns the prefix of a type's keys, below the prefix of all keys. It
+// contains the group, as two groups can have types of the same plural.
 func keyPrefix(resource schema.GroupResource) string {
 	if resource.Group == "" {
 		return "/" + resource.Resource
@@ -71,7 +71,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	cached := &lazyCache{
 		Interface: raw,
 		config: cacher.Config{
-			Storage:             b.streams.below(raw),
+			Storage:             b.streams.wrap(raw),
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
@@ -83,14 +83,14 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 			IndexerFuncs:        triggers,
 			Indexers:            indexers,
 			Codec:               config.Codec,
-			Clock:               stepped{},
+			Clock:               alignedClock{},
 		},
 	}
 	if b.config.SharedWatches {
 		cached.watches = watchmux.New(versioner)
 	}
 	var once sync.Once
-	return answers{cached}, func() {
+	return translatedErrors{cached}, func() {
 		once.Do(func() {
 			cached.stop()
 			raw.Close()

@@ -98,10 +98,12 @@ func (j *journal) write(ctx context.Context, s storage.Interface, random *rand.R
 	return nil
 }
 
-// explain says what is wrong with what a watch told; how says how it began. A
-// watch from a version tells of everything after it. One from a state tells of
-// the objects that there are, and of everything after that.
-func (j *journal) explain(told []change, from uint64, state, complete bool) error {
+// explain returns an error if the events of a watch are not what the journal
+// says. A watch from a version (state is false) receives every change after it.
+// A watch with initial events (state is true) receives the objects that exist,
+// and every change after that. complete is whether the watch was read to the
+// last change.
+func (j *journal) explain(received []change, from uint64, state, complete bool) error {
 	for p := range len(j.entries) + 1 {
 		if !state && (p > 0 && j.entries[p-1].version > from || p < len(j.entries) && j.entries[p].version <= from) {
 			continue
@@ -110,19 +112,19 @@ func (j *journal) explain(told []change, from uint64, state, complete bool) erro
 		if state {
 			objects = stateAfter(j.entries[:p])
 		}
-		if len(told) < len(objects) {
-			if !complete && !slices.ContainsFunc(told, func(c change) bool { return !slices.Contains(objects, c) }) {
+		if len(received) < len(objects) {
+			if !complete && !slices.ContainsFunc(received, func(c change) bool { return !slices.Contains(objects, c) }) {
 				return nil
 			}
 			continue
 		}
-		first := slices.SortedFunc(slices.Values(told[:len(objects)]), byName)
-		rest, after := told[len(objects):], j.entries[p:]
+		first := slices.SortedFunc(slices.Values(received[:len(objects)]), byName)
+		rest, after := received[len(objects):], j.entries[p:]
 		if slices.Equal(first, objects) && len(rest) <= len(after) && slices.Equal(rest, after[:len(rest)]) && (!complete || len(rest) == len(after)) {
 			return nil
 		}
 	}
-	return fmt.Errorf("told %v", told)
+	return fmt.Errorf("received %v", received)
 }
 
 func byName(a, b change) int { return strings.Compare(a.name, b.name) }
@@ -140,7 +142,7 @@ func stateAfter(entries []change) []change {
 	return slices.SortedFunc(maps.Values(objects), byName)
 }
 
-func TestManyEqualWatchesAreToldOfEveryChangeOnceAndInOrder(t *testing.T) {
+func TestManyEqualWatchesReceiveEveryChangeOnceAndInOrder(t *testing.T) {
 	const changes, watches = 400, 60
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
 	s, _ := configMaps(t, b)
@@ -189,14 +191,14 @@ func TestManyEqualWatchesAreToldOfEveryChangeOnceAndInOrder(t *testing.T) {
 		}
 		watching.Go(func() {
 			defer w.Stop()
-			told, complete, err := follow(w, stopAfter, end, written.latest)
+			received, complete, err := follow(w, stopAfter, end, written.latest)
 			if err == nil {
 				<-end
-				err = written.explain(told, from, from == 0, complete)
+				err = written.explain(received, from, from == 0, complete)
 			}
 			// The watch cache ends its own if their readers are slow.
 			if shared := fmt.Sprintf("%T", w) == "*watchmux.subscription"; err == nil && !complete && stopAfter < 0 && shared {
-				err = errors.New("ended before it had told of all")
+				err = errors.New("ended before it had received all changes")
 			}
 			if err != nil {
 				t.Errorf("watch %d, %T, from %d: %v", i, w, from, err)
@@ -213,31 +215,31 @@ func TestManyEqualWatchesAreToldOfEveryChangeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// follow reads a watch: so many changes, or until it has told of the latest
-// after the end.
-func follow(w watch.Interface, stopAfter int, end <-chan struct{}, latest func() uint64) (told []change, complete bool, err error) {
+// follow reads a watch: stopAfter changes, or until it has received the latest
+// change after end is closed.
+func follow(w watch.Interface, stopAfter int, end <-chan struct{}, latest func() uint64) (received []change, complete bool, err error) {
 	var version uint64
 	for {
 		var ended <-chan struct{}
-		if len(told) > 0 {
-			version = max(version, told[len(told)-1].version)
+		if len(received) > 0 {
+			version = max(version, received[len(received)-1].version)
 		}
 		select {
 		case <-end:
 			if version == latest() {
-				return told, true, nil
+				return received, true, nil
 			}
 		default:
 			ended = end
 		}
-		if len(told) == stopAfter {
-			return told, false, nil
+		if len(received) == stopAfter {
+			return received, false, nil
 		}
 		select {
 		case <-ended:
 		case e, ok := <-w.ResultChan():
 			if !ok {
-				return told, false, nil
+				return received, false, nil
 			}
 			if e.Type == watch.Bookmark {
 				continue
@@ -246,7 +248,7 @@ func follow(w watch.Interface, stopAfter int, end <-chan struct{}, latest func()
 			if err != nil {
 				return nil, false, err
 			}
-			told = append(told, c)
+			received = append(received, c)
 		}
 	}
 }

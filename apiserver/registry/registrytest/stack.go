@@ -1,5 +1,5 @@
-// Package registrytest serves a handful of kinds as the server does, from HTTP
-// to etcd, for tests of what declarations become.
+// Package registrytest owns the test server of declarations: it serves a few
+// kinds as the API server does, from HTTP to etcd.
 package registrytest
 
 import (
@@ -37,7 +37,7 @@ import (
 	"svc.dev/svc/apiserver/view"
 )
 
-// Stack serves kinds in all their versions, to anybody.
+// Stack serves kinds in all their versions, without authentication.
 type Stack struct {
 	Kinds    []*resource.Kind
 	Scheme   *runtime.Scheme
@@ -122,7 +122,7 @@ func (s *Stack) must(err error) {
 	}
 }
 
-// Answer is what a request got.
+// Answer is the response to a request.
 type Answer struct {
 	Code   int
 	Header http.Header
@@ -150,8 +150,8 @@ func (s *Stack) Do(method, path string, body any, header ...string) *Answer {
 	return answer
 }
 
-// Send is Do with bytes as they are, and with an answer that is not read yet:
-// a watch.
+// Send is Do with the body as it is, and returns the response unread, as a
+// watch needs it.
 func (s *Stack) Send(method, path string, body []byte, header ...string) *http.Response {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://test"+path, bytes.NewReader(body))

@@ -16,18 +16,18 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// answers is a store whose errors a client understands: whether it, the size
-// of the object or etcd is at fault. What the store below returns as an API
-// status or a storage error stays as it is; the rest would be answered as an
-// internal error without a reason.
+// translatedErrors is a store that returns errors as API statuses, which tell
+// the client whether its request, the size of the object or etcd is the cause.
+// API statuses and storage errors of the store below stay as they are; other
+// errors would become internal errors without a reason.
 //
-// Requests to etcd end a little before the client's own request does, so that
-// there is time to say why: at its deadline the server answers with a timeout
-// that knows no reason, or, if an answer has begun, cuts the connection.
-type answers struct{ storage.Interface }
+// Requests to etcd end shortly before the client's own request does, so that the
+// client gets the reason: at the deadline of the request the server answers with
+// a timeout without a reason or, if an answer has begun, closes the connection.
+type translatedErrors struct{ storage.Interface }
 
-// sooner is a context that is done a little before ctx is.
-func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
+// shorten returns a context whose deadline is shortly before that of ctx.
+func shorten(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
@@ -36,68 +36,68 @@ func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Create implements storage.Interface.
-func (a answers) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	ctx, cancel := sooner(ctx)
+func (a translatedErrors) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	ctx, cancel := shorten(ctx)
 	defer cancel()
-	return answer(a.Interface.Create(ctx, key, obj, out, ttl))
+	return translate(a.Interface.Create(ctx, key, obj, out, ttl))
 }
 
 // Get implements storage.Interface.
-func (a answers) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	ctx, cancel := sooner(ctx)
+func (a translatedErrors) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	ctx, cancel := shorten(ctx)
 	defer cancel()
 	err := a.Interface.Get(ctx, key, opts, out)
 	if storage.IsInvalidError(err) {
 		return apierrors.NewBadRequest(err.Error()) // the resourceVersion is the only input
 	}
-	return answer(err)
+	return translate(err)
 }
 
 // Watch implements storage.Interface.
-func (a answers) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (a translatedErrors) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := a.Interface.Watch(ctx, key, opts)
 	if storage.IsInvalidError(err) {
 		return nil, apierrors.NewBadRequest(err.Error()) // as in Get
 	}
-	return w, answer(err)
+	return w, translate(err)
 }
 
 // GetList implements storage.Interface.
-func (a answers) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	ctx, cancel := sooner(ctx)
+func (a translatedErrors) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	ctx, cancel := shorten(ctx)
 	defer cancel()
-	return answer(a.Interface.GetList(ctx, key, opts, list))
+	return translate(a.Interface.GetList(ctx, key, opts, list))
 }
 
 // GuaranteedUpdate implements storage.Interface. Applying a client's patch is
 // part of it.
-func (a answers) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+func (a translatedErrors) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	ctx, cancel := sooner(ctx)
+	ctx, cancel := shorten(ctx)
 	defer cancel()
-	return answer(a.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+	return translate(a.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
 }
 
 // Delete implements storage.Interface.
-func (a answers) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+func (a translatedErrors) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	ctx, cancel := sooner(ctx)
+	ctx, cancel := shorten(ctx)
 	defer cancel()
-	return answer(a.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
+	return translate(a.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
-// untypedPatch begins the error of a server-side apply whose body does not fit
-// the schema, and unknownDirective that of a strategic merge patch with a
-// $patch that is none; the library gives them no type.
+// untypedPatch is how the error of a server-side apply begins whose body does not
+// match the schema, unknownDirective that of a strategic merge patch with an
+// invalid $patch. The library has no types for these errors.
 const (
 	untypedPatch     = "failed to create typed patch object"
 	unknownDirective = "unknown patch type: "
 )
 
-// answer translates an error.
-func answer(err error) error {
+// translate returns the API status for an error of the store below.
+func translate(err error) error {
 	var stored *storage.StorageError
 	var answered apierrors.APIStatus
 	switch {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-func TestAnswer(t *testing.T) {
+func TestErrorsAreTranslatedToStatuses(t *testing.T) {
 	for _, test := range []struct {
 		rule string
 		err  error
@@ -27,23 +27,23 @@ func TestAnswer(t *testing.T) {
 	}{
 		{"no error stays none", nil, 0, ""},
 		{"a storage error is the registry's to translate", storage.NewKeyNotFoundError("a", 1), 0, ""},
-		{"an answer stays", apierrors.NewBadRequest("no"), 0, ""},
-		{"what is unknown stays", errors.New("strange"), 0, ""},
+		{"an API status stays", apierrors.NewBadRequest("no"), 0, ""},
+		{"an unknown error stays", errors.New("strange"), 0, ""},
 		{"a patch that does not fit the schema is the client's fault", fmt.Errorf("%s (a/b; /v1): .data: expected map", untypedPatch), http.StatusBadRequest, ".data: expected map"},
-		{"a $patch that is none is the client's fault", errors.New(unknownDirective + "bogus in map: map[]"), http.StatusBadRequest, "bogus"},
+		{"an invalid $patch is the client's fault", errors.New(unknownDirective + "bogus in map: map[]"), http.StatusBadRequest, "bogus"},
 		{"a creation with a version is the client's fault", storage.ErrResourceVersionSetOnCreate, http.StatusBadRequest, "resourceVersion should not be set"},
 		{"etcd refuses the size", rpctypes.ErrRequestTooLarge, http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
-		{"its client refuses the size", status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
+		{"etcd's client refuses the size", status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
 		{"etcd is out of space, which is not a matter of size", rpctypes.ErrNoSpace, 0, ""},
 		{"nothing listens", status.Error(codes.Unavailable, "connection refused"), http.StatusServiceUnavailable, "etcd does not answer: "},
 		{"there is no leader", rpctypes.ErrNoLeader, http.StatusServiceUnavailable, "no leader"},
 		{"etcd gives up", rpctypes.ErrTimeout, http.StatusGatewayTimeout, "etcd did not answer in time"},
 		{"the request's time is over", fmt.Errorf("get: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "etcd did not answer in time"},
-		{"the request's time is over, says gRPC", status.Error(codes.DeadlineExceeded, "late"), http.StatusGatewayTimeout, "late"},
+		{"gRPC reports that the request's time is over", status.Error(codes.DeadlineExceeded, "late"), http.StatusGatewayTimeout, "late"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			g := NewWithT(t)
-			got := answer(test.err)
+			got := translate(test.err)
 			if test.code == 0 {
 				if test.err == nil {
 					g.Expect(got).NotTo(HaveOccurred())
@@ -60,7 +60,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-func TestEtcdIsAskedForLessThanTheRequestHas(t *testing.T) {
+func TestRequestsToEtcdEndBeforeTheClientsRequest(t *testing.T) {
 	for _, test := range []struct {
 		rule       string
 		has, gives time.Duration
@@ -72,7 +72,7 @@ func TestEtcdIsAskedForLessThanTheRequestHas(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), test.has)
 				defer cancel()
-				ctx, cancel = sooner(ctx)
+				ctx, cancel = shorten(ctx)
 				defer cancel()
 				deadline, ok := ctx.Deadline()
 				if !ok || time.Until(deadline) != test.gives {
@@ -82,7 +82,7 @@ func TestEtcdIsAskedForLessThanTheRequestHas(t *testing.T) {
 		})
 	}
 	t.Run("one without a deadline has none", func(t *testing.T) {
-		ctx, cancel := sooner(t.Context())
+		ctx, cancel := shorten(t.Context())
 		defer cancel()
 		_, ok := ctx.Deadline()
 		NewWithT(t).Expect(ok).To(BeFalse())
