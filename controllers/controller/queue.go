@@ -11,12 +11,18 @@ import (
 // Queue is the work queue of a reconciler.
 type Queue[Request comparable] = workqueue.TypedRateLimitingInterface[Request]
 
-// newQueue returns a work queue like those of kube-controller-manager: first in,
-// first out, with the metrics workqueue_*. Controller-runtime's own priority
-// queue wakes an idle process twice a second for each controller.
-func newQueue[Request comparable](c clock.WithTicker, name string, limiter workqueue.TypedRateLimiter[Request]) Queue[Request] {
-	return draining[Request]{workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
-		workqueue.TypedRateLimitingQueueConfig[Request]{Name: name, Clock: QueueClock(c)})}
+// newQueue returns a work queue like those of kube-controller-manager, with the
+// metrics workqueue_*: first in, first out, unless another order is given.
+// Controller-runtime's own priority queue wakes an idle process twice a second for
+// each controller.
+func newQueue[Request comparable](c clock.WithTicker, name string, limiter workqueue.TypedRateLimiter[Request], order workqueue.Queue[Request]) Queue[Request] {
+	c = coarse{c}
+	if order == nil {
+		order = workqueue.DefaultQueue[Request]()
+	}
+	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[Request]{Name: name, Clock: c, Queue: order})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Request]{Name: name, Clock: c, Queue: ordered})
+	return draining[Request]{workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[Request]{DelayingQueue: delaying})}
 }
 
 // draining is a queue that hands out no request after it is shut down, so that
@@ -34,16 +40,13 @@ func (d draining[Request]) Get() (Request, bool) {
 	}
 }
 
-// QueueClock returns the clock for a work queue with metrics. A queue updates
-// workqueue_unfinished_work_seconds at every tick: with this clock every 10
-// seconds, rather than twice a second.
-func QueueClock(c clock.WithTicker) clock.WithTicker { return coarse{c} }
-
-// metricsPeriod is the shortest time between two updates of that metric. It is
-// not longer than the usual scrape interval.
+// metricsPeriod is the shortest time between two updates of
+// workqueue_unfinished_work_seconds, which a queue updates at every tick of its
+// clock. It is not longer than the usual scrape interval.
 const metricsPeriod = 10 * time.Second
 
-// coarse is a clock whose tickers have a period of metricsPeriod or longer.
+// coarse is a clock for a work queue: its tickers have a period of metricsPeriod or
+// longer, rather than half a second.
 type coarse struct{ clock.WithTicker }
 
 // NewTicker implements clock.WithTicker.

@@ -16,7 +16,7 @@ import (
 func TestQueueHasWorkqueueMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := string(uuid.NewUUID())
-		q := newQueue(clock.RealClock{}, name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+		q := newQueue(clock.RealClock{}, name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute), nil)
 		defer q.ShutDown()
 
 		q.Add("first")
@@ -62,7 +62,7 @@ func TestQueueHasWorkqueueMetrics(t *testing.T) {
 func TestQueueHandsOutNoRequestAfterShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := string(uuid.NewUUID())
-		q := newQueue(clock.RealClock{}, name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+		q := newQueue(clock.RealClock{}, name, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute), nil)
 		for _, request := range []string{"first", "second", "third"} {
 			q.Add(request)
 		}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,21 +23,32 @@ type Options struct {
 	// request: events within it are handled by one sync, at its end. 0 is none.
 	// Watch.BatchPeriod, in contrast, delays the first event too.
 	MinInterval time.Duration
+	// MinBackoff and MaxBackoff are the bounds of the backoff of a request that
+	// fails. If they are 0, they are 5 ms and one minute.
+	MinBackoff, MaxBackoff time.Duration
+	// NamespacesInTurn makes the queue serve namespaces in turn (round robin), so
+	// that a namespace with many requests does not delay the others. The requests
+	// must be Namespaced.
+	NamespacesInTurn bool
 }
 
 // Run adds a reconciler to the manager, with one queue, which the watches fill.
-// A request that fails is retried with exponential backoff, from 5 ms up to one
-// minute. A conflict is not reported as an error.
+// A request that fails is retried with exponential backoff. A conflict is not
+// reported as an error.
 func Run[Request comparable](e *Env, o Options, r reconcile.TypedReconciler[Request], watches ...Watch[Request]) error {
 	if o.MinInterval > 0 {
 		r = newSpaced(r, o.MinInterval, e.Clock)
 	}
+	order, err := orderOf[Request](o)
+	if err != nil {
+		return fmt.Errorf("controller %s: %w", o.Name, err)
+	}
 	options := ctrlcontroller.TypedOptions[Request]{
 		Reconciler:              conflictRetrier[Request]{r},
 		MaxConcurrentReconciles: o.Workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](minBackoff, maxBackoff),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](cmp.Or(o.MinBackoff, minBackoff), cmp.Or(o.MaxBackoff, maxBackoff)),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[Request]) Queue[Request] {
-			return newQueue(e.Clock, name, limiter)
+			return newQueue(e.Clock, name, limiter, order)
 		},
 	}
 	options.DefaultFromConfig(e.Manager.GetControllerOptions())
@@ -57,7 +69,7 @@ func Run[Request comparable](e *Env, o Options, r reconcile.TypedReconciler[Requ
 	return nil
 }
 
-// The bounds of the backoff of a request. The upper one is short, because the
+// The default bounds of the backoff. The upper one is short, because the
 // cause of a failure, such as an exceeded quota, may end without an event.
 const (
 	minBackoff = 5 * time.Millisecond

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -84,23 +85,50 @@ type delaying[Request comparable] struct {
 func (d delaying[Request]) Add(request Request) { d.AddAfter(request, d.period) }
 
 // Trigger enqueues the requests that a controller makes itself, for example of
-// objects that were affected by the sync of another object.
+// objects that were affected by the sync of another object. It is safe for
+// concurrent use.
 type Trigger[Request comparable] struct {
+	mu sync.Mutex
+	// queue is nil until the controller runs. early are the requests before that.
 	queue Queue[Request]
+	early []Request
 }
 
-// Enqueue enqueues requests. It must not be called before the controller that
-// has the trigger's Watch runs.
+// Enqueue enqueues requests. Those that are made before the controller runs are
+// enqueued when it starts.
 func (t *Trigger[Request]) Enqueue(requests ...Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.queue == nil {
+		t.early = append(t.early, requests...)
+		return
+	}
 	for _, request := range requests {
 		t.queue.Add(request)
 	}
 }
 
+// Failures returns how often a request has been requeued with backoff since it last
+// succeeded.
+func (t *Trigger[Request]) Failures(request Request) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.queue == nil {
+		return 0
+	}
+	return t.queue.NumRequeues(request)
+}
+
 // Watch returns the watch that has the trigger's requests.
 func (t *Trigger[Request]) Watch() Watch[Request] {
 	return Watch[Request]{Source: source.TypedFunc[Request](func(_ context.Context, queue Queue[Request]) error {
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.queue = queue
+		for _, request := range t.early {
+			queue.Add(request)
+		}
+		t.early = nil
 		return nil
 	})}
 }

@@ -13,7 +13,7 @@ import (
 
 func TestBatchedRequestsAreEnqueuedOnceAfterThePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(clock.RealClock{}, "", workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+		q := newQueue(clock.RealClock{}, "", workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute), nil)
 		defer q.ShutDown()
 		var events Queue[string]
 		w := Watch[string]{Source: source.TypedFunc[string](func(_ context.Context, q Queue[string]) error {
@@ -42,16 +42,26 @@ func TestBatchedRequestsAreEnqueuedOnceAfterThePeriod(t *testing.T) {
 	})
 }
 
-func TestTriggerEnqueuesRequests(t *testing.T) {
+func TestTriggerEnqueuesRequestsAndCountsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(clock.RealClock{}, "", workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+		q := newQueue(clock.RealClock{}, "", workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute), nil)
 		defer q.ShutDown()
 		trigger := &Trigger[string]{}
+		trigger.Enqueue("early")
+		if got := trigger.Failures("early"); got != 0 {
+			t.Errorf("%d failures before the controller runs", got)
+		}
 		if err := trigger.Watch().from(nil).Start(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 		trigger.Enqueue("a", "b")
+		take(t, q, "early")
 		take(t, q, "a")
 		take(t, q, "b")
+		q.AddRateLimited("a")
+		q.AddRateLimited("a")
+		if got := trigger.Failures("a"); got != 2 {
+			t.Errorf("%d failures, want 2", got)
+		}
 	})
 }

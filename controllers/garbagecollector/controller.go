@@ -2,13 +2,15 @@
 // owners are gone, and implements foreground deletion and orphaning of dependents.
 //
 // The graph of owners and dependents decides: see package graph. Around it,
-// monitors watch the metadata of every kind that can be listed, watched and
-// deleted, and workers execute the graph's actions. Only the graph stores objects.
+// monitors (monitors.go) watch the metadata of every kind that can be listed, watched
+// and deleted, and the reconciler (reconcile.go) executes the graph's actions. Only
+// the graph stores objects.
 package garbagecollector
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -55,24 +57,22 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
-	c := newCollector(env.Metadata, env.Recorder("garbage-collector-controller"), env.Clock)
-	m := newMonitors(c, env.Discovery, env.Clock, ignored)
-	return env.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		return run(ctx, c, m, o.concurrent)
-	}))
+	r := newReconciler(env.Metadata, env.Recorder("garbage-collector-controller"))
+	if err := env.Manager.Add(manager.RunnableFunc(newMonitors(r, env.Discovery, env.Clock, ignored).run)); err != nil {
+		return err
+	}
+	return controller.Run(env, controller.Options{
+		Name: "garbagecollector", Workers: o.concurrent,
+		MinBackoff: minBackoff, MaxBackoff: maxBackoff, NamespacesInTurn: true,
+	}, r, r.trigger.Watch())
 }
 
-// run runs the collector and its monitors until ctx is done and they have ended.
-func run(ctx context.Context, c *collector, m *monitors, workers int) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		m.run(ctx)
-	}()
-	c.run(ctx, workers)
-	<-done
-	return nil
-}
+// The backoff of an action is longer than that of other controllers. An owner of a
+// kind that is not watched is looked up with this backoff for as long as it exists.
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 5 * time.Minute
+)
 
 // ignoredKinds are not watched: their objects have no owners and no dependents, and
 // change often.

@@ -25,11 +25,11 @@ import (
 // monitor delivers the objects of one kind to the graph. It is both the
 // ListerWatcher and the store of a reflector, and stores nothing itself.
 type monitor struct {
-	collector *collector
-	resource  discovery.Resource
-	kind      schema.GroupKind
-	objects   metadata.ResourceInterface
-	clock     clock.Clock
+	reconciler *reconciler
+	resource   discovery.Resource
+	kind       schema.GroupKind
+	objects    metadata.ResourceInterface
+	clock      clock.Clock
 	// rediscover is called when the served resources may have changed.
 	rediscover func()
 
@@ -88,7 +88,7 @@ func (m *monitor) run(ctx context.Context) {
 
 // failed tells the graph that the kind cannot be listed or watched.
 func (m *monitor) failed(err error) {
-	m.collector.change(func(g *graph.Graph) { g.Failing(m.kind) })
+	m.reconciler.change(func(g *graph.Graph) { g.Failing(m.kind) })
 	if apierrors.IsNotFound(err) {
 		m.rediscover()
 	}
@@ -156,7 +156,7 @@ func (m *monitor) Watch(options metav1.ListOptions) (watch.Interface, error) {
 func (m *monitor) IsWatchListSemanticsUnSupported() bool { return true }
 
 // invalidate discards the results of lookups after a watch has ended unexpectedly.
-func (m *monitor) invalidate() { m.collector.change((*graph.Graph).InvalidateLookups) }
+func (m *monitor) invalidate() { m.reconciler.change((*graph.Graph).InvalidateLookups) }
 
 // Add implements cache.ReflectorStore.
 func (m *monitor) Add(obj any) error { return m.Update(obj) }
@@ -167,7 +167,7 @@ func (m *monitor) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	m.collector.change(func(g *graph.Graph) { g.Observe(m.kind, o) })
+	m.reconciler.change(func(g *graph.Graph) { g.Observe(m.kind, o) })
 	m.changed()
 	return nil
 }
@@ -175,7 +175,7 @@ func (m *monitor) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (m *monitor) Delete(obj any) error {
 	uid := obj.(*metav1.PartialObjectMetadata).UID
-	m.collector.change(func(g *graph.Graph) { g.Deleted(uid) })
+	m.reconciler.change(func(g *graph.Graph) { g.Deleted(uid) })
 	m.changed()
 	return nil
 }
@@ -192,7 +192,7 @@ func (m *monitor) Replace(list []any, version string) error {
 	}
 	restored := m.wentBack(version)
 	m.listed, m.seen = true, version
-	m.collector.change(func(g *graph.Graph) {
+	m.reconciler.change(func(g *graph.Graph) {
 		if restored {
 			// The storage was restored: the graph is newer than the API server.
 			g.RemoveKind(m.kind)

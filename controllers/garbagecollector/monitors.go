@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,10 +16,10 @@ import (
 // monitors runs a monitor for each kind that can be collected. One goroutine owns
 // it.
 type monitors struct {
-	collector *collector
-	discovery *discovery.Discovery
-	clock     clock.WithTicker
-	ignored   map[schema.GroupKind]bool
+	reconciler *reconciler
+	discovery  *discovery.Discovery
+	clock      clock.WithTicker
+	ignored    map[schema.GroupKind]bool
 
 	changed chan struct{}
 	served  map[schema.GroupKind]*servedKind
@@ -52,9 +51,9 @@ const (
 // server's discovery documents follow later.
 var delaysAfterChange = [...]time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}
 
-func newMonitors(c *collector, d *discovery.Discovery, clk clock.WithTicker, ignored map[schema.GroupKind]bool) *monitors {
+func newMonitors(r *reconciler, d *discovery.Discovery, clk clock.WithTicker, ignored map[schema.GroupKind]bool) *monitors {
 	return &monitors{
-		collector: c, discovery: d, clock: clk, ignored: ignored,
+		reconciler: r, discovery: d, clock: clk, ignored: ignored,
 		changed: make(chan struct{}, 1), served: map[schema.GroupKind]*servedKind{},
 	}
 }
@@ -67,9 +66,9 @@ func (m *monitors) rediscover() {
 	}
 }
 
-// run starts and stops monitors as resources are served, until ctx is done and the
-// monitors have ended.
-func (m *monitors) run(ctx context.Context) {
+// run implements manager.RunnableFunc: it starts and stops monitors as resources are
+// served, until ctx is done and the monitors have ended.
+func (m *monitors) run(ctx context.Context) error {
 	defer m.running.Wait()
 	discoveries := len(delaysAfterChange) // since the last change
 	for {
@@ -80,13 +79,13 @@ func (m *monitors) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-m.clock.After(pause):
 		case <-m.changed:
 			discoveries = 1
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-m.clock.After(delaysAfterChange[0]):
 			}
 		}
@@ -112,7 +111,7 @@ func (m *monitors) sync(ctx context.Context) time.Duration {
 	if len(found.Failed) > 0 {
 		pause = failingDiscoveryPeriod
 	}
-	wanted := m.wanted(found)
+	wanted := wanted(found, m.ignored)
 	for kind, r := range wanted {
 		m.serve(ctx, kind, r)
 	}
@@ -133,50 +132,9 @@ func (m *monitors) sync(ctx context.Context) time.Duration {
 	return pause
 }
 
-// wanted returns the resource of each kind. Groups whose discovery fails keep their
-// last resources. A kind with several resources is left out, as an owner reference
-// does not say which of them it means.
-func (m *monitors) wanted(found discovery.Snapshot) map[schema.GroupKind]discovery.Resource {
-	resources := append([]discovery.Resource(nil), found.Resources...)
-	for _, failure := range found.Failed {
-		resources = append(resources, failure.Last...)
-	}
-	wanted := map[schema.GroupKind]discovery.Resource{}
-	ambiguous := map[schema.GroupKind]bool{}
-	for _, r := range resources {
-		kind := kindOf(r)
-		if strings.Contains(r.Resource, "/") || !r.Can("get") {
-			continue
-		}
-		switch other, ok := wanted[kind]; {
-		case !ok, m.collectable(r) && !m.collectable(other):
-			wanted[kind] = r
-			ambiguous[kind] = false
-		case m.collectable(r) == m.collectable(other) && r.GroupResource() != other.GroupResource():
-			ambiguous[kind] = true
-		}
-	}
-	for kind, is := range ambiguous {
-		if is {
-			delete(wanted, kind)
-		}
-	}
-	return wanted
-}
-
-func kindOf(r discovery.Resource) schema.GroupKind {
-	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
-}
-
-// collectable reports whether objects of the resource can be collected. Only such
-// resources are watched.
-func (m *monitors) collectable(r discovery.Resource) bool {
-	return r.Can("list", "watch", "delete") && !m.ignored[kindOf(r)]
-}
-
 // serve adds a kind, and starts a monitor if it can be watched.
 func (m *monitors) serve(ctx context.Context, kind schema.GroupKind, r discovery.Resource) {
-	watched := m.collectable(r)
+	watched := collectable(r, m.ignored)
 	s, known := m.served[kind]
 	if known && s.GroupVersionResource == r.GroupVersionResource && s.Namespaced == r.Namespaced && s.watched == watched {
 		return
@@ -190,15 +148,15 @@ func (m *monitors) serve(ctx context.Context, kind schema.GroupKind, r discovery
 	}
 	ctx, stop := context.WithCancel(ctx)
 	m.served[kind] = &servedKind{Resource: r, watched: watched, stop: stop}
-	m.collector.change(func(g *graph.Graph) {
-		m.collector.resources[kind] = r
+	m.reconciler.change(func(g *graph.Graph) {
+		m.reconciler.resources[kind] = r
 		g.Serve(kind, r.Namespaced, watched)
 	})
 	if !watched {
 		return
 	}
 	monitor := &monitor{
-		collector: m.collector, resource: r, kind: kind, objects: m.collector.metadata.Resource(r.GroupVersionResource),
+		reconciler: m.reconciler, resource: r, kind: kind, objects: m.reconciler.metadata.Resource(r.GroupVersionResource),
 		clock: m.clock, rediscover: m.rediscover,
 	}
 	m.running.Go(func() { monitor.run(ctx) })
@@ -208,8 +166,8 @@ func (m *monitors) serve(ctx context.Context, kind schema.GroupKind, r discovery
 func (m *monitors) vanish(kind schema.GroupKind) {
 	m.served[kind].stop()
 	delete(m.served, kind)
-	m.collector.change(func(g *graph.Graph) {
-		delete(m.collector.resources, kind)
+	m.reconciler.change(func(g *graph.Graph) {
+		delete(m.reconciler.resources, kind)
 		g.RemoveKind(kind)
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +30,8 @@ type watches struct {
 }
 
 type (
-	jobQueue     = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	orphanQueue  = workqueue.TypedRateLimitingInterface[orphan]
+	jobQueue     = controller.Queue[reconcile.Request]
+	orphanQueue  = controller.Queue[orphan]
 	jobEvents    = handler.TypedFuncs[client.Object, reconcile.Request]
 	orphanEvents = handler.TypedFuncs[client.Object, orphan]
 )

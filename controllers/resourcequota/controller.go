@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"svc.dev/svc/apis/quota"
 	"svc.dev/svc/controllers/controller"
@@ -66,15 +65,16 @@ func (o *options) validate() []error {
 	return append(controller.AtLeastOne(concurrentFlag, o.concurrent), controller.NotNegative(resyncFlag, o.resync)...)
 }
 
-func (o *options) setup(_ context.Context, env *controller.Env) error {
+func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	core, err := apiutil.GVKForObject(&corev1.Pod{}, env.Manager.GetScheme())
 	if err != nil {
 		return err
 	}
+	trigger := &controller.Trigger[reconcile.Request]{}
 	r := &reconciler{
 		client:    env.Client,
 		discovery: env.Discovery,
-		counters:  &counters{metadata: env.Metadata},
+		counters:  newCounters(ctx, env.Metadata, trigger.Enqueue),
 		core:      core.Group,
 		resync:    o.resync,
 		now:       env.Clock.Now,
@@ -88,5 +88,5 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 		m.watch(&corev1.Pod{}, "pods").Batched(batchPeriod),
 		m.watch(&corev1.Service{}, "services").Batched(batchPeriod),
 		m.watch(&corev1.PersistentVolumeClaim{}, "persistentvolumeclaims").Batched(batchPeriod),
-		controller.Watch[reconcile.Request]{Source: source.Func(r.counters.start), BatchPeriod: batchPeriod})
+		trigger.Watch().Batched(batchPeriod))
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -23,12 +22,13 @@ import (
 // watch for all namespaces, because most namespaces have the same quotas. It stops
 // when no quota counts the kind any more.
 type counters struct {
+	// ctx ends all watches.
+	ctx      context.Context
 	metadata metadata.Interface
-	running  sync.WaitGroup
-
-	// Set by start.
-	ctx   context.Context
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// enqueue requests the sync of quotas that count an object that was created or
+	// deleted.
+	enqueue func(...reconcile.Request)
+	running sync.WaitGroup
 
 	mu      sync.Mutex
 	kinds   map[schema.GroupVersionResource]*counter
@@ -46,13 +46,8 @@ type counter struct {
 // counted before.
 const syncTimeout = 10 * time.Second
 
-// start implements source.TypedFunc: counters enqueue quotas when objects are
-// created or deleted.
-func (c *counters) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ctx, c.queue, c.kinds = ctx, queue, map[schema.GroupVersionResource]*counter{}
-	return nil
+func newCounters(ctx context.Context, client metadata.Interface, enqueue func(...reconcile.Request)) *counters {
+	return &counters{ctx: ctx, metadata: client, enqueue: enqueue, kinds: map[schema.GroupVersionResource]*counter{}}
 }
 
 // wait waits until ctx is done, and then until all watches have stopped.
@@ -134,7 +129,7 @@ func (c *counters) changed(kind schema.GroupVersionResource, obj any) {
 	}
 	for quota := range c.kinds[kind].quotas {
 		if quota.Namespace == o.GetNamespace() {
-			c.queue.Add(reconcile.Request{NamespacedName: quota})
+			c.enqueue(reconcile.Request{NamespacedName: quota})
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -122,13 +121,13 @@ func TestCounters(t *testing.T) {
 		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	api := metadatafake.NewSimpleMetadataClient(scheme, object("default", "a"), object("default", "b"), object("other", "c"))
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer queue.ShutDown()
+	enqueued := make(chan reconcile.Request, 10)
 	ctx, stop := context.WithCancel(t.Context())
-	c := &counters{metadata: api}
-	if err := c.start(ctx, queue); err != nil {
-		t.Fatal(err)
-	}
+	c := newCounters(ctx, api, func(requests ...reconcile.Request) {
+		for _, r := range requests {
+			enqueued <- r
+		}
+	})
 	one, two := types.NamespacedName{Namespace: "default", Name: "one"}, types.NamespacedName{Namespace: "other", Name: "two"}
 	count := func(namespace string) string {
 		objects, err := c.list(ctx, secrets, namespace)
@@ -140,7 +139,7 @@ func TestCounters(t *testing.T) {
 	if got := count("default"); got != "2 <nil>" {
 		t.Errorf("the objects of a namespace: %s", got)
 	}
-	if req, _ := queue.Get(); req.NamespacedName != one && req.NamespacedName != two {
+	if req := <-enqueued; req.NamespacedName != one && req.NamespacedName != two {
 		t.Errorf("new objects request their namespace's quotas, not %s", req)
 	}
 	if _, err := c.list(ctx, widgets, "default"); err == nil {

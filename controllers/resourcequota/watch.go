@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	library "k8s.io/apiserver/pkg/quota/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -31,7 +30,7 @@ type measured struct {
 
 // watch returns the watch of a kind that has an evaluator.
 func (m measured) watch(kind client.Object, resource string) controller.Watch[reconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	type queue = controller.Queue[reconcile.Request]
 	var evaluator library.Evaluator
 	for _, e := range m.evaluators {
 		if e.GroupResource().Resource == resource {

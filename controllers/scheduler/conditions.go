@@ -8,108 +8,84 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
 )
 
-// conditionUpdater writes the condition PodScheduled of pods without a node. It
+// conditionReconciler writes the condition PodScheduled of pods without a node. It
 // writes only the newest reason of each pod, and only changes.
-type conditionUpdater struct {
-	client client.Client
-	now    func() time.Time
-	queue  workqueue.TypedRateLimitingInterface[podKey]
+type conditionReconciler struct {
+	client  client.Client
+	now     func() time.Time
+	trigger controller.Trigger[podKey]
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// reasons are those that are not written yet.
 	reasons map[podKey]reason
 }
+
+// podKey identifies a pod by name and UID.
+type podKey struct {
+	client.ObjectKey
+	uid types.UID
+}
+
+func keyOf(pod *corev1.Pod) podKey { return podKey{client.ObjectKeyFromObject(pod), pod.UID} }
 
 // reason is that of the condition PodScheduled.
 type reason struct{ reason, message string }
 
-// updaters is the number of conditions that are written at the same time.
-const updaters = 4
+// conditionWorkers is the number of conditions that are written at the same time.
+const conditionWorkers = 4
 
-func newConditionUpdater(c client.Client, clock clock.WithTicker) *conditionUpdater {
-	return &conditionUpdater{
-		client:  c,
-		now:     clock.Now,
-		reasons: map[podKey]reason{},
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[podKey](),
-			workqueue.TypedRateLimitingQueueConfig[podKey]{Clock: clock}),
-	}
+func newConditionReconciler(c client.Client, now func() time.Time) *conditionReconciler {
+	return &conditionReconciler{client: c, now: now, reasons: map[podKey]reason{}}
 }
 
-// enqueue enqueues an update of the pod's condition.
-func (u *conditionUpdater) enqueue(pod *corev1.Pod, why, message string) {
+// enqueue requests an update of the pod's condition.
+func (r *conditionReconciler) enqueue(pod *corev1.Pod, why, message string) {
 	key := keyOf(pod)
-	u.mu.Lock()
-	u.reasons[key] = reason{why, message}
-	u.mu.Unlock()
-	u.queue.Add(key)
+	r.mu.Lock()
+	r.reasons[key] = reason{why, message}
+	r.mu.Unlock()
+	r.trigger.Enqueue(key)
 }
 
-// run writes the enqueued conditions until ctx is done.
-func (u *conditionUpdater) run(ctx context.Context) {
-	var running sync.WaitGroup
-	for range updaters {
-		running.Go(func() {
-			for {
-				key, stop := u.queue.Get()
-				if stop {
-					return
-				}
-				u.process(ctx, key)
-				u.queue.Done(key)
-			}
-		})
+// Reconcile writes the newest reason of a pod.
+func (r *conditionReconciler) Reconcile(ctx context.Context, key podKey) (reconcile.Result, error) {
+	r.mu.Lock()
+	why, ok := r.reasons[key]
+	r.mu.Unlock()
+	if !ok {
+		return reconcile.Result{}, nil
 	}
-	<-ctx.Done()
-	u.queue.ShutDown()
-	running.Wait()
-}
-
-// process writes the condition of one pod, and requeues the pod if that fails.
-func (u *conditionUpdater) process(ctx context.Context, key podKey) {
-	u.mu.Lock()
-	why, ok := u.reasons[key]
-	delete(u.reasons, key)
-	u.mu.Unlock()
-	if !ok || ctx.Err() != nil {
-		return
+	if err := r.write(ctx, key, why); err != nil {
+		return reconcile.Result{}, err
 	}
-	err := u.write(ctx, key, why)
-	if err == nil {
-		u.queue.Forget(key)
-		return
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reasons[key] == why {
+		delete(r.reasons, key)
 	}
-	if !apierrors.IsConflict(err) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Failed to update condition PodScheduled, will retry", "pod", klog.KRef(key.Namespace, key.Name))
-	}
-	u.mu.Lock()
-	if _, newer := u.reasons[key]; !newer {
-		u.reasons[key] = why
-	}
-	u.mu.Unlock()
-	u.queue.AddRateLimited(key)
+	return reconcile.Result{}, nil
 }
 
 // write patches the condition of a pod that has no node. It fails with a conflict
 // if the pod has changed since it was read, so that a pod that was bound in between
 // does not get the condition.
-func (u *conditionUpdater) write(ctx context.Context, key podKey, why reason) error {
+func (r *conditionReconciler) write(ctx context.Context, key podKey, why reason) error {
 	pod := &corev1.Pod{}
-	if err := u.client.Get(ctx, key.ObjectKey, pod, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.Get(ctx, key.ObjectKey, pod, client.UnsafeDisableDeepCopy); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if pod.UID != key.uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	condition, changed := unscheduled(pod, why, u.now())
+	condition, changed := unscheduled(pod, why, r.now())
 	if !changed {
 		return nil
 	}
@@ -121,8 +97,8 @@ func (u *conditionUpdater) write(ctx context.Context, key podKey, why reason) er
 		return err
 	}
 	patched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	if err := u.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("patch the status of pod %s: %w", key.ObjectKey, err))
+	if err := r.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("update condition PodScheduled of pod %s: %w", key.ObjectKey, err))
 	}
 	return nil
 }

@@ -3,12 +3,12 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -83,9 +83,13 @@ func TestConditionIsWrittenOnlyForTheSamePodWithoutNode(t *testing.T) {
 					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 				},
 			})
-			r := newConditionUpdater(c, clock.RealClock{})
-			if err := r.write(t.Context(), keyOf(pod), reason{"Unschedulable", "no"}); err != nil {
+			r := newConditionReconciler(c, time.Now)
+			r.enqueue(pod, "Unschedulable", "no")
+			if _, err := r.Reconcile(t.Context(), keyOf(pod)); err != nil {
 				t.Fatal(err)
+			}
+			if len(r.reasons) > 0 {
+				t.Errorf("reasons remain: %v", r.reasons)
 			}
 			if written := len(patches) == 1; written != test.written {
 				t.Fatalf("patches are %q", patches)
@@ -99,5 +103,36 @@ func TestConditionIsWrittenOnlyForTheSamePodWithoutNode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFailedConditionIsWrittenAgainWithTheNewestReason(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
+	c := fake.NewClientBuilder().WithStatusSubresource(pod).WithObjects(pod.DeepCopy()).Build()
+	var r *conditionReconciler
+	failing := errors.New("unavailable")
+	r = newConditionReconciler(interceptor.NewClient(c, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if failing != nil {
+				r.enqueue(pod, "Unschedulable", "the newest") // during the request
+				return failing
+			}
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	}), time.Now)
+	r.enqueue(pod, "Unschedulable", "the first")
+	if _, err := r.Reconcile(t.Context(), keyOf(pod)); !errors.Is(err, failing) {
+		t.Fatalf("got %v, want %v", err, failing)
+	}
+	failing = nil
+	if _, err := r.Reconcile(t.Context(), keyOf(pod)); err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Pod
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Message != "the newest" {
+		t.Errorf("the conditions are %v", got.Status.Conditions)
 	}
 }

@@ -1,11 +1,11 @@
 // Package scheduler owns the scheduler, which binds pods to nodes.
 //
-// One goroutine (loop.go) owns the snapshot of the cluster and the queue of
-// pending pods (core.go): data flows one way, from the watches through its inbox
-// into the decisions, and from these to goroutines that bind pods (bind.go), write
-// the condition PodScheduled (conditions.go) and record events (events.go). A pod
-// that is being bound is assumed to be on its node, so that the next decision need
-// not wait; a watch confirms it.
+// One goroutine (reconcile.go) owns the snapshot of the cluster and the queue of
+// pending pods (decide.go): data flows one way, from the watches (watch.go) through
+// its inbox into the decisions, and from these to goroutines that bind pods
+// (bind.go), write the condition PodScheduled (conditions.go) and record events
+// (events.go). A pod that is being bound is assumed to be on its node, so that the
+// next decision need not wait; a watch confirms it.
 //
 // All state is in the API: a scheduler that starts reads all pods and nodes before
 // it decides. Two schedulers cannot bind the same pod, as the API server rejects
@@ -64,6 +64,8 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		live:   env.Live,
 		clock:  env.Clock,
 		scheme: env.Manager.GetScheme(),
+
+		conditions: newConditionReconciler(env.Client, env.Clock.Now),
 	}
 	for _, k := range kinds() {
 		informer, err := env.Manager.GetCache().GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
@@ -71,6 +73,9 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 			return fmt.Errorf("watch %T: %w", k.object, err)
 		}
 		s.watches = append(s.watches, watch{informer, k.changed})
+	}
+	if err := controller.Run(env, controller.Options{Name: "scheduler-conditions", Workers: conditionWorkers}, s.conditions, s.conditions.trigger.Watch()); err != nil {
+		return err
 	}
 	return env.Manager.Add(s)
 }

@@ -158,15 +158,15 @@ type Result struct {
 	Object  Object
 }
 
-// Requeue is how to requeue a subject after its action, in addition to when Ready
-// returns it.
+// Requeue is how to requeue a subject after its action, apart from that Ready may
+// return it.
 type Requeue int
 
 const (
-	// Settled: not at all, and its backoff is reset.
-	Settled Requeue = iota
-	// Soon: Ready returns it, and its backoff continues.
-	Soon
-	// Backoff: after a backoff.
-	Backoff
+	// NoRequeue does not requeue it, and resets its backoff.
+	NoRequeue Requeue = iota
+	// RequeueNow handles it again at once, and its backoff continues.
+	RequeueNow
+	// RequeueWithBackoff requeues it after a backoff.
+	RequeueWithBackoff
 )

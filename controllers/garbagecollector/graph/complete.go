@@ -4,30 +4,28 @@ package graph
 func (g *Graph) Complete(s Subject, a Action, r Result) Requeue {
 	n, ok := g.nodes[s.UID]
 	if !ok {
-		return Settled
+		return NoRequeue
 	}
 	if owner, is := s.lookup(); is {
 		return g.completeLookup(n, owner, a, r)
 	}
 	if !n.observed {
-		return Settled
+		return NoRequeue
 	}
 	switch {
 	case r.Outcome == Failed:
-		return Backoff
+		return RequeueWithBackoff
 	case a.epoch != g.epoch:
 		// The response may be older than a restore of the API server.
-		g.touch(n)
-		return Soon
+		return RequeueNow
 	}
 	switch r.Outcome {
 	case Absent:
-		g.lose(n, true)
-		return Settled
+		g.remove(n, true)
+		return NoRequeue
 	case Conflict:
 		n.stale = n.stale || n.version == a.Version
-		g.touch(n)
-		return Soon
+		return RequeueNow
 	}
 	switch a.Verb {
 	case LookUp:
@@ -37,61 +35,57 @@ func (g *Graph) Complete(s Subject, a Action, r Result) Requeue {
 	case Disown, Unblock, RemoveFinalizer:
 		g.refresh(n, r.Object)
 	}
-	return Settled
+	return NoRequeue
 }
 
 // completeLookup records whether an owner exists.
 func (g *Graph) completeLookup(n *node, owner Identity, a Action, r Result) Requeue {
 	if n.dependents == nil {
-		return Settled
+		return NoRequeue
 	}
 	l := n.lookup(coordinates{owner.Kind, owner.Name}, owner.Namespace)
 	if r.Outcome == Failed {
-		return Backoff
+		return RequeueWithBackoff
 	}
 	if a.epoch != g.epoch || a.lookup != l.sequence {
-		// The owner has changed since.
-		if l.pending {
-			g.ready = append(g.ready, lookupSubject(owner))
-		}
-		return Soon
+		return RequeueNow // the owner has changed since
 	}
 	l.pending, l.epoch = false, g.epoch
 	switch {
 	case r.Outcome == Absent || r.Object.UID != n.uid:
 		l.result = absent
 		if n.observed && n.identity() == owner {
-			g.lose(n, true)
-			return Settled
+			g.remove(n, true)
+			return NoRequeue
 		}
 	case r.Object.Waiting():
 		l.result = waiting
 	default:
 		l.result = present
 	}
-	requeue := Settled
+	requeue := NoRequeue
 	if l.result != absent && !n.observed {
 		// It is looked up again until a watch observes it. It may be deleted before
 		// that, or be of a kind that is not watched.
-		l.pending, requeue = true, Backoff
+		l.pending, requeue = true, RequeueWithBackoff
 	}
-	g.touchDependents(n)
+	g.enqueueDependents(n)
 	return requeue
 }
 
 // reread updates the graph with an object that was read after a conflict.
 func (g *Graph) reread(n *node, o Object) Requeue {
 	if o.UID != n.uid {
-		g.lose(n, true)
-		return Settled
+		g.remove(n, true)
+		return NoRequeue
 	}
 	if o.Version > n.version {
 		g.refresh(n, o)
-		return Soon
+		return RequeueNow
 	}
 	// The object has not changed. The same action may fail again.
 	n.stale = false
-	return Backoff
+	return RequeueWithBackoff
 }
 
 // refresh updates the graph with an object from a response, unless a watch has

@@ -36,7 +36,7 @@ func (g *Graph) nextLookup(n *node, owner Identity) Action {
 		// is looked up repeatedly because it was present, which this ends.
 		l.pending, l.result = false, noResult
 		for _, d := range n.dependents.list {
-			g.park(d.node)
+			g.delay(d.node)
 		}
 		return Action{}
 	}
@@ -112,7 +112,7 @@ func orphansItsDependents(g *Graph, n *node) (Action, bool) {
 		return Action{}, true
 	}
 	if !g.complete() {
-		g.park(n)
+		g.delay(n)
 		return Action{}, true
 	}
 	a := n.action(RemoveFinalizer)
@@ -136,7 +136,7 @@ func waitsForItsDependents(g *Graph, n *node) (Action, bool) {
 		}
 		return a, true
 	case !g.complete():
-		g.park(n)
+		g.delay(n)
 		return Action{}, true
 	}
 	a := n.action(RemoveFinalizer)
@@ -230,7 +230,7 @@ func (g *Graph) hold(n *node, r *reference) hold {
 	kind := g.kinds[by.kind]
 	switch {
 	case kind == nil || kind.awaited:
-		g.park(n)
+		g.delay(n)
 		return unknown
 	case !kind.namespaced:
 		namespace = ""

@@ -38,8 +38,8 @@ type Graph struct {
 	// epoch counts the calls of InvalidateLookups. The results of lookups of earlier
 	// epochs are not used.
 	epoch uint64
-	// parked are nodes whose decision depends on a kind that is not served or listed.
-	parked map[*node]struct{}
+	// delayed are nodes whose decision depends on a kind that is not served or listed.
+	delayed map[*node]struct{}
 	// orphaned are the most recent owners whose dependents were orphaned.
 	orphaned recent
 	// lookups counts the lookups that Next has returned.
@@ -60,10 +60,10 @@ type servedKind struct {
 // New returns a graph without kinds and objects.
 func New() *Graph {
 	return &Graph{
-		nodes:  map[types.UID]*node{},
-		kinds:  map[schema.GroupKind]*servedKind{},
-		parked: map[*node]struct{}{},
-		rules:  rules(),
+		nodes:   map[types.UID]*node{},
+		kinds:   map[schema.GroupKind]*servedKind{},
+		delayed: map[*node]struct{}{},
+		rules:   rules(),
 	}
 }
 
@@ -74,7 +74,7 @@ func (g *Graph) Len() int { return len(g.nodes) }
 // Failing must follow.
 func (g *Graph) Serve(kind schema.GroupKind, namespaced, watched bool) {
 	g.kinds[kind] = &servedKind{namespaced: namespaced, awaited: watched}
-	g.unpark()
+	g.enqueueDelayed()
 }
 
 // Failing records that a kind cannot be listed now: decisions do not wait for it.
@@ -84,8 +84,8 @@ func (g *Graph) Failing(kind schema.GroupKind) { g.found(kind) }
 // dependents are kept until the kind is served again.
 func (g *Graph) RemoveKind(kind schema.GroupKind) {
 	delete(g.kinds, kind)
-	g.loseAll(kind, nil)
-	g.unpark()
+	g.removeAll(kind, nil)
+	g.enqueueDelayed()
 }
 
 // Replace replaces the objects of a kind by those of a list.
@@ -94,7 +94,7 @@ func (g *Graph) Replace(kind schema.GroupKind, objects []Object) {
 	for _, o := range objects {
 		listed[o.UID] = struct{}{}
 	}
-	g.loseAll(kind, listed)
+	g.removeAll(kind, listed)
 	for _, o := range objects {
 		g.Observe(kind, o)
 	}
@@ -105,12 +105,12 @@ func (g *Graph) Replace(kind schema.GroupKind, objects []Object) {
 func (g *Graph) found(kind schema.GroupKind) {
 	if s := g.kinds[kind]; s != nil && s.awaited {
 		s.awaited = false
-		g.unpark()
+		g.enqueueDelayed()
 	}
 }
 
-// loseAll removes the objects of a kind, except some.
-func (g *Graph) loseAll(kind schema.GroupKind, except map[types.UID]struct{}) {
+// removeAll removes the objects of a kind, except some.
+func (g *Graph) removeAll(kind schema.GroupKind, except map[types.UID]struct{}) {
 	var lost []*node
 	for uid, n := range g.nodes {
 		if _, ok := except[uid]; !ok && n.observed && n.place.Value().kind == kind {
@@ -119,7 +119,7 @@ func (g *Graph) loseAll(kind schema.GroupKind, except map[types.UID]struct{}) {
 	}
 	slices.SortFunc(lost, byUID)
 	for _, n := range lost {
-		g.lose(n, false)
+		g.remove(n, false)
 	}
 }
 
@@ -147,7 +147,7 @@ func (g *Graph) Observe(kind schema.GroupKind, o Object) {
 // Deleted records that a watch has delivered the deletion of an object.
 func (g *Graph) Deleted(uid types.UID) {
 	if n, ok := g.nodes[uid]; ok && n.observed {
-		g.lose(n, true)
+		g.remove(n, true)
 	}
 }
 
@@ -186,71 +186,71 @@ func (g *Graph) update(n *node, o Object, appeared bool) {
 	}
 	if n.deletion() != before || appeared {
 		n.dropLookups()
-		g.touchDependents(n)
+		g.enqueueDependents(n)
 	}
-	g.touch(n)
+	g.enqueue(n)
 }
 
-// lose removes an observed object. If dependents refer to it, its node remains as an
+// remove removes an observed object. If dependents refer to it, its node remains as an
 // owner that is absent (gone), or that must be looked up.
-func (g *Graph) lose(n *node, gone bool) {
+func (g *Graph) remove(n *node, gone bool) {
 	owners, at := n.owners, n.place.Value()
 	g.unlink(n)
 	*n = node{uid: n.uid, name: n.name, place: n.place, foreground: none, orphan: none, dependents: n.dependents}
-	delete(g.parked, n)
+	delete(g.delayed, n)
 	n.dropLookups()
 	if gone && n.dependents != nil {
 		l := n.lookup(coordinates{at.kind, n.name}, at.namespace)
 		l.result, l.epoch = absent, g.epoch
 	}
 	for _, r := range owners {
-		g.settle(r.owner)
+		g.reevaluate(r.owner)
 	}
-	g.settle(n)
-	g.touchDependents(n)
+	g.reevaluate(n)
+	g.enqueueDependents(n)
 }
 
-// settle reevaluates a node that may have lost a dependent.
-func (g *Graph) settle(n *node) {
+// reevaluate enqueues or removes a node that may have lost a dependent.
+func (g *Graph) reevaluate(n *node) {
 	switch {
 	case !n.observed && n.dependents == nil:
 		delete(g.nodes, n.uid)
 	case n.deleting:
-		g.touch(n)
+		g.enqueue(n)
 	}
 }
 
-// touch makes a node ready if it has an action.
-func (g *Graph) touch(n *node) {
+// enqueue makes a node ready if it has an action.
+func (g *Graph) enqueue(n *node) {
 	if g.decide(n).Verb != Nothing {
 		g.ready = append(g.ready, subject(n))
 	}
 }
 
-func (g *Graph) touchDependents(n *node) {
+func (g *Graph) enqueueDependents(n *node) {
 	if n.dependents == nil {
 		return
 	}
 	for _, d := range n.dependents.list {
-		g.touch(d.node)
+		g.enqueue(d.node)
 	}
 }
 
-// park delays the decision about a node until a kind is served or listed.
-func (g *Graph) park(n *node) { g.parked[n] = struct{}{} }
+// delay delays the decision about a node until a kind is served or listed.
+func (g *Graph) delay(n *node) { g.delayed[n] = struct{}{} }
 
-func (g *Graph) unpark() {
-	if len(g.parked) == 0 {
+func (g *Graph) enqueueDelayed() {
+	if len(g.delayed) == 0 {
 		return
 	}
-	waited := make([]*node, 0, len(g.parked))
-	for n := range g.parked {
+	waited := make([]*node, 0, len(g.delayed))
+	for n := range g.delayed {
 		waited = append(waited, n)
 	}
 	slices.SortFunc(waited, byUID)
-	clear(g.parked)
+	clear(g.delayed)
 	for _, n := range waited {
-		g.touch(n)
+		g.enqueue(n)
 	}
 }
 

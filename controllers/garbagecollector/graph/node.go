@@ -186,7 +186,7 @@ func (g *Graph) relink(n *node, refs []metav1.OwnerReference) {
 		g.link(n, i, &refs[i])
 	}
 	for i := range before {
-		g.settle(before[i].owner)
+		g.reevaluate(before[i].owner)
 	}
 }
 
@@ -213,7 +213,7 @@ func (g *Graph) link(n *node, index int, ref *metav1.OwnerReference) {
 	g.noticeNamespace(n, r)
 }
 
-// unlink removes the owner references of a node. The caller must settle the owners,
+// unlink removes the owner references of a node. The caller must reevaluate the owners,
 // which may have no dependents any more.
 func (g *Graph) unlink(n *node) {
 	for i := range n.owners {

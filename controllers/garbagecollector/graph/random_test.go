@@ -204,7 +204,11 @@ func (p *playing) list(kind schema.GroupKind, revision uint64) {
 
 func (p *playing) drain() {
 	p.g.Notices()
-	for _, s := range p.g.Ready() {
+	p.enqueue(p.g.Ready()...)
+}
+
+func (p *playing) enqueue(subjects ...Subject) {
+	for _, s := range subjects {
 		if !slices.Contains(p.ready, s) {
 			p.ready = append(p.ready, s)
 		}
@@ -280,7 +284,10 @@ func (p *playing) progress(fail bool) error {
 		return nil
 	}
 	trace("answered: %s: %d", r.action, r.result.Outcome)
-	if p.g.Complete(r.subject, r.action, r.result) == Backoff {
+	switch p.g.Complete(r.subject, r.action, r.result) {
+	case RequeueNow:
+		p.enqueue(r.subject)
+	case RequeueWithBackoff:
 		p.later = append(p.later, r.subject)
 	}
 	p.drain()

@@ -44,14 +44,14 @@ func newPlayer(t *testing.T) golden.Handler {
 	}
 }
 
-// player executes scripts in place of the collector.
+// player executes scripts in place of the reconciler.
 type player struct {
 	t        *testing.T
 	g        *Graph
 	actions  []Action
 	of       []Subject
 	inFlight map[Subject]bool
-	held     []Subject // subjects that got ready while in flight
+	held     []Subject // subjects that got ready while in flight, or are requeued
 }
 
 func (p *player) step(c golden.Command) []string {
@@ -83,7 +83,7 @@ func (p *player) step(c golden.Command) []string {
 	default:
 		p.t.Fatalf("Unknown command %q", c.Name)
 	}
-	return append(said, p.settle()...)
+	return append(said, p.start()...)
 }
 
 func (p *player) result(words []string) []string {
@@ -103,15 +103,18 @@ func (p *player) result(words []string) []string {
 	}
 	s := p.of[i-1]
 	delete(p.inFlight, s)
-	if p.g.Complete(s, p.actions[i-1], r) == Backoff {
+	switch p.g.Complete(s, p.actions[i-1], r) {
+	case RequeueNow:
+		p.held = append(p.held, s)
+	case RequeueWithBackoff:
 		p.held = append(p.held, s)
 		return []string{"requeue with backoff:"}
 	}
 	return nil
 }
 
-// settle starts the actions of ready subjects.
-func (p *player) settle() []string {
+// start starts the actions of ready subjects.
+func (p *player) start() []string {
 	var said []string
 	for _, n := range p.g.Notices() {
 		said = append(said, fmt.Sprintf("notice: %s refers to %s in another namespace", n.Object, n.Owner))

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/workqueue"
 	endpointsliceutil "k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +23,7 @@ import (
 // Watch enqueues the services whose endpoints change with a pod. It needs the
 // index BySelector.
 func Watch(reader client.Reader) controller.Watch[reconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	type queue = controller.Queue[reconcile.Request]
 	on := func(ctx context.Context, before, after any, q queue) {
 		for key := range concerned(ctx, reader, endpointsliceutil.GetPodUpdateProjectionKey(before, after)) {
 			q.Add(reconcile.Request{NamespacedName: key})

@@ -9,17 +9,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // scheduler reads pods, nodes and the other types of kinds. It alone writes
 // spec.nodeName (by binding) of pods with its schedulerName, and their condition
 // PodScheduled while it is false.
+//
+// It is not a reconciler with a work queue: it takes pods by priority, a decision
+// concerns all pods and nodes, and a pod must start to wait for an event in the same
+// step in which it is found unschedulable, so that no event is lost in between.
+// Package queue owns that order, and only the goroutine of the loop uses it.
 type scheduler struct {
 	name string
 	// client waits until the cache has its writes; plain does not, and so needs no
@@ -30,11 +32,8 @@ type scheduler struct {
 	clock   clock.WithTicker
 	scheme  *runtime.Scheme
 	watches []watch
-}
-
-type watch struct {
-	informer cache.Informer
-	changed  func(c *core, before, after any)
+	// conditions is run by the manager.
+	conditions *conditionReconciler
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the manager
@@ -52,7 +51,7 @@ func (s *scheduler) Start(ctx context.Context) error {
 		clock:      s.clock,
 		inbox:      make(chan func(), inboxSize),
 		binder:     &binder{client: s.client, plain: s.plain, live: s.live},
-		conditions: newConditionUpdater(s.client, s.clock),
+		conditions: s.conditions,
 		running:    &running,
 	}
 	busy := func() bool { return l.binding.Load() > 0 }
@@ -62,7 +61,6 @@ func (s *scheduler) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running.Go(func() { l.conditions.run(ctx) })
 	running.Go(func() { l.events.run(ctx) })
 	l.run(ctx)
 	return nil
@@ -76,7 +74,7 @@ type loop struct {
 	// inbox are functions to call with the core, in order.
 	inbox      chan func()
 	binder     *binder
-	conditions *conditionUpdater
+	conditions *conditionReconciler
 	events     *eventRecorder
 	running    *sync.WaitGroup
 
@@ -100,47 +98,6 @@ func (l *loop) post(ctx context.Context, do func()) {
 	case l.inbox <- do:
 	case <-ctx.Done():
 	}
-}
-
-// watch delivers the events of the watches to the core, and sets ready after their
-// initial lists. stop removes the handlers.
-func (l *loop) watch(ctx context.Context, watches []watch) (stop func(), err error) {
-	var registered []toolscache.ResourceEventHandlerRegistration
-	stop = func() {
-		for i, r := range registered {
-			// An error means that the informer has stopped.
-			_ = watches[i].informer.RemoveEventHandler(r)
-		}
-	}
-	for _, w := range watches {
-		post := func(before, after any) {
-			l.post(ctx, func() { w.changed(l.core, before, after) })
-		}
-		r, err := w.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(after any) { post(nil, after) },
-			UpdateFunc: post,
-			DeleteFunc: func(before any) {
-				if unknown, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
-					before = unknown.Obj
-				}
-				post(before, nil)
-			},
-		})
-		if err != nil {
-			return stop, err
-		}
-		registered = append(registered, r)
-	}
-	l.running.Go(func() {
-		for _, r := range registered {
-			select {
-			case <-r.HasSyncedChecker().Done():
-			case <-ctx.Done():
-			}
-		}
-		l.post(ctx, func() { l.ready = true })
-	})
-	return stop, nil
 }
 
 // run schedules until ctx is done. It handles all pending events before each
@@ -230,11 +187,3 @@ func (l *loop) reject(ctx context.Context, pod *corev1.Pod, reason, message stri
 	l.conditions.enqueue(pod, reason, message)
 	l.events.enqueue(pod, corev1.EventTypeWarning, "FailedScheduling", message)
 }
-
-// podKey identifies a pod by name and UID.
-type podKey struct {
-	client.ObjectKey
-	uid types.UID
-}
-
-func keyOf(pod *corev1.Pod) podKey { return podKey{client.ObjectKeyFromObject(pod), pod.UID} }

@@ -1,8 +1,12 @@
 package scheduler
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/scheduler/decision"
@@ -66,4 +70,51 @@ func snapshotKind[T any, P object[T]](event decision.Event, set, remove func(*de
 		set(c.snapshot, after)
 		c.wake(event)
 	})
+}
+
+// watch is the informer of a kind, with the core's handler of its events.
+type watch struct {
+	informer cache.Informer
+	changed  func(c *core, before, after any)
+}
+
+// watch delivers the events of the watches to the core, and sets ready after their
+// initial lists. stop removes the handlers.
+func (l *loop) watch(ctx context.Context, watches []watch) (stop func(), err error) {
+	var registered []toolscache.ResourceEventHandlerRegistration
+	stop = func() {
+		for i, r := range registered {
+			// An error means that the informer has stopped.
+			_ = watches[i].informer.RemoveEventHandler(r)
+		}
+	}
+	for _, w := range watches {
+		post := func(before, after any) {
+			l.post(ctx, func() { w.changed(l.core, before, after) })
+		}
+		r, err := w.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(after any) { post(nil, after) },
+			UpdateFunc: post,
+			DeleteFunc: func(before any) {
+				if unknown, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
+					before = unknown.Obj
+				}
+				post(before, nil)
+			},
+		})
+		if err != nil {
+			return stop, err
+		}
+		registered = append(registered, r)
+	}
+	l.running.Go(func() {
+		for _, r := range registered {
+			select {
+			case <-r.HasSyncedChecker().Done():
+			case <-ctx.Done():
+			}
+		}
+		l.post(ctx, func() { l.ready = true })
+	})
+	return stop, nil
 }

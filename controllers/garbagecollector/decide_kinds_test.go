@@ -17,8 +17,8 @@ func TestKindsOfDiscovery(t *testing.T) {
 		return discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Kind: kind, Verbs: verbs}
 	}
 	broken := schema.GroupVersion{Group: "broken.example.com", Version: "v1"}
-	m := newMonitors(nil, nil, nil, map[schema.GroupKind]bool{{Kind: "Event"}: true})
-	wanted := m.wanted(discovery.Snapshot{
+	ignored := map[schema.GroupKind]bool{{Kind: "Event"}: true}
+	wanted := wanted(discovery.Snapshot{
 		Resources: []discovery.Resource{
 			resource("", "configmaps", "ConfigMap", all...),
 			resource("", "events", "Event", all...),
@@ -34,13 +34,13 @@ func TestKindsOfDiscovery(t *testing.T) {
 			broken:                               {Err: errors.New("away"), Known: true, Last: []discovery.Resource{resource(broken.Group, "widgets", "Widget", all...)}},
 			{Group: "unknown.io", Version: "v1"}: {Err: errors.New("never seen")},
 		},
-	})
+	}, ignored)
 	var got []string
 	for _, r := range slices.SortedFunc(maps.Values(wanted), func(a, b discovery.Resource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
 	}) {
 		how := "watched"
-		if !m.collectable(r) {
+		if !collectable(r, ignored) {
 			how = "looked up"
 		}
 		got = append(got, how+" "+r.GroupResource().String())

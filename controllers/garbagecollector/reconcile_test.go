@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +19,9 @@ import (
 )
 
 var (
-	configMaps = discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}
-	leaf       = graph.Identity{Kind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "default", Name: "leaf", UID: "uid"}
+	ownerOfLeaf = metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}
+	configMaps  = discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}
+	leaf        = graph.Identity{Kind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "default", Name: "leaf", UID: "uid"}
 )
 
 func TestEveryWriteHasThePreconditionsOfItsDecision(t *testing.T) {
@@ -98,6 +100,48 @@ func TestOutcomeOfResponses(t *testing.T) {
 			got, err := perform(t.Context(), client, configMaps, graph.Action{Verb: graph.LookUp, Object: leaf})
 			if got.Outcome != c.want || (err == nil) != (c.want == graph.Present) {
 				t.Errorf("outcome %d, error %v, want %d", got.Outcome, err, c.want)
+			}
+		})
+	}
+}
+
+func TestConflictIsFollowedByALookupAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		now     string // the version of the object that the lookup returns
+		want    []string
+		requeue bool
+	}{
+		"the object has changed":     {"8", []string{"DELETE", "GET", "DELETE"}, false},
+		"the object has not changed": {"7", []string{"DELETE", "GET"}, true}, // the same delete may fail again
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			r := newReconciler(serve(t, func(w http.ResponseWriter, r *http.Request) {
+				got = append(got, r.Method)
+				switch {
+				case r.Method == http.MethodGet:
+					current := object(c.now)
+					current.OwnerReferences = []metav1.OwnerReference{ownerOfLeaf}
+					answer(w, http.StatusOK, current)
+				case len(got) == 1:
+					answer(w, http.StatusConflict, metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict})
+				default:
+					answer(w, http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
+				}
+			}), nil)
+			r.resources[leaf.Kind] = configMaps
+			r.graph.Serve(leaf.Kind, true, true)
+			r.graph.Replace(leaf.Kind, []graph.Object{
+				{Namespace: leaf.Namespace, Name: "owner", UID: "owner", Version: 1},
+				{Namespace: leaf.Namespace, Name: leaf.Name, UID: leaf.UID, Version: 7, Owners: []metav1.OwnerReference{ownerOfLeaf}},
+			})
+			r.graph.Deleted("owner")
+			result, err := r.Reconcile(t.Context(), r.graph.Ready()[0])
+			if err != nil || result.Requeue != c.requeue { //nolint:staticcheck // the reconciler sets it
+				t.Errorf("got %v, %v", result, err)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("the requests are %q, want %q", got, c.want)
 			}
 		})
 	}
