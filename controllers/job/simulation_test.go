@@ -216,7 +216,7 @@ func (s *simulation) step() {
 		s.now = s.now.Add(time.Duration(s.r.IntN(15000)) * time.Millisecond)
 	case n == 16:
 		s.note("a user writes the job without a change")
-		s.touch()
+		s.rewriteJob()
 	case n == 17:
 		s.note("sync orphans")
 		s.syncOrphans()
