@@ -57,28 +57,29 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-func TestAllocateAgain(t *testing.T) {
+func TestRangesAreKeptAndReusedWhenFree(t *testing.T) {
 	a := newAllocator([]cluster{{netip.MustParsePrefix("10.0.0.0/23"), 24}}, nil)
 	one, _ := a.allocate("one")
 	if again, _ := a.allocate("one"); fmt.Sprint(again) != fmt.Sprint(one) {
-		t.Errorf("a node that asks again gets %v, and had %v", again, one)
+		t.Errorf("a second allocation for a node returns %v, want %v", again, one)
 	}
 	two, _ := a.allocate("two")
 	if _, ok := a.allocate("three"); ok {
-		t.Error("there should be no range left")
+		t.Error("a third range is allocated, but the cluster has two")
 	}
-	// Somebody has given both nodes the same range by hand.
+	// A user has set the same range on both nodes.
 	a.hold("one", two)
 	if a.hold("two", nil); a.pools[0].taken[two[0]] != 1 {
-		t.Error("a range of two nodes is free when one of them goes")
+		t.Error("a range of two nodes is free when one of them is deleted")
 	}
 	if three, ok := a.allocate("three"); !ok || three[0] != one[0] {
 		t.Errorf("got %v, want %v", three, one)
 	}
 }
 
-// TestAllocatorAtRandom lets nodes come, go, ask and change their ranges by
-// hand, and the allocator be made anew from the nodes that there are.
+// TestAllocatorAtRandom adds and deletes random nodes, allocates their ranges, lets
+// users set ranges, and replaces the allocator by a new one that is told of all nodes,
+// as after a restart.
 func TestAllocatorAtRandom(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -91,7 +92,7 @@ func TestAllocatorAtRandom(t *testing.T) {
 			reserved[i] = reserved[i].Masked()
 		}
 		a := newAllocator(clusters, reserved)
-		nodes := map[string][]netip.Prefix{} // what the API server would say
+		nodes := map[string][]netip.Prefix{} // as the API server has them
 		for step := range 1500 {
 			name := fmt.Sprint("node-", random.IntN(60))
 			switch what := random.IntN(100); {
@@ -100,7 +101,7 @@ func TestAllocatorAtRandom(t *testing.T) {
 				got, ok := a.allocate(name)
 				if !ok {
 					if free := someFree(clusters, reserved, nodes); free {
-						t.Fatalf("seed %d, step %d: no range for %s though there is one: %v", seed, step, name, nodes)
+						t.Fatalf("seed %d, step %d: no range is allocated for %s, but one is free: %v", seed, step, name, nodes)
 					}
 					continue
 				}

@@ -177,7 +177,7 @@ type Verdict struct {
 // Decide returns the verdict on a node.
 func (f *Fleet) Decide(n *corev1.Node, now time.Time) Verdict {
 	f.Observe(n, now)
-	f.settle(now)
+	f.updateZones(now)
 	m := f.nodes[n.Name]
 	v := Verdict{New: !m.decided}
 	m.decided = true

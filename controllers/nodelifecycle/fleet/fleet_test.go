@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestState(t *testing.T) {
+func TestStateOfZone(t *testing.T) {
 	f := New(Config{UnhealthyZone: 0.55}, start)
 	for _, test := range []struct {
 		nodes, notReady int
@@ -26,41 +26,41 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestAtRandom lets nodes live, die, move and go, and checks what must hold
-// whatever happens: the counts of the zones are right; no node is dead before
-// its grace period is over, and none lives much longer; no taint is given in an
+// TestInvariantsAtRandom adds, deletes and moves random nodes, which send heartbeats or
+// stop. It checks that the counts of the zones are right; that a node is unreachable as
+// soon as its grace period is over, and not before; and that no taint is added in an
 // outage, and not more than one per interval and zone.
-func TestAtRandom(t *testing.T) {
+func TestInvariantsAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		config := Config{GracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute, EvictionRate: 0.1, SecondaryEvictionRate: 0.05, LargeZone: 4, UnhealthyZone: 0.55}
 		w := &world{t: t, random: random, seed: seed, fleet: New(config, start), now: start,
-			nodes: map[string]*corev1.Node{}, signs: map[string]time.Time{}, again: map[string]time.Time{}, given: map[*zone]time.Time{}}
+			nodes: map[string]*corev1.Node{}, heartbeats: map[string]time.Time{}, requeued: map[string]time.Time{}, tainted: map[*zone]time.Time{}}
 		for range 4000 {
 			w.step()
 		}
 	}
 }
 
-// world is what TestAtRandom knows besides the fleet.
+// world is a fleet with its nodes, as the API server has them.
 type world struct {
-	t      *testing.T
-	random *rand.Rand
-	seed   uint64
-	fleet  *Fleet
-	now    time.Time
-	nodes  map[string]*corev1.Node
-	signs  map[string]time.Time // the last sign of life of each node
-	again  map[string]time.Time
-	given  map[*zone]time.Time // when a zone's node was tainted last
+	t          *testing.T
+	random     *rand.Rand
+	seed       uint64
+	fleet      *Fleet
+	now        time.Time
+	nodes      map[string]*corev1.Node
+	heartbeats map[string]time.Time // the last one of each node
+	requeued   map[string]time.Time // when each node is synced next
+	tainted    map[*zone]time.Time  // when a node of each zone was tainted last
 }
 
 func (w *world) step() {
-	// The time goes on, but never past the moment at which a node wants a look.
+	// The clock advances, and requeued nodes are synced.
 	w.now = w.now.Add(time.Duration(w.random.IntN(1000)) * time.Millisecond)
-	for name, at := range w.again {
+	for name, at := range w.requeued {
 		if !at.After(w.now) {
-			w.look(name)
+			w.sync(name)
 		}
 	}
 	name := fmt.Sprint("n", w.random.IntN(12))
@@ -68,45 +68,45 @@ func (w *world) step() {
 	switch what := w.random.IntN(100); {
 	case n == nil:
 		n = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprint(name, w.now.UnixNano())), Labels: map[string]string{corev1.LabelTopologyZone: w.zone()}}}
-		w.nodes[name], w.signs[name] = n, w.now
+		w.nodes[name], w.heartbeats[name] = n, w.now
 		if w.random.IntN(4) > 0 {
 			setReady(n, "True", w.now)
 		}
-		w.look(name)
+		w.sync(name)
 	case what < 2:
 		w.fleet.Gone(name)
 		delete(w.nodes, name)
-		delete(w.again, name)
-		w.wake()
+		delete(w.requeued, name)
+		w.syncAffected()
 	case what < 4:
 		n.Labels[corev1.LabelTopologyZone] = w.zone()
-		w.look(name)
-	case what < 8 && w.now.After(w.signs[name]):
+		w.sync(name)
+	case what < 8 && w.now.After(w.heartbeats[name]):
 		setReady(n, []string{"True", "True", "False"}[w.random.IntN(3)], w.now)
-		w.signs[name] = w.now
-		w.look(name)
+		w.heartbeats[name] = w.now
+		w.sync(name)
 	case what < 10:
 		n.Spec.Taints = nil
-		w.look(name)
+		w.sync(name)
 	case what < 45 && w.random.IntN(400) > 0:
-		w.signs[name] = w.now
+		w.heartbeats[name] = w.now
 		w.fleet.Renewed(name, w.now, w.now)
-		w.wake()
+		w.syncAffected()
 	}
 	w.check()
 }
 
 func (w *world) zone() string { return fmt.Sprint("zone-", w.random.IntN(2)) }
 
-func (w *world) look(name string) {
+func (w *world) sync(name string) {
 	n := w.nodes[name]
 	v := w.fleet.Decide(n, w.now)
 	grace := w.fleet.GracePeriod
 	if condition(n, corev1.NodeReady) == nil {
 		grace = w.fleet.StartupGracePeriod
 	}
-	if silent := w.now.Sub(w.signs[name]); v.Unreachable && silent < grace || !v.Unreachable && silent >= grace && !allUnknown(n) {
-		w.t.Fatalf("seed %d: %s is dead: %v, after %s of silence", w.seed, name, v.Unreachable, silent)
+	if silent := w.now.Sub(w.heartbeats[name]); v.Unreachable && silent < grace || !v.Unreachable && silent >= grace && !allUnknown(n) {
+		w.t.Fatalf("seed %d: %s is unreachable: %v, %s after its last heartbeat", w.seed, name, v.Unreachable, silent)
 	}
 	if v.Unreachable {
 		for _, posted := range Posted() {
@@ -120,10 +120,10 @@ func (w *world) look(name string) {
 	}
 	if v.Taint != "" && !hasEvictionTaint(n) {
 		z := w.fleet.nodes[name].zone
-		if since := w.now.Sub(w.given[z]); since < 10*time.Second {
+		if since := w.now.Sub(w.tainted[z]); since < 10*time.Second {
 			w.t.Fatalf("seed %d: two nodes of %s are tainted within %s", w.seed, z.name, since)
 		}
-		w.given[z] = w.now
+		w.tainted[z] = w.now
 		if w.fleet.outage {
 			w.t.Fatalf("seed %d: %s is tainted in an outage", w.seed, name)
 		}
@@ -133,16 +133,16 @@ func (w *world) look(name string) {
 		n.Spec.Taints = []corev1.Taint{{Key: v.Taint, Effect: corev1.TaintEffectNoExecute}}
 	}
 	w.fleet.Observe(n, w.now)
-	if delete(w.again, name); !v.Requeue.IsZero() {
-		w.again[name] = v.Requeue
+	if delete(w.requeued, name); !v.Requeue.IsZero() {
+		w.requeued[name] = v.Requeue
 	}
-	w.wake()
+	w.syncAffected()
 }
 
-func (w *world) wake() {
+func (w *world) syncAffected() {
 	for _, name := range w.fleet.Affected() {
 		if w.nodes[name] != nil {
-			w.look(name)
+			w.sync(name)
 		}
 	}
 }

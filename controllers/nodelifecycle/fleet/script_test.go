@@ -16,40 +16,40 @@ import (
 	"svc.dev/svc/internal/golden"
 )
 
-// TestScripts plays the scripts in testdata. The output of a
-// command is what happens then, with its time. The commands:
+// TestScripts plays the scripts in testdata. The output of a command is what happens
+// next, with the time since the start. The commands:
 //
 //	config NAME=VALUE...       before the first node: grace, startup, rate, secondary, large, unhealthy
 //	nodes NAME... [zone=Z] [excluded] [ready=STATUS|none] [tainted]
-//	                           nodes that beat: they renew their leases every 10 s, in turn
-//	die NAME...                nodes fall silent
-//	post NAME... ready=STATUS  nodes live and post a status
+//	                           adds nodes; they renew their leases every 10 s, in turn
+//	stop NAME...               nodes stop sending heartbeats
+//	post NAME... ready=STATUS  nodes post a status, and send heartbeats from now on
 //	untaint NAME...            another client removes the taints of nodes
 //	delete NAME...             nodes are deleted
-//	restart                    everything that the fleet knows is lost
-//	run DURATION               the time goes on
-//	state                      what the zones are like
+//	restart                    the controller restarts with a new fleet
+//	run DURATION               the clock advances
+//	state                      prints the zones
 //
-// A name like n1..5 stands for n1 to n5. The player does what verdicts say, as
-// the controller does.
+// A name like n1..5 stands for n1 to n5. The player executes verdicts, as the
+// controller does.
 func TestScripts(t *testing.T) {
 	golden.Run(t, newPlayer)
 }
 
-// player plays a fleet, its nodes and the clock.
+// player has a fleet, its nodes and the clock.
 type player struct {
-	config Config
-	fleet  *Fleet
-	now    time.Time
-	nodes  map[string]*corev1.Node
-	beats  map[string]time.Time // when living nodes renew their leases next
-	again  map[string]time.Time
-	out    strings.Builder
+	config   Config
+	fleet    *Fleet
+	now      time.Time
+	nodes    map[string]*corev1.Node
+	renewals map[string]time.Time // when each node renews its lease next
+	requeued map[string]time.Time // when each node is synced next
+	out      strings.Builder
 }
 
 var start = time.Unix(1_000_000, 0)
 
-const beat = 10 * time.Second
+const renewPeriod = 10 * time.Second
 
 func newPlayer(t *testing.T) golden.Handler {
 	p := &player{
@@ -57,7 +57,7 @@ func newPlayer(t *testing.T) golden.Handler {
 			GracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute,
 			EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeZone: 50, UnhealthyZone: 0.55,
 		},
-		now: start, nodes: map[string]*corev1.Node{}, beats: map[string]time.Time{}, again: map[string]time.Time{},
+		now: start, nodes: map[string]*corev1.Node{}, renewals: map[string]time.Time{}, requeued: map[string]time.Time{},
 	}
 	return func(c golden.Command) string {
 		p.out.Reset()
@@ -79,41 +79,41 @@ func (p *player) command(t *testing.T, name string, args []string) {
 	case "nodes":
 		for i, n := range names {
 			p.add(n, options)
-			p.beats[n] = p.now.Add(beat * time.Duration(i+1) / time.Duration(len(names)))
+			p.renewals[n] = p.now.Add(renewPeriod * time.Duration(i+1) / time.Duration(len(names)))
 		}
 		for _, n := range names {
-			p.look(n)
+			p.sync(n)
 		}
-	case "die":
+	case "stop":
 		for _, n := range names {
-			delete(p.beats, n)
+			delete(p.renewals, n)
 		}
 	case "post":
 		for _, n := range names {
-			p.beats[n] = p.now.Add(beat)
+			p.renewals[n] = p.now.Add(renewPeriod)
 			setReady(p.nodes[n], options["ready"], p.now)
-			p.look(n)
+			p.sync(n)
 		}
 	case "untaint":
 		for _, n := range names {
 			p.nodes[n].Spec.Taints = nil
-			p.look(n)
+			p.sync(n)
 		}
 	case "delete":
 		for _, n := range names {
 			p.fleet.Gone(n)
 			delete(p.nodes, n)
-			delete(p.beats, n)
-			delete(p.again, n)
+			delete(p.renewals, n)
+			delete(p.requeued, n)
 		}
 	case "restart":
-		p.fleet, p.again = New(p.config, p.now), map[string]time.Time{}
+		p.fleet, p.requeued = New(p.config, p.now), map[string]time.Time{}
 		names := slices.Sorted(maps.Keys(p.nodes))
 		for _, n := range names {
 			p.fleet.Observe(p.nodes[n], p.now)
 		}
 		for _, n := range names {
-			p.look(n)
+			p.sync(n)
 		}
 	case "run":
 		d, err := time.ParseDuration(args[0])
@@ -124,7 +124,7 @@ func (p *player) command(t *testing.T, name string, args []string) {
 	case "state":
 		for _, n := range slices.Sorted(maps.Keys(p.fleet.zones)) {
 			z := p.fleet.zones[n]
-			p.say("zone %s: %s, %d of %d not ready, %g nodes/s, waiting %v", strings.Trim(strings.ReplaceAll(n, "\x00", ""), ":"), z.state, z.notReady, z.counted, z.rate, z.waiting)
+			p.report("zone %s: %s, %d of %d not ready, %g nodes/s, waiting %v", strings.Trim(strings.ReplaceAll(n, "\x00", ""), ":"), z.state, z.notReady, z.counted, z.rate, z.waiting)
 		}
 	default:
 		t.Fatalf("no such command: %s", name)
@@ -175,11 +175,11 @@ func (p *player) add(name string, options map[string]string) {
 // run sends the heartbeats of reachable nodes and syncs requeued nodes, until end.
 func (p *player) run(end time.Time) {
 	for {
-		next, name, beats := end.Add(1), "", false
-		for _, of := range []map[string]time.Time{p.beats, p.again} {
+		next, name, renews := end.Add(1), "", false
+		for _, of := range []map[string]time.Time{p.renewals, p.requeued} {
 			for _, n := range slices.Sorted(maps.Keys(of)) {
 				if at := of[n]; at.Before(next) {
-					next, name, beats = at, n, at.Equal(p.beats[n])
+					next, name, renews = at, n, at.Equal(p.renewals[n])
 				}
 			}
 		}
@@ -188,23 +188,23 @@ func (p *player) run(end time.Time) {
 			return
 		}
 		p.now = next
-		if beats {
-			p.beats[name] = next.Add(beat)
+		if renews {
+			p.renewals[name] = next.Add(renewPeriod)
 			p.fleet.Renewed(name, next, next)
-			p.wake()
+			p.syncAffected()
 		} else {
-			delete(p.again, name)
-			p.look(name)
+			delete(p.requeued, name)
+			p.sync(name)
 		}
 	}
 }
 
-// look does what the controller does.
-func (p *player) look(name string) {
+// sync decides on a node and executes the verdict, as the controller does.
+func (p *player) sync(name string) {
 	n := p.nodes[name]
 	v := p.fleet.Decide(n, p.now)
 	if v.Unreachable {
-		p.say("%s is dead", name)
+		p.report("%s is unreachable", name)
 		for _, t := range Posted() {
 			if c := condition(n, t); c != nil {
 				c.Status = corev1.ConditionUnknown
@@ -220,9 +220,9 @@ func (p *player) look(name string) {
 	}
 	if v.Taint != before {
 		if v.Taint == "" {
-			p.say("%s is not tainted any more", name)
+			p.report("%s is not tainted any more", name)
 		} else {
-			p.say("%s is tainted: %s", name, strings.TrimPrefix(v.Taint, "node.kubernetes.io/"))
+			p.report("%s is tainted: %s", name, strings.TrimPrefix(v.Taint, "node.kubernetes.io/"))
 		}
 		n.Spec.Taints = nil
 		if v.Taint != "" {
@@ -230,19 +230,19 @@ func (p *player) look(name string) {
 		}
 		p.fleet.Observe(n, p.now)
 	}
-	if delete(p.again, name); !v.Requeue.IsZero() {
-		p.again[name] = v.Requeue
+	if delete(p.requeued, name); !v.Requeue.IsZero() {
+		p.requeued[name] = v.Requeue
 	}
-	p.wake()
+	p.syncAffected()
 }
 
-func (p *player) wake() {
+func (p *player) syncAffected() {
 	for _, n := range p.fleet.Affected() {
-		p.look(n)
+		p.sync(n)
 	}
 }
 
-func (p *player) say(format string, args ...any) {
+func (p *player) report(format string, args ...any) {
 	fmt.Fprintf(&p.out, "%gs %s\n", p.now.Sub(start).Seconds(), fmt.Sprintf(format, args...))
 }
 

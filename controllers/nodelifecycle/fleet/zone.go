@@ -70,9 +70,9 @@ func (z *zone) count(m *node, by int) {
 	}
 }
 
-// settle determines the states of the zones. The nodes whose evictions depend on a
+// updateZones determines the states of the zones. The nodes whose evictions depend on a
 // change become affected.
-func (f *Fleet) settle(now time.Time) {
+func (f *Fleet) updateZones(now time.Time) {
 	if !f.changed {
 		return
 	}

@@ -4,14 +4,14 @@ package decision
 // other pods, and by the anti-affinity of other pods to it.
 func matchesPodAffinity(s *Snapshot, r *request) rule {
 	if r.termsErr != nil {
-		return rule{never: r.termsErr.Error()}
+		return rule{podReason: r.termsErr.Error()}
 	}
 	wanted := s.wantedDomains(r)
 	var avoided, forbidden []domains
 	for _, t := range r.terms.antiAffinity {
 		avoided = append(avoided, s.countOf(selection{terms: []*term{t}}).in(t.topologyKey))
 	}
-	for _, h := range s.holdingsAbout(r.pod.Namespace, r.pod.Labels) {
+	for _, h := range s.boundTermsMatching(r.pod.Namespace, r.pod.Labels) {
 		if h.forbids {
 			forbidden = append(forbidden, h.in(h.topologyKey))
 		}
@@ -94,7 +94,7 @@ func preferredPodAffinity(s *Snapshot, r *request, nodes []*node, scores []int64
 	for _, t := range r.terms.preferred {
 		add(s.countOf(selection{terms: []*term{t.term}}).in(t.topologyKey), t.weight)
 	}
-	for _, h := range s.holdingsAbout(r.pod.Namespace, r.pod.Labels) {
+	for _, h := range s.boundTermsMatching(r.pod.Namespace, r.pod.Labels) {
 		add(h.in(h.topologyKey), h.weight)
 	}
 	if len(likings) == 0 {

@@ -20,9 +20,9 @@ type Decision struct {
 	// Gated is set if the pod has scheduling gates: only a change of the pod itself
 	// can make it schedulable.
 	Gated bool
-	// Never is the reason why the pod fits no node, whatever the nodes, such as a
+	// PodReason is the reason why the pod fits no node, which does not depend on the nodes: a
 	// claim that does not exist.
-	Never string
+	PodReason string
 	// Reasons are the reasons of the filters ("Insufficient cpu"), with the number of
 	// nodes; a node can have several. Nil if there is a node.
 	Reasons map[string]int
@@ -44,8 +44,8 @@ func (d *Decision) Message() string {
 		return "Scheduling is blocked due to non-empty scheduling gates"
 	case d.Nodes == 0:
 		return "no nodes available to schedule pods"
-	case d.Never != "":
-		return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, d.Never)
+	case d.PodReason != "":
+		return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, d.PodReason)
 	}
 	reasons := make([]string, 0, len(d.Reasons))
 	for reason, nodes := range d.Reasons {

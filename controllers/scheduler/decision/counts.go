@@ -9,17 +9,17 @@ import (
 )
 
 // Affinity and spreading need the numbers of certain pods in each topology domain (a
-// zone, a host). These are tallies. A tally is computed when a decision first needs
-// it, and then updated for each pod that is added or removed: a pod changes the few
-// tallies that it counts for.
+// zone, a host): a podCount. It is computed when a decision first needs it, and then
+// updated for each pod that is added or removed: a pod changes the few counts that it
+// is part of.
 //
-//	class    the pods of one namespace with the same labels; one workload's, mostly
-//	count    the pods that some selection matches; filled from the classes
-//	holding  the pods that hold an affinity term of their own (terms.go)
-//	owners   the pods of a replica set and the like, by the owner's UID
+//	class      the pods of one namespace with the same labels; mostly one workload's
+//	count      the pods that some selection matches; filled from the classes
+//	boundTerm  the pods that have the same affinity term (terms.go)
+//	owners     the pods of a replica set and the like, by the owner's UID
 
-// tally counts pods by node and by domain.
-type tally struct {
+// podCount counts pods by node and by domain.
+type podCount struct {
 	total   int
 	byNode  map[*node]int
 	domains []domains // those that decisions have needed
@@ -34,7 +34,7 @@ type domains struct {
 }
 
 // add counts pods on a node.
-func (t *tally) add(n *node, pods int) {
+func (t *podCount) add(n *node, pods int) {
 	if t.byNode == nil {
 		t.byNode = map[*node]int{}
 	}
@@ -63,7 +63,7 @@ func increase[K comparable](m map[K]int, key K, by int) {
 
 // in returns the numbers of pods by the values of a topology key. They must not
 // be changed, and are valid until the snapshot changes.
-func (t *tally) in(key string) domains {
+func (t *podCount) in(key string) domains {
 	for i := range t.domains {
 		if t.domains[i].key == key {
 			return t.domains[i]
@@ -79,7 +79,7 @@ func (t *tally) in(key string) domains {
 
 // class is the pods of one namespace that have a node and the same labels.
 type class struct {
-	tally
+	podCount
 	namespace string
 	labels    labels.Set
 	// terminating pods are a class of their own, since they do not count for spreading.
@@ -87,8 +87,8 @@ type class struct {
 
 	// counts are those that the class is part of.
 	counts []*count
-	// matched are the holdings whose terms match the class, as of holdings.version.
-	matched        []*holding
+	// matched are the bound terms that match the class, as of boundTerms.version.
+	matched        []*boundTerm
 	matchedVersion uint64
 }
 
@@ -144,9 +144,9 @@ func (sel *selection) key() string {
 	return b.String()
 }
 
-// count is the tally of a selection.
+// count is the podCount of a selection.
 type count struct {
-	tally
+	podCount
 	selection
 	// lastUsed is the number of the last decision that used it.
 	lastUsed uint64
@@ -275,14 +275,14 @@ func (s *Snapshot) forgetClass(c *class) {
 	}
 }
 
-// tallyPod adds a pod to all tallies that it counts for (times is 1), or removes it
+// countPod adds a pod to all counts that it is part of (times is 1), or removes it
 // (times is -1).
-func (s *Snapshot) tallyPod(p *boundPod, times int) {
+func (s *Snapshot) countPod(p *boundPod, times int) {
 	p.class.add(p.node, times)
 	for _, c := range p.class.counts {
 		c.add(p.node, times)
 	}
-	for _, h := range p.holdings {
+	for _, h := range p.terms {
 		h.add(p.node, times)
 	}
 	if p.owner != nil {

@@ -25,8 +25,8 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	}
 	r := newRequest(pod)
 	policy := s.prepare(r)
-	if policy.never != "" {
-		d.Never = policy.never
+	if policy.podReason != "" {
+		d.PodReason = policy.podReason
 		d.reject(policy.rejecting)
 		return d
 	}

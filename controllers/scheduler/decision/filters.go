@@ -36,8 +36,8 @@ type filter struct {
 
 // rule is a filter applied to one pod. The zero rule accepts all nodes.
 type rule struct {
-	// never is the reason why all nodes are rejected.
-	never string
+	// podReason is the reason why all nodes are rejected.
+	podReason string
 	// only, if not nil, are the names of the only nodes that can be accepted.
 	only sets.Set[string]
 	// check appends the reasons for rejecting a node to why: none if it accepts the node.
@@ -49,7 +49,7 @@ type filterSet uint32
 
 // policy is the rules of all filters for one pod.
 type policy struct {
-	never     string
+	podReason string
 	rejecting filterSet
 	only      []*node
 	onlyBy    string
@@ -66,8 +66,8 @@ func (s *Snapshot) prepare(r *request) policy {
 	p := policy{checks: s.scratch.checks[:0]}
 	for i, f := range filters {
 		rule := f.apply(s, r)
-		if rule.never != "" {
-			return policy{never: rule.never, rejecting: 1 << i}
+		if rule.podReason != "" {
+			return policy{podReason: rule.podReason, rejecting: 1 << i}
 		}
 		if rule.only != nil {
 			p.onlyBy = f.name
@@ -145,7 +145,7 @@ func matchesNodeAffinity(_ *Snapshot, r *request) rule {
 	}
 	only, conflict := namedNodes(r.pod)
 	if conflict {
-		return rule{never: "pod affinity terms conflict"}
+		return rule{podReason: "pod affinity terms conflict"}
 	}
 	return rule{only: only, check: func(n *node, why []string) []string {
 		if !r.matches(n) {
@@ -241,7 +241,7 @@ func hasResources(_ *Snapshot, r *request) rule {
 // allocated.
 func needsNoDevices(_ *Snapshot, r *request) rule {
 	if len(r.pod.Spec.ResourceClaims) > 0 {
-		return rule{never: "pod has resource claims, and this scheduler allocates no devices"}
+		return rule{podReason: "pod has resource claims, and this scheduler allocates no devices"}
 	}
 	return rule{}
 }

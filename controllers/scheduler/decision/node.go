@@ -184,7 +184,7 @@ type nodes struct {
 	// has checked all zones. It is nil after nodes were added, removed or moved.
 	order []*node
 	// present counts each of them as one.
-	present tally
+	present podCount
 }
 
 type zone struct {

@@ -172,14 +172,14 @@ func (w *world) check(t *testing.T) {
 	}
 	// What was counted is the same as if it was counted now.
 	for key, c := range w.snapshot.counts.byKey {
-		compareTally(t, "count "+key, &c.tally, &fresh.countOf(c.selection).tally)
+		comparePodCount(t, "count "+key, &c.podCount, &fresh.countOf(c.selection).podCount)
 	}
 	if got, want := w.snapshot.dump(), fresh.dump(); got != want {
 		t.Errorf("got\n%s\nnew snapshot\n%s", got, want)
 	}
 }
 
-func compareTally(t *testing.T, what string, got, want *tally) {
+func comparePodCount(t *testing.T, what string, got, want *podCount) {
 	for _, d := range got.domains {
 		if !maps.Equal(d.values, want.in(d.key).values) || d.total != want.in(d.key).total {
 			t.Errorf("%s by %s: got %v, new snapshot %v", what, d.key, d.values, want.in(d.key))
@@ -190,7 +190,7 @@ func compareTally(t *testing.T, what string, got, want *tally) {
 	}
 }
 
-func byName(t *tally) map[string]int {
+func byName(t *podCount) map[string]int {
 	m := map[string]int{}
 	for n, pods := range t.byNode {
 		m[n.name] = pods
@@ -212,19 +212,19 @@ func (s *Snapshot) dump() string {
 	add("order %v present %v", order, byName(&s.nodes.present))
 	for namespace, classes := range s.classes {
 		for key, c := range classes {
-			add("class %s %s %v", namespace, key, byName(&c.tally))
+			add("class %s %s %v", namespace, key, byName(&c.podCount))
 		}
 	}
 	for uid, t := range s.owners {
 		add("owner %s %v", uid, byName(t))
 	}
-	for key, h := range s.holdings.byKey {
-		add("holding %s forbids=%t holders=%d %v", key, h.forbids, h.holders, byName(&h.tally))
+	for key, h := range s.boundTerms.byKey {
+		add("term %s forbids=%t pods=%d %v", key, h.forbids, h.pods, byName(&h.podCount))
 	}
-	for namespace, list := range s.holdings.byNamespace {
-		add("holdings of %s: %d", namespace, len(list))
+	for namespace, list := range s.boundTerms.byNamespace {
+		add("terms of %s: %d", namespace, len(list))
 	}
-	add("holdings selecting: %d", len(s.holdings.selecting))
+	add("terms selecting: %d", len(s.boundTerms.selecting))
 	for name, have := range s.images {
 		add("image %s %d", name, len(have))
 	}

@@ -104,7 +104,7 @@ func (s *Snapshot) fits(pod *corev1.Pod) string {
 // pass returns the nodes that pass the filters, sorted by name.
 func (s *Snapshot) pass(r *request) []*node {
 	p := s.prepare(r)
-	if p.never != "" {
+	if p.podReason != "" {
 		return nil
 	}
 	all := s.nodes.list()

@@ -21,12 +21,12 @@ type Snapshot struct {
 	namespaces map[string]map[string]string
 	// classes are the bound pods by namespace and classKey, and owners those of each
 	// replica set, replication controller and stateful set.
-	classes  map[string]map[string]*class
-	owners   map[types.UID]*tally
-	counts   counts
-	holdings holdings
-	storage  storage
-	images   images
+	classes    map[string]map[string]*class
+	owners     map[types.UID]*podCount
+	counts     counts
+	boundTerms boundTerms
+	storage    storage
+	images     images
 	// services are the selectors of services by namespace and name.
 	services map[string]map[string]labels.Set
 
@@ -59,9 +59,9 @@ type boundPod struct {
 	disks  []*corev1.Volume
 
 	class    *class
-	holdings []*holding
+	terms    []*boundTerm
 	ownerUID types.UID // of the owner whose pods are spread, if any
-	owner    *tally    // nil for a pod that is being deleted
+	owner    *podCount // nil for a pod that is being deleted
 }
 
 // is reports whether a pod has not changed in any respect that matters here.
@@ -81,9 +81,9 @@ func NewSnapshot() *Snapshot {
 		pods:       map[types.UID]*boundPod{},
 		namespaces: map[string]map[string]string{},
 		classes:    map[string]map[string]*class{},
-		owners:     map[types.UID]*tally{},
+		owners:     map[types.UID]*podCount{},
 		counts:     counts{byKey: map[string]*count{}, byNamespace: map[string][]*count{}},
-		holdings:   holdings{byKey: map[string]*holding{}, byNamespace: map[string][]*holding{}},
+		boundTerms: boundTerms{byKey: map[string]*boundTerm{}, byNamespace: map[string][]*boundTerm{}},
 		storage:    newStorage(),
 		images:     images{},
 		services:   map[string]map[string]labels.Set{},
@@ -104,7 +104,7 @@ func (s *Snapshot) SetNode(object *corev1.Node) {
 // move changes the labels of a node, or adds or removes its object.
 func (s *Snapshot) move(n *node, change func()) {
 	for _, p := range n.pods {
-		s.tallyPod(p, -1)
+		s.countPod(p, -1)
 	}
 	if n.object != nil {
 		s.nodes.leave(n)
@@ -114,7 +114,7 @@ func (s *Snapshot) move(n *node, change func()) {
 		s.nodes.enter(n)
 	}
 	for _, p := range n.pods {
-		s.tallyPod(p, 1)
+		s.countPod(p, 1)
 	}
 }
 
@@ -152,17 +152,17 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 	p.class = s.classOf(pod.Namespace, pod.Labels, terminating)
 	// A term that cannot be parsed was rejected when the pod was created.
 	if terms, err := newPodTerms(pod); err == nil {
-		p.holdings = s.hold(terms)
+		p.terms = s.addTerms(terms)
 	}
 	if p.ownerUID = spreadingOwner(pod); p.ownerUID != "" && !terminating {
 		if p.owner = s.owners[p.ownerUID]; p.owner == nil {
-			p.owner = &tally{}
+			p.owner = &podCount{}
 			s.owners[p.ownerUID] = p.owner
 		}
 	}
 	p.node.add(p)
 	s.storage.use(p.claims, 1)
-	s.tallyPod(p, 1)
+	s.countPod(p, 1)
 	s.pods[pod.UID] = p
 }
 
@@ -174,11 +174,11 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 		return
 	}
 	delete(s.pods, pod.UID)
-	s.tallyPod(p, -1)
+	s.countPod(p, -1)
 	s.storage.use(p.claims, -1)
 	p.node.remove(p)
 	s.forget(p.node)
-	s.release(p.holdings)
+	s.removeTerms(p.terms)
 	if p.owner != nil && p.owner.total == 0 {
 		delete(s.owners, p.ownerUID)
 	}
@@ -223,7 +223,7 @@ func (s *Snapshot) RemoveService(namespace, name string) {
 
 // relabelled drops what was computed from the labels of a namespace.
 func (s *Snapshot) relabelled(namespace string) {
-	s.holdings.version++
+	s.boundTerms.version++
 	if len(s.classes[namespace]) > 0 {
 		s.dropCounts((*count).selectsNamespaces)
 	}

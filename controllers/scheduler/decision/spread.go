@@ -16,7 +16,7 @@ type constraint struct {
 	maxSkew, minDomains int
 	// pods are those to be spread, and self reports whether the pod itself is one of
 	// them.
-	pods *tally
+	pods *podCount
 	self bool
 	// onlyMatching and onlyTolerated exclude the nodes that the pod's node affinity or
 	// taints reject.
@@ -78,11 +78,11 @@ func spreadSelector(c *corev1.TopologySpreadConstraint, set map[string]string) (
 
 // stayingPods counts the pods of a namespace that match and are not being
 // deleted. An empty selector counts none, as in Kubernetes.
-func (s *Snapshot) stayingPods(namespace string, selector labels.Selector) *tally {
+func (s *Snapshot) stayingPods(namespace string, selector labels.Selector) *podCount {
 	if selector.Empty() {
-		return &tally{}
+		return &podCount{}
 	}
-	return &s.countOf(selection{terms: []*term{podsIn(namespace, selector)}, staying: true}).tally
+	return &s.countOf(selection{terms: []*term{podsIn(namespace, selector)}, staying: true}).podCount
 }
 
 // spreadsEvenly rejects domains that would exceed maxSkew, compared with the domain
@@ -91,7 +91,7 @@ func (s *Snapshot) stayingPods(namespace string, selector labels.Selector) *tall
 func spreadsEvenly(s *Snapshot, r *request) rule {
 	constraints, err := s.constraints(r.pod, corev1.DoNotSchedule)
 	if err != nil {
-		return rule{never: err.Error()}
+		return rule{podReason: err.Error()}
 	}
 	if len(constraints) == 0 {
 		return rule{}

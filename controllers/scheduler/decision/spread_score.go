@@ -33,13 +33,13 @@ func (s *Snapshot) defaultConstraints(pod *corev1.Pod) []constraint {
 //
 // The owner's UID stands for its selector here: they are the same pods but for
 // orphans, and no selector need be matched.
-func (s *Snapshot) siblings(pod *corev1.Pod) *tally {
+func (s *Snapshot) siblings(pod *corev1.Pod) *podCount {
 	owner := spreadingOwner(pod)
 	if pods := s.owners[owner]; pods != nil {
 		return pods
 	}
 	if owner != "" {
-		return &tally{}
+		return &podCount{}
 	}
 	selector := labels.Set{}
 	for _, service := range s.services[pod.Namespace] {

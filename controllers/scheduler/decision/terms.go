@@ -124,56 +124,56 @@ func newPodTerms(pod *corev1.Pod) (podTerms, error) {
 	return terms, nil
 }
 
-// holding is an affinity term of bound pods (the holders), with their tally. Pods with
-// the same term share one.
-type holding struct {
-	tally
+// boundTerm is an affinity term of pods that have a node, with the count of these pods.
+// Pods with the same term share one.
+type boundTerm struct {
+	podCount
 	*term
 	// forbids is set for required anti-affinity: pods that match are rejected in the
-	// domains of the holders.
+	// domains of the term's pods.
 	forbids bool
-	// weight is added to the score of a pod that matches, for each holder in the
-	// domain; 0 for a term that forbids.
+	// weight is added to the score of a pod that matches, for each of the
+	// term's pods in the domain; 0 for a term that forbids.
 	weight int64
 
-	holders int
-	key     string
+	pods int
+	key  string
 }
 
 // requiredWeight is the weight of a required affinity term in the scores of pods that
 // match it: the default of hardPodAffinityWeight.
 const requiredWeight = 1
 
-// holdings are the affinity terms of bound pods.
-type holdings struct {
-	byKey map[string]*holding
+// boundTerms are the affinity terms of pods that have a node.
+type boundTerms struct {
+	byKey map[string]*boundTerm
 	// byNamespace are those that select pods of these namespaces, and selecting
 	// those that select namespaces by labels.
-	byNamespace map[string][]*holding
-	selecting   []*holding
+	byNamespace map[string][]*boundTerm
+	selecting   []*boundTerm
 	// version changes with the set of terms and with what they match.
 	version uint64
 }
 
-// hold returns the holdings of a pod's terms, and adds those that are missing.
-func (s *Snapshot) hold(terms podTerms) []*holding {
-	var held []*holding
+// addTerms adds the terms of a pod, and returns them as bound terms.
+func (s *Snapshot) addTerms(terms podTerms) []*boundTerm {
+	var bound []*boundTerm
 	add := func(t *term, forbids bool, weight int64) {
 		key := strconv.FormatInt(weight, 10) + " " + t.topologyKey + " " + t.selects
-		h := s.holdings.byKey[key]
+		h := s.boundTerms.byKey[key]
 		if h == nil {
-			h = &holding{term: t, forbids: forbids, weight: weight, key: key}
-			s.holdings.byKey[key] = h
-			s.holdings.version++
+			h = &boundTerm{term: t, forbids: forbids, weight: weight, key: key}
+			s.boundTerms.byKey[key] = h
+			s.boundTerms.version++
 			for _, namespace := range t.namespaces {
-				s.holdings.byNamespace[namespace] = append(s.holdings.byNamespace[namespace], h)
+				s.boundTerms.byNamespace[namespace] = append(s.boundTerms.byNamespace[namespace], h)
 			}
 			if t.namespaceSelector != nil {
-				s.holdings.selecting = append(s.holdings.selecting, h)
+				s.boundTerms.selecting = append(s.boundTerms.selecting, h)
 			}
 		}
-		h.holders++
-		held = append(held, h)
+		h.pods++
+		bound = append(bound, h)
 	}
 	for _, t := range terms.antiAffinity {
 		add(t, true, 0)
@@ -186,54 +186,54 @@ func (s *Snapshot) hold(terms podTerms) []*holding {
 			add(t.term, false, t.weight)
 		}
 	}
-	return held
+	return bound
 }
 
-// release removes one holder from each of the holdings, and holdings without holders.
-func (s *Snapshot) release(held []*holding) {
-	for _, h := range held {
-		if h.holders--; h.holders > 0 {
+// removeTerms removes one pod from each of the terms, and terms without pods.
+func (s *Snapshot) removeTerms(terms []*boundTerm) {
+	for _, h := range terms {
+		if h.pods--; h.pods > 0 {
 			continue
 		}
-		is := func(other *holding) bool { return other == h }
-		delete(s.holdings.byKey, h.key)
-		s.holdings.version++
+		is := func(other *boundTerm) bool { return other == h }
+		delete(s.boundTerms.byKey, h.key)
+		s.boundTerms.version++
 		for _, namespace := range h.namespaces {
-			if list := slices.DeleteFunc(s.holdings.byNamespace[namespace], is); len(list) > 0 {
-				s.holdings.byNamespace[namespace] = list
+			if list := slices.DeleteFunc(s.boundTerms.byNamespace[namespace], is); len(list) > 0 {
+				s.boundTerms.byNamespace[namespace] = list
 			} else {
-				delete(s.holdings.byNamespace, namespace)
+				delete(s.boundTerms.byNamespace, namespace)
 			}
 		}
 		if h.namespaceSelector != nil {
-			s.holdings.selecting = slices.DeleteFunc(s.holdings.selecting, is)
+			s.boundTerms.selecting = slices.DeleteFunc(s.boundTerms.selecting, is)
 		}
 	}
 }
 
-// holdingsAbout returns the holdings whose terms match a pod.
-func (s *Snapshot) holdingsAbout(namespace string, set map[string]string) []*holding {
-	if len(s.holdings.byNamespace[namespace]) == 0 && len(s.holdings.selecting) == 0 {
+// boundTermsMatching returns the bound terms that match a pod.
+func (s *Snapshot) boundTermsMatching(namespace string, set map[string]string) []*boundTerm {
+	if len(s.boundTerms.byNamespace[namespace]) == 0 && len(s.boundTerms.selecting) == 0 {
 		return nil
 	}
 	// The pods of a class share the result.
 	known := s.classes[namespace][classKey(set, false)]
-	if known != nil && known.matchedVersion == s.holdings.version {
+	if known != nil && known.matchedVersion == s.boundTerms.version {
 		return known.matched
 	}
-	var matched []*holding
-	for _, h := range s.holdings.byNamespace[namespace] {
+	var matched []*boundTerm
+	for _, h := range s.boundTerms.byNamespace[namespace] {
 		if h.matches(s, namespace, set) {
 			matched = append(matched, h)
 		}
 	}
-	for _, h := range s.holdings.selecting {
+	for _, h := range s.boundTerms.selecting {
 		if !slices.Contains(h.namespaces, namespace) && h.matches(s, namespace, set) {
 			matched = append(matched, h)
 		}
 	}
 	if known != nil {
-		known.matched, known.matchedVersion = matched, s.holdings.version
+		known.matched, known.matchedVersion = matched, s.boundTerms.version
 	}
 	return matched
 }

@@ -32,7 +32,7 @@ func mayShareVolumes(s *Snapshot, r *request) rule {
 		claim := s.storage.claims[c.name]
 		if claim == nil {
 			_, err := s.storage.usable(r.pod, c)
-			return rule{never: err.Error()}
+			return rule{podReason: err.Error()}
 		}
 		if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) && s.storage.users[c.name] > 0 {
 			exclusive = true
@@ -145,7 +145,7 @@ func reachesVolumes(s *Snapshot, r *request) rule {
 	}
 	claims, err := s.storage.sort(r.pod, r.claims)
 	if err != nil {
-		return rule{never: err.Error()}
+		return rule{podReason: err.Error()}
 	}
 	var reach []*nodeaffinity.LazyErrorNodeSelector
 	missing := false
@@ -235,7 +235,7 @@ func inZoneOfVolumes(s *Snapshot, r *request) rule {
 		}
 		pv := s.storage.volumes[claim.Spec.VolumeName]
 		if pv == nil {
-			return rule{never: `persistentvolume "` + claim.Spec.VolumeName + `" not found`}
+			return rule{podReason: `persistentvolume "` + claim.Spec.VolumeName + `" not found`}
 		}
 		for _, label := range zoneLabels {
 			if value, ok := pv.Labels[label.volume]; ok {
