@@ -278,12 +278,12 @@ func addAggregatorHooks(config *genericapiserver.RecommendedConfig, server *aggr
 func registerVersions(config *genericapiserver.RecommendedConfig, server *aggregatorserver.APIAggregator,
 	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
 ) error {
-	var local, yielding []schema.GroupVersion
+	var local, fallback []schema.GroupVersion
 	for _, group := range groups {
 		for _, version := range group.Versions {
 			local = append(local, version.GroupVersion)
 			if group.Name == metricsv1beta1.GroupName {
-				yielding = append(yielding, version.GroupVersion)
+				fallback = append(fallback, version.GroupVersion)
 			}
 		}
 	}
@@ -293,7 +293,7 @@ func registerVersions(config *genericapiserver.RecommendedConfig, server *aggreg
 	}
 	registration, err := aggregation.New(aggregation.Config{
 		Local:       append(local, apiextensionsv1.SchemeGroupVersion),
-		Yielding:    yielding,
+		Fallback:    fallback,
 		CRDs:        crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		APIServices: server.APIRegistrationInformers.Apiregistration().V1().APIServices(),
 		Client:      client,

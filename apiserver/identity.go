@@ -111,7 +111,7 @@ func tokenKeyFiles(o *options.Options) []string {
 	if len(o.ServiceAccounts.KeyFiles) > 0 || fallback == "" {
 		return o.ServiceAccounts.KeyFiles
 	}
-	if !serviceaccount.CanCheckTokens(fallback) {
+	if !serviceaccount.CanVerifyTokens(fallback) {
 		return nil
 	}
 	return []string{fallback}

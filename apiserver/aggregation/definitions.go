@@ -21,13 +21,14 @@ type definitions struct {
 	local []schema.GroupVersion
 }
 
-// watchDefinitions registers versions as definitions come and go. What it
-// returns has synced when the definitions that exist are registered.
+// watchDefinitions registers the versions of definitions and removes those of
+// deleted ones. The handler that it returns has synced when all definitions that
+// exist are registered.
 func watchDefinitions(crds apiextensionsinformers.CustomResourceDefinitionInformer, registration autoregister.AutoAPIServiceRegistration, local []schema.GroupVersion) (cache.ResourceEventHandlerRegistration, error) {
 	d := definitions{lister: crds.Lister(), registration: registration, local: local}
 	return crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: d.changed,
-		// A version may be gone from the newer state.
+		// A version may be missing in the new state.
 		UpdateFunc: func(before, after any) { d.changed(before); d.changed(after) },
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -38,7 +39,7 @@ func watchDefinitions(crds apiextensionsinformers.CustomResourceDefinitionInform
 	})
 }
 
-// changed brings the registration of a definition's versions up to date.
+// changed updates the registration of a definition's versions.
 func (d definitions) changed(obj any) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {

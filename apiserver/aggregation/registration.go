@@ -1,7 +1,6 @@
-// Package aggregation ties the aggregator to the servers behind it: every API
-// version that this process serves, by itself or for custom resources, has an
-// APIService, so that the aggregator finds it as it finds those of other
-// servers.
+// Package aggregation owns the APIServices of this process: every API version
+// that it serves, built in or of custom resources, has an APIService, by which the
+// aggregator routes to it as it does to other servers.
 package aggregation
 
 import (
@@ -30,21 +29,20 @@ const (
 	hookName  = "svc-apiserver-autoregistration"
 	checkName = "autoregister-completion"
 
-	// workers is how many APIServices are written at the same time. At the
-	// first start all are written at once, and etcd makes one commit of those
-	// that come together.
+	// workers is how many APIServices are written at the same time. At the first
+	// start all are written at once, and etcd commits concurrent writes together.
 	workers = 32
 )
 
-// Config says what a Registration registers, and where.
+// Config is what a Registration registers, and with which clients.
 type Config struct {
 	// Local are the versions that this process serves by itself, in the order
 	// of discovery: of two groups with a resource of the same name, clients
 	// prefer the first.
 	Local []schema.GroupVersion
-	// Yielding are those of Local that are served here as long as nobody else
-	// serves them: an APIService that names another server is left alone.
-	Yielding []schema.GroupVersion
+	// Fallback are those of Local that are served here only while no other server
+	// serves them: an APIService that refers to another server is not changed.
+	Fallback []schema.GroupVersion
 	// CRDs are the sources of the versions of custom resources.
 	CRDs apiextensionsinformers.CustomResourceDefinitionInformer
 	// APIServices and Client read and write APIServices.
@@ -52,19 +50,19 @@ type Config struct {
 	Client      apiregistrationv1client.APIServicesGetter
 }
 
-// Registration keeps the APIServices of this process's own versions. Those of
-// local versions are made at the start; those of custom resources come and go
-// with their definitions.
+// Registration maintains the APIServices of the versions that this process serves.
+// Those of local versions are created at the start; those of custom resources are
+// created and deleted with their definitions.
 type Registration struct {
 	local      []*apiregistrationv1.APIService
 	controller interface {
 		autoregister.AutoAPIServiceRegistration
 		Run(workers int, stop <-chan struct{})
 	}
-	// synced is done when the controller knows all that it must know before it
-	// starts: what it does not know, it removes.
-	synced []cache.DoneChecker
-	vacant *vacant
+	// synced is done when the controller has all APIServices to register. It must
+	// not start before: it deletes those that are not registered.
+	synced   []cache.DoneChecker
+	fallback *fallback
 
 	lock sync.Mutex
 	// pending are the local versions not yet seen available.
@@ -76,13 +74,13 @@ func New(c Config) (*Registration, error) {
 	r := &Registration{
 		local:      LocalServices(c.Local),
 		controller: autoregister.NewAutoRegisterController(c.APIServices, c.Client),
-		vacant:     newVacant(c.APIServices.Lister(), c.Client),
+		fallback:   newFallback(c.APIServices.Lister(), c.Client),
 		pending:    sets.New[string](),
 	}
 	for _, service := range r.local {
 		r.pending.Insert(service.Name)
-		if slices.Contains(c.Yielding, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}) {
-			r.vacant.add(service)
+		if slices.Contains(c.Fallback, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}) {
+			r.fallback.add(service)
 		} else {
 			r.controller.AddAPIServiceToSyncOnStart(service)
 		}
@@ -90,7 +88,7 @@ func New(c Config) (*Registration, error) {
 	if _, err := c.APIServices.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    r.observe,
 		UpdateFunc: func(_, obj any) { r.observe(obj) },
-		DeleteFunc: func(any) { r.vacant.changed() },
+		DeleteFunc: func(any) { r.fallback.deleted() },
 	}); err != nil {
 		return nil, fmt.Errorf("watch APIServices: %w", err)
 	}
@@ -120,16 +118,16 @@ func (r *Registration) AddTo(aggregator *genericapiserver.GenericAPIServer) erro
 	return aggregator.AddBootSequenceHealthChecks(r.Check())
 }
 
-// Run writes APIServices until the context ends.
+// Run writes APIServices until the context is cancelled.
 func (r *Registration) Run(ctx context.Context) {
-	// The controller would poll for its informer; so it is not started before
-	// there is nothing to wait for.
+	// The controller would poll until its informer has synced, so it is started
+	// after that.
 	if !cache.WaitFor(ctx, "", r.synced...) {
 		return
 	}
-	var filling sync.WaitGroup
-	defer filling.Wait()
-	filling.Go(func() { r.vacant.run(ctx) })
+	var fallbacks sync.WaitGroup
+	defer fallbacks.Wait()
+	fallbacks.Go(func() { r.fallback.run(ctx) })
 	r.controller.Run(workers, ctx.Done())
 }
 
@@ -151,7 +149,7 @@ func (r *Registration) observe(obj any) {
 	if !ok {
 		return
 	}
-	// What another server serves is not ours to wait for.
+	// The check does not wait for versions of other servers.
 	if service.Spec.Service == nil && !helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
 		return
 	}
@@ -160,9 +158,9 @@ func (r *Registration) observe(obj any) {
 	r.pending.Delete(service.Name)
 }
 
-// The priorities are those of Kubernetes where it matters to others: the core
-// group comes first, custom resources come after all built-in groups, and the
-// groups of other servers usually in between.
+// The priorities are ordered as in Kubernetes: the core group is first, custom
+// resources come after all built-in groups, and the groups of other servers are
+// usually in between.
 const (
 	corePriority  = 18000
 	firstPriority = 17800
@@ -173,10 +171,10 @@ const (
 	definitionVersionPriority = 100
 )
 
-// LocalServices are the APIServices of versions that are served in this
-// process, given in the order of discovery. Within a group stable versions are
-// preferred to beta ones and those to alpha ones; among equals the aggregator
-// prefers the higher.
+// LocalServices returns the APIServices of versions that this process serves,
+// which are given in the order of discovery. Within a group, stable versions are
+// preferred to beta and beta to alpha ones; among equals the aggregator prefers
+// the higher version.
 func LocalServices(versions []schema.GroupVersion) []*apiregistrationv1.APIService {
 	var groups []string
 	var services []*apiregistrationv1.APIService
@@ -213,6 +211,6 @@ func apiService(gv schema.GroupVersion, groupPriority, versionPriority int32) *a
 	}
 }
 
-// serviceName is the name that an APIService must have; the core group's ends
+// serviceName returns the name that an APIService must have. The core group's ends
 // in a dot.
 func serviceName(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }

@@ -42,7 +42,7 @@ func TestLocalServicesAreInTheOrderOfDiscovery(t *testing.T) {
 func TestLocalVersionsAreRegisteredAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, nil, []*apiregistrationv1.APIService{
-			// A version of a former release, and one that somebody made by hand.
+			// A version of a former release, and one that a user has created.
 			labelled("v1beta2.flowcontrol.apiserver.k8s.io", "onstart"),
 			labelled("v1.metrics.k8s.io", ""),
 		})
@@ -53,7 +53,7 @@ func TestLocalVersionsAreRegisteredAtTheStart(t *testing.T) {
 	})
 }
 
-func TestCheckNamesWhatIsMissing(t *testing.T) {
+func TestTheCheckNamesMissingAPIServices(t *testing.T) {
 	c := prepare(t, nil, nil)
 	err := c.registration.Check().Check(nil)
 	if err == nil || err.Error() != "missing APIService: v1., v1.apps, v1beta3.flowcontrol.apiserver.k8s.io" {
@@ -61,7 +61,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestDefinitionsComeAndGo(t *testing.T) {
+func TestVersionsAreRegisteredAndRemovedWithTheirDefinitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, []*apiextensionsv1.CustomResourceDefinition{
 			definition("widgets", "shop.example", "v1", "v2"),
@@ -109,7 +109,7 @@ type cluster struct {
 }
 
 // prepare makes a registration whose informers have not started.
-func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService, yielding ...schema.GroupVersion) cluster {
+func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService, fallback ...schema.GroupVersion) cluster {
 	t.Helper()
 	c := cluster{
 		crds:     apiextensionsfake.NewSimpleClientset(objects(crds)...),
@@ -126,7 +126,7 @@ func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, ser
 	var err error
 	if c.registration, err = New(Config{
 		Local:       local,
-		Yielding:    yielding,
+		Fallback:    fallback,
 		CRDs:        crdInformers.Apiextensions().V1().CustomResourceDefinitions(),
 		APIServices: serviceInformers.Apiregistration().V1().APIServices(),
 		Client:      c.services.ApiregistrationV1(),
@@ -144,11 +144,11 @@ func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, ser
 	return c
 }
 
-// start makes a registration and runs it for the rest of the test. It lets no
-// time pass: what is there when it returns was not polled for.
-func start(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService, yielding ...schema.GroupVersion) cluster {
+// start makes a registration and runs it for the rest of the test. No time of the
+// fake clock passes, so that nothing is found by polling.
+func start(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, services []*apiregistrationv1.APIService, fallback ...schema.GroupVersion) cluster {
 	t.Helper()
-	c := prepare(t, crds, services, yielding...)
+	c := prepare(t, crds, services, fallback...)
 	c.run(t)
 	return c
 }
@@ -187,7 +187,7 @@ func (c cluster) remove(t *testing.T, name string) {
 	synctest.Wait()
 }
 
-// expect compares the APIServices that exist.
+// expect fails the test unless exactly these APIServices exist.
 func (c cluster) expect(t *testing.T, want ...string) {
 	t.Helper()
 	list, err := c.services.ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})

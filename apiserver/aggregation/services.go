@@ -9,22 +9,22 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 )
 
-// Services finds where a Service is reached, for the servers behind
-// APIServices and for webhooks.
+// Services resolves Services to URLs, for the servers of APIServices and for
+// webhooks.
 type Services struct {
-	// Lister has the Services. They must be of the newest version.
+	// Lister lists the Services.
 	Lister corev1listers.ServiceLister
 	// Endpoints, if set, makes connections go to one of the endpoints instead
 	// of the cluster IP, for a server outside the cluster's network (flag
 	// --enable-aggregator-routing).
 	Endpoints proxy.EndpointSliceGetter
-	// Loopback is this server itself: the Service default/kubernetes at port
-	// 443 is reached there. Nil treats it like any other.
+	// Loopback is the URL of this server itself, to which port 443 of the Service
+	// default/kubernetes resolves. If it is nil, that Service is not special.
 	Loopback *url.URL
 }
 
 // ResolveEndpoint returns the URL of a Service's port. A Service of type
-// ExternalName is reached by its name.
+// ExternalName resolves to its name.
 func (s Services) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	if s.Loopback != nil && namespace == metav1.NamespaceDefault && name == "kubernetes" && port == 443 {
 		loopback := *s.Loopback

@@ -1,4 +1,4 @@
-// Package authentication says who sends a request (document 2, section 5).
+// Package authentication owns the authenticators of requests (document 2, section 5).
 package authentication
 
 import (
@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// Config says which methods are enabled. Empty fields disable theirs.
+// Config selects the methods of authentication. An empty field disables its method.
 type Config struct {
 	// ClientCA are the authorities of client certificates; the subject's
 	// common name is the user, its organizations are the groups.
@@ -30,26 +30,26 @@ type Config struct {
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file: token, user name, user uid, groups.
 	TokenFile string
-	// Tokens are further authenticators of bearer tokens. They judge a token's
-	// audiences themselves.
+	// Tokens are further authenticators of bearer tokens. Each checks the
+	// audiences of a token itself.
 	Tokens []authenticator.Token
-	// Audiences are those of the API server, for which the tokens of TokenFile
-	// are. None means that nobody asks for audiences.
+	// Audiences are those of the API server: the tokens of TokenFile are valid for
+	// them. Empty if requests are not checked for audiences.
 	Audiences authenticator.Audiences
-	// Anonymous lets requests without identity pass as system:anonymous.
+	// Anonymous gives requests without credentials the user system:anonymous.
 	Anonymous bool
 }
 
 const tokenCacheTTL = 10 * time.Second
 
-// Authenticators are the methods, joined.
+// Authenticators are unions of the enabled methods.
 type Authenticators struct {
-	// Request judges a request by all methods; Identified by all but the
+	// Request authenticates by all methods, Identified by all except the
 	// anonymous one.
 	Request, Identified authenticator.Request
 }
 
-// New joins the enabled methods: the first that recognises a request decides.
+// New makes the authenticators: the first method that recognises a request decides.
 func New(config Config) (Authenticators, error) {
 	var methods []authenticator.Request
 	if h := config.RequestHeader; h != nil {
@@ -67,8 +67,8 @@ func New(config Config) (Authenticators, error) {
 		}
 		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, file))
 	}
-	// Also where there are no tokens: a request that brings one does not mean
-	// to be anonymous.
+	// This is needed without token authenticators, too: a request with a token
+	// must be refused, not served as anonymous.
 	methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
 	identified := group.NewAuthenticatedGroupAdder(union.New(methods...))
 	made := Authenticators{Request: identified, Identified: identified}

@@ -90,7 +90,7 @@ func tokenFile(t *testing.T, content string) string {
 	return file
 }
 
-// identity is who a request comes from, in one line; a refusal is "401".
+// identity returns the user of a request in one line, or "401".
 func identity(t *testing.T, config Config, req *http.Request) string {
 	t.Helper()
 	made, err := New(config)
@@ -105,7 +105,7 @@ func identity(t *testing.T, config Config, req *http.Request) string {
 	return fmt.Sprintf("%s uid=%q %v", resp.User.GetName(), resp.User.GetUID(), groups)
 }
 
-func TestWhoARequestComesFrom(t *testing.T) {
+func TestTheUserOfARequest(t *testing.T) {
 	users, proxies, strangers := newAuthority(t, "users"), newAuthority(t, "proxies"), newAuthority(t, "strangers")
 	all := Config{
 		ClientCA:  users.provider(t),
@@ -130,9 +130,9 @@ func TestWhoARequestComesFrom(t *testing.T) {
 	}
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	const (
-		nobody = `system:anonymous uid="" [system:unauthenticated]`
-		eve    = `eve uid="7" [system:authenticated system:masters]`
-		ann    = `ann uid="42" [dev ops system:authenticated]`
+		unidentified = `system:anonymous uid="" [system:unauthenticated]`
+		eve          = `eve uid="7" [system:authenticated system:masters]`
+		ann          = `ann uid="42" [dev ops system:authenticated]`
 	)
 	for _, test := range []struct {
 		rule   string
@@ -143,20 +143,20 @@ func TestWhoARequestComesFrom(t *testing.T) {
 	}{
 		{"a certificate's common name is the user, its organizations are the groups", all, users.client(t, "carl", "a", "b"), nil, `carl uid="" [a b system:authenticated]`},
 		{"a certificate of an unknown authority is refused", all, strangers.client(t, "carl", "system:masters"), nil, "401"},
-		{"a certificate of an unknown authority does not spoil a good token", all, strangers.client(t, "carl"), bearer("secret"), ann},
-		{"a token of the file brings user, uid and groups", all, nil, bearer("secret"), ann},
+		{"a certificate of an unknown authority does not invalidate a good token", all, strangers.client(t, "carl"), bearer("secret"), ann},
+		{"a token of the file has a user, a uid and groups", all, nil, bearer("secret"), ann},
 		{"a token of the file needs no groups", all, nil, bearer("bare"), `bob uid="43" [system:authenticated]`},
 		{"an unknown token is refused although anonymous requests pass", all, nil, bearer("guess"), "401"},
-		{"a token is refused where there are none, although anonymous requests pass", Config{Anonymous: true}, nil, bearer("guess"), "401"},
-		{"a bad token does not spoil a good certificate", all, users.client(t, "carl"), bearer("guess"), `carl uid="" [system:authenticated]`},
-		{"a request without identity is anonymous", all, nil, nil, nobody},
-		{"a request without identity is anonymous where nothing is configured", Config{Anonymous: true}, nil, nil, nobody},
+		{"a token is refused if no tokens are configured, although anonymous requests pass", Config{Anonymous: true}, nil, bearer("guess"), "401"},
+		{"a bad token does not invalidate a good certificate", all, users.client(t, "carl"), bearer("guess"), `carl uid="" [system:authenticated]`},
+		{"a request without identity is anonymous", all, nil, nil, unidentified},
+		{"a request without identity is anonymous where nothing is configured", Config{Anonymous: true}, nil, nil, unidentified},
 		{"a request without identity is refused when anonymous is off", closed, nil, nil, "401"},
-		{"headers are believed from an allowed name of the proxies' authority", all, proxies.client(t, "front"), named(http.Header{}), eve},
-		{"headers are not believed from another name of the proxies' authority", all, proxies.client(t, "back"), named(http.Header{}), "401"},
-		{"headers are not believed from a user's certificate", all, users.client(t, "front"), named(http.Header{}), `front uid="" [system:authenticated]`},
-		{"headers are not believed without a certificate", all, nil, named(http.Header{}), nobody},
-		{"headers are not believed with a token", all, nil, named(bearer("secret")), ann},
+		{"headers are accepted from an allowed name of the proxies' authority", all, proxies.client(t, "front"), named(http.Header{}), eve},
+		{"headers are ignored from another name of the proxies' authority", all, proxies.client(t, "back"), named(http.Header{}), "401"},
+		{"headers are ignored from a user's certificate", all, users.client(t, "front"), named(http.Header{}), `front uid="" [system:authenticated]`},
+		{"headers are ignored without a certificate", all, nil, named(http.Header{}), unidentified},
+		{"headers are ignored with a token", all, nil, named(bearer("secret")), ann},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://svc/api", nil)
@@ -189,7 +189,7 @@ func TestATokenOfTheFileIsForTheServer(t *testing.T) {
 	}
 }
 
-func TestIdentifiedKnowsNobodyWhoIsAnonymous(t *testing.T) {
+func TestIdentifiedRefusesAnonymousRequests(t *testing.T) {
 	made, err := New(Config{Anonymous: true})
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestIdentifiedKnowsNobodyWhoIsAnonymous(t *testing.T) {
 	}
 }
 
-func TestATokenFileThatCannotBeReadNamesItsFlag(t *testing.T) {
+func TestAnErrorOfTheTokenFileNamesItsFlag(t *testing.T) {
 	for rule, file := range map[string]string{
 		"missing":             filepath.Join(t.TempDir(), "none"),
 		"with too few fields": tokenFile(t, "secret,ann\n"),

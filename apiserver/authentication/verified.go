@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// verifiedTTL is for how long a certificate is not verified again on the
-	// same connection: a changed authority takes effect within it.
+	// verifiedTTL is how long the result of verifying a connection's certificate
+	// is used: a change of the authorities takes effect within it.
 	verifiedTTL = 10 * time.Second
-	// maxVerified bounds the connections that are remembered.
+	// maxVerified is the maximum number of cached results.
 	maxVerified = 4096
 )
 
-// verified remembers what the certificate of a connection proved. Verifying a
-// signature costs more than reading an object.
+// verified caches the user of each connection's certificate: verifying a signature
+// costs more than reading an object.
 type verified struct {
 	verify    authenticator.Request
 	responses *cache.LRUExpireCache
@@ -32,8 +32,8 @@ func (v *verified) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
-	// The certificate is the connection's: its address stands for it and for
-	// the intermediates that came with it.
+	// Every connection has a certificate object of its own, so that its address
+	// identifies the connection and the intermediates that came with it.
 	leaf := req.TLS.PeerCertificates[0]
 	if response, ok := v.responses.Get(leaf); ok {
 		return response.(*authenticator.Response), true, nil

@@ -1,9 +1,9 @@
-// Package authorization decides who may do what.
+// Package authorization owns the authorizers of requests and the rules that users
+// have without roles.
 //
-// The decision is a union of authorizers: members of system:masters may do
-// everything; what else is allowed, the modes of the flag --authorization-mode
-// say, in their order. Without a mode the policy of [Basic] holds, and what is
-// granted to the components of the cluster.
+// The authorizer is a union: members of system:masters are allowed everything;
+// then the modes of the flag --authorization-mode decide, in their order. Without
+// a mode, the rules of [Basic] and the grants to components are allowed.
 package authorization
 
 import (
@@ -17,16 +17,16 @@ import (
 	"k8s.io/apiserver/pkg/authorization/union"
 )
 
-// Authorizer decides on requests and lists what a user may do.
+// Authorizer authorizes requests and lists the rules of a user.
 type Authorizer interface {
 	authorizer.Authorizer
 	authorizer.RuleResolver
 }
 
-// New makes the authorizer of the flag --authorization-mode, and of the grants
-// to components, which hold without a mode and with RBAC. In the mode RBAC
-// there are also the roles, which have to Follow informers; else they are nil.
-// The error names the flag and the mode that is refused.
+// New makes the authorizer of the flag --authorization-mode. The grants to
+// components apply without a mode and in the mode RBAC. In the mode RBAC it
+// returns the roles, too: the caller must call Follow on them. The error names
+// the flag and the mode that is refused.
 func New(modes []string, components Grants) (Authorizer, *Roles, error) {
 	var roles *Roles
 	members := []member{{"system:masters", masters()}}
@@ -65,10 +65,10 @@ type mode struct {
 	construct func(components Grants) Authorizer
 }
 
-// RBAC is the mode in which roles and bindings say who may do what.
+// RBAC is the mode in which roles and bindings grant rules to users.
 const RBAC = "RBAC"
 
-// AlwaysAllow is the mode that lets everybody who is somebody do everything.
+// AlwaysAllow is the mode that allows every request.
 const AlwaysAllow = "AlwaysAllow"
 
 // modes lists the modes that exist.
@@ -89,19 +89,19 @@ func available(name string) (func(Grants) Authorizer, bool) {
 	return nil, false
 }
 
-// masters allows everything to the group that administrates the cluster.
+// masters allows everything to the group of administrators, system:masters.
 func masters() Authorizer {
 	return Grants{{Group: user.SystemPrivilegedGroup, Rules: everything()}}
 }
 
-// member is one authorizer of a union; its name is unique in it and stands
-// before the reason of a refusal.
+// member is one authorizer of a union. Its name is unique in the union and the
+// prefix of its reasons for a refusal.
 type member struct {
 	name       string
 	authorizer Authorizer
 }
 
-// united is a union of authorizers and of their rules.
+// united is a union of authorizers and of their rule resolvers.
 type united struct {
 	authorizer.Authorizer
 	authorizer.RuleResolver

@@ -43,10 +43,10 @@ func TestAuthorize(t *testing.T) {
 		{name: "anonymous users do not see single checks", user: anonymous, ask: path("get", "/readyz/etcd")},
 		{name: "anonymous users do not discover", user: anonymous, ask: path("get", "/apis")},
 		{name: "anonymous users do not read OpenAPI", user: anonymous, ask: path("get", "/openapi/v2")},
-		{name: "a request without a user may nothing", ask: path("get", "/version")},
-		{name: "AlwaysAllow allows everybody", modes: []string{"AlwaysAllow"}, user: anonymous, ask: listPods, want: true},
+		{name: "a request without a user is not allowed", ask: path("get", "/version")},
+		{name: "AlwaysAllow allows every user", modes: []string{"AlwaysAllow"}, user: anonymous, ask: listPods, want: true},
 		{name: "AlwaysDeny denies discovery", modes: []string{"AlwaysDeny"}, user: jane, ask: path("get", "/api")},
-		{name: "AlwaysDeny spares system:masters", modes: []string{"AlwaysDeny"}, user: admin, ask: listPods, want: true},
+		{name: "AlwaysDeny does not apply to system:masters", modes: []string{"AlwaysDeny"}, user: admin, ask: listPods, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, _, err := New(tc.modes, nil)
@@ -109,7 +109,7 @@ func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
 	}
 }
 
-func TestAGrantToAUserIsHisAlone(t *testing.T) {
+func TestAGrantToAUserAppliesToNoOtherUser(t *testing.T) {
 	read := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
 	a, _, err := New(nil, Grants{{User: "system:kube-controller-manager", Rules: []rbacv1.PolicyRule{read}}})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Basic is what everybody may do, without any role: the default roles
-// system:public-info-viewer, system:discovery and system:basic-user of
-// Kubernetes. Anonymous users see health and version; authenticated users
-// also what the server offers (discovery, OpenAPI), by which keys it signs
-// tokens, and who they are and what they may do.
+// Basic returns the rules that all users have without a role: those of
+// Kubernetes' default roles system:public-info-viewer, system:discovery and
+// system:basic-user. Anonymous users read health and version; authenticated users
+// also read discovery, OpenAPI and the keys of service account tokens, and ask
+// for their own user, groups and rules.
 func Basic() Grants {
 	return Grants{
 		{Group: user.AllUnauthenticated, Rules: publicInfo()},
@@ -20,16 +20,16 @@ func Basic() Grants {
 	}
 }
 
-// DefaultRole is a cluster role that is there from the start of the mode RBAC,
-// and the groups that are bound to it.
+// DefaultRole is a cluster role that the server creates in the mode RBAC, and the
+// groups that it binds to it.
 type DefaultRole struct {
 	Name   string
 	Groups []string
 	Rules  []rbacv1.PolicyRule
 }
 
-// DefaultRoles are those of Kubernetes that say what Basic does without roles,
-// and the administrator's.
+// DefaultRoles returns Kubernetes' default roles that allow what Basic allows
+// without roles, and the administrators' role.
 func DefaultRoles() []DefaultRole {
 	return []DefaultRole{
 		{"cluster-admin", []string{user.SystemPrivilegedGroup}, everything()},
@@ -54,7 +54,7 @@ func discovery() []rbacv1.PolicyRule {
 	}}
 }
 
-// issuerDiscovery is for those who check service account tokens. Kubernetes
+// issuerDiscovery is for clients that verify service account tokens. Kubernetes
 // allows it to service accounts.
 func issuerDiscovery() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Grants allow users and groups what their rules say, in all namespaces. On everything
-// else they have no opinion, so that another authorizer may allow it.
+// Grants allow rules to users and groups, in all namespaces. On other requests
+// they have no opinion, so that another authorizer may allow them.
 type Grants []Grant
 
 // Grant is the rules of one group, or of one user.
@@ -20,8 +20,9 @@ type Grant struct {
 	User, Group string
 	Rules       []rbacv1.PolicyRule
 
-	// Own are rules of members of the group whose names begin with OwnPrefix;
-	// each holds for objects that have the rest of the member's name.
+	// Own are rules of those members of the group whose user name begins with
+	// OwnPrefix. They apply only to objects whose name is the user name without
+	// that prefix: a node's rules for its own Node, for example.
 	Own       []rbacv1.PolicyRule
 	OwnPrefix string
 }
@@ -30,7 +31,7 @@ func (g Grant) holds(who user.Info) bool {
 	return g.User != "" && g.User == who.GetName() || g.Group != "" && slices.Contains(who.GetGroups(), g.Group)
 }
 
-// own are the rules of a member that hold for objects of its name.
+// own returns the rules that a member has for the objects of its name.
 func (g Grant) own(who user.Info) []rbacv1.PolicyRule {
 	name, named := strings.CutPrefix(who.GetName(), g.OwnPrefix)
 	if !named || name == "" {
@@ -70,7 +71,7 @@ func (g Grants) RulesFor(_ context.Context, who user.Info, _ string) ([]authoriz
 	return resources, paths, false, nil
 }
 
-// infos are rules as a RuleResolver gives them.
+// infos converts rules to the types of authorizer.RuleResolver.
 func infos(rules iter.Seq[rbacv1.PolicyRule]) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo) {
 	for rule := range rules {
 		if len(rule.NonResourceURLs) > 0 {
@@ -84,7 +85,7 @@ func infos(rules iter.Seq[rbacv1.PolicyRule]) (resources []authorizer.ResourceRu
 	return resources, paths
 }
 
-// of are the rules of the user and his groups. A request without a user has none.
+// of returns the rules of a user and its groups; a request without a user has none.
 func (g Grants) of(who user.Info) iter.Seq[rbacv1.PolicyRule] {
 	return func(yield func(rbacv1.PolicyRule) bool) {
 		if who == nil {
@@ -105,7 +106,7 @@ func (g Grants) of(who user.Info) iter.Seq[rbacv1.PolicyRule] {
 	}
 }
 
-// Allows reports whether an RBAC rule allows what is asked.
+// Allows reports whether an RBAC rule allows a request.
 func Allows(rule rbacv1.PolicyRule, a authorizer.Attributes) bool {
 	if !has(rule.Verbs, a.GetVerb()) {
 		return false
@@ -118,13 +119,13 @@ func Allows(rule rbacv1.PolicyRule, a authorizer.Attributes) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
 }
 
-// has reports whether the list, in which "*" stands for everything, has s.
+// has reports whether the list contains s or "*".
 func has(list []string, s string) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, s)
 }
 
-// urlMatches compares a path with a rule's, of which a "*" at the end stands
-// for any rest.
+// urlMatches reports whether a rule's URL matches a path. A "*" at its end matches
+// any suffix.
 func urlMatches(pattern, path string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(path, prefix)
@@ -132,8 +133,9 @@ func urlMatches(pattern, path string) bool {
 	return pattern == path
 }
 
-// resourceMatches compares a resource with a rule's: "pods", "pods/log",
-// "*/scale" or "*", which stands for all resources and subresources.
+// resourceMatches reports whether a rule's resource matches that of a request. It
+// is "pods", "pods/log", "*/scale" or "*", which matches all resources and
+// subresources.
 func resourceMatches(pattern, resource, subresource string) bool {
 	if pattern == rbacv1.ResourceAll {
 		return true

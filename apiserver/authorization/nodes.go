@@ -5,15 +5,15 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// nodeUserPrefix begins the name of the user that a node is:
+// nodeUserPrefix is the prefix of nodes' user names:
 // https://kubernetes.io/docs/reference/access-authn-authz/node
 const nodeUserPrefix = "system:node:"
 
-// Nodes is what nodes may do at the API server, svc's own and kubelets: the
-// default role system:node of Kubernetes. What a node says of itself, it may
-// change of itself alone: otherwise one could send the API server, which speaks
-// to the address that a node names, from another node to itself. Whose pods
-// they are, the admission plugin NodeRestriction looks at; what pods refer to,
+// Nodes returns the rules of nodes, svc's own agents and kubelets: those of
+// Kubernetes' default role system:node. A node updates only its own Node: the API
+// server connects to the addresses that a Node reports, so a node that could
+// update another one could redirect those connections to itself. The admission
+// plugin NodeRestriction restricts nodes to their own pods. What pods refer to,
 // every node may read.
 func Nodes() Grant {
 	read := []string{"get", "list", "watch"}
@@ -23,7 +23,7 @@ func Nodes() Grant {
 		can("coordination.k8s.io", []string{"leases"}, "update", "patch", "delete"),
 		can("storage.k8s.io", []string{"csinodes"}, "update", "patch", "delete"),
 	}, Rules: []rbacv1.PolicyRule{
-		// Who comes to the node's port, and what he may do there.
+		// Authentication and authorization of clients of the node's port.
 		can("authentication.k8s.io", []string{"tokenreviews"}, "create"),
 		can("authorization.k8s.io", []string{"subjectaccessreviews", "localsubjectaccessreviews"}, "create"),
 
@@ -33,7 +33,7 @@ func Nodes() Grant {
 		can("storage.k8s.io", []string{"csinodes"}, "get", "create"),
 		can("certificates.k8s.io", []string{"certificatesigningrequests"}, "create", "get", "list", "watch"),
 
-		// Its pods; those that it makes are mirrors of its static ones.
+		// Its pods; those that it creates are mirrors of its static pods.
 		can("", []string{"pods"}, "get", "list", "watch", "create", "delete"),
 		can("", []string{"pods/status"}, change...),
 		can("", []string{"pods/eviction"}, "create"),
@@ -51,14 +51,14 @@ func Nodes() Grant {
 	}}
 }
 
-// ToNodes is what who comes from the API server may do at the ports of nodes
-// that ask it: the default role system:kubelet-api-admin of Kubernetes.
+// ToNodes returns the rules that the API server's own user has at the ports of
+// nodes: those of Kubernetes' default role system:kubelet-api-admin.
 func ToNodes(name string) Grant {
 	return Grant{User: name, Rules: []rbacv1.PolicyRule{
 		can("", []string{"nodes"}, "get", "list", "watch", "proxy"),
 		can("", []string{
 			"nodes/proxy", "nodes/metrics", "nodes/stats", "nodes/log",
-			"nodes/pods", "nodes/healthz", "nodes/configz", // finer ones of KEP-2862
+			"nodes/pods", "nodes/healthz", "nodes/configz", // the fine-grained ones of KEP-2862
 		}, rbacv1.VerbAll),
 	}}
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-func TestNodesMayDoWhatAnAgentNeedsAndNoMore(t *testing.T) {
+func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 	node := &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	nameless := &user.DefaultInfo{Name: "system:nodes-of-old", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	server := &user.DefaultInfo{Name: "api-server", Groups: []string{user.AllAuthenticated}}

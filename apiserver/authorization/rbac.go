@@ -15,16 +15,17 @@ import (
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 )
 
-// Roles is the mode RBAC: it allows what the roles say that bindings give to a
-// user or his groups, and what is granted to components. On everything else it
-// has no opinion.
+// Roles is the authorizer of the mode RBAC: it allows the rules of the roles that
+// are bound to a user or one of its groups, and the grants to components. On
+// other requests it has no opinion.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac
 type Roles struct {
 	components Grants
 	source     roleSource
 }
 
-// Follow makes the roles those of the informers; it is called before anything else.
+// Follow sets the informers from which roles and bindings are read. It is called
+// before all other methods.
 func (r *Roles) Follow(informers rbacinformers.Interface) {
 	r.source = followed{
 		informers.Roles().Lister(), informers.RoleBindings().Lister(),
@@ -32,8 +33,8 @@ func (r *Roles) Follow(informers rbacinformers.Interface) {
 	}
 }
 
-// Stored are the same roles as they are at the moment of a question, for those
-// who ask seldom.
+// Stored returns an authorizer that reads the same roles and bindings from the API
+// for each request, so that it sees the newest. It suits rare requests.
 func (r *Roles) Stored(client rbacv1client.RbacV1Interface) *Roles {
 	return &Roles{components: r.components, source: stored{client}}
 }
@@ -49,7 +50,7 @@ func (r *Roles) Authorize(ctx context.Context, a authorizer.Attributes) (authori
 			return authorizer.DecisionAllow, "", nil
 		}
 	}
-	if len(errs) > 0 { // a binding to a role that is not there yet, say
+	if len(errs) > 0 { // for example a binding to a role that does not exist yet
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("RBAC: %v", errors.Join(errs...)), nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -73,9 +74,9 @@ func (r *Roles) RulesFor(ctx context.Context, who user.Info, namespace string) (
 	return resources, paths, false, err
 }
 
-// Held are all rules of a user in a namespace; if that is empty, in all of
-// them. With an error, which tells of roles that were not found, the rules are
-// those that were.
+// Held returns all rules of a user in a namespace. If the namespace is empty, it
+// returns those that apply in all namespaces. If roles are not found, it returns
+// the rules of the others and an error.
 func (r *Roles) Held(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	var held []rbacv1.PolicyRule
 	var errs []error
@@ -89,8 +90,8 @@ func (r *Roles) Held(ctx context.Context, who user.Info, namespace string) ([]rb
 	return held, errors.Join(errs...)
 }
 
-// Rules are those of the role that a binding in the namespace refers to. The
-// error is NotFound if there is no such role.
+// Rules returns the rules of the role that a binding in the namespace refers to,
+// or the error NotFound.
 func (r *Roles) Rules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "Role":
@@ -109,8 +110,8 @@ func (r *Roles) Rules(ctx context.Context, ref rbacv1.RoleRef, namespace string)
 	return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
 }
 
-// of are the rules of the user, and errors in place of those of roles that are
-// not found. A request without a user has none.
+// of yields the rules of a user, and an error for each role that is not found. A
+// request without a user has no rules.
 func (r *Roles) of(ctx context.Context, who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule, error] {
 	return func(yield func(rbacv1.PolicyRule, error) bool) {
 		if who == nil {
@@ -138,7 +139,7 @@ func (r *Roles) of(ctx context.Context, who user.Info, namespace string) iter.Se
 	}
 }
 
-// bound are the references to roles in the bindings of the user.
+// bound yields the role references of the user's bindings.
 func (r *Roles) bound(ctx context.Context, who user.Info, namespace string) iter.Seq2[rbacv1.RoleRef, error] {
 	return func(yield func(rbacv1.RoleRef, error) bool) {
 		everywhere, err := r.source.clusterRoleBindings(ctx)
@@ -165,8 +166,8 @@ func (r *Roles) bound(ctx context.Context, who user.Info, namespace string) iter
 	}
 }
 
-// isSubject tells whether a binding is for the user; namespace is the
-// binding's, which a service account need not repeat.
+// isSubject reports whether one of a binding's subjects is the user or one of its
+// groups. namespace is the binding's, the default of a service account's.
 func isSubject(who user.Info, subjects []rbacv1.Subject, namespace string) bool {
 	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {

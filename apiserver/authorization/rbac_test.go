@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// withRoles is the mode RBAC with these objects.
+// withRoles returns the authorizer of the mode RBAC with these objects.
 func withRoles(t *testing.T, components Grants, objects ...runtime.Object) Authorizer {
 	t.Helper()
 	a, roles, err := New([]string{RBAC}, components)
@@ -50,7 +50,7 @@ func roleObjects() []runtime.Object {
 	}
 }
 
-func TestRolesAllowWhatBindingsGive(t *testing.T) {
+func TestTheRulesOfBoundRolesAreAllowed(t *testing.T) {
 	component := Grant{User: "manager", Rules: []rbacv1.PolicyRule{can("", []string{"pods"}, "list")}}
 	a := withRoles(t, Grants{component}, roleObjects()...)
 	named := func(name string, groups ...string) user.Info { return &user.DefaultInfo{Name: name, Groups: groups} }
@@ -66,14 +66,14 @@ func TestRolesAllowWhatBindingsGive(t *testing.T) {
 		{name: "a role in its namespace", user: jane, resource: "pods", namespace: "a", want: true},
 		{name: "a role in another namespace", user: jane, resource: "pods", namespace: "b"},
 		{name: "a role in no namespace", user: jane, resource: "pods"},
-		{name: "what the role does not say", user: jane, resource: "secrets", namespace: "a"},
+		{name: "a resource that is not in the role", user: jane, resource: "secrets", namespace: "a"},
 		{name: "another user", user: named("john"), resource: "pods", namespace: "a"},
 		{name: "a cluster role of a group", user: named("o", "operators"), resource: "nodes", want: true},
 		{name: "a cluster role of another group", user: named("o", "others"), resource: "nodes"},
 		{name: "a cluster role bound in a namespace", user: robot, resource: "pods", namespace: "b", want: true},
 		{name: "a service account of another namespace", user: guest, resource: "pods", namespace: "b", want: true},
 		{name: "a service account without a namespace in a cluster's binding", user: robot, resource: "nodes"},
-		{name: "a role that is not there", user: named("lost"), resource: "pods", namespace: "a", reason: `role.rbac.authorization.k8s.io "none" not found`},
+		{name: "a role that does not exist", user: named("lost"), resource: "pods", namespace: "a", reason: `role.rbac.authorization.k8s.io "none" not found`},
 		{name: "a component", user: named("manager"), resource: "pods", namespace: "x", want: true},
 		{name: "system:masters without any role", user: admin, resource: "secrets", want: true},
 		{name: "discovery is not allowed without its role", user: jane, resource: "", namespace: ""},
@@ -104,6 +104,6 @@ func TestRulesOfRolesAreThoseOfTheNamespace(t *testing.T) {
 		}
 	}
 	if _, _, _, err := a.RulesFor(t.Context(), &user.DefaultInfo{Name: "lost"}, "a"); err == nil {
-		t.Error("a role that is not there is not told")
+		t.Error("no error for a role that does not exist")
 	}
 }

@@ -19,7 +19,7 @@ type roleSource interface {
 	clusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error)
 }
 
-// followed reads what informers have seen.
+// followed reads from informers.
 type followed struct {
 	roles    rbaclisters.RoleLister
 	bindings rbaclisters.RoleBindingLister
@@ -44,7 +44,7 @@ func (f followed) clusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBin
 	return f.bindingsOfCluster.List(labels.Everything())
 }
 
-// stored reads what is stored now.
+// stored reads from the API.
 type stored struct{ client rbacv1client.RbacV1Interface }
 
 func (s stored) role(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {

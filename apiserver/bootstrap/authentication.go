@@ -18,28 +18,27 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// authenticationConfigMap is where aggregated servers look, in kube-system.
+// authenticationConfigMap is the ConfigMap in kube-system that aggregated servers read.
 const authenticationConfigMap = "extension-apiserver-authentication"
 
-// expiryGrace is how long an expired certificate still counts, for clocks that
-// differ.
+// expiryGrace is how long an expired certificate is kept, as clocks differ.
 const expiryGrace = 5 * time.Minute
 
-// Authentication is how this server identifies users, as far as aggregated
-// servers must know it.
+// Authentication is the part of this server's configuration of authentication that
+// aggregated servers need.
 type Authentication struct {
-	// ClientCA vouches for client certificates; nil if there are none.
+	// ClientCA signs client certificates; nil if there are none.
 	ClientCA dynamiccertificates.CAContentProvider
-	// RequestHeaderCA vouches for this server when it speaks for a user, whom
-	// it names in the headers. Nil if it does not; then the rest is unused.
+	// RequestHeaderCA signs the certificate with which this server proxies requests
+	// of users, whom it names in headers. Nil if it does not proxy requests; the
+	// fields below are then not used.
 	RequestHeaderCA dynamiccertificates.CAContentProvider
 	// UsernameHeaders and the following are the flags --requestheader-*.
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes, AllowedNames []string
 }
 
-// EnsureAuthentication writes a to the ConfigMap. What other servers have
-// written stays: each may have authorities of its own. Expired authorities are
-// dropped.
+// EnsureAuthentication adds a to the ConfigMap. The entries of other servers stay,
+// as each server may have authorities of its own. Expired authorities are removed.
 func EnsureAuthentication(ctx context.Context, client corev1client.CoreV1Interface, a Authentication, now time.Time) error {
 	if err := EnsureNamespaces(ctx, client, metav1.NamespaceSystem); err != nil {
 		return err
@@ -73,7 +72,7 @@ func ensureAuthentication(ctx context.Context, client corev1client.ConfigMapInte
 	return err
 }
 
-// addTo adds a to what the ConfigMap holds.
+// addTo returns the ConfigMap's data with a added to it.
 func (a Authentication) addTo(data map[string]string, now time.Time) (map[string]string, error) {
 	merged := map[string]string{}
 	maps.Copy(merged, data)
@@ -100,12 +99,12 @@ func (a Authentication) addTo(data map[string]string, now time.Time) (map[string
 	return merged, nil
 }
 
-// addValues adds to a list in JSON. Readers expect the list even if it is
-// empty, except that of UID headers, which older ones do not know.
+// addValues adds values to a list in JSON. Aggregated servers expect the list even
+// if it is empty, except that of UID headers, which older servers do not have.
 func addValues(data map[string]string, key string, values []string) error {
 	list := []string{}
 	if data[key] != "" {
-		// A list that somebody has broken starts afresh.
+		// An invalid list is replaced.
 		if err := json.Unmarshal([]byte(data[key]), &list); err != nil {
 			list = []string{}
 		}
@@ -161,7 +160,7 @@ func addAuthorities(data map[string]string, key string, ca dynamiccertificates.C
 	return nil
 }
 
-// changes tells when an authority has changed.
+// changes returns a channel that receives a value when an authority has changed.
 func (a Authentication) changes() <-chan struct{} {
 	changed := make(listener, 1)
 	for _, ca := range []dynamiccertificates.CAContentProvider{a.ClientCA, a.RequestHeaderCA} {

@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAuthenticationIsAddedToWhatOthersWrote(t *testing.T) {
+func TestAuthenticationIsAddedToTheEntriesOfOtherServers(t *testing.T) {
 	ours, theirs, expired, proxy := authority(t, "ours", noon.Add(time.Hour)), authority(t, "theirs", noon.Add(time.Hour)), authority(t, "expired", noon.Add(-time.Hour)), authority(t, "proxy", noon.Add(time.Hour))
 	full := Authentication{
 		ClientCA:            provider(t, ours),
@@ -35,7 +35,7 @@ func TestAuthenticationIsAddedToWhatOthersWrote(t *testing.T) {
 		data map[string]string
 		want map[string]string
 	}{
-		{name: "nothing to say", want: map[string]string{}},
+		{name: "nothing configured", want: map[string]string{}},
 		{name: "client certificates only", auth: Authentication{ClientCA: provider(t, ours)}, want: map[string]string{"client-ca-file": ours}},
 		{
 			name: "everything", auth: full,
@@ -99,7 +99,7 @@ func TestAuthenticationIsAddedToWhatOthersWrote(t *testing.T) {
 	}
 }
 
-func TestNewAuthorityWakesTheStep(t *testing.T) {
+func TestAChangeOfAnAuthorityWakesTheStep(t *testing.T) {
 	ca := &changing{}
 	wake := Authentication{ClientCA: ca}.changes()
 	ca.listener.Enqueue()
@@ -107,11 +107,11 @@ func TestNewAuthorityWakesTheStep(t *testing.T) {
 	select {
 	case <-wake:
 	default:
-		t.Error("nobody was woken")
+		t.Error("no value was received")
 	}
 }
 
-// changing is an authority that others listen to.
+// changing is an authority that reports changes to its listener.
 type changing struct {
 	dynamiccertificates.CAContentProvider
 	listener dynamiccertificates.Listener

@@ -1,11 +1,10 @@
-// Package bootstrap makes the objects that a cluster cannot be without, and
-// keeps them: the system namespaces, the kubernetes Service and its endpoints,
-// the flow-control configuration, the system priority classes, and what
-// aggregated servers must know to trust this one.
+// Package bootstrap owns the objects that every cluster must have: the system
+// namespaces, the kubernetes Service and its endpoints, the flow-control
+// configuration, the system priority classes, the default roles, and the
+// configuration by which aggregated servers trust this one.
 //
-// Every thing is an Ensure function that may be called at any time and by
-// several servers at once. Steps puts them in order; each Step runs once when
-// the server has started and then now and again.
+// Each is written by an Ensure function, which several servers may call at any
+// time. A Step runs it when the server has started and then at an interval.
 package bootstrap
 
 import (
@@ -18,30 +17,30 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says what to bootstrap.
+// Config is the configuration of the steps.
 type Config struct {
-	// Client talks to the server itself, past authorization, in canonical
-	// groups and the newest versions.
+	// Client is a client of this server with all rights, in canonical groups and
+	// the newest versions.
 	Client kubernetes.Interface
 	Clock  clock.Clock
 	// Service is the kubernetes Service.
 	Service Service
-	// Advertise is where clients in the cluster reach this server. A loopback
-	// address is not published, because it is another machine's own there; nor
-	// is the zero value.
+	// Advertise is the address at which clients in the cluster reach this server.
+	// A loopback address is not published, as on other machines it is their own;
+	// nor is the zero value.
 	Advertise netip.AddrPort
-	// Shared says that other servers may be serving the same storage. Their
-	// endpoints are published too, and this one's is withdrawn at the end.
+	// Shared is set if other servers may use the same storage. Their endpoints are
+	// published too, and this server removes its own when it stops.
 	Shared bool
-	// Authentication is what aggregated servers learn.
+	// Authentication is published to aggregated servers.
 	Authentication Authentication
 }
 
-// repairInterval is how often a step looks whether somebody has changed what
-// it made.
+// repairInterval is the resync period: how often a step repairs objects that users
+// or other clients have changed.
 const repairInterval = 5 * time.Minute
 
-// Steps are the steps of a server's bootstrap. They may run at the same time.
+// Steps returns the steps of a server's bootstrap. They may run at the same time.
 // Their names are those of the server's post-start hooks.
 func Steps(c Config) []Step {
 	auth := &c.Authentication

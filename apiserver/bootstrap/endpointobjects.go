@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ensureEndpoints writes the Endpoints of the kubernetes Service. Servers are
-// sorted and each named once.
+// ensureEndpoints writes the Endpoints of the kubernetes Service. servers must be
+// sorted and without duplicates.
 func ensureEndpoints(ctx context.Context, client corev1client.EndpointsGetter, servers []netip.AddrPort) error {
 	endpoints := client.Endpoints(metav1.NamespaceDefault)
 	wanted := endpointsOf(servers)
@@ -38,11 +38,11 @@ func ensureEndpoints(ctx context.Context, client corev1client.EndpointsGetter, s
 	return nil
 }
 
-// endpointsOf has a subset for each port.
+// endpointsOf returns Endpoints with a subset for each port.
 func endpointsOf(servers []netip.AddrPort) *corev1.Endpoints {
 	endpoints := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{
 		Name: serviceName,
-		// The slices are written here too and need not be derived.
+		// The slices are written here too and must not be mirrored from it.
 		Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
 	}}
 	for _, port := range portsOf(servers) {
@@ -57,8 +57,8 @@ func endpointsOf(servers []netip.AddrPort) *corev1.Endpoints {
 	return endpoints
 }
 
-// ensureEndpointSlices writes the EndpointSlices of the kubernetes Service and
-// removes those that it wrote before and that are not needed any more.
+// ensureEndpointSlices writes the EndpointSlices of the kubernetes Service, and
+// deletes those that it wrote earlier and that are not needed any more.
 func ensureEndpointSlices(ctx context.Context, client discoveryv1client.EndpointSlicesGetter, servers []netip.AddrPort) error {
 	slicesClient := client.EndpointSlices(metav1.NamespaceDefault)
 	list, err := slicesClient.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + serviceName})
@@ -110,8 +110,8 @@ func ensureEndpointSlice(ctx context.Context, client discoveryv1client.EndpointS
 	return err
 }
 
-// endpointSlicesOf has a slice for each address family and port, of which the
-// first has the Service's name.
+// endpointSlicesOf returns a slice for each address family and port. The first one
+// has the name of the Service.
 func endpointSlicesOf(servers []netip.AddrPort) []*discoveryv1.EndpointSlice {
 	var result []*discoveryv1.EndpointSlice
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
@@ -144,7 +144,7 @@ func endpointSlicesOf(servers []netip.AddrPort) []*discoveryv1.EndpointSlice {
 	return result
 }
 
-// portsOf are the ports of the servers, each once.
+// portsOf returns the ports of the servers, without duplicates.
 func portsOf(servers []netip.AddrPort) []uint16 {
 	var ports []uint16
 	for _, s := range servers {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// renewInterval is how often a server renews its lease; one that has not
-	// done so for leaseDuration is gone.
+	// renewInterval is how often a server renews its lease. A server whose lease was
+	// not renewed for leaseDuration is dead.
 	renewInterval = 10 * time.Second
 	leaseDuration = 25 * time.Second
 
@@ -29,41 +29,42 @@ const (
 	leaseValue = "svc-apiserver"
 )
 
-// Endpoints publishes where the servers are, in the Endpoints and
+// Endpoints publishes the addresses of the servers in the Endpoints and
 // EndpointSlices of the kubernetes Service.
 //
-// Servers that share a storage know of each other by leases. Whether a lease is
-// alive is judged by when this server saw it change, not by the time that it
-// holds, so that clocks may differ.
+// Servers that share a storage find each other by leases. A lease has expired when
+// this server has not seen it change for leaseDuration. The renew time in the
+// lease is not compared with this server's clock, so that clocks may differ.
 type Endpoints struct {
 	client kubernetes.Interface
 	clock  clock.Clock
 	self   netip.AddrPort
 	shared bool
 
-	// lease is this server's as last written; seen is when the others' changed.
+	// lease is this server's, as last written; seen has the last renewals of the others.
 	lease *coordinationv1.Lease
-	seen  map[string]sighting
-	// published is what was last written, and when.
+	seen  map[string]observation
+	// published are the servers that were last written, at publishedAt.
 	published   []netip.AddrPort
 	publishedAt time.Time
 }
 
-// sighting is the renewal that a lease held, and when it was first seen.
-type sighting struct {
+// observation is the renew time of a lease, and when this server first saw it.
+type observation struct {
 	renewal string
 	at      time.Time
 }
 
-// NewEndpoints publishes the server at self and, if shared, those that share
-// its storage.
+// NewEndpoints returns the publisher of the server at self and, if shared is set,
+// of the other servers of its storage.
 func NewEndpoints(client kubernetes.Interface, clock clock.Clock, self netip.AddrPort, shared bool) *Endpoints {
 	self = netip.AddrPortFrom(self.Addr().Unmap(), self.Port())
-	return &Endpoints{client: client, clock: clock, self: self, shared: shared, seen: map[string]sighting{}}
+	return &Endpoints{client: client, clock: clock, self: self, shared: shared, seen: map[string]observation{}}
 }
 
-// Step is the publication as a step. A server that shares its storage with no
-// other leaves its endpoint behind: nobody could see that it is gone.
+// Step returns the publication as a step. A server that does not share its storage
+// does not remove its endpoint when it stops: without a server, no client can read
+// the endpoints.
 func (e *Endpoints) Step() Step {
 	step := Step{Name: "start-kubernetes-endpoints-controller", Interval: repairInterval, Ensure: e.Ensure}
 	if e.shared {
@@ -92,7 +93,7 @@ func (e *Endpoints) Ensure(ctx context.Context) error {
 	return e.publish(ctx, servers)
 }
 
-// Withdraw ends this server's lease and publishes the others.
+// Withdraw deletes this server's lease and publishes the other servers.
 func (e *Endpoints) Withdraw(ctx context.Context) error {
 	err := e.leases().Delete(ctx, leaseName(e.self), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -106,7 +107,7 @@ func (e *Endpoints) Withdraw(ctx context.Context) error {
 	return e.publish(ctx, others)
 }
 
-// missingNamespaces are those that may be missing before the first success.
+// missingNamespaces returns the namespaces that may not exist before the first success.
 func (e *Endpoints) missingNamespaces() []string {
 	if !e.publishedAt.IsZero() {
 		return nil
@@ -118,8 +119,8 @@ func (e *Endpoints) leases() coordinationv1client.LeaseInterface {
 	return e.client.CoordinationV1().Leases(metav1.NamespaceSystem)
 }
 
-// renew writes this server's lease. A lease that somebody else has touched is
-// read again by the next call.
+// renew writes this server's lease. After an error, such as a conflict with another
+// writer, the next call reads the lease again.
 func (e *Endpoints) renew(ctx context.Context) error {
 	lease := e.lease
 	if lease == nil {
@@ -152,14 +153,14 @@ func (e *Endpoints) leaseNow(meta metav1.ObjectMeta) *coordinationv1.Lease {
 	}
 }
 
-// others are the other servers that are alive. Leases of the dead are removed.
+// others returns the other servers that are alive. It deletes the leases of dead ones.
 func (e *Endpoints) others(ctx context.Context) ([]netip.AddrPort, error) {
 	list, err := e.leases().List(ctx, metav1.ListOptions{LabelSelector: leaseLabel + "=" + leaseValue})
 	if err != nil {
 		return nil, fmt.Errorf("list leases of servers: %w", err)
 	}
 	now := e.clock.Now()
-	seen := map[string]sighting{}
+	seen := map[string]observation{}
 	var alive []netip.AddrPort
 	var errs []error
 	for _, lease := range list.Items {
@@ -169,7 +170,7 @@ func (e *Endpoints) others(ctx context.Context) ([]netip.AddrPort, error) {
 		}
 		s := e.seen[lease.Name]
 		if renewal := lease.Spec.RenewTime.String(); s.renewal != renewal {
-			s = sighting{renewal: renewal, at: now}
+			s = observation{renewal: renewal, at: now}
 		}
 		seen[lease.Name] = s
 		if now.Sub(s.at) < leaseDuration {
@@ -185,8 +186,8 @@ func (e *Endpoints) others(ctx context.Context) ([]netip.AddrPort, error) {
 	return alive, errors.Join(errs...)
 }
 
-// publish writes the servers, if they have changed or were not written for a
-// while.
+// publish writes the servers if they have changed or were not written for
+// repairInterval.
 func (e *Endpoints) publish(ctx context.Context, servers []netip.AddrPort) error {
 	slices.SortFunc(servers, netip.AddrPort.Compare)
 	servers = slices.Compact(servers)
@@ -204,7 +205,7 @@ func (e *Endpoints) publish(ctx context.Context, servers []netip.AddrPort) error
 	return nil
 }
 
-// leaseName is unique for each server and may stand in a URL.
+// leaseName returns a name that is unique for each server and valid in a URL.
 func leaseName(server netip.AddrPort) string {
 	address := strings.ReplaceAll(server.Addr().WithZone("").String(), ":", "-")
 	return fmt.Sprintf("%s-%s-%d", leaseValue, address, server.Port())

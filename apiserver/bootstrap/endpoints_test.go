@@ -15,7 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestServersFindAndLoseEachOther(t *testing.T) {
+func TestServersPublishEachOtherUntilTheirLeasesEnd(t *testing.T) {
 	client := fake.NewClientset()
 	// The servers' clocks differ by an hour.
 	clockA, clockB := clocktesting.NewFakeClock(noon), clocktesting.NewFakeClock(noon.Add(time.Hour))
@@ -36,7 +36,7 @@ func TestServersFindAndLoseEachOther(t *testing.T) {
 	pass(renewInterval, a, b, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
 	pass(renewInterval, a, b)
-	// b dies; a sees it when b's lease has not changed for its duration.
+	// b dies; a removes it when b's lease has not changed for its duration.
 	pass(renewInterval, a)
 	pass(renewInterval, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
@@ -59,7 +59,7 @@ func TestServersFindAndLoseEachOther(t *testing.T) {
 	expect(t, client, "")
 }
 
-func TestServerAloneHasNoLeaseAndLeavesItsEndpoint(t *testing.T) {
+func TestAServerWithoutSharedStorageHasNoLeaseAndKeepsItsEndpoint(t *testing.T) {
 	client := fake.NewClientset()
 	e := NewEndpoints(client, clocktesting.NewFakeClock(noon), netip.MustParseAddrPort("192.0.2.1:6443"), false)
 	if err := e.Ensure(t.Context()); err != nil {
@@ -70,11 +70,11 @@ func TestServerAloneHasNoLeaseAndLeavesItsEndpoint(t *testing.T) {
 		t.Error("a lease was written")
 	}
 	if e.Step().Stop != nil {
-		t.Error("the endpoint is withdrawn")
+		t.Error("the endpoint is removed at the end")
 	}
 }
 
-func TestUnchangedServersAreNotReadAgainSoon(t *testing.T) {
+func TestUnchangedServersCauseNoRequestsBeforeTheInterval(t *testing.T) {
 	client := fake.NewClientset()
 	clock := clocktesting.NewFakeClock(noon)
 	e := NewEndpoints(client, clock, netip.MustParseAddrPort("192.0.2.1:6443"), false)
@@ -128,7 +128,7 @@ func TestLeaseNames(t *testing.T) {
 	}
 }
 
-// expect compares what is published, in Endpoints and in slices alike.
+// expect fails the test unless Endpoints and slices have these servers.
 func expect(t *testing.T, client *fake.Clientset, want string) {
 	t.Helper()
 	endpoints, err := client.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})

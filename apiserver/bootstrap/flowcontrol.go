@@ -20,11 +20,11 @@ import (
 // writes.
 const flowControlManager = "api-priority-and-fairness-config-producer-v1"
 
-// EnsureFlowControl makes the flow-control objects. Mandatory ones always get
-// their specification back. Suggested ones do, as long as their annotation
-// apf.kubernetes.io/autoupdate-spec is true or nobody has changed them; they
-// are made again when they are deleted. Objects of former releases that carry
-// the annotation are removed.
+// EnsureFlowControl writes the flow-control objects. The specification of mandatory
+// objects is always restored. That of suggested objects is restored if their
+// annotation apf.kubernetes.io/autoupdate-spec is true or, without the annotation,
+// if no client has changed them. Deleted objects are created again. Objects of
+// former releases are deleted if their annotation is true.
 func EnsureFlowControl(ctx context.Context, client flowcontrolv1client.FlowcontrolV1Interface) error {
 	levels, err := client.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -36,7 +36,7 @@ func EnsureFlowControl(ctx context.Context, client flowcontrolv1client.Flowcontr
 	}
 	levelChanges := priorityLevels().changes(pointers(levels.Items))
 	schemaChanges := flowSchemas().changes(pointers(schemas.Items))
-	// A schema must find its level: levels are made first and removed last.
+	// A schema refers to a level: levels are created first and deleted last.
 	return errors.Join(
 		write(ctx, client.PriorityLevelConfigurations(), levelChanges.create, levelChanges.update),
 		write(ctx, client.FlowSchemas(), schemaChanges.create, schemaChanges.update),
@@ -45,7 +45,7 @@ func EnsureFlowControl(ctx context.Context, client flowcontrolv1client.Flowcontr
 	)
 }
 
-// configuration is what is wanted of one type of objects.
+// configuration is the desired state of one type of objects.
 type configuration[T metav1.Object] struct {
 	mandatory, suggested []T
 	// sameSpec compares the parts that an object's owner may not change.
@@ -83,10 +83,10 @@ func flowSchemas() configuration[*flowcontrolv1.FlowSchema] {
 	}
 }
 
-// changes are what must be written so that all is as wanted.
+// changes are the writes that bring the objects to the desired state.
 type changes[T any] struct{ create, update, remove []T }
 
-// changes compares what exists with what is wanted.
+// changes compares the existing objects with the desired ones.
 func (c configuration[T]) changes(existing []T) changes[T] {
 	byName := map[string]T{}
 	for _, obj := range existing {
@@ -114,9 +114,9 @@ func (c configuration[T]) changes(existing []T) changes[T] {
 	return result
 }
 
-// revise returns the object as it should be, and whether that differs.
-// Automatic says that the specification is kept as wanted; the annotation must
-// say the same.
+// revise returns the object in its desired state, and reports whether that is a
+// change. If automatic is set, the specification must be the wanted one. The
+// annotation must have the value of automatic.
 func (c configuration[T]) revise(current, wanted T, automatic bool) (T, bool) {
 	value, ok := annotation(current)
 	annotated := ok && value == automatic
@@ -137,8 +137,8 @@ func (c configuration[T]) revise(current, wanted T, automatic bool) (T, bool) {
 	return revised, true
 }
 
-// isAutomatic reports whether a suggested object is kept as suggested: as its
-// annotation says or, without one, if nobody has changed the specification.
+// isAutomatic reports whether the specification of a suggested object is restored:
+// if its annotation is true or, without one, if no client has changed it.
 func isAutomatic(obj metav1.Object) bool {
 	if value, ok := annotation(obj); ok {
 		return value
@@ -146,7 +146,7 @@ func isAutomatic(obj metav1.Object) bool {
 	return obj.GetGeneration() == 1
 }
 
-// annotation is the object's annotation, if it has a proper one.
+// annotation returns the value of the object's annotation, and reports whether it has a valid one.
 func annotation(obj metav1.Object) (value, ok bool) {
 	value, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
 	return value, err == nil
@@ -159,8 +159,8 @@ type writer[T any] interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
-// write creates and updates. An object that another server has made meanwhile
-// is as wanted.
+// write creates and updates objects. If another server has created an object
+// meanwhile, that is not an error.
 func write[T metav1.Object](ctx context.Context, client writer[T], create, update []T) error {
 	return errors.Join(
 		each(ctx, create, func(ctx context.Context, obj T) error {

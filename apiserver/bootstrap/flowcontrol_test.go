@@ -28,8 +28,8 @@ func TestFlowControlChanges(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		obj  *level
-		// updated says that the object is written; then it has the annotation
-		// and these shares: the wanted ones or those kept.
+		// updated is whether the object is written; then it has the annotation and
+		// these shares: the wanted ones or those kept.
 		updated    bool
 		annotation string
 		shares     int
@@ -71,7 +71,7 @@ func TestFlowControlChanges(t *testing.T) {
 	}
 }
 
-func TestExemptLevelMayLend(t *testing.T) {
+func TestAnOperatorMayChangeTheLendingOfTheExemptLevel(t *testing.T) {
 	exempt := defaults.MandatoryPriorityLevelConfigurationExempt.DeepCopy()
 	exempt.Spec.Exempt.LendablePercent = ptr.To(int32(50))
 	if got := priorityLevels().changes([]*flowcontrolv1.PriorityLevelConfiguration{exempt}); len(got.update) != 0 {

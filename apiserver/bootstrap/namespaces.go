@@ -15,7 +15,7 @@ func SystemNamespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 }
 
-// EnsureNamespaces makes the namespaces that do not exist.
+// EnsureNamespaces creates the namespaces that do not exist.
 func EnsureNamespaces(ctx context.Context, client corev1client.NamespacesGetter, names ...string) error {
 	return each(ctx, names, func(ctx context.Context, name string) error {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -32,8 +32,8 @@ type getCreator[T metav1.Object] interface {
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
 }
 
-// createIfAbsent makes the object unless one of its name exists, whatever it
-// looks like.
+// createIfAbsent creates the object unless one of its name exists. It does not
+// change an existing one.
 func createIfAbsent[T metav1.Object](ctx context.Context, client getCreator[T], obj T) error {
 	_, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {

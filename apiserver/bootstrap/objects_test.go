@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func TestStepsMakeEverythingAndThenNothing(t *testing.T) {
+func TestTheSecondPassOfTheStepsWritesNothing(t *testing.T) {
 	client := fake.NewClientset()
 	steps := Steps(Config{
 		Client:    client,
@@ -75,7 +75,7 @@ func TestNamespacesThatExistStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestAnotherServerMayBeFaster(t *testing.T) {
+func TestANamespaceThatAnotherServerCreatesFirstIsNoError(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("namespaces"), "default")
@@ -85,7 +85,7 @@ func TestAnotherServerMayBeFaster(t *testing.T) {
 	}
 }
 
-func TestFailureNamesTheObject(t *testing.T) {
+func TestAnErrorNamesTheObject(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, context.DeadlineExceeded
@@ -96,7 +96,7 @@ func TestFailureNamesTheObject(t *testing.T) {
 	}
 }
 
-func TestServiceIsMadeOnce(t *testing.T) {
+func TestTheServiceIsCreatedOnceAndNotChanged(t *testing.T) {
 	client := fake.NewClientset()
 	first := Service{ClusterIP: FirstAddress(netip.MustParsePrefix("10.96.0.7/12")), Port: 443, TargetPort: 6443}
 	if err := EnsureService(t.Context(), client.CoreV1(), first); err != nil {
@@ -116,7 +116,7 @@ func TestServiceIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestServiceOnEveryNode(t *testing.T) {
+func TestTheServiceMayHaveANodePort(t *testing.T) {
 	client := fake.NewClientset()
 	if err := EnsureService(t.Context(), client.CoreV1(), Service{ClusterIP: netip.MustParseAddr("fd00::1"), Port: 443, TargetPort: 6443, NodePort: 30443}); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestServiceOnEveryNode(t *testing.T) {
 	}
 }
 
-// writes are the client's actions that change something.
+// writes returns the client's actions that write.
 func writes(client *fake.Clientset) []string {
 	var result []string
 	for _, a := range client.Actions() {

@@ -9,11 +9,11 @@ import (
 	schedulingv1client "k8s.io/client-go/kubernetes/typed/scheduling/v1"
 )
 
-// systemPriority is the lowest priority of the system's own classes; users'
-// end at half of it.
+// systemPriority is the lowest priority of the system's classes. The highest of
+// users' classes is half of it.
 const systemPriority = 2_000_000_000
 
-// EnsurePriorityClasses makes the system's priority classes if they do not
+// EnsurePriorityClasses creates those of the system's priority classes that do not
 // exist.
 func EnsurePriorityClasses(ctx context.Context, client schedulingv1client.PriorityClassesGetter) error {
 	return each(ctx, systemPriorityClasses(), func(ctx context.Context, class *schedulingv1.PriorityClass) error {

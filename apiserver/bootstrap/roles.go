@@ -12,10 +12,10 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 )
 
-// RolesStep makes the default cluster roles, and binds them to groups, where
-// roles say who may do what. It runs at the start alone: what an administrator
-// changes stays until then, and with the annotation
-// rbac.authorization.kubernetes.io/autoupdate=false for good.
+// RolesStep returns the step of the mode RBAC that writes the default cluster roles
+// and binds them to groups. It runs once at the start: changes of an administrator
+// stay until the next start, or always with the annotation
+// rbac.authorization.kubernetes.io/autoupdate=false.
 func RolesStep(client rbacv1client.RbacV1Interface) Step {
 	return Step{Name: "rbac/bootstrap-roles", Ensure: func(ctx context.Context) error {
 		return each(ctx, authorization.DefaultRoles(), func(_ context.Context, role authorization.DefaultRole) error {

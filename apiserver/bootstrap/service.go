@@ -11,27 +11,27 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// serviceName is the name of the Service through which pods reach the server,
-// of its Endpoints and of its EndpointSlice.
+// serviceName is the name of the Service by which pods reach the server, and of its
+// Endpoints and EndpointSlice.
 const serviceName = "kubernetes"
 
 // Service is the kubernetes Service.
 type Service struct {
 	// ClusterIP is its address, by convention the FirstAddress of the range.
 	ClusterIP netip.Addr
-	// Port is where pods find it, usually 443; TargetPort is the server's own.
+	// Port is the Service's port, usually 443; TargetPort is the server's.
 	Port, TargetPort int32
-	// NodePort, if not zero, makes it reachable on every node.
+	// NodePort, if not zero, is its port on every node.
 	NodePort int32
 }
 
-// FirstAddress is the first address of a range that can be given out.
+// FirstAddress returns the first address of a range that can be allocated.
 func FirstAddress(cidr netip.Prefix) netip.Addr {
 	return cidr.Masked().Addr().Next()
 }
 
-// EnsureService makes the kubernetes Service if it does not exist. Once made it
-// belongs to the operator, as in Kubernetes.
+// EnsureService creates the kubernetes Service if it does not exist. It never
+// changes it, so that operators may, as in Kubernetes.
 func EnsureService(ctx context.Context, client corev1client.ServicesGetter, s Service) error {
 	policy := corev1.IPFamilyPolicySingleStack
 	service := &corev1.Service{

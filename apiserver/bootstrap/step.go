@@ -8,29 +8,30 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Step keeps one thing true.
+// Step keeps objects in their desired state.
 type Step struct {
 	// Name is that of the server's post-start hook.
 	Name string
-	// Ensure makes the thing true. It does nothing if it is.
+	// Ensure writes the objects that are not in their desired state.
 	Ensure func(ctx context.Context) error
-	// Interval is the time between two calls of Ensure that succeeded; zero
-	// is for a step that is done with the first.
+	// Interval is the time from a successful call of Ensure to the next; zero is
+	// for a step that runs until its first success.
 	Interval time.Duration
-	// Wake asks for a call before the interval has passed. It may be nil.
+	// Wake receives a value when Ensure must be called before the interval has
+	// passed. It may be nil.
 	Wake <-chan struct{}
-	// Stop undoes, when the server ends, what would be untrue without it. It
-	// may be nil.
+	// Stop removes, when the server stops, objects that are valid only while it
+	// runs. It may be nil.
 	Stop func(ctx context.Context) error
 }
 
 const (
-	// firstRetry and lastRetry bound the time after which a failed call is
-	// repeated; it doubles from failure to failure.
+	// firstRetry and lastRetry are the first and the longest backoff of a failed
+	// call; it doubles with each failure.
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// stopTimeout bounds Stop: a server that cannot reach its storage must
-	// end nevertheless.
+	// stopTimeout bounds Stop: a server that cannot reach its storage must still
+	// stop.
 	stopTimeout = 2 * time.Second
 )
 
@@ -48,8 +49,8 @@ func (s Step) First(ctx context.Context, clock clock.Clock) error {
 	}
 }
 
-// Keep calls Ensure from time to time until the context ends, and then Stop.
-// The first call is due after the interval.
+// Keep calls Ensure at the interval until the context is cancelled, and then Stop.
+// The first call comes after the interval.
 func (s Step) Keep(ctx context.Context, clock clock.Clock) {
 	delay, failures := s.Interval, 0
 	for s.pause(ctx, clock, delay) == nil {
@@ -70,7 +71,7 @@ func (s Step) Keep(ctx context.Context, clock clock.Clock) {
 	}
 }
 
-// afterFailure is when to try again after so many failures before this one.
+// afterFailure logs the error and returns the backoff after that many failures before it.
 func (s Step) afterFailure(ctx context.Context, err error, failures int) time.Duration {
 	delay := lastRetry
 	if failures < 10 {
@@ -82,8 +83,8 @@ func (s Step) afterFailure(ctx context.Context, err error, failures int) time.Du
 	return delay
 }
 
-// pause waits until the delay has passed or somebody wakes the step. It
-// returns an error if the context ends before.
+// pause waits until the delay has passed or Wake has received a value. It returns
+// an error if the context is cancelled before.
 func (s Step) pause(ctx context.Context, clock clock.Clock, delay time.Duration) error {
 	timer := clock.NewTimer(delay)
 	defer timer.Stop()

@@ -25,18 +25,18 @@ import (
 var (
 	// ErrInUse means that another process has the database open.
 	ErrInUse = errors.New("in use by another process")
-	// ErrCorrupt means that the files in the directory cannot be read as an
-	// etcd member's.
+	// ErrCorrupt means that the files in the directory are not those of a complete
+	// etcd member.
 	ErrCorrupt = errors.New("corrupt")
 )
 
-// lockWait is how long a database that another process holds is waited for: a
-// predecessor that is just ending lets go within it.
+// lockWait is how long to wait for the lock of the database: a member that is
+// stopping releases it within that time.
 const lockWait = time.Second
 
-// checkDir makes sure that a member can live in dir, before etcd tries: its
-// own ways to say no are a panic, a bus error, or to wait without end. It
-// returns how many entries of the log the database there has taken in.
+// checkDir returns an error unless a member can run in dir. It runs before etcd
+// starts, because etcd itself would panic, fault or wait without end. applied is
+// the number of log entries that are applied to the database.
 func checkDir(dir string) (applied uint64, err error) {
 	if err := dirIsWritable(dir); err != nil {
 		return 0, explain(dir, err)
@@ -46,7 +46,7 @@ func checkDir(dir string) (applied uint64, err error) {
 		return 0, explain(dir, err)
 	}
 	if applied == 0 {
-		if err := discardUnborn(dir); err != nil {
+		if err := removeIncomplete(dir); err != nil {
 			return 0, explain(dir, err)
 		}
 	}
@@ -75,16 +75,16 @@ func dirIsWritable(dir string) error {
 	return nil
 }
 
-// databaseIsReadable looks whether another process holds the database, whether
-// it is one, whether it is all there, and whether its pages are the others say
-// that they are. etcd, which looks at them too, does not survive what it finds.
+// databaseIsReadable returns an error if another process has locked the database,
+// or if the database is not one, is truncated, or has pages of the wrong type.
+// etcd would not survive reading such a database.
 func databaseIsReadable(dir string) (applied uint64, err error) {
 	path := filepath.Join(dir, "member", "snap", "db")
 	stat, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if hasLog(dir) {
-			return 0, fmt.Errorf("%s: %w: the log is there, the database is not", path, ErrCorrupt)
+			return 0, fmt.Errorf("%s: %w: the log (member/wal) exists, the database does not", path, ErrCorrupt)
 		}
 		return 0, nil
 	case err != nil:
@@ -94,8 +94,8 @@ func databaseIsReadable(dir string) (applied uint64, err error) {
 	case stat.Size() == 0: // a first start was killed here
 		return 0, nil
 	}
-	// The database is mapped into memory: touching a page that the file does
-	// not have faults, which ends the process unless it is made a panic.
+	// The database is mapped into memory: reading a page beyond the end of the file
+	// faults, which ends the process unless the fault is turned into a panic.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -116,20 +116,20 @@ func databaseIsReadable(dir string) (applied uint64, err error) {
 		if size := tx.Size(); size > stat.Size() {
 			return fmt.Errorf("%s: %w: it has %d bytes and should have %d", path, ErrCorrupt, stat.Size(), size)
 		}
-		// A member that was killed during its very first start has a database
-		// with neither a log nor an entry of one, and is well.
+		// A member that was killed during its first start has a database without a
+		// log and without applied entries; it is not corrupt.
 		if applied = appliedEntries(tx); applied > 0 && !hasLog(dir) {
-			return fmt.Errorf("%s: %w: the database is there, the log (member/wal) is not", path, ErrCorrupt)
+			return fmt.Errorf("%s: %w: the database exists, the log (member/wal) does not", path, ErrCorrupt)
 		}
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
-			_ = bucket.Stats() // goes to every page, and panics at one that is another
+			_ = bucket.Stats() // reads every page, and panics at one of the wrong type
 			return nil
 		})
 	})
 	return applied, err
 }
 
-// appliedEntries is how many entries of the log the database has taken in.
+// appliedEntries returns the number of log entries that are applied to the database.
 func appliedEntries(tx *bbolt.Tx) uint64 {
 	meta := tx.Bucket([]byte("meta"))
 	if meta == nil {
@@ -142,11 +142,11 @@ func appliedEntries(tx *bbolt.Tx) uint64 {
 	return binary.BigEndian.Uint64(index)
 }
 
-// discardUnborn removes a member that was killed in the first milliseconds of
-// its life, between making a log and writing its own name to it: it would never
-// find out that it may stand for election. As it has committed nothing, it has
+// removeIncomplete removes a member that was killed in its first start after it
+// had created its log, but before it had written its own membership to the log:
+// such a member could never become leader. It has committed nothing, and so it has
 // acknowledged nothing.
-func discardUnborn(dir string) (err error) {
+func removeIncomplete(dir string) (err error) {
 	if !hasLog(dir) {
 		return nil
 	}
@@ -170,7 +170,7 @@ func discardUnborn(dir string) (err error) {
 		return nil
 	}
 	if err := os.RemoveAll(member); err != nil {
-		return fmt.Errorf("remove what an interrupted first start has left: %w", err)
+		return fmt.Errorf("remove the files of an interrupted first start: %w", err)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func hasLog(dir string) bool {
 	return err == nil && len(logs) > 0
 }
 
-// explain adds to an error in dir what its reader can do about it.
+// explain adds the remedy to an error in dir.
 func explain(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrInUse):
@@ -188,7 +188,7 @@ func explain(dir string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("the disk under %s is full: free at least 256 MiB, or choose another directory: %w", dir, err)
 	case errors.Is(err, syscall.EIO):
-		return fmt.Errorf("the disk under %s fails: choose another, and restore a backup there: %w", dir, err)
+		return fmt.Errorf("the disk under %s has I/O errors: choose another, and restore a backup there: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s is not writable: choose another directory, or give this user access: %w", dir, err)
 	case errors.Is(err, ErrCorrupt):
@@ -199,7 +199,7 @@ func explain(dir string, err error) error {
 	return fmt.Errorf("start etcd in %s: %w", dir, err)
 }
 
-// isUnreadable tells whether err is etcd's complaint about what it read from
+// isUnreadable reports whether err is one of etcd's errors about the content of
 // its files.
 func isUnreadable(err error) bool {
 	if fatal := (*fatalError)(nil); errors.As(err, &fatal) {

@@ -1,13 +1,13 @@
-// Package etcd runs a single etcd member inside the process: the store of
-// `svc up`.
+// Package etcd owns the etcd member of `svc up`, which runs inside the process and
+// is the only member of its cluster.
 //
-// The member listens on a unix socket only, so that nothing outside the
-// machine, and no other user on it, can reach the data around the API server.
-// It syncs every write to the disk before it acknowledges it.
+// The member listens only on a unix socket, so that other machines and other users
+// of this one cannot bypass the API server. It syncs every write to the disk
+// before it acknowledges it.
 //
 // History is compacted by the API server, every five minutes
 // (--etcd-compaction-interval), on an embedded and on an external etcd alike:
-// several API servers agree among themselves who compacts, and their watch
-// caches learn of it. The member's own compactor is therefore off; two
-// compactors would only race. A watch from a compacted version gets 410 Gone.
+// API servers of one etcd coordinate which of them compacts, and their watch
+// caches follow it. The member's own compactor is therefore off: two compactors
+// would race. A watch from a compacted version gets 410 Gone.
 package etcd

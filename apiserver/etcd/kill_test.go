@@ -14,8 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// victim is the environment variable that makes a copy of this test binary a
-// member that writes to the directory it names until it is killed.
+// victim is an environment variable. If it is set, this test binary runs a member
+// in the directory that it names, and writes to it until it is killed.
 const victim = "SVC_ETCD_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestAKillLosesNothingThatWasAcknowledged(t *testing.T) {
 	root := t.TempDir()
 	for round := range 24 {
-		// Three lives for each directory; the first ones end during the start.
+		// Each directory is used for three runs; the first ones are killed during the start.
 		dir := filepath.Join(root, strconv.Itoa(round/3))
 		acknowledged := liveFor(t, dir, time.Duration(round)*2*time.Millisecond)
 		s, err := Start(t.Context(), Config{Dir: dir})
@@ -47,8 +47,8 @@ func TestAKillLosesNothingThatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// liveFor runs a victim, kills it after about the given time, and returns the
-// keys whose writes it saw acknowledged.
+// liveFor runs a victim, kills it after about the given time, and returns the keys
+// whose writes were acknowledged.
 func liveFor(t *testing.T, dir string, life time.Duration) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

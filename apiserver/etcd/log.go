@@ -11,19 +11,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newLogger makes the logger that etcd writes to. Where etcd would end the
-// process, f keeps the reason and only the goroutine ends.
+// newLogger returns the logger of etcd. For fatal and panic entries, f stores the
+// error and ends the goroutine, not the process.
 func newLogger(core *logCore, f *failure) *zap.Logger {
 	return zap.New(core, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// logCore is a zapcore.Core on klog. etcd's warnings are hints on speed and
-// configuration, and so below what an operator must see.
+// logCore is a zapcore.Core that writes to klog. etcd's warnings are hints on
+// performance and configuration; operators see them only at a higher verbosity.
 type logCore struct {
 	to klog.Logger
-	// serving is set from the end of the start to the beginning of the stop.
-	// Before it, what fails is returned; after it, etcd reports each of its
-	// listeners that closes as an error.
+	// serving is set while the member is started. Errors are written as such only
+	// then: those of the start are returned to the caller, and during the stop etcd
+	// logs each listener that closes as an error.
 	serving *atomic.Bool
 }
 
@@ -31,7 +31,7 @@ func newLogCore(to klog.Logger) *logCore {
 	return &logCore{to: to, serving: new(atomic.Bool)}
 }
 
-// harmless are the messages that etcd logs as errors in the normal course.
+// harmless are messages that etcd logs as errors in normal operation.
 var harmless = map[string]bool{
 	// The first start of a member: the term is written a moment later, and the
 	// version with it.
@@ -55,7 +55,7 @@ func (c *logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 
 func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	switch {
-	case entry.Level > zapcore.ErrorLevel: // the failure hands it to the caller
+	case entry.Level > zapcore.ErrorLevel: // failure returns it to the caller
 	case entry.Level == zapcore.ErrorLevel && (!c.serving.Load() || harmless[entry.Message]):
 		c.to.V(verbosity(zapcore.InfoLevel)).Info(entry.Message, append(keysAndValues(fields), "err", errorOf(fields))...)
 	case entry.Level == zapcore.ErrorLevel:
@@ -105,36 +105,36 @@ func errorOf(fields []zapcore.Field) error {
 	return nil
 }
 
-// failure is the first thing that etcd could not survive. It is etcd's hook
-// for fatal and panic lines.
+// failure is the first error that etcd cannot continue after. It is the hook of
+// etcd's logger for fatal and panic entries.
 type failure struct {
-	dir  string
-	c    chan error
-	mu   sync.Mutex
-	that error
+	dir   string
+	c     chan error
+	mu    sync.Mutex
+	first error
 }
 
 func newFailure(dir string) *failure {
 	return &failure{dir: dir, c: make(chan error, 1)}
 }
 
-// OnWrite keeps the failure and ends the goroutine that logged it: its
-// contract is not to return.
+// OnWrite implements zapcore.CheckWriteHook. It stores the error and ends the
+// goroutine that logged it: a hook must not return.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	err := fmt.Errorf("etcd: %s", entry.Message)
 	if cause := errorOf(fields); cause != nil {
 		err = &fatalError{message: entry.Message, cause: cause}
 	}
 	f.mu.Lock()
-	if f.that == nil {
-		f.that = explain(f.dir, err)
-		f.c <- f.that
+	if f.first == nil {
+		f.first = explain(f.dir, err)
+		f.c <- f.first
 	}
 	f.mu.Unlock()
 	runtime.Goexit()
 }
 
-// fatalError is what etcd met and could not go on from.
+// fatalError is an error that etcd cannot continue after.
 type fatalError struct {
 	message string
 	cause   error
@@ -146,5 +146,5 @@ func (e *fatalError) Unwrap() error { return e.cause }
 func (f *failure) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.that
+	return f.first
 }

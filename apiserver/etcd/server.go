@@ -23,18 +23,18 @@ import (
 // recommends (https://etcd.io/docs/v3.6/dev-guide/limit/#storage-size-limit).
 const DefaultQuota = 8 << 30
 
-// electionRetry is how often a member that starts asks itself to stand for
-// election, until it may.
+// electionRetry is how often a member that starts tries to campaign for
+// leadership, until it can.
 const electionRetry = time.Millisecond
 
-// batchInterval is how long the database collects what is written before it
-// commits it to its file, five times as long as by default. A write waits for a
-// commit that runs; it is durable before, in the log, from which a member that
-// was killed takes what the file lacks. Longer still, and reads between two
-// writes would have more to copy.
+// batchInterval is how long the database collects writes before it commits them to
+// its file: five times etcd's default. A write has to wait for a commit that runs,
+// so fewer commits make writes faster. Writes are durable in the log before that,
+// from which a member that was killed recovers. With a longer interval, reads
+// between two writes would have more to copy.
 const batchInterval = 500 * time.Millisecond
 
-// Config says where the member lives and how large it may grow.
+// Config is the directory of the member and the size that it may reach.
 type Config struct {
 	// Dir holds everything that the member writes. It is created, with
 	// permissions 0700, when it does not exist.
@@ -54,15 +54,14 @@ type Server struct {
 	stop    sync.Once
 }
 
-// Start runs a member on cfg.Dir and returns when it serves reads and writes:
-// after some 10 ms, more when it has a long log to replay.
+// Start runs a member in cfg.Dir and returns when it serves reads and writes:
+// after some 10 ms, or more if it has a long log to replay.
 //
-// Logs go to the logger of ctx. Canceling ctx abandons the start; it does not
-// stop a member that has started.
+// Logs go to the logger of ctx. Cancelling ctx aborts the start; it does not stop
+// a member that has started.
 //
-// The error names the file or directory at fault and what can be done:
-// ErrInUse, ErrCorrupt, fs.ErrPermission and syscall.ENOSPC are told apart by
-// errors.Is.
+// The error names the file or directory at fault and the remedy. It is ErrInUse,
+// ErrCorrupt, fs.ErrPermission or syscall.ENOSPC, by errors.Is, where one applies.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Quota == 0 {
 		cfg.Quota = DefaultQuota
@@ -84,7 +83,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	if err := s.start(ctx, cfg); err != nil {
 		s.Stop()
-		if s.failure.err() == nil { // what the failure yields is explained already
+		if s.failure.err() == nil { // errors of failure are explained already
 			err = explain(cfg.Dir, err)
 		}
 		return nil, err
@@ -93,26 +92,25 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Endpoints are the addresses of the member, for --etcd-servers and for
-// etcdctl.
+// Endpoints returns the addresses of the member, for --etcd-servers and etcdctl.
 func (s *Server) Endpoints() []string {
 	u := s.socket.url()
 	return []string{u.String()}
 }
 
-// Client reaches the member by function calls, without a connection. It lives
-// as long as the member does; closing it is not necessary.
+// Client returns a client that reaches the member by function calls, without a
+// connection. It is valid until the member stops and need not be closed.
 func (s *Server) Client() *clientv3.Client { return v3client.New(s.member.Server) }
 
-// Failed yields one error when the member cannot go on: a full disk under its
-// log, say. It is as clear as those of Start. The process should then end;
-// nothing that was acknowledged is lost.
+// Failed returns a channel that receives one error if the member cannot continue,
+// for example because the disk of its log is full. The error names the remedy as
+// those of Start do. The process should then end; no acknowledged write is lost.
 func (s *Server) Failed() <-chan error {
 	return s.failure.c
 }
 
-// Check tells whether the member serves reads and writes now: it answers a
-// linearizable read within ctx and has raised no alarm.
+// Check returns an error unless the member serves reads and writes: it must answer
+// a linearizable read before the deadline of ctx and have no alarm.
 func (s *Server) Check(ctx context.Context) error {
 	if err := s.failure.err(); err != nil {
 		return err
@@ -131,13 +129,12 @@ func (s *Server) Check(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the member in order and returns when all that it had is on the
-// disk. Clients should have been closed before: open watches delay it by up to
-// five seconds.
+// Stop stops the member and returns when all its data is on the disk. Clients
+// should be closed before: open watches delay it by up to five seconds.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
-		// A member that failed has lost one of its goroutines, and Close would
-		// wait for it without end. Its files are what a kill would have left.
+		// After a failure one of the member's goroutines has ended, and Close would
+		// wait for it without end. Its files are in the state that a kill leaves.
 		if s.member != nil && s.failure.err() == nil {
 			// Close waits for listeners that only a ready member opens.
 			if !s.logs.serving.Swap(false) {
@@ -176,39 +173,40 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	return s.elect(ctx)
 }
 
-// elect waits until the member leads and has written its own name, its first
-// write. A member that is alone need not wait an election timeout (a second)
-// to learn that nobody else leads: it is told to stand at once. A short timeout
-// would do as well, but the clock that drives it would cost 2 % of a processor
-// for as long as the member runs.
+// elect waits until the member is the leader and has published its own attributes,
+// its first write. The only member of a cluster need not wait for the election
+// timeout (a second) to find that there is no leader: it is sent MsgTimeoutNow, by
+// which it campaigns at once. A short election timeout would do as well, but its
+// ticks would cost 2 % of a processor while the member runs.
 func (s *Server) elect(ctx context.Context) error {
 	id := uint64(s.member.Server.MemberID())
-	stand := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
+	campaign := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 	retry := time.NewTicker(electionRetry)
 	defer retry.Stop()
-	var leads chan error
+	var isLeader chan error
 	for {
 		select {
 		case <-s.member.Server.ReadyNotify():
 			return s.reclaim(ctx)
 		case <-retry.C:
-			// Raft ignores the message as long as the member may not stand:
-			// it has yet to take in that it is a member of its own cluster.
+			// Raft ignores the message until the member has applied the entry that
+			// makes it a member of its own cluster.
 			if !replayed() {
 				continue
 			}
 			if s.member.Server.Lead() == 0 {
-				if err := s.member.Server.Process(ctx, stand); err != nil {
-					return fmt.Errorf("stand for election: %w", err)
+				if err := s.member.Server.Process(ctx, campaign); err != nil {
+					return fmt.Errorf("campaign for leadership: %w", err)
 				}
-			} else if leads == nil {
-				leads = make(chan error, 1)
-				go func() { leads <- s.member.Server.LinearizableReadNotify(ctx) }()
+			} else if isLeader == nil {
+				isLeader = make(chan error, 1)
+				go func() { isLeader <- s.member.Server.LinearizableReadNotify(ctx) }()
 			}
-		case err := <-leads:
-			// Whoever answers such a read has committed all of his log. When
-			// the database is ahead of that, the log has lost its end, and
-			// would now drop as many writes as it lost.
+		case err := <-isLeader:
+			// A leader that answers such a read has committed all entries of its
+			// log. If the database has more entries applied, the end of the log
+			// was lost, and new writes would be taken for entries that the
+			// database has already.
 			if committed := s.member.Server.CommittedIndex(); err == nil && committed < s.applied {
 				return fmt.Errorf("%w: the log (member/wal) ends at entry %d, the database has %d", ErrCorrupt, committed, s.applied)
 			}
@@ -222,11 +220,11 @@ func (s *Server) elect(ctx context.Context) error {
 	}
 }
 
-// replayed reports whether raft knows that all entries that were committed
-// before the start are applied. A candidate looks through those that are not,
-// and panics when etcd, which is further than raft knows, has dropped them from
-// memory already: it drops the first after every 100 that it applies. The
-// status is that of the member that started last.
+// replayed reports whether raft has recorded that all entries committed before the
+// start are applied. A candidate reads the entries that are not, and panics if
+// etcd has compacted them from memory already: etcd applies them before raft
+// records it, and compacts memory after every 100 entries. The status is that of
+// the member of this process that started last.
 func replayed() bool {
 	published, ok := expvar.Get("raft.status").(expvar.Func)
 	if !ok {
@@ -243,8 +241,8 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	c.QuotaBackendBytes = cfg.Quota
 	c.ListenClientUrls = []url.URL{s.socket.url()}
 	c.AdvertiseClientUrls = c.ListenClientUrls
-	// There is no peer to listen for. The advertised address is only the
-	// member's name in its own membership list; nothing dials it.
+	// There are no peers to listen for. The advertised address is only part of the
+	// member's entry in its own membership list; nothing connects to it.
 	c.ListenPeerUrls = nil
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
@@ -254,8 +252,8 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	return c
 }
 
-// reclaim gives the space of deleted objects back to a member that came up
-// with its quota exhausted, and lets it write again if that was enough.
+// reclaim defragments the database of a member that has started with the alarm
+// NOSPACE, and clears the alarm if the database is then below the quota.
 func (s *Server) reclaim(ctx context.Context) error {
 	full := false
 	for _, alarm := range s.member.Server.Alarms() {

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestMemberServesWhatItWasGivenBeforeARestart(t *testing.T) {
+func TestAMemberServesWhatWasWrittenBeforeARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	s := start(t, Config{Dir: dir})
 	put(t, s, "key", "value")
@@ -38,7 +38,7 @@ func TestMemberServesWhatItWasGivenBeforeARestart(t *testing.T) {
 	}
 }
 
-func TestMemberListensOnASocketThatOnlyItsUserCanReach(t *testing.T) {
+func TestAMemberListensOnASocketThatOnlyItsUserCanAccess(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("long-", 40))
 	for name, dir := range map[string]string{"in the directory": t.TempDir(), "path too long for a socket": long} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestMemberListensOnASocketThatOnlyItsUserCanReach(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
+func TestErrorsOfStartNameTheDirectoryAndTheFault(t *testing.T) {
 	db := func(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 	for _, tc := range []struct {
 		name   string
@@ -89,12 +89,12 @@ func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
 		{"pages of the database are damaged", func(t *testing.T, dir string) {
 			overwrite(t, db(dir), 5*os.Getpagesize(), strings.Repeat("garbage ", 4096))
 		}, ErrCorrupt, "member/snap/db"},
-		{"the database is gone", func(t *testing.T, dir string) {
+		{"the database is missing", func(t *testing.T, dir string) {
 			remove(t, db(dir))
-		}, ErrCorrupt, "the log is there, the database is not"},
-		{"the log is gone", func(t *testing.T, dir string) {
+		}, ErrCorrupt, "the log (member/wal) exists, the database does not"},
+		{"the log is missing", func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, "member", "wal"))
-		}, ErrCorrupt, "the database is there, the log (member/wal) is not"},
+		}, ErrCorrupt, "the database exists, the log (member/wal) does not"},
 		{"the log is garbage", func(t *testing.T, dir string) {
 			write(t, theLog(t, dir), strings.Repeat("garbage ", 4096))
 		}, ErrCorrupt, "restore a backup"},
@@ -139,7 +139,7 @@ func TestStartSaysWhatIsWrongWithADirectory(t *testing.T) {
 	}
 }
 
-func TestAFirstStartThatWasKilledBeginsAnew(t *testing.T) {
+func TestAFirstStartThatWasKilledIsRepeated(t *testing.T) {
 	for name, left := range map[string]func(t *testing.T, dir string){
 		"before the database had content": func(t *testing.T, dir string) {
 			if err := os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700); err != nil {
@@ -211,7 +211,7 @@ func TestAFullDiskIsNamed(t *testing.T) {
 	}
 }
 
-func TestADiskThatFillsUpLaterIsNamed(t *testing.T) {
+func TestADiskThatBecomesFullIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=140m"); err != nil {
 		t.Skipf("mounting a small file system needs privileges: %v", err)
@@ -232,7 +232,7 @@ func TestADiskThatFillsUpLaterIsNamed(t *testing.T) {
 			t.Errorf("got %v, want a full disk under %s", err, dir)
 		}
 		if s.Check(t.Context()) == nil {
-			t.Error("Check finds nothing wrong")
+			t.Error("Check returned no error")
 		}
 	case <-time.After(5 * time.Minute):
 		t.Fatal("no failure")
@@ -244,7 +244,7 @@ func TestAReachedQuotaIsReportedAndARestartReclaimsDeletedSpace(t *testing.T) {
 	s := start(t, cfg)
 	c := client(t, s)
 	var err error
-	// The database grows when it commits what it has collected.
+	// The database grows when it commits its collected writes.
 	for i, began := 0, time.Now(); err == nil && time.Since(began) < time.Minute; i++ {
 		_, err = c.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", 200<<10))
 	}
@@ -252,7 +252,7 @@ func TestAReachedQuotaIsReportedAndARestartReclaimsDeletedSpace(t *testing.T) {
 		t.Fatalf("writing beyond the quota gives %v", err)
 	}
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "quota of 4 MiB") {
-		t.Fatalf("Check says %v", err)
+		t.Fatalf("Check returned %v", err)
 	}
 	del, err := c.Delete(t.Context(), "key-", clientv3.WithPrefix())
 	if err != nil {
@@ -278,7 +278,7 @@ func TestACorruptAlarmIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "corrupt") {
-		t.Errorf("Check says %v", err)
+		t.Errorf("Check returned %v", err)
 	}
 }
 
@@ -368,8 +368,8 @@ func overwrite(t *testing.T, path string, offset int, text string) {
 	}
 }
 
-// loseEnd leaves as many records of a log as are to be kept, and room where
-// the others were: what a disk leaves that forgets its last writes.
+// loseEnd keeps that many records of a log and clears the others, as a disk does
+// that loses its last writes.
 func loseEnd(t *testing.T, file string, keep int) {
 	t.Helper()
 	log, err := os.ReadFile(file)

@@ -12,19 +12,19 @@ import (
 // systems have 104.
 const maxSocketPath = 103
 
-// socket is where the member listens.
+// socket is the unix socket that the member listens on.
 type socket struct {
 	path string
 	// dir is set when the socket has a directory of its own.
 	dir string
 }
 
-// newSocket finds a place for the socket: in dir, or in a fresh directory of
-// this user when dir's path is too long.
+// newSocket returns a socket in dir or, if the path of dir is too long, in a new
+// directory that only this user can access.
 func newSocket(dir string) (socket, error) {
 	path, err := filepath.Abs(filepath.Join(dir, "etcd.sock"))
 	if err != nil {
-		return socket{}, fmt.Errorf("find the data directory: %w", err)
+		return socket{}, fmt.Errorf("resolve the etcd directory: %w", err)
 	}
 	if len(path) <= maxSocketPath {
 		return socket{path: path}, nil
@@ -44,9 +44,9 @@ func (s socket) url() url.URL {
 	return url.URL{Scheme: "unix", Path: s.path}
 }
 
-// remove deletes what newSocket made. The listener deletes the socket itself.
+// remove deletes the directory of newSocket. The listener deletes the socket itself.
 func (s socket) remove() {
 	if s.dir != "" {
-		_ = os.RemoveAll(s.dir) // a leftover is empty and does no harm
+		_ = os.RemoveAll(s.dir) // if it stays, it is an empty directory
 	}
 }

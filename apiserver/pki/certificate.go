@@ -16,30 +16,30 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// want is what a certificate should be.
+// want is the desired state of a certificate.
 type want struct {
 	name     string
 	template x509.Certificate
 	lifetime time.Duration
-	// renewal is how long before its end a certificate is replaced.
+	// renewal is how long before its expiry a certificate is replaced.
 	renewal time.Duration
 }
 
-// clockSkew is how much earlier than now a certificate begins, for clients
-// whose clocks are behind.
+// clockSkew is how long before now the validity of a certificate begins, for
+// clients whose clocks are behind.
 const clockSkew = time.Hour
 
-// reissue is a reason to replace a certificate that is otherwise in order.
+// reissue is a reason to replace a valid certificate.
 type reissue struct {
 	reason string
 	holds  func(have *x509.Certificate, w want, now time.Time) bool
 }
 
 var reissues = []reissue{
-	{"it is near its end", func(have *x509.Certificate, w want, now time.Time) bool {
+	{"it expires soon", func(have *x509.Certificate, w want, now time.Time) bool {
 		return now.Add(w.renewal).After(have.NotAfter)
 	}},
-	{"it begins in the future: the clock was set back", func(have *x509.Certificate, _ want, now time.Time) bool {
+	{"it is not valid yet: the clock was set back", func(have *x509.Certificate, _ want, now time.Time) bool {
 		return now.Before(have.NotBefore)
 	}},
 	{"its subject has changed", func(have *x509.Certificate, w want, _ time.Time) bool {
@@ -48,13 +48,13 @@ var reissues = []reissue{
 	{"the server has a new name or address", func(have *x509.Certificate, w want, _ time.Time) bool {
 		return lacksName(have, &w.template)
 	}},
-	{"an agent does not bear the name of API servers", func(have *x509.Certificate, w want, _ time.Time) bool {
+	{"it has the name of API servers, which a node must not have", func(have *x509.Certificate, w want, _ time.Time) bool {
 		return slices.Contains(have.DNSNames, apiServerName) && !slices.Contains(w.template.DNSNames, apiServerName)
 	}},
 }
 
-// lacksName tells whether have is not made out to all names of w. Names too
-// many are left alone: addresses that come and go would replace it each time.
+// lacksName reports whether a name of w is missing in have. Additional names in
+// have are accepted: otherwise each change of an address would replace it twice.
 func lacksName(have, w *x509.Certificate) bool {
 	for _, name := range w.DNSNames {
 		if !slices.Contains(have.DNSNames, name) {
@@ -69,9 +69,9 @@ func lacksName(have, w *x509.Certificate) bool {
 	return false
 }
 
-// ensure returns the pair that w describes, signed by by, or by itself when by
-// is nil. It makes the files when they do not exist, and a new certificate when
-// there is a reason to, which it returns.
+// ensure returns the pair that w describes, signed by by or, if by is nil, by
+// itself. It makes the files if they do not exist. If there is a reason for a new
+// certificate, it makes one and returns the reason.
 func (p *PKI) ensure(w want, by *pair) (got *pair, reason string, err error) {
 	have, err := readCertificate(p.Certificate(w.name))
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *PKI) ensure(w want, by *pair) (got *pair, reason string, err error) {
 	}
 	if by == nil {
 		by = &pair{certificate: have, key: key}
-		if have != nil { // the name of an authority is its user's affair, and in what it has signed
+		if have != nil { // users may bring an authority of any name, and the certificates that it has signed contain it
 			w.template.Subject = have.Subject
 		}
 	}
@@ -118,7 +118,7 @@ func (p *PKI) ensure(w want, by *pair) (got *pair, reason string, err error) {
 	return &pair{made, key}, reason, writeFile(p.Certificate(w.name), content)
 }
 
-// belongs tells whether have is a certificate of key, issued by by.
+// belongs returns an error unless have is a certificate of key that by has issued.
 func (p *PKI) belongs(have *x509.Certificate, key crypto.Signer, by *pair, w want) error {
 	path := p.Certificate(w.name)
 	if !samePublicKey(have.PublicKey, key.Public()) {
@@ -136,7 +136,7 @@ func (p *PKI) belongs(have *x509.Certificate, key crypto.Signer, by *pair, w wan
 func issue(w want, key crypto.Signer, by *pair, now time.Time) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, fmt.Errorf("draw a serial number: %w", err)
+		return nil, fmt.Errorf("generate a serial number: %w", err)
 	}
 	template := w.template
 	template.SerialNumber = serial.Add(serial, big.NewInt(1))
@@ -166,8 +166,8 @@ func readCertificate(path string) (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-// key returns the private key of name. It makes the key when there is none, and
-// no file needs it.
+// key returns the private key of name. If it does not exist, it makes the key,
+// unless needs names a file that belongs to the missing key.
 func (p *PKI) key(name, needs string) (crypto.Signer, error) {
 	path := p.Key(name)
 	content, err := readFile(path)
@@ -176,7 +176,7 @@ func (p *PKI) key(name, needs string) (crypto.Signer, error) {
 	}
 	if content == nil {
 		if needs != "" {
-			return nil, fmt.Errorf("%s is missing, though %s is there: put back the key, or remove that file to have both made anew", path, needs)
+			return nil, fmt.Errorf("%s is missing, though %s exists: put back the key, or remove that file to have new ones made", path, needs)
 		}
 		return makeKey(path)
 	}

@@ -10,11 +10,11 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// connectionName is what cluster and context are called in the connection file.
+// connectionName is the name of the cluster and the context in connection files.
 const connectionName = "svc"
 
-// writeConnectionFile writes the kubeconfig of a client, if it has changed. It
-// carries the certificates in itself, so that it can be copied elsewhere.
+// writeConnectionFile writes the kubeconfig of a client, if it has changed. The
+// certificates are embedded, so that the file can be copied to other machines.
 func (p *PKI) writeConnectionFile(file string, ca, client *pair) error {
 	if file == "" {
 		return nil

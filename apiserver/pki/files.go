@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// makePrivateDir makes dir, and closes it to other users.
+// makePrivateDir creates dir, and removes the access of other users.
 func makePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create the directory of certificates: %w", err)
@@ -22,8 +22,8 @@ func makePrivateDir(dir string) error {
 	return nil
 }
 
-// readFile returns nil when there is no file. It closes the file to other
-// users.
+// readFile returns the content of a file, or nil if it does not exist. It removes
+// the access of other users.
 func readFile(path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	switch {
@@ -41,9 +41,9 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// writeFile replaces path as a whole or not at all, and returns when that is
-// on the disk. The directory has one writer, so a temporary file that a crash
-// left is overwritten.
+// writeFile replaces the content of path atomically, and returns when it is on the
+// disk. The directory has one writer, so it can overwrite a temporary file that a
+// crash has left.
 func writeFile(path string, content []byte) error {
 	dir, name := filepath.Split(path)
 	temporary := filepath.Join(dir, "."+name+".tmp")

@@ -1,26 +1,26 @@
-// Package pki keeps the keys and certificates of `svc up` in a directory: it
-// makes them at the first start, checks them at every other, and renews them
-// while the server runs. Kept are
+// Package pki owns the directory of keys and certificates of `svc up`: it makes
+// them at the first start, checks them at every other one, and renews them while
+// the server runs. They are
 //
 //	ca                        the cluster's authority: servers and clients
 //	apiserver                 the API server's serving certificate
-//	apiserver-kubelet-client  the API server's client certificate towards nodes
+//	apiserver-kubelet-client  the API server's client certificate for nodes
 //	admin                     a client certificate in system:masters
 //	controller-manager        the controllers' client certificate
 //	node                      this machine's client certificate, if it is a node
 //	node-serving              its serving certificate
-//	front-proxy-ca            the request-header authority: vouches for the aggregator
+//	front-proxy-ca            the request-header authority, which signs the aggregator's certificate
 //	front-proxy-client        the aggregator's client certificate
 //	sa                        the key pair that signs service account tokens
 //
-// each as <name>.crt and <name>.key (sa.pub and sa.key), under the names that
-// kubeadm gives them, so that a user may bring some of his own. Keys are ECDSA
-// P-256. A renewal keeps the key: a certificate is then replaced by one rename,
-// a certificate and its key always match, and what an old authority signed
-// stays valid under its renewed certificate.
+// each as <name>.crt and <name>.key (sa.pub and sa.key). The names are those of
+// kubeadm, so that users may bring some of their own. Keys are ECDSA P-256. A
+// renewal keeps the key: one rename replaces a certificate, a certificate always
+// matches its key, and certificates that an authority has signed stay valid after
+// its renewal.
 //
-// The connection files of the administrator, of the controllers and of the node
-// (kubeconfigs) are derived from these and follow them.
+// The kubeconfigs of the administrator, the controllers and the node contain
+// these certificates, and are written again when they change.
 package pki
 
 import (
@@ -41,19 +41,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// renewalInterval is how often Run looks for what has to be renewed. It bounds
-// how long a new address of the machine is missing from the serving
+// renewalInterval is how often Run checks whether certificates must be renewed. It
+// bounds how long a new address of the machine is missing in the serving
 // certificate.
 const renewalInterval = time.Hour
 
-// Config says where the files are and what they say.
+// Config is where the files are and what they contain.
 type Config struct {
-	// Dir holds the keys and certificates. It is created, and closed to other
-	// users, as needed.
+	// Dir holds the keys and certificates. It is created if it does not exist, and
+	// other users have no access to it.
 	Dir string
-	// Names returns the DNS names and IP addresses under which the server can
-	// be reached, beside those of the kubernetes service; MachineNames, say. It
-	// is asked again at every renewal.
+	// Names returns the DNS names and IP addresses at which clients reach the
+	// server, beside those of the kubernetes service: MachineNames, for example. It
+	// is called at every renewal.
 	Names func() ([]string, error)
 	// ServiceIPs are the cluster IPs of the kubernetes service, first in each
 	// service range.
@@ -61,30 +61,29 @@ type Config struct {
 	// ClusterDomain is the DNS domain of services; empty means cluster.local.
 	ClusterDomain string
 
-	// NodeName is that of this machine's node; empty if it is none.
+	// NodeName is the name of this machine's node; empty if it has none.
 	NodeName string
 
-	// ConnectionFile is where the administrator's kubeconfig goes,
-	// ControllersFile where that of the controllers goes, NodeFile where that of
-	// the node goes, and Server the URL that they name. An empty name writes no
-	// file.
+	// ConnectionFile, ControllersFile and NodeFile are the paths of the kubeconfigs
+	// of the administrator, the controllers and the node; an empty path writes no
+	// file. Server is the URL in them.
 	ConnectionFile, ControllersFile, NodeFile, Server string
 
-	// Clock is the time that certificates are made for and checked at; nil
-	// means the machine's.
+	// Clock is the clock by which certificates are made and checked; nil means the
+	// machine's.
 	Clock clock.WithTicker
 }
 
-// PKI is a directory whose content is complete and valid.
+// PKI is a complete and valid directory of keys and certificates.
 type PKI struct {
 	cfg Config
 
 	mu sync.Mutex // one renewal at a time
 }
 
-// Open makes what is missing in cfg.Dir, renews what is near its end, and
-// writes the connection file. An error names the file at fault and the remedy;
-// a file that Open cannot read is never overwritten.
+// Open makes the missing files of cfg.Dir, renews certificates that expire soon,
+// and writes the kubeconfigs. An error names the file at fault and the remedy; a
+// file that Open cannot read is never overwritten.
 func Open(cfg Config) (*PKI, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -102,9 +101,9 @@ func Open(cfg Config) (*PKI, error) {
 	return p, nil
 }
 
-// Run renews certificates before they end, and the serving certificate when
-// the machine gets a new name or address, until ctx is done. What it fails to
-// do it logs and tries again after an hour.
+// Run renews certificates before they expire, and the serving certificate when the
+// machine gets a new name or address, until ctx is done. It logs errors and
+// retries after renewalInterval.
 func (p *PKI) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("pki")
 	tick := p.cfg.Clock.NewTicker(renewalInterval)
@@ -117,25 +116,26 @@ func (p *PKI) Run(ctx context.Context) {
 		}
 		renewed, err := p.renew()
 		for _, r := range renewed {
-			logger.Info("Renewed a certificate", "file", r.file, "reason", r.reason)
+			logger.Info("Renewed certificate", "file", r.file, "reason", r.reason)
 		}
 		if err != nil {
-			logger.Error(err, "Could not renew all certificates; trying again", "after", renewalInterval)
+			logger.Error(err, "Failed to renew certificates, will retry", "retryAfter", renewalInterval)
 		}
 	}
 }
 
-// Certificate is the path of a certificate by its name in the package comment.
+// Certificate returns the path of a certificate by its name in the package comment.
 func (p *PKI) Certificate(name string) string { return filepath.Join(p.cfg.Dir, name+".crt") }
 
-// Key is the path of a private key by its name in the package comment.
+// Key returns the path of a private key by its name in the package comment.
 func (p *PKI) Key(name string) string { return filepath.Join(p.cfg.Dir, name+".key") }
 
-// PublicKey is the path of the public key of "sa".
+// PublicKey returns the path of the public key of "sa".
 func (p *PKI) PublicKey(name string) string { return filepath.Join(p.cfg.Dir, name+".pub") }
 
-// The lifetimes and the ends that count as near. An authority is renewed early
-// enough that no leaf outlives the certificate it was signed under.
+// The lifetimes of certificates, and how long before their expiry they are renewed.
+// An authority is renewed so early that no leaf outlives the certificate that it
+// was signed under.
 const (
 	day               = 24 * time.Hour
 	authorityLifetime = 10 * 365 * day
@@ -144,13 +144,13 @@ const (
 	leafRenewal       = 90 * day
 )
 
-// renewal is what renew has done.
+// renewal is a certificate that renew has made, and why.
 type renewal struct {
 	file, reason string
 }
 
-// renew brings the whole directory up to date. It goes on as far as one
-// authority's failure allows, and returns the first error.
+// renew makes and renews all files that need it. It stops at the first error, and
+// returns the renewals before it.
 func (p *PKI) renew() ([]renewal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,8 +189,8 @@ func (p *PKI) renew() ([]renewal, error) {
 	return done, p.ensureKeyPair("sa")
 }
 
-// leaf is a certificate that the cluster's authority signs, and the connection
-// file of who has it, if there is one.
+// leaf is a certificate that the cluster's authority signs, and the kubeconfig that
+// contains it, if any.
 type leaf struct {
 	want           want
 	connectionFile string
@@ -212,7 +212,7 @@ func (p *PKI) leaves(servingNames []string) []leaf {
 	return leaves
 }
 
-// nodeUser is as whom a node comes to the API server:
+// nodeUser returns the user name of a node:
 // https://kubernetes.io/docs/reference/access-authn-authz/node
 func nodeUser(name string) string { return "system:node:" + name }
 
@@ -220,8 +220,8 @@ func nodeUser(name string) string { return "system:node:" + name }
 // the user that Kubernetes' bootstrap policy names.
 const ControllersClient = "system:kube-controller-manager"
 
-// NodesClient is the common name of the API server's client certificate towards
-// nodes: the user to whom kubeadm gives rights there.
+// NodesClient is the common name of the API server's client certificate for nodes:
+// the user to whom kubeadm grants rights there.
 const NodesClient = "kube-apiserver-kubelet-client"
 
 // FrontProxyClient is the common name of the aggregator's client certificate,
@@ -268,22 +268,22 @@ func client(name, user string, groups ...string) want {
 
 const apiServerName = "kubernetes.default.svc"
 
-// apiServerNames are those by which pods know API servers, and nobody else has.
+// apiServerNames returns the names of the kubernetes Service, which only API servers have.
 func (p *PKI) apiServerNames() []string {
 	return []string{"kubernetes", "kubernetes.default", apiServerName, apiServerName + "." + p.cfg.ClusterDomain}
 }
 
-// notAPIServers are those of names that an agent may have: it must not pass for
-// an API server.
+// notAPIServers returns those of names that a node may have: its certificate must
+// not be valid for an API server.
 func (p *PKI) notAPIServers(names []string) []string {
-	theirs := p.apiServerNames()
+	reserved := p.apiServerNames()
 	for _, ip := range p.cfg.ServiceIPs {
-		theirs = append(theirs, ip.String())
+		reserved = append(reserved, ip.String())
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(theirs, name) })
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(reserved, name) })
 }
 
-// servingNames are all names and addresses of the serving certificate, sorted.
+// servingNames returns all names and addresses of the serving certificate, sorted.
 func (p *PKI) servingNames() ([]string, error) {
 	names := append([]string{"localhost", "127.0.0.1", "::1"}, p.apiServerNames()...)
 	for _, ip := range p.cfg.ServiceIPs {

@@ -10,7 +10,7 @@ import (
 	"github.com/onsi/gomega"
 )
 
-func TestARunningServerRenewsBeforeTheEnd(t *testing.T) {
+func TestARunningServerRenewsBeforeTheExpiry(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(time.Minute)
 	e := newEnvironment(t)
@@ -29,14 +29,14 @@ func TestARunningServerRenewsBeforeTheEnd(t *testing.T) {
 	g.Eventually(func() string { return e.read(t, "apiserver.crt") }).ShouldNot(gomega.Equal(before["apiserver.crt"]))
 	g.Eventually(func() string { return e.read(t, "admin.crt") }).ShouldNot(gomega.Equal(before["admin.crt"]))
 	g.Eventually(func() (string, error) {
-		content, err := os.ReadFile(e.cfg.ConnectionFile) // alone: others come and go meanwhile
+		content, err := os.ReadFile(e.cfg.ConnectionFile) // not e.read: temporary files exist meanwhile
 		return string(content), err
 	}).ShouldNot(gomega.Equal(before["connection"]))
 	g.Expect(e.read(t, "ca.crt")).To(gomega.Equal(before["ca.crt"]))
 	g.Expect(e.read(t, "admin.key")).To(gomega.Equal(before["admin.key"]))
 }
 
-func TestARunningServerTriesAgainWhatItCouldNotRenew(t *testing.T) {
+func TestARunningServerRetriesAFailedRenewal(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(time.Minute)
 	e := newEnvironment(t)
@@ -57,7 +57,7 @@ func TestARunningServerTriesAgainWhatItCouldNotRenew(t *testing.T) {
 	g.Eventually(func() string { return e.read(t, "apiserver.crt") }).ShouldNot(gomega.Equal(before["apiserver.crt"]))
 }
 
-// turn moves the clock on when somebody looks at it.
+// turn steps the clock when Run waits for it.
 func turn(g *gomega.WithT, e *environment, by time.Duration) {
 	g.Eventually(e.clock.HasWaiters).Should(gomega.BeTrue())
 	e.clock.Step(by)

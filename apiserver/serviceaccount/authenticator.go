@@ -15,11 +15,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Getter reads an object that a token speaks of, as it is now. The namespace is
-// empty for objects that have none.
+// Getter reads the newest state of an object that a token refers to. The
+// namespace is empty for cluster-scoped objects.
 type Getter func(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error)
 
-// AuthenticatorConfig says which tokens an Authenticator accepts.
+// AuthenticatorConfig selects the tokens that an Authenticator accepts.
 type AuthenticatorConfig struct {
 	Keys *Keys
 	// Issuers are the accepted values of the claim "iss", beside that of the
@@ -28,14 +28,14 @@ type AuthenticatorConfig struct {
 	// Audiences are those of the API server: a token must be for one of them,
 	// unless the caller (a TokenReview) names others.
 	Audiences authenticator.Audiences
-	// Lookup makes tokens that secrets hold end with the secret and the
-	// account. The others always do.
+	// Lookup makes tokens of secrets invalid when the secret or the account is
+	// deleted. Tokens of TokenRequests always become invalid with their objects.
 	Lookup bool
 	Get    Getter
 	Clock  clock.PassiveClock
 }
 
-// Authenticator recognises service accounts by their tokens.
+// Authenticator authenticates service accounts by their tokens.
 type Authenticator struct {
 	config AuthenticatorConfig
 }
@@ -47,34 +47,34 @@ func NewAuthenticator(config AuthenticatorConfig) *Authenticator {
 	return &Authenticator{config: config}
 }
 
-// AuthenticateToken implements authenticator.Token. It leaves what is no token
-// of an accepted issuer to others; everything else that is wrong with a token
-// is an error, which does not quote it.
+// AuthenticateToken implements authenticator.Token. It has no opinion on a token
+// that is not a JSON Web Token of an accepted issuer. Every other invalid token is
+// an error, which does not contain the token.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	parsed, err := jwt.ParseSigned(token, signatureAlgorithms())
 	if err != nil {
 		return nil, false, nil
 	}
-	var said claims
-	if err := parsed.UnsafeClaimsWithoutVerification(&said); err != nil || !a.accepts(said.Issuer) {
+	var claims tokenClaims
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil || !a.accepts(claims.Issuer) {
 		return nil, false, nil
 	}
-	said, err = a.verify(parsed)
+	claims, err = a.verify(parsed)
 	if err != nil {
 		return nil, false, err
 	}
-	audiences, err := a.audiences(ctx, said)
+	audiences, err := a.audiences(ctx, claims)
 	if err != nil {
 		return nil, false, err
 	}
-	if err := a.checkTime(said); err != nil {
+	if err := a.checkTime(claims); err != nil {
 		return nil, false, err
 	}
 	var account *serviceaccount.ServiceAccountInfo
-	if said.Bound != nil && slices.Contains(a.config.Issuers, said.Issuer) {
-		account, err = a.bound(ctx, said)
+	if claims.Bound != nil && slices.Contains(a.config.Issuers, claims.Issuer) {
+		account, err = a.bound(ctx, claims)
 	} else {
-		account, err = a.legacy(ctx, said, token)
+		account, err = a.legacy(ctx, claims, token)
 	}
 	if err != nil {
 		return nil, false, err
@@ -87,34 +87,34 @@ func (a *Authenticator) accepts(issuer string) bool {
 }
 
 // verify returns the claims if one of the keys has signed them.
-func (a *Authenticator) verify(token *jwt.JSONWebToken) (claims, error) {
+func (a *Authenticator) verify(token *jwt.JSONWebToken) (tokenClaims, error) {
 	header := token.Headers[0]
 	keys := a.config.Keys.candidates(header.KeyID, header.Algorithm)
 	if len(keys) == 0 {
-		return claims{}, errors.New("service account token: invalid signature, no keys found")
+		return tokenClaims{}, errors.New("service account token: invalid signature, no keys found")
 	}
 	var errs []error
 	for _, key := range keys {
-		var said claims
-		err := token.Claims(key.Key, &said)
+		var claims tokenClaims
+		err := token.Claims(key.Key, &claims)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case !a.accepts(said.Issuer):
-			return claims{}, fmt.Errorf("service account token: issuer %q is not accepted", said.Issuer)
+		case !a.accepts(claims.Issuer):
+			return tokenClaims{}, fmt.Errorf("service account token: issuer %q is not accepted", claims.Issuer)
 		default:
-			return said, nil
+			return claims, nil
 		}
 	}
-	return claims{}, fmt.Errorf("service account token: %w", errors.Join(errs...))
+	return tokenClaims{}, fmt.Errorf("service account token: %w", errors.Join(errs...))
 }
 
-// audiences are those of the token that the caller asks for.
-func (a *Authenticator) audiences(ctx context.Context, said claims) (authenticator.Audiences, error) {
-	own := authenticator.Audiences(said.Audience)
+// audiences returns those audiences of the token that the caller accepts.
+func (a *Authenticator) audiences(ctx context.Context, claims tokenClaims) (authenticator.Audiences, error) {
+	own := authenticator.Audiences(claims.Audience)
 	if len(own) == 0 {
 		own = a.config.Audiences
-		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token", said.Subject)
+		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token", claims.Subject)
 	}
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
@@ -127,13 +127,13 @@ func (a *Authenticator) audiences(ctx context.Context, said claims) (authenticat
 	return both, nil
 }
 
-// checkTime allows the clocks of servers a minute of difference
-// (jwt.DefaultLeeway).
-func (a *Authenticator) checkTime(said claims) error {
-	if said.Bound != nil && said.Expiry == nil {
+// checkTime returns an error unless the token is valid now. The clocks of servers
+// may differ by a minute (jwt.DefaultLeeway).
+func (a *Authenticator) checkTime(claims tokenClaims) error {
+	if claims.Bound != nil && claims.Expiry == nil {
 		return errors.New("service account token has no expiry")
 	}
-	switch err := said.Validate(jwt.Expected{Time: a.config.Clock.Now()}); {
+	switch err := claims.Validate(jwt.Expected{Time: a.config.Clock.Now()}); {
 	case err == nil:
 		return nil
 	case errors.Is(err, jwt.ErrExpired):

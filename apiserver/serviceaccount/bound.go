@@ -16,16 +16,16 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// bound recognises the account of a token that a TokenRequest got: it is valid
-// as long as the account and the object to which it is bound are there.
-func (a *Authenticator) bound(ctx context.Context, said claims) (*serviceaccount.ServiceAccountInfo, error) {
-	b := said.Bound
-	if b.Account == nil || b.Account.Name == "" || b.Account.UID == "" || said.Subject != serviceaccount.MakeUsername(b.Namespace, b.Account.Name) {
+// bound returns the account of a token of a TokenRequest, which is valid while the
+// account and the object that it is bound to exist.
+func (a *Authenticator) bound(ctx context.Context, claims tokenClaims) (*serviceaccount.ServiceAccountInfo, error) {
+	b := claims.Bound
+	if b.Account == nil || b.Account.Name == "" || b.Account.UID == "" || claims.Subject != serviceaccount.MakeUsername(b.Namespace, b.Account.Name) {
 		return nil, errors.New("service account token: its claims do not name one account")
 	}
 	info := &serviceaccount.ServiceAccountInfo{
 		Namespace: b.Namespace, Name: b.Account.Name, UID: string(b.Account.UID),
-		CredentialID: tokenjwt.CredentialIDForJTI(said.ID),
+		CredentialID: tokenjwt.CredentialIDForJTI(claims.ID),
 	}
 	if err := a.present(ctx, "serviceaccounts", b.Namespace, b.Account); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (a *Authenticator) bound(ctx context.Context, said claims) (*serviceaccount
 		info.PodName, info.PodUID = b.Pod.Name, string(b.Pod.UID)
 	}
 	if b.Node != nil {
-		// The node of a pod is only told: the pod's end is the token's.
+		// The node of a bound pod is only informative: the token ends with the pod.
 		if b.Pod == nil {
 			if err := a.present(ctx, "nodes", "", b.Node); err != nil {
 				return nil, err
@@ -50,15 +50,14 @@ func (a *Authenticator) bound(ctx context.Context, said claims) (*serviceaccount
 		}
 		info.NodeName, info.NodeUID = b.Node.Name, string(b.Node.UID)
 	}
-	a.noteStale(ctx, said)
+	a.noteStale(ctx, claims)
 	return info, nil
 }
 
-// present makes sure that the object that the token means is there: not a later
-// one of the same name, and not one whose graceful deletion should have ended a
-// while ago.
-func (a *Authenticator) present(ctx context.Context, kind, namespace string, meant *resource.Referent) error {
-	found, err := a.config.Get(ctx, schema.GroupResource{Resource: kind}, namespace, meant.Name)
+// present returns an error unless the object exists, has the UID that the token
+// names, and its graceful deletion, if any, has not passed its end.
+func (a *Authenticator) present(ctx context.Context, kind, namespace string, ref *resource.Referent) error {
+	found, err := a.config.Get(ctx, schema.GroupResource{Resource: kind}, namespace, ref.Name)
 	if err != nil {
 		return fmt.Errorf("service account token: %w", err)
 	}
@@ -66,30 +65,31 @@ func (a *Authenticator) present(ctx context.Context, kind, namespace string, mea
 	if err != nil {
 		return fmt.Errorf("service account token: %w", err)
 	}
-	if obj.GetUID() != meant.UID {
-		return fmt.Errorf("service account token: the UID of %s %q is %s, not %s as in the token", kind, meant.Name, obj.GetUID(), meant.UID)
+	if obj.GetUID() != ref.UID {
+		return fmt.Errorf("service account token: the UID of %s %q is %s, not %s as in the token", kind, ref.Name, obj.GetUID(), ref.UID)
 	}
 	if a.gone(obj) {
-		return fmt.Errorf("service account token: %s %q has been deleted", kind, meant.Name)
+		return fmt.Errorf("service account token: %s %q has been deleted", kind, ref.Name)
 	}
 	return nil
 }
 
-// gone allows clocks the same difference as checkTime does.
+// gone reports whether the end of the object's graceful deletion has passed. It
+// allows clocks the same difference as checkTime does.
 func (a *Authenticator) gone(obj metav1.Object) bool {
 	deleted := obj.GetDeletionTimestamp()
 	return deleted != nil && deleted.Time.Before(a.config.Clock.Now().Add(-jwt.DefaultLeeway))
 }
 
-// noteStale notes in the audit log that a client goes on with a mounted token
-// that it should have read again.
-func (a *Authenticator) noteStale(ctx context.Context, said claims) {
-	warnAfter := said.Bound.WarnAfter
+// noteStale adds an audit annotation if a client uses an old mounted token instead
+// of reading the renewed one from its file.
+func (a *Authenticator) noteStale(ctx context.Context, claims tokenClaims) {
+	warnAfter := claims.Bound.WarnAfter
 	if warnAfter == nil {
 		return
 	}
 	if late := a.config.Clock.Since(warnAfter.Time()); late > 0 {
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/stale-token",
-			fmt.Sprintf("subject: %s, seconds after warning threshold: %d", said.Subject, int64(late.Seconds())))
+			fmt.Sprintf("subject: %s, seconds after warning threshold: %d", claims.Subject, int64(late.Seconds())))
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// claims are what a token says. Bound is set in the tokens of TokenRequests;
-// the fields after it are of those that a secret holds, which are older.
-type claims struct {
+// tokenClaims are the claims of a token. Bound is set in tokens of TokenRequests,
+// the fields after it in the older tokens of secrets.
+type tokenClaims struct {
 	jwt.Claims
 	Bound *boundClaims `json:"kubernetes.io,omitempty"`
 
@@ -18,17 +18,17 @@ type claims struct {
 	AccountUID      string `json:"kubernetes.io/serviceaccount/service-account.uid,omitempty"`
 }
 
-// boundClaims say whose token it is and what it lives as long as.
+// boundClaims name the account of a token and the object that it is bound to.
 type boundClaims struct {
 	Namespace string             `json:"namespace"`
 	Account   *resource.Referent `json:"serviceaccount"`
 	Pod       *resource.Referent `json:"pod,omitempty"`
 	Secret    *resource.Referent `json:"secret,omitempty"`
 	Node      *resource.Referent `json:"node,omitempty"`
-	// WarnAfter is when a token that got more time than was asked for should
-	// have been renewed.
+	// WarnAfter is when clients should have renewed a token whose lifetime was
+	// extended.
 	WarnAfter *jwt.NumericDate `json:"warnafter,omitempty"`
 }
 
-// legacyIssuer is the issuer of the tokens that secrets hold.
+// legacyIssuer is the issuer of tokens of secrets.
 const legacyIssuer = "kubernetes/serviceaccount"

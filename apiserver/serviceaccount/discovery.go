@@ -10,18 +10,18 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The paths of the documents by which others check tokens of this server
+// The paths of the documents by which other servers verify tokens of this one
 // (OpenID Connect Discovery 1.0).
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"
 )
 
-// documentMaxAge is for how many seconds readers may keep the documents.
+// documentMaxAge is for how many seconds clients may cache the documents.
 const documentMaxAge = 3600
 
-// configuration is the discovery document, as far as it concerns those who
-// check tokens; nobody logs in through the API server.
+// configuration is the discovery document, with the fields that clients need to
+// verify tokens. The API server has no login, so it has no fields for one.
 type configuration struct {
 	Issuer        string   `json:"issuer"`
 	JWKSURI       string   `json:"jwks_uri"`
@@ -30,10 +30,9 @@ type configuration struct {
 	SigningAlgs   []string `json:"id_token_signing_alg_values_supported"`
 }
 
-// Discovery makes the documents, by path. An issuer that is not an https URL
-// without query and fragment cannot have any (section 3 of the standard); then
-// there are none, and the error says why. keysURI is where others find the
-// keys.
+// Discovery returns the handlers of the documents, by path. keysURI is the public
+// URL of the keys. It returns an error if the issuer is not an https URL without
+// query and fragment: such an issuer has no documents (section 3 of the standard).
 func Discovery(issuer, keysURI string, keys *Keys) (map[string]http.Handler, error) {
 	if u, err := url.Parse(issuer); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("--service-account-issuer: %q is not an https URL without query and fragment", issuer)
@@ -43,7 +42,7 @@ func Discovery(issuer, keysURI string, keys *Keys) (map[string]http.Handler, err
 		ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
 	}
 	var set jose.JSONWebKeySet
-	for _, key := range keys.checking {
+	for _, key := range keys.verifying {
 		set.Keys = append(set.Keys, key.Public())
 		config.SigningAlgs = append(config.SigningAlgs, key.Algorithm)
 	}
@@ -73,6 +72,6 @@ func document(contentType string, content []byte) http.Handler {
 		}
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", documentMaxAge))
-		_, _ = w.Write(content) // a client that has gone needs no answer
+		_, _ = w.Write(content) // fails if the client has closed the connection
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-func TestDiscoveryLetsOthersCheckTokens(t *testing.T) {
+func TestTokensAreVerifiedByTheDiscoveryDocuments(t *testing.T) {
 	keys, err := LoadKeys([]string{file(t, privatePEM(p256Key()), publicPEM(rsaKey()))}, file(t, privatePEM(p256Key())))
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +47,9 @@ func TestDiscoveryLetsOthersCheckTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said map[string]any
-	if err := token.Claims(&set, &said); err != nil || said["iss"] != issuerName {
-		t.Errorf("a reader of the documents cannot check a token: %v", err)
+	var claims map[string]any
+	if err := token.Claims(&set, &claims); err != nil || claims["iss"] != issuerName {
+		t.Errorf("a token cannot be verified by the documents: %v", err)
 	}
 	if got := read(KeysPath, http.MethodPost).Code; got != http.StatusMethodNotAllowed {
 		t.Errorf("POST answers %d", got)

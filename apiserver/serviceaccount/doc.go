@@ -1,11 +1,11 @@
-// Package serviceaccount issues and checks the tokens of service accounts:
-// JSON Web Tokens (RFC 7519), signed by the server (document 2, section 5).
+// Package serviceaccount owns the tokens of service accounts: it issues and
+// verifies JSON Web Tokens (RFC 7519, document 2, section 5).
 //
-// There are two sorts. A TokenRequest gets one that expires, is meant for
-// certain audiences, and ends with its account and, if it is bound to one, a
-// pod, a secret or a node. A secret of type kubernetes.io/service-account-token
-// may hold one that lasts as long as the secret; this server checks such
-// tokens, and does not make them.
+// There are two kinds. The token of a TokenRequest expires, is valid for certain
+// audiences, and becomes invalid when its account or the pod, secret or node that
+// it is bound to is deleted. The token in a secret of type
+// kubernetes.io/service-account-token is valid as long as the secret; this server
+// verifies such tokens, but does not issue them.
 //
-// Tokens are secrets: no error and no log quotes them.
+// Tokens are confidential: no error and no log contains them.
 package serviceaccount

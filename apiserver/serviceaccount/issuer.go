@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	// mountedLifetime is what a pod's mounted token asks for (admission plugin
-	// ServiceAccount). By this odd number it is recognised.
+	// mountedLifetime is the lifetime that a pod's mounted token asks for (admission
+	// plugin ServiceAccount). The unusual number identifies such requests.
 	mountedLifetime = time.Hour + 7*time.Second
-	// extendedLifetime is what such a token gets, for clients that do not read
-	// the file again; it ends with the pod in any case.
+	// extendedLifetime is the lifetime that such a token gets, for clients that do
+	// not read the file again; the token ends with its pod in any case.
 	extendedLifetime = 365 * 24 * time.Hour
 )
 
-// IssuerConfig says what an Issuer writes into tokens.
+// IssuerConfig is what an Issuer writes into tokens.
 type IssuerConfig struct {
 	Keys *Keys
 	// Issuer is the claim "iss".
 	Issuer string
 	// Audiences are those of the API server.
 	Audiences []string
-	// MaxLifetime shortens longer wishes; zero does not.
+	// MaxLifetime is the longest lifetime of a token; zero is unlimited.
 	MaxLifetime time.Duration
-	// ExtendMounted gives the tokens that are mounted into pods a year.
+	// ExtendMounted extends the lifetime of tokens that are mounted into pods.
 	ExtendMounted bool
 	Clock         clock.PassiveClock
 }
@@ -75,20 +75,20 @@ func (i *Issuer) Issue(ctx context.Context, request resource.TokenRequest) (*res
 		request.Audiences = slices.Clone(i.config.Audiences)
 	}
 	now := i.config.Clock.Now()
-	said := i.claims(request, now)
-	signed, err := jwt.Signed(i.signer).Claims(said).Serialize()
+	claims := i.claims(request, now)
+	signed, err := jwt.Signed(i.signer).Claims(claims).Serialize()
 	if err != nil {
 		return nil, fmt.Errorf("sign a token: %w", err)
 	}
-	audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, tokenjwt.CredentialIDForJTI(said.ID))
+	audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, tokenjwt.CredentialIDForJTI(claims.ID))
 	return &resource.Token{
 		Token: signed, Audiences: request.Audiences, Lifetime: request.Lifetime,
 		Issued: now, Expires: now.Add(request.Lifetime),
 	}, nil
 }
 
-// claims are what a token says that is issued now.
-func (i *Issuer) claims(request resource.TokenRequest, now time.Time) claims {
+// claims returns the claims of a token that is issued now.
+func (i *Issuer) claims(request resource.TokenRequest, now time.Time) tokenClaims {
 	bound := &boundClaims{
 		Namespace: request.Namespace,
 		Account:   &request.Account,
@@ -101,7 +101,7 @@ func (i *Issuer) claims(request resource.TokenRequest, now time.Time) claims {
 		bound.WarnAfter = jwt.NewNumericDate(now.Add(lifetime))
 		lifetime = extendedLifetime
 	}
-	return claims{
+	return tokenClaims{
 		Claims: jwt.Claims{
 			Issuer:    i.config.Issuer,
 			Subject:   serviceaccount.MakeUsername(request.Namespace, request.Account.Name),
@@ -115,7 +115,7 @@ func (i *Issuer) claims(request resource.TokenRequest, now time.Time) claims {
 	}
 }
 
-// ours reports whether all audiences are the API server's own.
+// ours reports whether all audiences are those of the API server.
 func (i *Issuer) ours(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(i.config.Audiences, a) })
 }

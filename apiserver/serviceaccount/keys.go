@@ -18,28 +18,28 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Keys are those by which tokens are checked, and the one that signs them.
+// Keys are the keys that verify tokens and the one that signs them.
 type Keys struct {
-	checking []jose.JSONWebKey
-	// signing is nil where no tokens are issued.
+	verifying []jose.JSONWebKey
+	// signing is nil if no tokens are issued.
 	signing *jose.JSONWebKey
 }
 
-// LoadKeys reads PEM files: those of checking hold RSA or ECDSA keys, private
-// or public, or certificates, several each; that of signing, which may be
-// empty, one private key. A token that this server signs must pass its own
-// check, so checking must have the public half of that key. An error names the
-// file and its flag.
-func LoadKeys(checking []string, signing string) (*Keys, error) {
+// LoadKeys reads PEM files. The files of verifying hold RSA or ECDSA keys, private
+// or public, or certificates, any number each; the file of signing, which may be
+// empty, holds one private key. The server must accept the tokens that it signs,
+// so verifying must have the public half of that key. An error names the file and
+// its flag.
+func LoadKeys(verifying []string, signing string) (*Keys, error) {
 	k := &Keys{}
-	for _, file := range checking {
+	for _, file := range verifying {
 		found, err := readKeys(file)
 		if err != nil {
 			return nil, fmt.Errorf("--service-account-key-file: %w; name a PEM file of RSA or ECDSA keys", err)
 		}
 		for _, known := range found {
-			if !slices.ContainsFunc(k.checking, func(other jose.JSONWebKey) bool { return other.KeyID == known.KeyID }) {
-				k.checking = append(k.checking, known)
+			if !slices.ContainsFunc(k.verifying, func(other jose.JSONWebKey) bool { return other.KeyID == known.KeyID }) {
+				k.verifying = append(k.verifying, known)
 			}
 		}
 	}
@@ -98,8 +98,8 @@ func parseKeys(content []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// publicKey is the key of a block; a block of another sort (EC PARAMETERS,
-// say) has none.
+// publicKey returns the public key of a block, or nil for a block of another type,
+// such as EC PARAMETERS.
 func publicKey(block *pem.Block) (crypto.PublicKey, error) {
 	var key any
 	var err error
@@ -132,9 +132,9 @@ func publicKey(block *pem.Block) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("a key of type %T cannot sign tokens; use RSA or ECDSA", key)
 }
 
-// CanCheckTokens reports whether a PEM file holds keys of a sort that signs
-// tokens.
-func CanCheckTokens(file string) bool {
+// CanVerifyTokens reports whether a PEM file holds keys of an algorithm that
+// tokens can be signed with.
+func CanVerifyTokens(file string) bool {
 	_, err := readKeys(file)
 	return err == nil
 }
@@ -143,14 +143,14 @@ func CanCheckTokens(file string) bool {
 func (k *Keys) Signing() bool { return k.signing != nil }
 
 // Empty reports whether there is no key at all.
-func (k *Keys) Empty() bool { return len(k.checking) == 0 }
+func (k *Keys) Empty() bool { return len(k.verifying) == 0 }
 
-// candidates are the keys that may have signed a token with this header. A
-// token without key ID may be of any; but a key is used with no other
-// algorithm than its own, so that a token cannot choose how it is checked.
+// candidates returns the keys that may have signed a token with this header: all
+// of them if it has no key ID. A key is used only with its own algorithm, so that
+// a token cannot choose how it is verified.
 func (k *Keys) candidates(id, algorithm string) []jose.JSONWebKey {
 	var keys []jose.JSONWebKey
-	for _, key := range k.checking {
+	for _, key := range k.verifying {
 		if key.Algorithm == algorithm && (id == "" || id == key.KeyID) {
 			keys = append(keys, key)
 		}
@@ -158,13 +158,13 @@ func (k *Keys) candidates(id, algorithm string) []jose.JSONWebKey {
 	return keys
 }
 
-// signatureAlgorithms are all that a token may be signed by.
+// signatureAlgorithms are the algorithms that a token can be signed with.
 func signatureAlgorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
 }
 
-// webKey describes a private or public key, under the ID that Kubernetes gives
-// it: a hash of the public half.
+// webKey returns a private or public key as a JSON Web Key, with the ID that
+// Kubernetes gives it: a hash of the public half.
 func webKey(key any) (jose.JSONWebKey, error) {
 	public := key
 	if private, ok := key.(crypto.Signer); ok {

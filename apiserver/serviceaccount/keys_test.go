@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestKeyFilesHoldKeysOfManyForms(t *testing.T) {
+func TestKeyFilesMayHoldKeysOfSeveralFormats(t *testing.T) {
 	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	certificate := must(x509.CreateCertificate(rand.Reader, template, template, p256Key().Public(), p256Key()))
@@ -37,7 +37,7 @@ func TestKeyFilesHoldKeysOfManyForms(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, key := range keys.checking {
+			for _, key := range keys.verifying {
 				got = append(got, key.KeyID)
 			}
 			if !slices.Equal(got, test.want) {
@@ -47,15 +47,15 @@ func TestKeyFilesHoldKeysOfManyForms(t *testing.T) {
 	}
 }
 
-func TestOnlyRSAAndECDSAKeysCheckTokens(t *testing.T) {
+func TestOnlyRSAAndECDSAKeysVerifyTokens(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if CanCheckTokens(file(t, privatePEM(edwards))) {
+	if CanVerifyTokens(file(t, privatePEM(edwards))) {
 		t.Error("an Ed25519 key is accepted")
 	}
-	if !CanCheckTokens(file(t, privatePEM(p384Key()))) {
+	if !CanVerifyTokens(file(t, privatePEM(p384Key()))) {
 		t.Error("an ECDSA key is refused")
 	}
 }

@@ -15,22 +15,22 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// invalidSinceLabel marks a secret whose token somebody has taken out of use.
+// invalidSinceLabel marks a secret whose token must not be accepted any more.
 const invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 
-// legacy recognises the account of a token that a secret of type
-// kubernetes.io/service-account-token holds. It has no expiry; with Lookup it
-// ends with the secret or the account.
-func (a *Authenticator) legacy(ctx context.Context, said claims, token string) (*serviceaccount.ServiceAccountInfo, error) {
-	info := &serviceaccount.ServiceAccountInfo{Namespace: said.SecretNamespace, Name: said.AccountName, UID: said.AccountUID}
-	if said.Issuer != legacyIssuer || info.Namespace == "" || info.Name == "" || info.UID == "" || said.SecretName == "" ||
-		said.Subject != serviceaccount.MakeUsername(info.Namespace, info.Name) {
+// legacy returns the account of a token of a secret of type
+// kubernetes.io/service-account-token. Such a token does not expire; with Lookup
+// it becomes invalid when the secret or the account is deleted.
+func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token string) (*serviceaccount.ServiceAccountInfo, error) {
+	info := &serviceaccount.ServiceAccountInfo{Namespace: claims.SecretNamespace, Name: claims.AccountName, UID: claims.AccountUID}
+	if claims.Issuer != legacyIssuer || info.Namespace == "" || info.Name == "" || info.UID == "" || claims.SecretName == "" ||
+		claims.Subject != serviceaccount.MakeUsername(info.Namespace, info.Name) {
 		return nil, errors.New("service account token: its claims do not name one account and its secret")
 	}
 	if !a.config.Lookup {
 		return info, nil
 	}
-	found, err := a.config.Get(ctx, schema.GroupResource{Resource: "secrets"}, info.Namespace, said.SecretName)
+	found, err := a.config.Get(ctx, schema.GroupResource{Resource: "secrets"}, info.Namespace, claims.SecretName)
 	if err != nil {
 		return nil, fmt.Errorf("service account token: %w", err)
 	}
@@ -39,9 +39,9 @@ func (a *Authenticator) legacy(ctx context.Context, said claims, token string) (
 	case !ok:
 		return nil, fmt.Errorf("service account token: the secret is a %T", found)
 	case secret.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("service account token: secrets %q has been deleted", said.SecretName)
+		return nil, fmt.Errorf("service account token: secrets %q has been deleted", claims.SecretName)
 	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
-		return nil, fmt.Errorf("service account token: it is not the one in secret %q", said.SecretName)
+		return nil, fmt.Errorf("service account token: it is not the one in secret %q", claims.SecretName)
 	}
 	if err := a.present(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)}); err != nil {
 		return nil, err

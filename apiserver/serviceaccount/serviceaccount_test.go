@@ -56,7 +56,7 @@ func must[T any](made T, err error) T {
 	return made
 }
 
-// privatePEM and publicPEM are a key as its file has it.
+// privatePEM and publicPEM return the contents of a key's file.
 func privatePEM(key crypto.Signer) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))})
 }
@@ -74,7 +74,7 @@ func file(t testing.TB, content ...[]byte) string {
 	return name
 }
 
-// world is a server's tokens, and the objects that they speak of.
+// world is the issuer and authenticator of a server, and the objects that tokens refer to.
 type world struct {
 	clock    *clocktesting.FakeClock
 	objects  map[string]metav1.Object // by resource/namespace/name
@@ -113,7 +113,7 @@ func (w *world) get(_ context.Context, gr schema.GroupResource, namespace, name 
 	return nil, apierrors.NewNotFound(gr, name)
 }
 
-// request asks for an hour for the account of the tests.
+// request is a TokenRequest of the test account for an hour.
 func request(change ...func(*resource.TokenRequest)) resource.TokenRequest {
 	r := resource.TokenRequest{Namespace: "shop", Account: resource.Referent{Name: "till", UID: "sa-1"}, Lifetime: time.Hour}
 	for _, c := range change {
@@ -140,9 +140,9 @@ func (w *world) issue(t testing.TB, r resource.TokenRequest) string {
 	return issued.Token
 }
 
-// judge tells in one line whose token it is, why it is refused, or that it is
-// left to others.
-func (w *world) judge(token string) string {
+// authenticate returns in one line the user of a token, why the token is refused,
+// or "unknown" if the authenticator has no opinion.
+func (w *world) authenticate(token string) string {
 	response, ok, err := NewAuthenticator(w.accept).AuthenticateToken(w.audience, token)
 	switch {
 	case err != nil:
@@ -164,7 +164,7 @@ func (w *world) judge(token string) string {
 
 const till = "system:serviceaccount:shop:till sa-1 [system:serviceaccounts system:serviceaccounts:shop] "
 
-func TestWhichTokensAreAccepted(t *testing.T) {
+func TestAcceptedAndRefusedTokens(t *testing.T) {
 	const ours = " for [" + issuerName + " api]"
 	deleted := func(ago time.Duration) *metav1.Time { return &metav1.Time{Time: start.Add(-ago)} }
 	for _, test := range []struct {
@@ -174,16 +174,16 @@ func TestWhichTokensAreAccepted(t *testing.T) {
 		want    string
 	}{
 		{"an account's token", request(), nil, till + "[jti]" + ours},
-		{"a token that is bound to a pod tells the pod", request(toPod), nil, till + "[jti pod-name=web pod-uid=pod-1]" + ours},
+		{"a token that is bound to a pod names the pod", request(toPod), nil, till + "[jti pod-name=web pod-uid=pod-1]" + ours},
 		{"and its node", request(toPod, onNode), nil, till + "[jti node-name=n1 node-uid=node-1 pod-name=web pod-uid=pod-1]" + ours},
-		{"whether that is there or not", request(toPod, onNode), func(w *world) { delete(w.objects, "nodes//n1") },
+		{"whether the node exists or not", request(toPod, onNode), func(w *world) { delete(w.objects, "nodes//n1") },
 			till + "[jti node-name=n1 node-uid=node-1 pod-name=web pod-uid=pod-1]" + ours},
-		{"a token that is bound to a node tells the node", request(onNode), nil, till + "[jti node-name=n1 node-uid=node-1]" + ours},
+		{"a token that is bound to a node names the node", request(onNode), nil, till + "[jti node-name=n1 node-uid=node-1]" + ours},
 		{"a token that is bound to a secret", request(toSecret), nil, till + "[jti]" + ours},
 		{"a token for one of the server's audiences", request(forAudience("api", "vault")), nil, till + "[jti] for [api]"},
 		{"of a second issuer", request(), func(w *world) { w.accept.Issuers = []string{"https://new", issuerName} }, till + "[jti]" + ours},
-		{"at its end, as clocks differ", request(), func(w *world) { w.clock.Step(time.Hour + time.Minute) }, till + "[jti]" + ours},
-		{"a mounted token after the hour that it asked for", request(toPod, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }),
+		{"at its end, within the difference of clocks", request(), func(w *world) { w.clock.Step(time.Hour + time.Minute) }, till + "[jti]" + ours},
+		{"a mounted token after the requested hour", request(toPod, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }),
 			func(w *world) { w.clock.Step(300 * 24 * time.Hour) }, till + "[jti pod-name=web pod-uid=pod-1]" + ours},
 		{"of a pod that terminates", request(toPod), func(w *world) { w.objects["pods/shop/web"].SetDeletionTimestamp(deleted(30 * time.Second)) },
 			till + "[jti pod-name=web pod-uid=pod-1]" + ours},
@@ -192,9 +192,9 @@ func TestWhichTokensAreAccepted(t *testing.T) {
 		{"not yet valid", request(), func(w *world) { w.clock.Step(-2 * time.Minute) }, "refused: service account token is not valid yet"},
 		{"a mounted token after a year", request(toPod, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }),
 			func(w *world) { w.clock.Step(366 * 24 * time.Hour) }, "refused: service account token has expired"},
-		{"a token for others", request(forAudience("vault")), nil, `refused: service account token: its audiences ["vault"] are not among the target audiences ["` + issuerName + `" "api"]`},
+		{"a token for another audience", request(forAudience("vault")), nil, `refused: service account token: its audiences ["vault"] are not among the target audiences ["` + issuerName + `" "api"]`},
 		{"of a deleted account", request(), func(w *world) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
-		{"of an account that was made anew", request(), func(w *world) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
+		{"of an account that was deleted and created again", request(), func(w *world) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
 			`refused: service account token: the UID of serviceaccounts "till" is sa-2, not sa-1 as in the token`},
 		{"of an account that is held by a finalizer", request(), func(w *world) { w.objects["serviceaccounts/shop/till"].SetDeletionTimestamp(deleted(2 * time.Minute)) },
 			`refused: service account token: serviceaccounts "till" has been deleted`},
@@ -205,7 +205,7 @@ func TestWhichTokensAreAccepted(t *testing.T) {
 		{"of a deleted node", request(onNode), func(w *world) { delete(w.objects, "nodes//n1") }, `refused: service account token: nodes "n1" not found`},
 		{"a deleted account also without lookup", request(), func(w *world) { w.accept.Lookup = false; delete(w.objects, "serviceaccounts/shop/till") },
 			`refused: service account token: serviceaccounts "till" not found`},
-		{"of an issuer of no concern", request(), func(w *world) { w.accept.Issuers = []string{"https://new"} }, "unknown"},
+		{"of an issuer that is not accepted", request(), func(w *world) { w.accept.Issuers = []string{"https://new"} }, "unknown"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			w := newWorld(t, p256Key())
@@ -213,19 +213,19 @@ func TestWhichTokensAreAccepted(t *testing.T) {
 			if test.then != nil {
 				test.then(w)
 			}
-			if got := w.judge(token); got != test.want {
+			if got := w.authenticate(token); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
 }
 
-func TestEverySortOfKeySignsAndChecks(t *testing.T) {
+func TestEveryAlgorithmSignsAndVerifies(t *testing.T) {
 	for algorithm, key := range map[string]crypto.Signer{"RS256": rsaKey(), "ES256": p256Key(), "ES384": p384Key(), "ES512": p521Key()} {
 		t.Run(algorithm, func(t *testing.T) {
 			w := newWorld(t, key)
 			token := w.issue(t, request())
-			if got := w.judge(token); !strings.HasPrefix(got, till) {
+			if got := w.authenticate(token); !strings.HasPrefix(got, till) {
 				t.Error(got)
 			}
 			parsed, err := jwt.ParseSigned(token, signatureAlgorithms())
@@ -245,24 +245,24 @@ func segment(v any) string { return base64.RawURLEncoding.EncodeToString(must(js
 // forge signs the claims of a good token in another way.
 func forge(t *testing.T, good string, algorithm jose.SignatureAlgorithm, key any, id string, change func(map[string]any)) string {
 	t.Helper()
-	var said map[string]any
-	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(strings.Split(good, ".")[1])), &said); err != nil {
+	var claims map[string]any
+	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(strings.Split(good, ".")[1])), &claims); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
-		change(said)
+		change(claims)
 	}
 	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil))
-	return must(jwt.Signed(signer).Claims(said).Serialize())
+	return must(jwt.Signed(signer).Claims(claims).Serialize())
 }
 
 func TestForgedTokensAreRefused(t *testing.T) {
 	w := newWorld(t, rsaKey())
 	good := w.issue(t, request())
 	parts := strings.Split(good, ".")
-	id := w.accept.Keys.checking[0].KeyID
+	id := w.accept.Keys.verifying[0].KeyID
 	der := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
-	bound := func(said map[string]any) map[string]any { return said["kubernetes.io"].(map[string]any) }
+	bound := func(claims map[string]any) map[string]any { return claims["kubernetes.io"].(map[string]any) }
 	for rule, token := range map[string]string{
 		"another key":                               forge(t, good, jose.ES256, otherKey(), "", nil),
 		"another key under the ID of ours":          forge(t, good, jose.ES256, otherKey(), id, nil),
@@ -276,20 +276,20 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		"without signature":                         parts[0] + "." + parts[1] + ".",
 		"a key in its own header": must(jwt.Signed(must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: otherKey()},
 			&jose.SignerOptions{EmbedJWK: true}))).Claims(map[string]any{"iss": issuerName}).Serialize()),
-		"no expiry":                         forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { delete(said, "exp") }),
-		"a subject that is not the account": forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { said["sub"] = "system:admin" }),
-		"no account":                        forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { delete(bound(said), "serviceaccount") }),
-		"no UID":                            forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { bound(said)["serviceaccount"] = map[string]any{"name": "till"} }),
-		"no claims about an account":        forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { delete(said, "kubernetes.io") }),
-		"issued in the future":              forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { said["iat"] = start.Add(time.Hour).Unix() }),
-		"the issuer of secrets' tokens":     forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { said["iss"] = legacyIssuer }),
-		"another issuer":                    forge(t, good, jose.RS256, rsaKey(), id, func(said map[string]any) { said["iss"] = "https://else" }),
+		"no expiry":                         forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { delete(claims, "exp") }),
+		"a subject that is not the account": forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { claims["sub"] = "system:admin" }),
+		"no account":                        forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { delete(bound(claims), "serviceaccount") }),
+		"no UID":                            forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { bound(claims)["serviceaccount"] = map[string]any{"name": "till"} }),
+		"no claims about an account":        forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { delete(claims, "kubernetes.io") }),
+		"issued in the future":              forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { claims["iat"] = start.Add(time.Hour).Unix() }),
+		"the issuer of tokens of secrets":   forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { claims["iss"] = legacyIssuer }),
+		"another issuer":                    forge(t, good, jose.RS256, rsaKey(), id, func(claims map[string]any) { claims["iss"] = "https://else" }),
 		"JSON serialization":                `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
 		"nothing":                           "",
 		"dots":                              "..",
 	} {
 		t.Run(rule, func(t *testing.T) {
-			got := w.judge(token)
+			got := w.authenticate(token)
 			if !strings.HasPrefix(got, "refused: ") && got != "unknown" {
 				t.Errorf("accepted: %s", got)
 			}
@@ -298,30 +298,30 @@ func TestForgedTokensAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if got := w.judge(good); !strings.HasPrefix(got, till) {
+	if got := w.authenticate(good); !strings.HasPrefix(got, till) {
 		t.Errorf("the good one: %s", got)
 	}
 }
 
-func TestATokenReviewMayAskForOtherAudiences(t *testing.T) {
+func TestATokenReviewMayNameOtherAudiences(t *testing.T) {
 	w := newWorld(t, p256Key())
 	w.audience = authenticator.WithAudiences(t.Context(), authenticator.Audiences{"vault"})
-	if got := w.judge(w.issue(t, request(forAudience("vault", "bank")))); got != till+"[jti] for [vault]" {
+	if got := w.authenticate(w.issue(t, request(forAudience("vault", "bank")))); got != till+"[jti] for [vault]" {
 		t.Error(got)
 	}
-	if got := w.judge(w.issue(t, request())); !strings.HasPrefix(got, "refused") {
+	if got := w.authenticate(w.issue(t, request())); !strings.HasPrefix(got, "refused") {
 		t.Error(got)
 	}
 }
 
-func TestTokensThatSecretsHold(t *testing.T) {
+func TestTokensOfSecrets(t *testing.T) {
 	key := rsaKey()
 	for _, test := range []struct {
 		rule string
 		then func(w *world, secret *corev1.Secret)
 		want string
 	}{
-		{"as long as the secret has it", nil, till + "[] for [" + issuerName + " api]"},
+		{"while the secret has it", nil, till + "[] for [" + issuerName + " api]"},
 		{"of a deleted secret", func(w *world, _ *corev1.Secret) { delete(w.objects, "secrets/shop/till-token") }, `refused: service account token: secrets "till-token" not found`},
 		{"of a secret that holds another", func(_ *world, s *corev1.Secret) { s.Data["token"] = []byte("another") }, `refused: service account token: it is not the one in secret "till-token"`},
 		{"of a deleted account", func(w *world, _ *corev1.Secret) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
@@ -329,7 +329,7 @@ func TestTokensThatSecretsHold(t *testing.T) {
 			`refused: service account token: the UID of serviceaccounts "till" is sa-2, not sa-1 as in the token`},
 		{"of a secret that is marked invalid", func(_ *world, s *corev1.Secret) { s.Labels = map[string]string{invalidSinceLabel: "2024-05-01"} },
 			`refused: service account token: secret "till-token" is marked invalid; use kubectl create token, or remove its label ` + invalidSinceLabel},
-		{"without lookup nobody looks", func(w *world, _ *corev1.Secret) { w.accept.Lookup = false; clear(w.objects) }, till + "[] for [" + issuerName + " api]"},
+		{"without lookup objects are not read", func(w *world, _ *corev1.Secret) { w.accept.Lookup = false; clear(w.objects) }, till + "[] for [" + issuerName + " api]"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			w := newWorld(t, key)
@@ -344,7 +344,7 @@ func TestTokensThatSecretsHold(t *testing.T) {
 			if test.then != nil {
 				test.then(w, secret)
 			}
-			if got := w.judge(token); got != test.want {
+			if got := w.authenticate(token); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
@@ -357,15 +357,15 @@ func TestClaimsAreThoseOfKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said map[string]any
-	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(strings.Split(issued.Token, ".")[1])), &said); err != nil {
+	var claims map[string]any
+	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(strings.Split(issued.Token, ".")[1])), &claims); err != nil {
 		t.Fatal(err)
 	}
-	if id, ok := said["jti"].(string); !ok || len(id) != 36 {
-		t.Errorf("jti is %v", said["jti"])
+	if id, ok := claims["jti"].(string); !ok || len(id) != 36 {
+		t.Errorf("jti is %v", claims["jti"])
 	}
-	delete(said, "jti")
-	got := string(must(json.Marshal(said)))
+	delete(claims, "jti")
+	got := string(must(json.Marshal(claims)))
 	now := start.Unix()
 	want := fmt.Sprintf(`{"aud":["%s","api"],"exp":%d,"iat":%d,"iss":"%s","kubernetes.io":{"namespace":"shop",`+
 		`"node":{"name":"n1","uid":"node-1"},"pod":{"name":"web","uid":"pod-1"},"serviceaccount":{"name":"till","uid":"sa-1"},"warnafter":%d},`+
@@ -374,11 +374,11 @@ func TestClaimsAreThoseOfKubernetes(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if !issued.Expires.Equal(start.Add(mountedLifetime)) {
-		t.Errorf("the request is told %s: a client would not renew in time", issued.Expires)
+		t.Errorf("the expiry in the answer is %s: a client would not renew in time", issued.Expires)
 	}
 }
 
-func TestTheLongestLifetimeShortensWishes(t *testing.T) {
+func TestMaxLifetimeShortensLongerRequests(t *testing.T) {
 	w := newWorld(t, p256Key())
 	w.issuer.config.MaxLifetime = 2 * time.Hour
 	issued, err := w.issuer.Issue(t.Context(), request(func(r *resource.TokenRequest) { r.Lifetime = 1 << 32 * time.Second }))
@@ -390,7 +390,7 @@ func TestTheLongestLifetimeShortensWishes(t *testing.T) {
 	}
 }
 
-func TestKeysAreFoundByIDAndTriedWithoutOne(t *testing.T) {
+func TestKeysAreFoundByIDOrTriedIfThereIsNone(t *testing.T) {
 	w := newWorld(t, p256Key())
 	var err error
 	if w.accept.Keys, err = LoadKeys([]string{file(t, publicPEM(otherKey()), privatePEM(rsaKey())), file(t, privatePEM(p256Key()))}, ""); err != nil {
@@ -398,7 +398,7 @@ func TestKeysAreFoundByIDAndTriedWithoutOne(t *testing.T) {
 	}
 	good := w.issue(t, request())
 	for rule, token := range map[string]string{"by ID": good, "without": forge(t, good, jose.ES256, p256Key(), "", nil)} {
-		if got := w.judge(token); !strings.HasPrefix(got, till) {
+		if got := w.authenticate(token); !strings.HasPrefix(got, till) {
 			t.Errorf("%s: %s", rule, got)
 		}
 	}
@@ -407,13 +407,13 @@ func TestKeysAreFoundByIDAndTriedWithoutOne(t *testing.T) {
 	}
 }
 
-func TestBadKeyFilesNameFlagAndFile(t *testing.T) {
+func TestErrorsOfKeyFilesNameFlagAndFile(t *testing.T) {
 	good, text := file(t, publicPEM(p256Key())), file(t, []byte("no PEM"))
 	none := filepath.Join(t.TempDir(), "none")
 	p224 := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
 	for _, test := range []struct {
-		rule, checking, signing string
-		want                    []string
+		rule, verifying, signing string
+		want                     []string
 	}{
 		{"missing key", none, "", []string{"--service-account-key-file", none}},
 		{"key file without keys", text, "", []string{"--service-account-key-file", text, "RSA or ECDSA"}},
@@ -422,10 +422,10 @@ func TestBadKeyFilesNameFlagAndFile(t *testing.T) {
 		{"missing signing key", good, none, []string{"--service-account-signing-key-file", none}},
 		{"signing key without PEM", good, text, []string{"--service-account-signing-key-file", text}},
 		{"public signing key", good, good, []string{"--service-account-signing-key-file", good, "private key"}},
-		{"signing key that nothing checks", good, file(t, privatePEM(otherKey())), []string{"--service-account-key-file", "--service-account-signing-key-file", "refuse its own tokens"}},
+		{"signing key that is not among the verifying keys", good, file(t, privatePEM(otherKey())), []string{"--service-account-key-file", "--service-account-signing-key-file", "refuse its own tokens"}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			_, err := LoadKeys([]string{test.checking}, test.signing)
+			_, err := LoadKeys([]string{test.verifying}, test.signing)
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -448,8 +448,8 @@ func FuzzAuthenticateToken(f *testing.F) {
 	f.Add("..")
 	f.Fuzz(func(t *testing.T, token string) {
 		response, ok, err := NewAuthenticator(w.accept).AuthenticateToken(context.Background(), token)
-		// ECDSA signatures of the same claims are many, but nobody finds one;
-		// what passes can only be what was issued.
+		// Other signatures of the same claims exist, but cannot be found without
+		// the key: only the issued tokens can be accepted.
 		if ok && (token != good || err != nil || response.User.GetUID() != string(types.UID("sa-1"))) {
 			t.Errorf("accepted %q: %v, %v", token, response, err)
 		}

@@ -1,7 +1,9 @@
-// Package escalation keeps users from giving others, or themselves, more rights
-// than they have. Whoever writes a role must hold its rules or be allowed to
-// escalate the role; whoever binds one must hold its rules or be allowed to
-// bind it.
+// Package escalation owns the admission check that prevents privilege
+// escalation through RBAC objects.
+//
+// A user who creates or updates a role must hold all of its rules or be allowed
+// to escalate the role. A user who creates or updates a binding must hold all
+// rules of its role or be allowed to bind the role.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 package escalation
 
@@ -23,16 +25,17 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// Roles tells which rules users hold and roles have.
+// Roles looks up the rules of users and roles.
 type Roles interface {
-	// Held are a user's rules in a namespace; if it is empty, in all of them.
+	// Held returns the rules that a user holds in a namespace. If the namespace is
+	// empty, it returns those that the user holds in all namespaces.
 	Held(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error)
-	// Rules are those of the role that a binding in the namespace refers to.
+	// Rules returns the rules of the role that a binding in the namespace refers to.
 	Rules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
 }
 
-// Guard adds the rule to a chain of admission plugins; it is none of them, as
-// it cannot be disabled.
+// Guard adds the check to a chain of admission plugins. It is not registered as a
+// plugin, so that it cannot be disabled.
 func Guard(chain admission.Interface, may authorizer.Authorizer, roles Roles) admission.Interface {
 	return admission.NewChainHandler(chain, &guard{admission.NewHandler(admission.Create, admission.Update), may, roles})
 }
@@ -45,8 +48,8 @@ type guard struct {
 
 var _ admission.ValidationInterface = &guard{}
 
-// Validate implements admission.ValidationInterface. Types tell the kinds in
-// any group domain.
+// Validate implements admission.ValidationInterface. It selects by Go type, which
+// is the same for every group domain of a kind.
 func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	who := a.GetUserInfo()
 	if who == nil || a.GetSubresource() != "" || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
@@ -64,20 +67,21 @@ func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	case *rbacv1.ClusterRoleBinding:
 		err = g.binding(ctx, a, obj.RoleRef)
 	}
-	if err == nil || apierrors.IsNotFound(err) { // the role of the binding
+	if err == nil || apierrors.IsNotFound(err) { // the binding's role does not exist
 		return err
 	}
 	return admission.NewForbidden(a, err)
 }
 
-// gathers tells whether other roles' rules come to the role's.
+// gathers reports whether the role has an aggregation rule, which adds the rules
+// of other roles to it.
 func gathers(role *rbacv1.ClusterRole) bool {
 	return role != nil && role.AggregationRule != nil && len(role.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-// role judges who writes a role with these rules.
+// role returns an error unless the user may write a role with these rules.
 func (g *guard) role(ctx context.Context, a admission.Attributes, name string, rules []rbacv1.PolicyRule, gathers bool) error {
-	if forCollection(a.GetObject(), a.GetOldObject()) {
+	if onlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
 	allowed, err := g.allowed(ctx, a, "escalate", a.GetResource().Resource, name)
@@ -93,9 +97,9 @@ func (g *guard) role(ctx context.Context, a admission.Attributes, name string, r
 	return nil
 }
 
-// binding judges who writes a binding to a role.
+// binding returns an error unless the user may write a binding to a role.
 func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) error {
-	if forCollection(a.GetObject(), a.GetOldObject()) {
+	if onlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
@@ -110,8 +114,8 @@ func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.
 	return g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), rules)
 }
 
-// allowed tells whether the user may do so to a role, in the namespace of what
-// is written.
+// allowed reports whether the user may use the verb on a role, in the namespace of
+// the object of the request.
 func (g *guard) allowed(ctx context.Context, a admission.Attributes, verb, resource, name string) (bool, error) {
 	decision, _, err := g.may.Authorize(ctx, authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: verb, Namespace: a.GetNamespace(), Name: name,
@@ -136,9 +140,8 @@ func (g *guard) holds(ctx context.Context, who user.Info, namespace string, rule
 	return errors.New(message)
 }
 
-// describe writes rules of one verb each, sorted, as kubectl's users know them
-// from kube-apiserver: those for resources that differ in the verb alone are
-// one line.
+// describe formats rules of one verb each as kube-apiserver does: sorted, with
+// one line for all verbs of equal resources.
 func describe(rules []rbacv1.PolicyRule) []string {
 	var lines []string
 	verbs := map[string][]string{}
@@ -173,9 +176,9 @@ func describe(rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-// forCollection tells whether nothing changes but what the garbage collector
-// writes.
-func forCollection(obj, old runtime.Object) bool {
+// onlyGarbageCollection reports whether an update changes only the fields that
+// the garbage collector writes: owner references and finalizers.
+func onlyGarbageCollection(obj, old runtime.Object) bool {
 	if old == nil {
 		return false
 	}

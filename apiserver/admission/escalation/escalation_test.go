@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 )
 
-// noRights is a user's share who holds nothing.
+// noRights is Roles where no user holds a rule and every role allows everything.
 type noRights struct{}
 
 func (noRights) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule, error) {
@@ -24,7 +24,7 @@ func (noRights) Rules(context.Context, rbacv1.RoleRef, string) ([]rbacv1.PolicyR
 	return everything(), nil
 }
 
-func TestWhoMayWriteRolesAndBindingsHoldingNothing(t *testing.T) {
+func TestAUserWithoutRulesMayWriteOnlyRolesAndBindingsOfWhichTheVerbsAllowIt(t *testing.T) {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"", "apps"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 		{NonResourceURLs: []string{"/a"}, Verbs: []string{"get", "post"}},
@@ -51,12 +51,12 @@ func TestWhoMayWriteRolesAndBindingsHoldingNothing(t *testing.T) {
 		want     string
 	}{
 		{name: "a new role", who: jane, may: deny, resource: "clusterroles", obj: role, want: refusal},
-		{name: "a role that one may escalate", who: jane, may: allow, resource: "clusterroles", obj: role},
+		{name: "a role that the user may escalate", who: jane, may: allow, resource: "clusterroles", obj: role},
 		{name: "an administrator's role", who: &user.DefaultInfo{Name: "a", Groups: []string{user.SystemPrivilegedGroup}}, may: deny, resource: "clusterroles", obj: role},
-		{name: "the garbage collector's part of a role", who: jane, may: deny, resource: "clusterroles", obj: collected, old: role},
-		{name: "another part of a role", who: jane, may: deny, resource: "clusterroles", obj: labelled, old: role, want: refusal},
-		{name: "a role that one may bind", who: jane, may: allow, resource: "clusterrolebindings", obj: binding},
-		{name: "a role that one may not bind", who: jane, may: deny, resource: "clusterrolebindings", obj: binding,
+		{name: "a change of the fields that the garbage collector writes", who: jane, may: deny, resource: "clusterroles", obj: collected, old: role},
+		{name: "a change of another field of a role", who: jane, may: deny, resource: "clusterroles", obj: labelled, old: role, want: refusal},
+		{name: "a role that the user may bind", who: jane, may: allow, resource: "clusterrolebindings", obj: binding},
+		{name: "a role that the user may not bind", who: jane, may: deny, resource: "clusterrolebindings", obj: binding,
 			want: `clusterrolebindings.rbac.authorization.k8s.io "b" is forbidden: user "jane" (groups=["g"]) is attempting to grant RBAC permissions not currently held:
 {APIGroups:["*"], Resources:["*"], Verbs:["*"]}
 {NonResourceURLs:["*"], Verbs:["*"]}`},

@@ -1,7 +1,7 @@
-// Package noderestriction keeps nodes to what is theirs: whoever has the
-// credentials of one node is not to act on the pods of another, nor for their
-// service accounts. It is the admission plugin NodeRestriction of Kubernetes.
-// What a node may do at all, and that it changes no other Node, is authorization's.
+// Package noderestriction owns the admission plugin NodeRestriction of Kubernetes:
+// a node acts only on its own pods and for their service accounts, so that the
+// credentials of one node do not give access to the others. Authorization decides
+// which verbs nodes have at all, and that a node updates only its own Node.
 package noderestriction
 
 import (
@@ -25,21 +25,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// PluginName is its name in --enable-admission-plugins and the like.
+// PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
 const PluginName = "NodeRestriction"
 
-// userPrefix begins the name of the user that a node is:
+// userPrefix is the prefix of nodes' user names:
 // https://kubernetes.io/docs/reference/access-authn-authz/node
 const userPrefix = "system:node:"
 
-// Register makes the plugin known, and has it run unless it is disabled.
+// Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
 		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete)}, nil
 	})
 }
 
-// plugin refuses what a node asks for and is not to have.
+// plugin validates requests of nodes.
 type plugin struct {
 	*admission.Handler
 	client kubernetes.Interface
@@ -61,8 +61,8 @@ func (p *plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate implements admission.ValidationInterface. Types tell the kinds in
-// any group domain.
+// Validate implements admission.ValidationInterface. It selects by Go type, which
+// is the same for every group domain of a kind.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	who := a.GetUserInfo()
 	if who == nil || !slices.Contains(who.GetGroups(), user.NodesGroup) {
@@ -70,13 +70,13 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	node, found := strings.CutPrefix(who.GetName(), userPrefix)
 	if !found || node == "" {
-		return admission.NewForbidden(a, fmt.Errorf("user %q is no node: its name does not begin with %s", who.GetName(), userPrefix))
+		return admission.NewForbidden(a, fmt.Errorf("user %q is in the group of nodes, but its name does not begin with %s", who.GetName(), userPrefix))
 	}
 	var err error
 	if a.GetOperation() == admission.Create {
 		err = p.create(ctx, node, a)
 	} else {
-		err = change(node, a)
+		err = p.change(node, a)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
 		return err
@@ -84,7 +84,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return admission.NewForbidden(a, err)
 }
 
-// create judges what a node is about to make.
+// create returns an error unless the node may create the object.
 func (p *plugin) create(ctx context.Context, node string, a admission.Attributes) error {
 	switch made := a.GetObject().(type) {
 	case *corev1.Node:
@@ -98,25 +98,26 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 			return mirror(node, made)
 		}
 	case *policyv1.Eviction:
-		return p.on(ctx, node, a.GetNamespace(), a.GetName(), "")
+		return p.boundTo(ctx, node, a.GetNamespace(), a.GetName(), "")
 	case *authenticationv1.TokenRequest:
 		ref := made.Spec.BoundObjectRef
 		if ref == nil || ref.Kind != "Pod" || ref.UID == "" {
 			return fmt.Errorf("node %q may only ask for tokens that are bound to a pod, by name and UID", node)
 		}
-		return p.on(ctx, node, a.GetNamespace(), ref.Name, string(ref.UID))
+		return p.boundTo(ctx, node, a.GetNamespace(), ref.Name, string(ref.UID))
 	}
 	return nil
 }
 
-// change judges what a node is about to change or delete. If it means an
-// earlier object of the name, that is a conflict, which the storage finds.
-func change(node string, a admission.Attributes) error {
+// change returns an error unless the node may update or delete the object. A
+// request for an earlier pod of the name passes: the storage answers with a
+// conflict.
+func (p *plugin) change(node string, a admission.Attributes) error {
 	switch old := a.GetOldObject().(type) {
 	case *coordinationv1.Lease:
 		return lease(node, old)
 	case *corev1.Pod:
-		if old.Spec.NodeName == node || otherMeant(a, old) {
+		if old.Spec.NodeName == node || otherUID(a, old) {
 			return nil
 		}
 		return notOn(node, old)
@@ -124,8 +125,8 @@ func change(node string, a admission.Attributes) error {
 	return nil
 }
 
-// otherMeant tells whether a request is about a pod of another UID.
-func otherMeant(a admission.Attributes, old *corev1.Pod) bool {
+// otherUID reports whether a request is for a pod of another UID than old's.
+func otherUID(a admission.Attributes, old *corev1.Pod) bool {
 	if o, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok {
 		return o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != old.UID
 	}
@@ -133,8 +134,9 @@ func otherMeant(a admission.Attributes, old *corev1.Pod) bool {
 	return ok && changed.UID != old.UID
 }
 
-// on refuses what is about a pod of another node. An empty UID is any.
-func (p *plugin) on(ctx context.Context, node, namespace, name, uid string) error {
+// boundTo returns an error unless the pod is bound to the node and has the UID. An
+// empty UID matches every pod.
+func (p *plugin) boundTo(ctx context.Context, node, namespace, name, uid string) error {
 	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err != nil:
@@ -151,7 +153,7 @@ func notOn(node string, pod *corev1.Pod) error {
 	return fmt.Errorf("node %q may only act on its own pods: %s/%s is not bound to it", node, pod.Namespace, pod.Name)
 }
 
-// mirror refuses pods that are not mirrors of the node's static ones.
+// mirror returns an error unless the pod is a mirror of a static pod of the node.
 func mirror(node string, pod *corev1.Pod) error {
 	if _, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirrors || pod.Spec.NodeName != node {
 		return fmt.Errorf("node %q may only create mirror pods (annotation %s) that are bound to it", node, corev1.MirrorPodAnnotationKey)

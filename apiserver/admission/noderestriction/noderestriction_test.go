@@ -34,8 +34,8 @@ func tokenFor(kind, name, uid string) *authenticationv1.TokenRequest {
 	}}
 }
 
-func TestNodesActOnWhatIsTheirs(t *testing.T) {
-	mine, theirs, nobodys := pod("mine", "a", nil), pod("theirs", "b", nil), pod("new", "", nil)
+func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
+	mine, theirs, unbound := pod("mine", "a", nil), pod("theirs", "b", nil), pod("new", "", nil)
 	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), client: fake.NewClientset(mine, theirs)}
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
@@ -59,28 +59,28 @@ func TestNodesActOnWhatIsTheirs(t *testing.T) {
 		{rule: "another Node", operation: admission.Create, object: &corev1.Node{ObjectMeta: meta("", "b")}, want: no},
 		{rule: "another CSINode", operation: admission.Create, object: &storagev1.CSINode{ObjectMeta: meta("", "b")}, want: no},
 		{rule: "its lease", operation: admission.Create, object: &coordinationv1.Lease{ObjectMeta: meta("kube-node-lease", "a")}, want: yes},
-		{rule: "another's lease", operation: admission.Create, object: &coordinationv1.Lease{ObjectMeta: meta("kube-node-lease", "b")}, want: no},
-		{rule: "a lease by which leaders are elected", operation: admission.Update, old: &coordinationv1.Lease{ObjectMeta: meta("kube-system", "a")}, want: no},
+		{rule: "another node's lease", operation: admission.Create, object: &coordinationv1.Lease{ObjectMeta: meta("kube-node-lease", "b")}, want: no},
+		{rule: "a lease of a leader election", operation: admission.Update, old: &coordinationv1.Lease{ObjectMeta: meta("kube-system", "a")}, want: no},
 		{rule: "a mirror pod", operation: admission.Create, object: pod("m", "a", mirror), want: yes},
 		{rule: "a mirror pod on another node", operation: admission.Create, object: pod("m", "b", mirror), want: no},
 		{rule: "any pod", operation: admission.Create, object: pod("m", "a", nil), want: no},
-		{rule: "a mirror pod with rights", operation: admission.Create, object: served, want: no},
-		{rule: "the status of its pod", operation: admission.Update, sub: "status", object: mine, old: mine, want: yes},
-		{rule: "that of another's", operation: admission.Update, sub: "status", object: theirs, old: theirs, want: no},
-		{rule: "that of nobody's", operation: admission.Update, sub: "status", object: nobodys, old: nobodys, want: no},
-		{rule: "that of a pod whose name another has", operation: admission.Update, sub: "status", object: older, old: theirs, want: yes}, // a conflict
-		{rule: "the end of its pod", operation: admission.Delete, old: mine, deleteOptions: &metav1.DeleteOptions{}, want: yes},
-		{rule: "that of another's", operation: admission.Delete, old: theirs, deleteOptions: &metav1.DeleteOptions{}, want: no},
-		{rule: "that of an earlier one", operation: admission.Delete, old: theirs, deleteOptions: &earlier, want: yes}, // a conflict
-		{rule: "the eviction of its pod", operation: admission.Create, name: "mine", sub: "eviction", object: &policyv1.Eviction{}, want: yes},
-		{rule: "that of another's", operation: admission.Create, name: "theirs", sub: "eviction", object: &policyv1.Eviction{}, want: no},
+		{rule: "a mirror pod with a service account", operation: admission.Create, object: served, want: no},
+		{rule: "the status of a pod of its own", operation: admission.Update, sub: "status", object: mine, old: mine, want: yes},
+		{rule: "the status of another node's pod", operation: admission.Update, sub: "status", object: theirs, old: theirs, want: no},
+		{rule: "the status of an unbound pod", operation: admission.Update, sub: "status", object: unbound, old: unbound, want: no},
+		{rule: "the status of an earlier pod of the name", operation: admission.Update, sub: "status", object: older, old: theirs, want: yes}, // a conflict
+		{rule: "a pod of its own", operation: admission.Delete, old: mine, deleteOptions: &metav1.DeleteOptions{}, want: yes},
+		{rule: "another node's pod", operation: admission.Delete, old: theirs, deleteOptions: &metav1.DeleteOptions{}, want: no},
+		{rule: "an earlier pod of the name", operation: admission.Delete, old: theirs, deleteOptions: &earlier, want: yes}, // a conflict
+		{rule: "the eviction of a pod of its own", operation: admission.Create, name: "mine", sub: "eviction", object: &policyv1.Eviction{}, want: yes},
+		{rule: "the eviction of another node's pod", operation: admission.Create, name: "theirs", sub: "eviction", object: &policyv1.Eviction{}, want: no},
 		{rule: "a token of its pod", operation: admission.Create, sub: "token", object: tokenFor("Pod", "mine", "mine-uid"), want: yes},
 		{rule: "a token of an earlier pod", operation: admission.Create, sub: "token", object: tokenFor("Pod", "mine", "x"), want: no},
 		{rule: "a token of a pod of any UID", operation: admission.Create, sub: "token", object: tokenFor("Pod", "mine", ""), want: no},
-		{rule: "a token of another's", operation: admission.Create, sub: "token", object: tokenFor("Pod", "theirs", "theirs-uid"), want: no},
-		{rule: "a token of no pod at all", operation: admission.Create, sub: "token", object: tokenFor("Pod", "none", "none-uid"), want: none},
+		{rule: "a token of another node's pod", operation: admission.Create, sub: "token", object: tokenFor("Pod", "theirs", "theirs-uid"), want: no},
+		{rule: "a token of a pod that does not exist", operation: admission.Create, sub: "token", object: tokenFor("Pod", "none", "none-uid"), want: none},
 		{rule: "a token of a secret", operation: admission.Create, sub: "token", object: tokenFor("Secret", "mine", "mine-uid"), want: no},
-		{rule: "a token of nothing", operation: admission.Create, sub: "token", object: &authenticationv1.TokenRequest{}, want: no},
+		{rule: "a token without a bound object", operation: admission.Create, sub: "token", object: &authenticationv1.TokenRequest{}, want: no},
 		{rule: "an event", operation: admission.Create, object: &corev1.Event{ObjectMeta: meta("ns", "e")}, want: yes},
 	} {
 		t.Run(string(test.operation)+" "+test.rule, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestNodesActOnWhatIsTheirs(t *testing.T) {
 				t.Errorf("want %s: %v", test.want, err)
 			}
 			if err := judge(&user.DefaultInfo{Name: "system:node:a"}); err != nil {
-				t.Errorf("who is no node: %v", err)
+				t.Errorf("a user outside the group of nodes: %v", err)
 			}
 			if err := judge(&user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup}}); !apierrors.IsForbidden(err) {
 				t.Errorf("a node without a name: %v", err)

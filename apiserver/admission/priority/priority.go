@@ -1,6 +1,6 @@
-// Package priority gives pods the numbers that their priority classes stand
-// for, when they are created: the scheduler orders by them. It is the admission
-// plugin Priority of Kubernetes.
+// Package priority owns the admission plugin Priority of Kubernetes: it sets the
+// priority and preemption policy of new pods from their priority classes, by
+// which the scheduler orders pods.
 package priority
 
 import (
@@ -23,17 +23,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// PluginName is its name in --enable-admission-plugins and the like.
+// PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
 const PluginName = "Priority"
 
-// Register makes the plugin known, and has it run unless it is disabled.
+// Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
 		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}, nil
 	})
 }
 
-// plugin changes pods, and refuses a second default class.
+// plugin sets the priority of pods and refuses a second default class.
 type plugin struct {
 	*admission.Handler
 	client  kubernetes.Interface
@@ -67,7 +67,7 @@ func (p *plugin) ValidateInitialization() error {
 
 // Admit implements admission.MutationInterface.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	// The type tells the kind in any group domain.
+	// The Go type is the same for every group domain of the kind.
 	pod, ok := a.GetObject().(*corev1.Pod)
 	if !ok || a.GetSubresource() != "" {
 		return nil
@@ -99,15 +99,15 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	return nil
 }
 
-// keep sets what an update leaves out.
+// keep sets a field that an update leaves out to its old value.
 func keep[T any](field **T, old *T) {
 	if *field == nil {
 		*field = old
 	}
 }
 
-// classOf is a copy of the pod's class, of the default one if it names none, or
-// of one without a name and of value 0 if there is no default.
+// classOf returns a copy of the pod's class. For a pod without a class it is the
+// default class or, if there is none, an empty class with the value 0.
 func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
 	name := pod.Spec.PriorityClassName
 	if name == "" {
@@ -123,9 +123,9 @@ func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev
 	}
 	unknown := admission.NewForbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
 	if len(content.IsPathSegmentName(name)) > 0 {
-		return nil, unknown // and cannot be asked for
+		return nil, unknown // it cannot be part of a URL
 	}
-	// It may be newer than what the informer has seen.
+	// The informer may not have seen a new class yet.
 	class, err = p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, unknown
@@ -136,8 +136,8 @@ func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev
 	return class, nil
 }
 
-// defaultClass is the class of pods that name none, nil if there is none: of
-// several, which only a race can bring about, the lowest.
+// defaultClass returns the class of pods without a class, or nil. If there are
+// several, which only a race can cause, it is the one of the lowest value.
 func (p *plugin) defaultClass() (*schedulingv1.PriorityClass, error) {
 	classes, err := p.classes.List(labels.Everything())
 	if err != nil {

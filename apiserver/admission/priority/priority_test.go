@@ -19,8 +19,8 @@ func class(name string, value int32, isDefault bool) *schedulingv1.PriorityClass
 	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: isDefault}
 }
 
-// newPlugin is a plugin whose informer knows classes, and whose server knows
-// the class "fresh" besides.
+// newPlugin returns a plugin whose informer has classes, and whose client has the
+// class "fresh" as well.
 func newPlugin(t *testing.T, classes ...*schedulingv1.PriorityClass) *plugin {
 	t.Helper()
 	client := fake.NewClientset(class("fresh", 7, false))
@@ -44,7 +44,7 @@ func attributes(operation admission.Operation, obj, old runtime.Object) admissio
 	return admission.NewAttributesRecord(obj, old, schema.GroupVersionKind{}, "ns", "name", schema.GroupVersionResource{}, "", operation, nil, false, nil)
 }
 
-func TestPodsGetTheNumbersOfTheirClass(t *testing.T) {
+func TestPodsGetThePriorityOfTheirClass(t *testing.T) {
 	never := class("batch", -5, false)
 	never.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 	for _, test := range []struct {
@@ -63,9 +63,9 @@ func TestPodsGetTheNumbersOfTheirClass(t *testing.T) {
 		{name: "a class that the informer has not seen", class: "fresh", want: "fresh", value: 7, wantPolicy: corev1.PreemptLowerPriority},
 		{name: "an unknown class", class: "unknown", err: "no PriorityClass with name unknown was found"},
 		{name: "a name that no class can have", class: "a/b", err: "no PriorityClass with name a/b was found"},
-		{name: "the right number", class: "fresh", priority: ptr.To(int32(7)), want: "fresh", value: 7, wantPolicy: corev1.PreemptLowerPriority},
-		{name: "another number", class: "fresh", priority: ptr.To(int32(8)), err: "the integer value of priority (8) must not be provided"},
-		{name: "a number without a class", priority: ptr.To(int32(8)), err: "computed 0 from"},
+		{name: "the priority of the class", class: "fresh", priority: ptr.To(int32(7)), want: "fresh", value: 7, wantPolicy: corev1.PreemptLowerPriority},
+		{name: "another priority", class: "fresh", priority: ptr.To(int32(8)), err: "the integer value of priority (8) must not be provided"},
+		{name: "a priority without a class", priority: ptr.To(int32(8)), err: "computed 0 from"},
 		{name: "another policy", class: "fresh", policy: ptr.To(corev1.PreemptNever), err: "the string value of PreemptionPolicy (Never) must not be provided"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestPodsGetTheNumbersOfTheirClass(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatLeavesThemOutKeepsThem(t *testing.T) {
+func TestAnUpdateWithoutPriorityAndPolicyKeepsThem(t *testing.T) {
 	pod, old := &corev1.Pod{}, &corev1.Pod{Spec: corev1.PodSpec{Priority: ptr.To(int32(3)), PreemptionPolicy: ptr.To(corev1.PreemptNever)}}
 	if err := newPlugin(t).Admit(t.Context(), attributes(admission.Update, pod, old), nil); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
-// Package tolerationseconds lets pods stay for some minutes on a node that is
-// not ready or unreachable, unless they say themselves how long. Without it one
-// silent minute of a node would cost all its pods. It is the admission plugin
-// DefaultTolerationSeconds of Kubernetes.
+// Package tolerationseconds owns the admission plugin DefaultTolerationSeconds of
+// Kubernetes: pods tolerate a node that is not ready or unreachable for some
+// minutes, unless they have a toleration of their own. Without it, a node that
+// does not report for a minute would lose all its pods.
 package tolerationseconds
 
 import (
@@ -13,15 +13,15 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// PluginName is its name in --enable-admission-plugins and the like.
+// PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
 const PluginName = "DefaultTolerationSeconds"
 
-// Defaults are how many seconds pods stay.
+// Defaults are the toleration seconds of pods without a toleration of their own.
 type Defaults struct {
 	NotReady, Unreachable int64
 }
 
-// NewDefaults are five minutes each.
+// NewDefaults returns Kubernetes' defaults, five minutes each.
 func NewDefaults() *Defaults { return &Defaults{NotReady: 300, Unreachable: 300} }
 
 // AddFlags adds the flags.
@@ -32,8 +32,8 @@ func (d *Defaults) AddFlags(fs *pflag.FlagSet) {
 		"For how many seconds a pod that does not say so itself stays on a node that cannot be reached.")
 }
 
-// Register makes the plugin known, and has it run unless it is disabled. It uses
-// what the defaults are when the server starts.
+// Register registers the plugin. It uses the values that defaults have when the
+// server starts.
 func Register(plugins *admission.Plugins, defaults *Defaults) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
 		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), Defaults: *defaults}, nil
@@ -49,7 +49,7 @@ var _ admission.MutationInterface = &plugin{}
 
 // Admit implements admission.MutationInterface.
 func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	// The type tells the kind in any group domain.
+	// The Go type is the same for every group domain of the kind.
 	pod, ok := a.GetObject().(*corev1.Pod)
 	if !ok || a.GetSubresource() != "" {
 		return nil
@@ -59,7 +59,7 @@ func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 		{Key: corev1.TaintNodeNotReady, TolerationSeconds: &p.NotReady},
 		{Key: corev1.TaintNodeUnreachable, TolerationSeconds: &p.Unreachable},
 	} {
-		if !speaksOf(given, missing.Key) {
+		if !tolerates(given, missing.Key) {
 			seconds := *missing.TolerationSeconds
 			missing.TolerationSeconds = &seconds
 			missing.Operator, missing.Effect = corev1.TolerationOpExists, corev1.TaintEffectNoExecute
@@ -69,9 +69,9 @@ func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	return nil
 }
 
-// speaksOf tells whether tolerations are about evictions by the taint key. No
-// key means all of them, and no effect any.
-func speaksOf(tolerations []corev1.Toleration, key string) bool {
+// tolerates reports whether one of the tolerations matches a NoExecute taint of
+// the key. An empty key matches all keys, an empty effect all effects.
+func tolerates(tolerations []corev1.Toleration, key string) bool {
 	for _, t := range tolerations {
 		if (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "") {
 			return true

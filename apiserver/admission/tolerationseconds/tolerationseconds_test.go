@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestPodsStayForSomeTime(t *testing.T) {
+func TestPodsGetTheDefaultTolerations(t *testing.T) {
 	const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
 	type tolerations = []corev1.Toleration
 	for _, test := range []struct {
@@ -21,12 +21,12 @@ func TestPodsStayForSomeTime(t *testing.T) {
 		subresource string
 		want        string
 	}{
-		{"a pod that says nothing", nil, "", "not-ready:NoExecute:30 unreachable:NoExecute:40"},
-		{"a pod that says how long", tolerations{{Key: notReady, Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](5)}}, "",
+		{"a pod without tolerations", nil, "", "not-ready:NoExecute:30 unreachable:NoExecute:40"},
+		{"a pod with toleration seconds of its own", tolerations{{Key: notReady, Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](5)}}, "",
 			"not-ready:NoExecute:5 unreachable:NoExecute:40"},
-		{"a pod that stays for ever", tolerations{{Key: unreachable, Operator: "Exists"}}, "", "unreachable:: not-ready:NoExecute:30"},
-		{"a pod that stays whatever happens", tolerations{{Operator: "Exists"}}, "", "::"},
-		{"a pod that may come to such a node says nothing of staying", tolerations{{Key: notReady, Operator: "Exists", Effect: "NoSchedule"}}, "",
+		{"a pod that tolerates a taint without end", tolerations{{Key: unreachable, Operator: "Exists"}}, "", "unreachable:: not-ready:NoExecute:30"},
+		{"a pod that tolerates all taints", tolerations{{Operator: "Exists"}}, "", "::"},
+		{"a toleration of another effect does not count", tolerations{{Key: notReady, Operator: "Exists", Effect: "NoSchedule"}}, "",
 			"not-ready:NoSchedule: not-ready:NoExecute:30 unreachable:NoExecute:40"},
 		{"the status of a pod", nil, "status", ""},
 	} {
@@ -52,7 +52,7 @@ func TestPodsStayForSomeTime(t *testing.T) {
 	}
 }
 
-func TestOtherKindsAreLeftAlone(t *testing.T) { admit(t, &corev1.Node{}, "") }
+func TestOtherKindsStayAsTheyAre(t *testing.T) { admit(t, &corev1.Node{}, "") }
 
 func admit(t *testing.T, obj runtime.Object, subresource string) {
 	t.Helper()

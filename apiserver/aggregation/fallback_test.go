@@ -13,11 +13,11 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 )
 
-// yields is the one of the local versions that others may take over.
-var yields = local[1]
+// fallbackVersion is the local version that another server may take over.
+var fallbackVersion = local[1]
 
-// others is an APIService of another server.
-func others(name string, labels map[string]string) *apiregistrationv1.APIService {
+// ofAnotherServer is an APIService of another server.
+func ofAnotherServer(name string, labels map[string]string) *apiregistrationv1.APIService {
 	service := labelled(name, "")
 	service.Labels = labels
 	service.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "theirs"}
@@ -33,12 +33,12 @@ func (c cluster) service(t *testing.T, name string) *apiregistrationv1.APIServic
 	return service
 }
 
-func TestAVacantVersionIsServedHere(t *testing.T) {
+func TestAVersionWithoutAnotherServerIsServedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, nil, nil, yields)
+		c := start(t, nil, nil, fallbackVersion)
 		c.expect(t, "v1.", "v1.apps", "v1beta3.flowcontrol.apiserver.k8s.io")
 		service := c.service(t, "v1.apps")
-		if service.Labels[autoregister.AutoRegisterManagedLabel] != "" || service.Labels[vacantLabel] == "" {
+		if service.Labels[autoregister.AutoRegisterManagedLabel] != "" || service.Labels[fallbackLabel] == "" {
 			t.Errorf("labels = %v", service.Labels)
 		}
 		if err := c.registration.Check().Check(nil); err != nil {
@@ -47,38 +47,38 @@ func TestAVacantVersionIsServedHere(t *testing.T) {
 	})
 }
 
-func TestAVersionThatIsTakenOverIsLeftAloneUntilItIsVacantAgain(t *testing.T) {
+func TestAnotherServersAPIServiceStaysUntilItIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, nil, nil, yields)
+		c := start(t, nil, nil, fallbackVersion)
 		services := c.services.ApiregistrationV1().APIServices()
-		theirs := others("v1.apps", c.service(t, "v1.apps").Labels)
+		theirs := ofAnotherServer("v1.apps", c.service(t, "v1.apps").Labels)
 		if _, err := services.Update(t.Context(), theirs, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if c.service(t, "v1.apps").Spec.Service == nil {
-			t.Error("it was taken back")
+			t.Error("the APIService was changed")
 		}
 		if err := services.Delete(t.Context(), "v1.apps", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if c.service(t, "v1.apps").Spec.Service != nil {
-			t.Error("it was not taken back")
+			t.Error("the APIService was not created again")
 		}
 	})
 }
 
-func TestAVersionThatWasTakenOverIsLeftAloneAtTheStart(t *testing.T) {
+func TestAnotherServersAPIServiceStaysAtTheStart(t *testing.T) {
 	for rule, labels := range map[string]map[string]string{
-		"one that was made here first": {vacantLabel: "true"},
-		"one that was not":             nil,
+		"one that this server created first": {fallbackLabel: "true"},
+		"one that was not":                   nil,
 	} {
 		t.Run(rule, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := start(t, nil, []*apiregistrationv1.APIService{others("v1.apps", labels)}, yields)
+				c := start(t, nil, []*apiregistrationv1.APIService{ofAnotherServer("v1.apps", labels)}, fallbackVersion)
 				if c.service(t, "v1.apps").Spec.Service == nil {
-					t.Error("it was taken back")
+					t.Error("the APIService was changed")
 				}
 				if err := c.registration.Check().Check(nil); err != nil {
 					t.Errorf("the server is not ready before another is: %v", err)
@@ -88,23 +88,23 @@ func TestAVersionThatWasTakenOverIsLeftAloneAtTheStart(t *testing.T) {
 	}
 }
 
-func TestWhatIsServedHereNoLongerIsWithdrawnAtTheStart(t *testing.T) {
+func TestAFallbackThatIsNoLongerServedIsRemovedAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mine, theirs := labelled("v1beta1.metrics.k8s.io", ""), others("v1.custom.metrics.k8s.io", map[string]string{vacantLabel: "true"})
-		mine.Labels = map[string]string{vacantLabel: "true"}
+		mine, theirs := labelled("v1beta1.metrics.k8s.io", ""), ofAnotherServer("v1.custom.metrics.k8s.io", map[string]string{fallbackLabel: "true"})
+		mine.Labels = map[string]string{fallbackLabel: "true"}
 		c := start(t, nil, []*apiregistrationv1.APIService{mine, theirs})
 		c.expect(t, "v1.", "v1.apps", "v1beta3.flowcontrol.apiserver.k8s.io", "v1.custom.metrics.k8s.io")
 	})
 }
 
-func TestAVacantVersionThatCannotBeRegisteredIsTriedAgain(t *testing.T) {
+func TestAFailedRegistrationOfAFallbackIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := prepare(t, nil, nil, yields)
+		c := prepare(t, nil, nil, fallbackVersion)
 		failures := 2
 		c.services.PrependReactor("create", "apiservices", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.(clienttesting.CreateAction).GetObject().(*apiregistrationv1.APIService).Name == "v1.apps" && failures > 0 {
 				failures--
-				return true, nil, errors.New("etcd is away")
+				return true, nil, errors.New("etcd is not available")
 			}
 			return false, nil, nil
 		})
