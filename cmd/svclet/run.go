@@ -19,6 +19,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"svc.dev/svc/internal/footprint"
@@ -122,13 +123,13 @@ func setClientFeatures(gates config.Gates) error {
 		Set(feature clientfeatures.Feature, value bool) error
 	})
 	if !ok {
-		return nil // they are somebody else's
+		return nil // another program embeds this package, and has set its own
 	}
 	return features.Set(clientfeatures.WatchListClient, gates.WatchList)
 }
 
-// runAgent runs the agent until ctx is done, or its lock is wanted by somebody
-// else.
+// runAgent runs the agent until ctx is done, or another process wants the lock
+// file.
 func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	machine := hostOptions(s)
 	if err := host.Check(machine); err != nil {
@@ -136,21 +137,14 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if s.LockFile != "" {
-		held, err := host.Lock(ctx, s.LockFile)
-		if errors.Is(err, context.Canceled) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer held.Close()
-		if s.ExitOnLockContention {
-			if err := held.Contended(ctx, stop); err != nil {
-				return err
-			}
-		}
+	unlock, err := lock(ctx, stop, s)
+	if errors.Is(err, context.Canceled) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, problem := range host.Prepare(ctx, machine) {
 		klog.FromContext(ctx).Info("The host does not give svclet all that it is to have", "problem", problem)
 	}
@@ -187,6 +181,36 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	defer settling.Wait()
 	defer stop()
 	return a.Run(ctx)
+}
+
+// lock locks the lock file, if one is configured. If the agent must exit on
+// contention, lock calls stop when another process wants the file. The caller calls
+// unlock at the end.
+func lock(ctx context.Context, stop func(), s *config.Settings) (unlock func(), err error) {
+	if s.LockFile == "" {
+		return func() {}, nil
+	}
+	held, err := host.Lock(ctx, s.LockFile, clock.RealClock{})
+	if err != nil {
+		return nil, err
+	}
+	var watching sync.WaitGroup
+	if s.ExitOnLockContention {
+		contention, err := held.Watch()
+		if err != nil {
+			return nil, errors.Join(err, held.Close())
+		}
+		watching.Go(func() {
+			if contention.Wait(ctx) {
+				stop()
+			}
+		})
+	}
+	return func() {
+		stop()
+		watching.Wait()
+		_ = held.Close() // the process exits
+	}, nil
 }
 
 func hostOptions(s *config.Settings) host.Options {

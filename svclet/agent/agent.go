@@ -93,7 +93,7 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := common{Config: c, name: name, metrics: metrics.New(name)}
+	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock)}
 	ctx, stop := context.WithCancel(ctx)
 	conn, err := connect(ctx, base)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // Reset stops all pods in the containerd of a directory, and containerd, and
@@ -179,7 +180,7 @@ func killShims(config Config) error {
 	}
 	var errs []error
 	for _, pid := range append(pids, shims...) {
-		errs = append(errs, kill(pid))
+		errs = append(errs, kill(config.clock(), pid))
 	}
 	return errors.Join(errs...)
 }
@@ -209,7 +210,7 @@ func shimsOf(socket string) ([]int, error) {
 }
 
 // kill kills a process and waits until it has exited.
-func kill(pid int) error {
+func kill(c clock.Clock, pid int) error {
 	p, err := watch(pid, nil)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -224,7 +225,7 @@ func kill(pid int) error {
 	select {
 	case <-p.ended:
 		return nil
-	case <-time.After(stopTimeout):
+	case <-c.After(stopTimeout):
 		return fmt.Errorf("the process %d does not end", pid)
 	}
 }

@@ -5,28 +5,47 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestLockWaitsForTheHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	held, err := Lock(t.Context(), path)
+	held, err := Lock(t.Context(), path, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	waiting, giveUp := context.WithCancel(t.Context())
 	giveUp()
-	if _, err := Lock(waiting, path); !errors.Is(err, context.Canceled) {
+	if _, err := Lock(waiting, path, clock.RealClock{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a lock that is held is got: %v", err)
+	}
+	c := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	type result struct {
+		held *Held
+		err  error
+	}
+	locked := make(chan result)
+	go func() {
+		h, err := Lock(t.Context(), path, c)
+		locked <- result{h, err}
+	}()
+	for !c.HasWaiters() { // until it has found the lock held
+		runtime.Gosched()
 	}
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
+	c.Step(lockRetry)
+	next := <-locked
+	if next.err != nil {
+		t.Fatal(next.err)
 	}
-	again.Close()
+	next.held.Close()
 }
 
 func TestOpeningOrRemovingTheLockFileIsContention(t *testing.T) {
@@ -42,12 +61,12 @@ func TestOpeningOrRemovingTheLockFileIsContention(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "lock")
-			held, err := Lock(t.Context(), path)
+			held, err := Lock(t.Context(), path, clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			contended := make(chan struct{})
-			if err := held.Contended(t.Context(), func() { close(contended) }); err != nil {
+			contention, err := held.Watch()
+			if err != nil {
 				t.Fatal(err)
 			}
 			if err := contend(path); err != nil {
@@ -56,10 +75,28 @@ func TestOpeningOrRemovingTheLockFileIsContention(t *testing.T) {
 			if name == "removes" {
 				held.Close() // a file that is open is not gone yet
 			}
-			select {
-			case <-contended:
-			case <-t.Context().Done():
+			if !contention.Wait(t.Context()) {
+				t.Error("no contention is reported")
 			}
 		})
+	}
+}
+
+func TestAWatchOfTheLockFileEndsWithItsContext(t *testing.T) {
+	held, err := Lock(t.Context(), filepath.Join(t.TempDir(), "lock"), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	contention, err := held.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() { ended <- contention.Wait(ctx) }()
+	stop()
+	if <-ended {
+		t.Error("contention is reported")
 	}
 }

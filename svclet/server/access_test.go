@@ -176,7 +176,7 @@ func TestASelfSignedCertificateIsCreatedKeptAndReplacedAfterExpiry(t *testing.T)
 	dir := filepath.Join(t.TempDir(), "pki")
 	o := server.Defaults()
 	o.NodeName, o.CertDirectory = "node-1", dir
-	clock := clocktesting.NewFakePassiveClock(time.Now())
+	clock := clocktesting.NewFakeClock(time.Now())
 	read := func() (string, string) {
 		t.Helper()
 		cert, err := os.ReadFile(filepath.Join(dir, "svclet.crt"))

@@ -70,8 +70,9 @@ type Parts struct {
 	Reviews auth.Reviews
 	// SetVerbosity sets the log verbosity, for /debug/flags/v.
 	SetVerbosity func(level string) error
-	// Clock is used for the expiry of certificates and of cached reviews.
-	Clock clock.PassiveClock
+	// Clock is used for the expiry of certificates and of cached reviews, and for the
+	// limits of streams.
+	Clock clock.WithDelayedExecution
 	// Requests, if set, counts requests.
 	Requests Requests
 }

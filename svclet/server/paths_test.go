@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/svclet/server"
@@ -32,7 +33,7 @@ func TestEachPortServesItsPaths(t *testing.T) {
 	o := server.Defaults()
 	o.CertDirectory, o.LogDirectory = sharedCertificates(t), t.TempDir()
 	write(t, filepath.Join(o.LogDirectory, "messages"), []byte("hello"))
-	m := metrics.New("node")
+	m := metrics.New("node", clock.RealClock{})
 	everything := server.Parts{
 		Pods: &fakePods{}, Runtime: newFakeRuntime(t), SyncLoop: &fakeLoop{}, Requests: m,
 		Configz: func() any { return map[string]string{"port": "10250"} }, SetVerbosity: func(string) error { return nil },
@@ -138,7 +139,7 @@ func TestHealthzFailsWhenTheLoopMakesNoProgress(t *testing.T) {
 	loop := &fakeLoop{}
 	o := server.Defaults()
 	o.CertDirectory = sharedCertificates(t)
-	s, err := server.New(o, server.Parts{SyncLoop: loop, Clock: clocktesting.NewFakePassiveClock(now)})
+	s, err := server.New(o, server.Parts{SyncLoop: loop, Clock: clocktesting.NewFakeClock(now)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ const log = "2026-01-01T00:00:01.000000000Z stdout F one\n" +
 
 func TestLogsOfContainers(t *testing.T) {
 	n := start(t, func(_ *server.Options, p *server.Parts) {
-		p.Clock = clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 4, 0, time.UTC))
+		p.Clock = clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 4, 0, time.UTC))
 	})
 	n.pods.add(web())
 	path := filepath.Join(t.TempDir(), "0.log")

@@ -25,7 +25,7 @@ import (
 const tokenSeconds = 60
 
 func (s *Server) streamOptions() stream.Options {
-	return stream.Options{IdleTimeout: s.o.StreamingConnectionIdleTimeout, MaxDuration: maxConnection}
+	return stream.Options{IdleTimeout: s.o.StreamingConnectionIdleTimeout, MaxDuration: maxConnection, Clock: s.parts.Clock}
 }
 
 // exec runs a command in a container, with streams.

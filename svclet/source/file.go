@@ -250,7 +250,7 @@ func (f *files) read(ctx context.Context, path string) (*corev1.Pod, error) {
 		return nil, errors.New("it is of kind PodList: write each pod into a file of its own")
 	}
 	pod := m.pods[0]
-	if err := complete(pod, origin{node: f.s.o.NodeName, path: path}); err != nil {
+	if err := f.s.rules.complete(pod, origin{node: f.s.o.NodeName, path: path}); err != nil {
 		return nil, fmt.Errorf("invalid pod: %w", err)
 	}
 	if known := f.known[path]; len(m.warnings) > 0 && (known == nil || known.pod == nil || known.pod.UID != pod.UID) {

@@ -131,7 +131,7 @@ func (p *poller) decode(ctx context.Context, data []byte) ([]*corev1.Pod, error)
 		return nil, fmt.Errorf("couldn't parse the answer: %w", err)
 	}
 	for i, pod := range m.pods {
-		if err := complete(pod, origin{node: p.s.o.NodeName, url: p.s.url.String()}); err != nil {
+		if err := p.s.rules.complete(pod, origin{node: p.s.o.NodeName, url: p.s.url.String()}); err != nil {
 			if m.list {
 				err = fmt.Errorf("items[%d]: %w", i, err)
 			}

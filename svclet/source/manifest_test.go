@@ -23,7 +23,11 @@ func static(manifest string, from origin) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.pods[0], complete(m.pods[0], from)
+	rules, err := newPodRules()
+	if err != nil {
+		return nil, err
+	}
+	return m.pods[0], rules.complete(m.pods[0], from)
 }
 
 func TestAStaticPodGetsItsNameUIDAndDefaults(t *testing.T) {
@@ -152,6 +156,10 @@ func FuzzManifest(f *testing.F) {
 	f.Add(web + "---\n" + web)
 	f.Add(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"}},null]}`)
 	f.Add("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {volumes: [{name: v, projected: {}}], initContainers: [{}]}")
+	rules, err := newPodRules()
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := parse([]byte(text))
 		if err != nil {
@@ -159,8 +167,8 @@ func FuzzManifest(f *testing.F) {
 		}
 		for _, pod := range m.pods {
 			before := pod.DeepCopy()
-			if complete(pod, origin{node: "n", path: "/m"}) == nil {
-				if err := complete(before, origin{node: "n", path: "/m"}); err != nil || before.UID != pod.UID {
+			if rules.complete(pod, origin{node: "n", path: "/m"}) == nil {
+				if err := rules.complete(before, origin{node: "n", path: "/m"}); err != nil || before.UID != pod.UID {
 					t.Errorf("not the same again: %v", err)
 				}
 			}

@@ -94,6 +94,7 @@ type Sources struct {
 	url     *url.URL
 	names   []string
 	mirrors *mirrors
+	rules   podRules // empty without static pods
 
 	// deliver serializes updates.
 	deliver sync.Mutex
@@ -139,6 +140,12 @@ func New(o Options) (*Sources, error) {
 	if o.Core != nil {
 		s.names = append(s.names, API)
 		s.mirrors = newMirrors(o)
+	}
+	if o.Path != "" || o.URL != "" {
+		var err error
+		if s.rules, err = newPodRules(); err != nil {
+			return nil, err
+		}
 	}
 	if len(s.names) == 0 {
 		return nil, errors.New("there is no source of pods: name an API server, a path of manifests or a manifest URL")

@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"regexp"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -27,19 +26,21 @@ type origin struct {
 	path, url string
 }
 
-// podKind has the defaults and the validation of pods.
-var podKind = sync.OnceValue(func() *resource.Kind {
+// podRules are the defaults and the validation of pods.
+type podRules struct{ kind *resource.Kind }
+
+func newPodRules() (podRules, error) {
 	for _, d := range core.Kinds() {
 		if k := d.Kind(); k.Name == "pods" {
-			return k
+			return podRules{k}, nil
 		}
 	}
-	panic("the core group has no pods")
-})
+	return podRules{}, errors.New("the core group has no pods")
+}
 
 // complete sets the name, the UID and the defaults of a static pod, and validates
 // it.
-func complete(pod *corev1.Pod, from origin) error {
+func (r podRules) complete(pod *corev1.Pod, from origin) error {
 	if pod.Name == "" {
 		return errors.New("metadata.name: Required value: a static pod needs a name")
 	}
@@ -66,8 +67,8 @@ func complete(pod *corev1.Pod, from origin) error {
 		tolerateNoExecute(&pod.Spec)
 	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	podKind().Default(pod)
-	if errs := check(pod); len(errs) > 0 {
+	r.kind.Default(pod)
+	if errs := r.check(pod); len(errs) > 0 {
 		return errs.ToAggregate()
 	}
 	if what := apiReference(&pod.Spec); what != "" {
@@ -108,8 +109,8 @@ func tolerateNoExecute(spec *corev1.PodSpec) {
 }
 
 // check applies the API server's validation of new pods.
-func check(pod *corev1.Pod) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, podKind().NameRule, field.NewPath("metadata"))
-	errs = append(errs, podKind().Validate(pod)...)
-	return append(errs, podKind().ValidateCreate(pod)...)
+func (r podRules) check(pod *corev1.Pod) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, r.kind.NameRule, field.NewPath("metadata"))
+	errs = append(errs, r.kind.Validate(pod)...)
+	return append(errs, r.kind.ValidateCreate(pod)...)
 }

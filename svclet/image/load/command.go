@@ -7,16 +7,18 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
 )
 
-// patience is how long an import runs before the first progress line, and the time
+// progressPeriod is the time before the first progress line of an import, and
 // between two lines.
-const patience = 2 * time.Second
+const progressPeriod = 2 * time.Second
 
 // NewCommand returns the command "image" with its subcommand "import". further are
 // the flags that endpoint uses to determine the containerd if the command line has
@@ -87,28 +89,27 @@ func importFile(cmd *cobra.Command, opts Options, name string) error {
 		}
 		file, size = f, stat.Size()
 	}
-	imported, err := importTelling(cmd, opts, name, file, size)
+	imported, err := importWithProgress(cmd, opts, name, file, size)
 	for _, image := range imported {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s  %s\n", image.Name, image.Digest, humanSize(image.Size))
 	}
 	return err
 }
 
-// importTelling imports, and writes progress lines if that takes long.
-func importTelling(cmd *cobra.Command, opts Options, name string, file io.Reader, size int64) ([]Imported, error) {
+// importWithProgress imports, and writes progress lines if that takes long.
+func importWithProgress(cmd *cobra.Command, opts Options, name string, file io.Reader, size int64) ([]Imported, error) {
 	var read atomic.Int64
 	opts.Progress = read.Store
-	telling, stop := context.WithCancel(cmd.Context())
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		tick := time.NewTicker(patience)
+	ctx, stop := context.WithCancel(cmd.Context())
+	var progress sync.WaitGroup
+	progress.Go(func() {
+		tick := clock.RealClock{}.NewTicker(progressPeriod)
 		defer tick.Stop()
 		for {
 			select {
-			case <-telling.Done():
+			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-tick.C():
 			}
 			of := ""
 			if size > 0 {
@@ -116,10 +117,10 @@ func importTelling(cmd *cobra.Command, opts Options, name string, file io.Reader
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s: still importing: %s%s read\n", cmd.CommandPath(), name, humanSize(read.Load()), of)
 		}
-	}()
+	})
 	imported, err := Import(cmd.Context(), opts, file)
 	stop()
-	<-told
+	progress.Wait()
 	return imported, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/image/pause"
 )
@@ -24,6 +25,8 @@ type Options struct {
 	Name string
 	// Progress, if set, is called with the number of bytes that have been read.
 	Progress func(read int64)
+	// Clock is the real one if it is nil.
+	Clock clock.WithTicker
 }
 
 // Imported is an image that was imported and is known to CRI.
@@ -61,7 +64,10 @@ func ImportPause(ctx context.Context, endpoint string) error {
 }
 
 func importArchive(ctx context.Context, opts Options, archive io.Reader, labels map[string]string) (imported []Imported, err error) {
-	store, err := open(ctx, opts.Endpoint)
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	store, err := open(ctx, opts.Endpoint, opts.Clock)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 )
 
 // namespace is the containerd namespace of CRI's images.
@@ -60,12 +61,13 @@ type store struct {
 	images  imagesapi.ImagesClient
 	leases  leasesapi.LeasesClient
 	cri     runtimeapi.ImageServiceClient
+	clock   clock.WithTicker
 	lease   string
 	written int
 	buffer  []byte
 }
 
-func open(ctx context.Context, endpoint string) (*store, error) {
+func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, error) {
 	if !strings.Contains(endpoint, "://") {
 		endpoint = "unix://" + endpoint
 	}
@@ -83,6 +85,7 @@ func open(ctx context.Context, endpoint string) (*store, error) {
 	}
 	s := &store{
 		conn:    conn,
+		clock:   c,
 		content: contentapi.NewContentClient(conn),
 		images:  imagesapi.NewImagesClient(conn),
 		leases:  leasesapi.NewLeasesClient(conn),
@@ -92,7 +95,7 @@ func open(ctx context.Context, endpoint string) (*store, error) {
 	}
 	s.ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace)
 	_, err = s.leases.Create(s.ctx, &leasesapi.CreateRequest{ID: s.lease, Labels: map[string]string{
-		labelExpire: time.Now().Add(leaseTime).UTC().Format(time.RFC3339),
+		labelExpire: c.Now().Add(leaseTime).UTC().Format(time.RFC3339),
 	}})
 	if err != nil {
 		conn.Close()
@@ -299,7 +302,7 @@ func (s *store) register(image Imported, labels map[string]string) error {
 func (s *store) awaitCRI(image Imported) error {
 	ctx, cancel := context.WithTimeout(s.ctx, noticeTimeout)
 	defer cancel()
-	tick := time.NewTicker(noticePoll)
+	tick := s.clock.NewTicker(noticePoll)
 	defer tick.Stop()
 	for {
 		response, err := s.cri.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image.Name}})
@@ -311,7 +314,7 @@ func (s *store) awaitCRI(image Imported) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+		case <-tick.C():
 		}
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/component-base/version"
+	"k8s.io/utils/clock"
 )
 
 // Metrics are the agent's metrics. Its methods are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
+	clock    clock.PassiveClock
 
 	operations, operationErrors *prometheus.CounterVec
 	operationDuration           *prometheus.HistogramVec
@@ -38,10 +40,11 @@ var startup = []float64{
 	0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 }
 
-// New returns the metrics of a node, including those of its process.
-func New(nodeName string) *Metrics {
+// New returns the metrics of a node, including those of its process. The clock
+// measures requests.
+func New(nodeName string, c clock.PassiveClock) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), clock: c,
 
 		operations:        counters("runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		operationErrors:   counters("runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
@@ -158,10 +161,10 @@ func (m *Metrics) Begin(method, path, server string, longRunning bool) func() {
 	labels := []string{method, path, server, strconv.FormatBool(longRunning)}
 	m.requests.WithLabelValues(labels...).Inc()
 	m.inflight.WithLabelValues(labels...).Inc()
-	began := time.Now()
+	began := m.clock.Now()
 	return func() {
 		m.inflight.WithLabelValues(labels...).Dec()
-		m.requestDuration.WithLabelValues(labels...).Observe(time.Since(began).Seconds())
+		m.requestDuration.WithLabelValues(labels...).Observe(m.clock.Since(began).Seconds())
 	}
 }
 

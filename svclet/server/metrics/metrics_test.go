@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/svclet/server/metrics"
 )
 
 func TestKubeletsMetricsExist(t *testing.T) {
-	m := metrics.New("node-1")
+	c := testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	m := metrics.New("node-1", c)
 	m.Count(func() metrics.Counts {
 		return metrics.Counts{RunningPods: 2, Containers: map[string]int{"running": 3}, Desired: 4, DesiredStatic: 1, Active: 2, ActiveStatic: 1, Mirrors: 1}
 	})

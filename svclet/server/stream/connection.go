@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // watch returns a writer and a request for a connection that is about to be
@@ -16,10 +18,10 @@ import (
 func watch(w http.ResponseWriter, r *http.Request, o Options) (http.ResponseWriter, *http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	if o.MaxDuration > 0 {
-		timer := time.AfterFunc(o.MaxDuration, cancel)
+		timer := o.clock().AfterFunc(o.MaxDuration, cancel)
 		context.AfterFunc(ctx, func() { timer.Stop() })
 	}
-	watched := &watchedWriter{ResponseWriter: w, gone: cancel, lingering: o.lingering()}
+	watched := &watchedWriter{ResponseWriter: w, gone: cancel, lingering: o.lingering(), clock: o.clock()}
 	stop := context.AfterFunc(ctx, watched.close)
 	return watched, r.WithContext(ctx), func() {
 		// The context ends in time only if it does not wait for the streams' last bytes.
@@ -35,6 +37,7 @@ type watchedWriter struct {
 	http.ResponseWriter
 	gone      context.CancelFunc
 	lingering time.Duration
+	clock     clock.Clock
 
 	mu     sync.Mutex
 	conn   *watchedConn
@@ -77,11 +80,11 @@ func (w *watchedWriter) drain() {
 	if conn == nil {
 		return
 	}
-	timer := time.NewTimer(w.lingering)
+	timer := w.clock.NewTimer(w.lingering)
 	defer timer.Stop()
 	select {
 	case <-conn.done:
-	case <-timer.C:
+	case <-timer.C():
 		_ = conn.Close() // the connection is closed for good
 	}
 }

@@ -14,6 +14,7 @@ import (
 	clientspdy "k8s.io/client-go/transport/spdy"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/utils/clock"
 )
 
 // forwarder forwards a client's streams to ports of one sandbox, over one
@@ -22,6 +23,7 @@ import (
 type forwarder struct {
 	ctx     context.Context // the client's connection
 	address func(context.Context) (*url.URL, error)
+	clock   clock.Clock
 
 	mu      sync.Mutex
 	conn    httpstream.Connection
@@ -47,16 +49,17 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 		return fmt.Errorf("open the error stream for port %d: %w", port, err)
 	}
 	defer conn.RemoveStreams(failure)
+	defer reset(failure) // ends readMessage
 	_ = failure.Close() // nothing is sent on it; it remains readable
 	defer context.AfterFunc(f.ctx, func() { reset(failure) })()
-	message := readMessage(failure, fmt.Sprintf("error forwarding port %d to pod %s, uid : ", port, sandboxID))
+	message := f.readMessage(failure, fmt.Sprintf("error forwarding port %d to pod %s, uid : ", port, sandboxID))
 
 	headers.Set(portforward.StreamType, portforward.StreamTypeData)
 	data, err := f.open(conn, headers)
 	if err != nil {
 		// The runtime may have failed before it accepted the stream.
-		if told := within(message, time.Second); told != nil {
-			return told
+		if failure := f.within(message, time.Second); failure != nil {
+			return failure
 		}
 		reset(failure)
 		return fmt.Errorf("open the data stream for port %d: %w", port, err)
@@ -76,8 +79,8 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	_, err = io.Copy(client, data)
 	reset(data)
 	_ = client.Close()
-	if told := <-message; told != nil && f.ctx.Err() == nil {
-		return told
+	if failure := <-message; failure != nil && f.ctx.Err() == nil {
+		return failure
 	}
 	if err != nil && f.ctx.Err() == nil {
 		return fmt.Errorf("read from port %d: %w", port, err)
@@ -85,9 +88,10 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	return nil
 }
 
-// open opens a stream. The SPDY library waits up to 30 seconds for the other
-// side's answer, even after the connection is closed; open returns when the
-// client's request ends.
+// open opens a stream. It returns when the client's request ends. Its goroutine may
+// run for longer, and is the only one that close does not wait for: the SPDY
+// library waits up to 30 seconds for the other side's answer, even after the
+// connection is closed.
 func (f *forwarder) open(conn httpstream.Connection, headers http.Header) (httpstream.Stream, error) {
 	type opened struct {
 		stream httpstream.Stream
@@ -160,26 +164,26 @@ func (f *forwarder) connect() (httpstream.Connection, error) {
 }
 
 // readMessage reads an error stream to its end; the result is nil if it is empty.
-func readMessage(from io.Reader, prefix string) <-chan error {
+func (f *forwarder) readMessage(from io.Reader, prefix string) <-chan error {
 	message := make(chan error, 1)
-	go func() {
+	f.running.Go(func() {
 		text, err := io.ReadAll(from)
 		if len(text) > 0 {
 			err = errors.New(withoutPrefixes(string(text), prefix))
 		}
 		message <- err
-	}()
+	})
 	return message
 }
 
 // within receives from a channel with a timeout, after which it returns nil.
-func within(c <-chan error, d time.Duration) error {
-	timer := time.NewTimer(d)
+func (f *forwarder) within(c <-chan error, d time.Duration) error {
+	timer := f.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case err := <-c:
 		return err
-	case <-timer.C:
+	case <-timer.C():
 		return nil
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+	"k8s.io/utils/clock"
 )
 
 // Options limit streams.
@@ -26,6 +27,15 @@ type Options struct {
 	Lingering time.Duration
 	// MaxDuration is the maximum age of a connection. Zero means no limit.
 	MaxDuration time.Duration
+	// Clock measures MaxDuration and Lingering. Nil means the real one.
+	Clock clock.WithDelayedExecution
+}
+
+func (o Options) clock() clock.WithDelayedExecution {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 func (o Options) creationTimeout() time.Duration {
@@ -85,7 +95,7 @@ func Attach(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams,
 // new URL each time. An error means that the client has not been answered yet.
 func PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, address func(context.Context) (*url.URL, error), ports []int32, o Options) error {
 	conn, r, end := watch(w, r, o)
-	f := &forwarder{ctx: r.Context(), address: address}
+	f := &forwarder{ctx: r.Context(), address: address, clock: o.clock()}
 	defer f.close()
 	defer end()
 	var err error
