@@ -158,8 +158,12 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 			AuthResolverWrapper:  c.clients.webhookAuth(),
 		},
 	}
-	return made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(
+	server, err := made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(
 		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)))
+	if err != nil {
+		return nil, err
+	}
+	return server, server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer().SetTransform(addCreatedAt)
 }
 
 // kinds makes the server of the kinds.

@@ -13,9 +13,13 @@ import (
 
 	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/alias"
+	"svc.dev/svc/apiserver/filters/collection"
+	"svc.dev/svc/apiserver/filters/compression"
 	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/filters/dryrun"
 	"svc.dev/svc/apiserver/filters/healthline"
+	"svc.dev/svc/apiserver/filters/mediatype"
+	"svc.dev/svc/apiserver/filters/warnings"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/footprint"
@@ -27,6 +31,10 @@ import (
 // call, a closure and a part of the goroutine's stack for each request.
 func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = healthline.Filter(handler)
+	handler = collection.Filter(handler)
+	if config.FeatureGate.Enabled(genericfeatures.APIResponseCompression) {
+		handler = compression.Filter(handler)
+	}
 	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
 	handler = release.Warnings(handler, c.options.Release, c.stores.kinds)
@@ -46,7 +54,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	}
 	handler = genericapifilters.WithAuthentication(handler, config.Authentication.Authenticator, unauthorized, config.Authentication.APIAudiences, config.Authentication.RequestHeaderConfig)
 	handler = genericfilters.WithCORS(handler, c.options.Requests.CORSOrigins, nil, nil, nil, "true")
-	handler = genericapifilters.WithWarningRecorder(handler)
+	handler = warnings.Filter(handler)
 	handler = withStack(handler)
 	handler = genericfilters.WithTimeoutForNonLongRunningRequests(handler, config.LongRunningFunc)
 	handler = genericapifilters.WithRequestDeadline(handler, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc, config.Serializer, config.RequestTimeout)
@@ -63,7 +71,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = genericfilters.WithPanicRecovery(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
 	handler = disconnect.Filter(handler)
-	return withStackForFilters(alias.Filter(handler, groupDomain))
+	return withStackForFilters(mediatype.Filter(alias.Filter(handler, groupDomain)))
 }
 
 // withStackForFilters grows the stack of the connection's goroutine, on which

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,8 +18,17 @@ import (
 
 var limitRanges = resource.Type[*corev1.LimitRange]{
 	Name: "limitranges", ShortNames: []string{"limits"}, Namespaced: true,
-	Default:  defaultLimitRange,
-	Validate: validateLimitRange,
+	CreateOnUpdate: true,
+	Default:        defaultLimitRange,
+	PrepareCreate:  nameLimitRange,
+	Validate:       validateLimitRange,
+}
+
+// nameLimitRange names a LimitRange that the client has not named after its UID.
+func nameLimitRange(_ context.Context, l *corev1.LimitRange) {
+	if l.Name == "" {
+		l.Name = string(l.UID)
+	}
 }
 
 func defaultLimitRange(l *corev1.LimitRange) {

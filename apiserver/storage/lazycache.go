@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -112,6 +113,10 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 
 // GetList implements storage.Interface.
 func (l *lazyCache) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if opts.ResourceVersionMatch == metav1.ResourceVersionMatchNotOlderThan && opts.Predicate.Limit > 0 {
+		// The cache would ignore the limit.
+		return l.Interface.GetList(ctx, key, opts, list)
+	}
 	c, err := l.open(ctx)
 	if err != nil {
 		return err

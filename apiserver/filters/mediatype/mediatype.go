@@ -1,0 +1,172 @@
+// Package mediatype rewrites the media types of requests to the form that the
+// libraries understand: one header, in lower case, without ranges of a type
+// (application/*) and without what the client refuses (q=0). Media types are
+// not case-sensitive, and a weight of 0 means "not acceptable" (RFC 9110, sections
+// 8.3.1 and 12.4.2); the libraries compare bytes and drop neither.
+package mediatype
+
+import (
+	"cmp"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// none is a media type that no handler has. It stands for an Accept header that
+// refuses everything: no header would accept everything.
+const none = "application/x-none"
+
+// offered are the media types that a range stands for, the preferred one first.
+// Endpoints that have other types are asked for them by name or with */*.
+var offered = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"}
+
+// Filter rewrites the headers Accept and Content-Type before next gets the request.
+// A request whose headers need no rewriting costs no allocation.
+func Filter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		accept, contentType := req.Header["Accept"], req.Header["Content-Type"]
+		plain := len(accept) == 0 || len(accept) == 1 && isPlain(accept[0])
+		lower := len(contentType) == 0 || !hasUpper(typeOf(contentType[0]))
+		if plain && lower {
+			next.ServeHTTP(w, req)
+			return
+		}
+		rewritten := req.WithContext(req.Context())
+		rewritten.Header = maps.Clone(req.Header)
+		if !plain {
+			rewritten.Header["Accept"] = []string{rewriteAccept(strings.Join(accept, ","))}
+		}
+		if !lower {
+			name := typeOf(contentType[0])
+			rewritten.Header["Content-Type"] = []string{strings.ToLower(name) + contentType[0][len(name):]}
+		}
+		next.ServeHTTP(w, rewritten)
+	})
+}
+
+// typeOf returns a media type without its parameters.
+func typeOf(mediaType string) string {
+	name, _, _ := strings.Cut(mediaType, ";")
+	return name
+}
+
+func hasUpper(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return 'A' <= r && r <= 'Z' })
+}
+
+// isPlain reports whether an Accept header needs no rewriting: no upper case, no
+// weights, and no range but */*.
+func isPlain(header string) bool {
+	for clause := range strings.SplitSeq(header, ",") {
+		name, parameters, _ := strings.Cut(strings.TrimSpace(clause), ";")
+		if hasUpper(name) || strings.HasSuffix(strings.TrimSpace(name), "/*") && name != "*/*" {
+			return false
+		}
+		for parameter := range strings.SplitSeq(parameters, ";") {
+			key, _, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+			if key == "q" || hasUpper(key) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clause is a media range of an Accept header.
+type clause struct {
+	name       string
+	parameters string // as in a header, each with the semicolon before it
+	weight     float64
+}
+
+// specificity is higher for a type than for a range, and for a narrow range than
+// for */*.
+func (c clause) specificity() int {
+	switch {
+	case c.name == "*/*":
+		return 0
+	case strings.HasSuffix(c.name, "/*"):
+		return 1
+	}
+	return 2
+}
+
+func rewriteAccept(header string) string {
+	clauses := parse(header)
+	var refused []clause
+	for _, c := range clauses {
+		if c.weight == 0 {
+			refused = append(refused, c)
+		}
+	}
+	slices.SortStableFunc(clauses, func(a, b clause) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.specificity(), a.specificity()))
+	})
+	var rewritten []string
+	for _, c := range clauses {
+		if c.weight == 0 {
+			continue
+		}
+		for _, name := range c.names(refused) {
+			rewritten = append(rewritten, name+c.parameters)
+		}
+	}
+	if len(rewritten) == 0 {
+		return none
+	}
+	return strings.Join(rewritten, ",")
+}
+
+// parse reads the clauses of an Accept header. What is not a media range is left
+// out.
+func parse(header string) []clause {
+	var clauses []clause
+	for text := range strings.SplitSeq(header, ",") {
+		name, parameters, err := mime.ParseMediaType(text)
+		if err != nil {
+			continue
+		}
+		c := clause{name: name, weight: 1}
+		if q, ok := parameters["q"]; ok {
+			if weight, err := strconv.ParseFloat(q, 64); err == nil {
+				c.weight = weight
+			}
+			delete(parameters, "q")
+		}
+		for _, key := range slices.Sorted(maps.Keys(parameters)) {
+			c.parameters += ";" + key + "=" + parameters[key]
+		}
+		clauses = append(clauses, c)
+	}
+	return clauses
+}
+
+// names returns the media types that a clause stands for: itself, or those of a
+// range that the client does not refuse.
+func (c clause) names(refused []clause) []string {
+	if c.specificity() == 2 || c.name == "*/*" && len(refused) == 0 {
+		return []string{c.name}
+	}
+	var names []string
+	for _, name := range offered {
+		isRefused := slices.ContainsFunc(refused, func(r clause) bool {
+			return r.specificity() > c.specificity() && r.parameters == "" && matches(r.name, name)
+		})
+		if matches(c.name, name) && !isRefused {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// matches reports whether a range contains a media type.
+func matches(mediaRange, name string) bool {
+	prefix, isRange := strings.CutSuffix(mediaRange, "*")
+	if mediaRange == "*/*" {
+		return true
+	}
+	return mediaRange == name || isRange && strings.HasPrefix(name, prefix)
+}

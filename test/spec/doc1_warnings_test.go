@@ -1,0 +1,27 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"svc.dev/svc/test/launch"
+)
+
+var _ = Describe("Document 1, section 4: field validation", func() {
+	It("Warn adds a warning for each unknown or duplicate field", func(ctx SpecContext) {
+		var unknown []string
+		var body strings.Builder
+		for i := range 90 {
+			field := fmt.Sprintf("field%02d%s", i, strings.Repeat("x", 60))
+			unknown = append(unknown, fmt.Sprintf(`299 - "unknown field \"%s\""`, field))
+			fmt.Fprintf(&body, `,%q:1`, field)
+		}
+		resp := send(ctx, launch.Request{Method: "POST", Path: "/api/v1/namespaces/default/configmaps?dryRun=All", ContentType: "application/json",
+			Body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"many"},"data":{"a":"1","a":"2"}` + body.String() + `}`})
+		Expect(resp.Status).To(Equal(201), resp.Body)
+		Expect(resp.Header["Warning"]).To(ConsistOf(append(unknown, `299 - "duplicate field \"data.a\""`)))
+	})
+})
