@@ -28,6 +28,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 	resources "svc.dev/svc/controllers/discovery"
 	"svc.dev/svc/controllers/election"
+	"svc.dev/svc/controllers/events"
 )
 
 // host has what the controllers of one term share: connections, caches, clients.
@@ -39,11 +40,12 @@ type host struct {
 	manager     manager.Manager
 	discovery   *resources.Discovery
 	broadcaster record.EventBroadcaster
+	stopEvents  context.CancelFunc
 	indexes     *controller.Indexes
 }
 
-func newHost(ctx context.Context, m *Manager, term *election.Term, broadcaster record.EventBroadcaster) (*host, error) {
-	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme, broadcaster: broadcaster}
+func newHost(ctx context.Context, m *Manager, term *election.Term) (*host, error) {
+	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme}
 	h.api.Wrap(term.Guard)
 	h.api.Dial = renewOnConnect(term, h.api.Dial)
 	var err error
@@ -59,7 +61,22 @@ func newHost(ctx context.Context, m *Manager, term *election.Term, broadcaster r
 		return nil, err
 	}
 	h.indexes = controller.NewIndexes(h.manager.GetFieldIndexer())
+	recording, err := h.eventClient(m.requestTimeout())
+	if err != nil {
+		return nil, err
+	}
+	// Reconcilers may still record events while they stop.
+	ctx, h.stopEvents = context.WithCancel(context.WithoutCancel(ctx))
+	h.broadcaster = events.Start(ctx, recording)
 	return h, nil
+}
+
+// eventClient returns the client that writes the controllers' events. Like all clients
+// of a host it is fenced: it writes nothing after the term.
+func (h *host) eventClient(timeout time.Duration) (client.Client, error) {
+	bounded := *h.http
+	bounded.Timeout = timeout
+	return client.New(h.api, client.Options{HTTPClient: &bounded, Scheme: h.scheme, Mapper: h.manager.GetRESTMapper()})
 }
 
 // gracefulStop bounds how long reconcilers may take to stop. It leaves time for the
@@ -120,8 +137,11 @@ func (h *host) run(ctx context.Context, picked []controller.Controller, working 
 	return h.manager.Start(ctx)
 }
 
-// close closes the connections.
-func (h *host) close() { utilnet.CloseIdleConnectionsFor(h.http.Transport) }
+// close stops recording events and closes the connections.
+func (h *host) close() {
+	h.stopEvents()
+	utilnet.CloseIdleConnectionsFor(h.http.Transport)
+}
 
 // The pauses before discovery is retried: for kinds that are not served, and after
 // an error.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +54,7 @@ type Manager struct {
 	elector  *election.Elector // nil if leader election is disabled
 	clock    clock.WithTicker
 	// live reads and writes without a cache, also while this manager is not the
-	// leader.
+	// leader: the lease, and the events about it.
 	live client.WithWatch
 }
 
@@ -77,7 +76,7 @@ func New(c Config) (*Manager, error) {
 	m.api.WarningHandlerWithContext = rest.NoWarnings{}
 	e := c.Options.Election
 	own := rest.CopyConfig(m.api)
-	own.Timeout = e.RenewDeadline / 2
+	own.Timeout = m.requestTimeout()
 	if m.live, err = client.NewWithWatch(own, client.Options{Scheme: m.scheme}); err != nil {
 		return nil, err
 	}
@@ -94,6 +93,9 @@ func New(c Config) (*Manager, error) {
 	}
 	return m, nil
 }
+
+// requestTimeout is the timeout of requests for the lease and for events.
+func (m *Manager) requestTimeout() time.Duration { return m.election.RenewDeadline / 2 }
 
 // HealthChecks returns the manager's health checks, which have the names of
 // kube-controller-manager's.
@@ -113,17 +115,16 @@ func (m *Manager) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	broadcaster := events.Start(ctx, m.live)
 	if m.elector == nil {
-		err := m.work(ctx, nil, broadcaster)
+		err := m.work(ctx, nil)
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	m.elector.Events = broadcaster.NewRecorder(m.scheme, corev1.EventSource{Component: userAgent})
+	m.elector.Events = events.Start(ctx, m.live).NewRecorder(m.scheme, corev1.EventSource{Component: userAgent})
 	for {
-		err := m.elector.Lead(ctx, func(ctx context.Context, term *election.Term) error { return m.work(ctx, term, broadcaster) })
+		err := m.elector.Lead(ctx, m.work)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -142,8 +143,8 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // work runs the controllers for a term. A controller that does not stop in time
 // cannot write after the term.
-func (m *Manager) work(ctx context.Context, term *election.Term, broadcaster record.EventBroadcaster) error {
-	h, err := newHost(ctx, m, term, broadcaster)
+func (m *Manager) work(ctx context.Context, term *election.Term) error {
+	h, err := newHost(ctx, m, term)
 	if err != nil {
 		return err
 	}
