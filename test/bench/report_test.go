@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVerdicts(t *testing.T) {
+func TestVerdictsOfABenchmark(t *testing.T) {
 	some, rate := lower("list pods, protobuf", "p50", "ms"), higher("pods create, 1 client", "rate", "/s")
 	goal, goalRate := lower("start, first", "time", "ms"), higher("pods create, 16 clients", "rate", "/s")
 	for _, test := range []struct {

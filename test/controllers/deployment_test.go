@@ -25,7 +25,7 @@ var _ = Describe("deployment", func() {
 		return run(ctx, append([]string{"-n", ns}, args...)...)
 	}
 
-	It("makes its pods, and kubectl tells how", func(ctx SpecContext) {
+	It("creates its pods, and kubectl rollout status reports the progress", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
 		Expect(in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")).To(ContainSubstring(`deployment "web" successfully rolled out`))
 		Expect(in(ctx, "get", "deployment", "web", "--no-headers")).To(MatchRegexp(`^web +3/3 +3 +3 `))
@@ -43,7 +43,7 @@ var _ = Describe("deployment", func() {
 		Expect(listPods(ctx, ns)).To(BeEmpty())
 	})
 
-	It("updates, remembers and goes back", func(ctx SpecContext) {
+	It("updates its pods, keeps the history and rolls back", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=4")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
 		pods := follow(ctx, ns)
@@ -82,7 +82,7 @@ var _ = Describe("deployment", func() {
 		Eventually(progress(ctx, ns)).Should(MatchRegexp(`^True NewReplicaSetAvailable: ReplicaSet "web-\w+" has successfully progressed.$`))
 	})
 
-	It("tells when a rollout makes no progress, and keeps what works", func(ctx SpecContext) {
+	It("reports a rollout without progress, and keeps the available pods", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=2")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"progressDeadlineSeconds":2,"template":{"spec":{"schedulerName":"absent"}}}}`)
@@ -99,13 +99,13 @@ var _ = Describe("deployment", func() {
 		Eventually(func() int { return len(listPods(ctx, ns)) }).Should(Equal(2))
 	})
 
-	It("tells that its pods cannot be made", func(ctx SpecContext) {
+	It("reports that its pods cannot be created", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=1")
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"template":{"metadata":{"finalizers":["no finalizer"]}}}}`)
 		Eventually(func() string { return in(ctx, "describe", "deployment", "web") }).Should(MatchRegexp(`ReplicaFailure +True +FailedCreate`))
 	})
 
-	It("has no old and new pods together with the strategy Recreate", func(ctx SpecContext) {
+	It("runs no old and new pods at the same time with the strategy Recreate", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
@@ -116,7 +116,7 @@ var _ = Describe("deployment", func() {
 		Expect(pods.mostImages()).To(Equal(1))
 	})
 
-	It("adopts what an orphaning deletion has left", func(ctx SpecContext) {
+	It("adopts replica sets that an orphaning deletion has left", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=2")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
 		before := podUIDs(ctx, ns)
@@ -130,7 +130,7 @@ var _ = Describe("deployment", func() {
 		Expect(podUIDs(ctx, ns).IsSuperset(before)).To(BeTrue())
 	})
 
-	It("takes another name for a replica set when its own is taken", func(ctx SpecContext) {
+	It("uses another name for a replica set when its own is in use", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=0")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
 		in(ctx, "delete", "deployment", "web", "--cascade=orphan", "--timeout=2m")
@@ -141,7 +141,7 @@ var _ = Describe("deployment", func() {
 		Expect(in(ctx, "get", "deployment", "web", "-o", "jsonpath={.status.collisionCount}")).To(Equal("1"))
 	})
 
-	It("continues while another client writes the deployment all the time", func(ctx SpecContext) {
+	It("makes progress while another client keeps writing the deployment", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
 		stop := disturb(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})
 		in(ctx, "set", "image", "deployment/web", "web=web:2")
@@ -153,7 +153,7 @@ var _ = Describe("deployment", func() {
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
 	})
 
-	It("has exactly its pods, though the manager is killed while it makes them", func(ctx SpecContext) {
+	It("has exactly its pods when the manager is killed while it creates them", func(ctx SpecContext) {
 		pods := follow(ctx, ns)
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=0")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")

@@ -24,7 +24,7 @@ var _ = Describe("disruption", func() {
 		addNode(ctx, ns, nil)
 	})
 
-	It("lets a node be drained only as far as the budget allows", func(ctx SpecContext) {
+	It("allows a drain only as far as the budget does", func(ctx SpecContext) {
 		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--min-available=2")
 		Eventually(budget(ctx, ns)).Should(Equal("0 of 0 healthy, needs 2, allows 0: False InsufficientPods"))
 		Expect(run(ctx, "-n", ns, "describe", "pdb", "web")).To(ContainSubstring("No matching pods found"))
@@ -48,7 +48,7 @@ var _ = Describe("disruption", func() {
 		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
 	})
 
-	It("lets unhealthy pods go as the budget's policy says", func(ctx SpecContext) {
+	It("evicts unhealthy pods according to unhealthyPodEvictionPolicy", func(ctx SpecContext) {
 		for _, name := range []string{"a", "b"} {
 			Expect(client.Create(ctx, boundPod(ns, name, ns))).To(Succeed())
 		}
@@ -65,7 +65,7 @@ var _ = Describe("disruption", func() {
 		Expect(evict("a")).To(MatchError(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget.")))
 	})
 
-	It("counts the pods that their controllers want", func(ctx SpecContext) {
+	It("calculates the expected pods from the scale of their controllers", func(ctx SpecContext) {
 		web := deploymentOn(ns, 4)
 		Expect(client.Create(ctx, web)).To(Succeed())
 		run(ctx, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app="+ns, "--max-unavailable=25%")
@@ -80,7 +80,7 @@ var _ = Describe("disruption", func() {
 		Eventually(budget(ctx, ns)).Should(Equal("8 of 12 healthy, needs 9, allows 0: False InsufficientPods"))
 	})
 
-	It("asks custom resources for their scale, and says why it cannot", func(ctx SpecContext) {
+	It("reads the scale of custom resources, and reports why it cannot", func(ctx SpecContext) {
 		applyFleets(ctx)
 		fleet := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "budget.example.com/v1", "kind": "Fleet",

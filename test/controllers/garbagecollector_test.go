@@ -67,7 +67,7 @@ var _ = Describe("garbagecollector", func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("keeps what another owner holds, without the reference to the one that is gone", func(ctx SpecContext) {
+	It("keeps a dependent of another owner, and removes the reference to the deleted one", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		one, two := owned(ctx, ns, "one"), owned(ctx, ns, "two")
 		leaf := owned(ctx, ns, "leaf", one, two)
@@ -80,7 +80,7 @@ var _ = Describe("garbagecollector", func() {
 		eventuallyGone(ctx, leaf)
 	})
 
-	It("follows custom resources as they come and go", func(ctx SpecContext) {
+	It("collects custom resources whose definitions are created and deleted", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		widgets := newWidgets(ctx)
 		widget := widgets.owned(ctx, ns, "root")
@@ -99,7 +99,7 @@ var _ = Describe("garbagecollector", func() {
 		eventuallyGone(ctx, dependent)
 	})
 
-	It("leaves alone what belongs to a kind that is not served", func(ctx SpecContext) {
+	It("keeps dependents of a kind that is not served", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		missing := &unstructured.Unstructured{}
 		missing.SetAPIVersion("absent.example.com/v1")
@@ -146,7 +146,7 @@ var _ = Describe("garbagecollector", func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("tells owners of one name apart", func(ctx SpecContext) {
+	It("distinguishes owners of the same name by UID", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		first := owned(ctx, ns, "root")
 		run(ctx, "-n", ns, "delete", "configmap", "root")
@@ -156,7 +156,7 @@ var _ = Describe("garbagecollector", func() {
 		Consistently(func() error { return client.Get(ctx, ctrlclient.ObjectKeyFromObject(leaf), leaf) }).WithContext(ctx).Should(Succeed())
 	})
 
-	It("deletes rings of owners in the foreground", func(ctx SpecContext) {
+	It("deletes owners that own one another in the foreground", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		one, two := owned(ctx, ns, "one"), owned(ctx, ns, "two")
 		three := owned(ctx, ns, "three", two)
@@ -169,7 +169,7 @@ var _ = Describe("garbagecollector", func() {
 		eventuallyGone(ctx, three)
 	})
 
-	It("collects an object that another client keeps writing", func(ctx SpecContext) {
+	It("deletes an object that another client keeps writing", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		root := owned(ctx, ns, "root")
 		leaf := owned(ctx, ns, "leaf", root)
@@ -190,7 +190,7 @@ var _ = Describe("garbagecollector", func() {
 		Eventually(done).Should(BeClosed())
 	})
 
-	It("loses nothing when it is killed, and goes on while namespaces go", func(ctx SpecContext) {
+	It("collects all garbage when it is killed, also in terminating namespaces", func(ctx SpecContext) {
 		ns, going := newNamespace(ctx), newNamespace(ctx)
 		for _, in := range []string{ns, going} {
 			root := owned(ctx, in, "root")

@@ -29,7 +29,7 @@ var _ = Describe("job", func() {
 		run(ctx, "-n", ns, "wait", "--for=condition="+condition, "job/work", "--timeout=2m")
 	}
 
-	It("runs a pod to its end", func(ctx SpecContext) {
+	It("runs a pod to completion", func(ctx SpecContext) {
 		run(ctx, "-n", ns, "create", "job", "work", "--image=work", "--", "true")
 		annotateWhenRunning(ctx, ns, 1, "0")
 		waitFor(ctx, "complete")
@@ -42,7 +42,7 @@ var _ = Describe("job", func() {
 		))
 	})
 
-	It("counts 20 completions exactly, though the manager is killed", func(ctx SpecContext) {
+	It("counts 20 completions exactly when the manager is killed", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) {
 			j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](20), ptr.To[int32](4)
 		}))
@@ -54,7 +54,7 @@ var _ = Describe("job", func() {
 		expectExactly(ctx, ns, 20)
 	})
 
-	It("counts exactly while others write the job and its pods", func(ctx SpecContext) {
+	It("counts exactly while other clients write the job and its pods", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) {
 			j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](20), ptr.To[int32](5)
 		}))
@@ -71,7 +71,7 @@ var _ = Describe("job", func() {
 		expectExactly(ctx, ns, 20)
 	})
 
-	It("gives each pod of an indexed job its index, and fails when an index has", func(ctx SpecContext) {
+	It("gives each pod of an indexed job its index, and fails when an index fails", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) {
 			j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](3), ptr.To[int32](3)
 			j.Spec.CompletionMode, j.Spec.BackoffLimitPerIndex = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](0)
@@ -91,7 +91,7 @@ var _ = Describe("job", func() {
 		Expect(run(ctx, "-n", ns, "describe", "job", "work")).To(MatchRegexp(`Completed Indexes:\s+0,2`))
 	})
 
-	It("is complete when enough indexes are, by its success policy", func(ctx SpecContext) {
+	It("completes when enough indexes succeed, by its success policy", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) {
 			j.Spec.Completions, j.Spec.Parallelism, j.Spec.CompletionMode = ptr.To[int32](3), ptr.To[int32](3), ptr.To(batchv1.IndexedCompletion)
 			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("1")}}}
@@ -152,7 +152,7 @@ var _ = Describe("job", func() {
 		Expect(jobConditions(getJob(ctx, ns))).To(MatchRegexp(`Failed: PodFailurePolicy: Container main for pod ` + ns + `/work-\w{5} failed with exit code 42 matching FailJob rule at index 0$`))
 	})
 
-	It("replaces a pod that is deleted, when it has ended", func(ctx SpecContext) {
+	It("replaces a deleted pod when it has terminated", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }))
 		Eventually(func() int32 { return ptr.Deref(getJob(ctx, ns).Status.Ready, 0) }).WithContext(ctx).Should(Equal(int32(1)))
 		run(ctx, "-n", ns, "delete", "pods", "--all")
@@ -160,19 +160,19 @@ var _ = Describe("job", func() {
 		Expect(listPods(ctx, ns)).To(BeEmpty())
 	})
 
-	It("leaves a job to the controller that manages it", func(ctx SpecContext) {
+	It("ignores a job with another managedBy", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "0", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
 		Consistently(func() []corev1.Pod { return listPods(ctx, ns) }).WithContext(ctx).Should(BeEmpty())
 	})
 
-	It("frees the pods of a job that is gone", func(ctx SpecContext) {
+	It("removes the finalizer from pods of a deleted job", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "", func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](3) }))
 		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(HaveLen(3))
 		run(ctx, "-n", ns, "delete", "job", "work", "--wait=false")
 		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(BeEmpty())
 	})
 
-	It("adopts pods, and releases those that it does not select any more", func(ctx SpecContext) {
+	It("adopts pods, and releases those that its selector no longer matches", func(ctx SpecContext) {
 		create(ctx, newJob(ns, node, "", func(*batchv1.Job) {}))
 		Eventually(func() []string { return podFinalizers(ctx, ns) }).WithContext(ctx).Should(HaveLen(1))
 		pod := listPods(ctx, ns)[0]

@@ -24,7 +24,7 @@ var _ = Describe("namespace", func() {
 		Expect(left.Items).To(BeEmpty())
 	})
 
-	It("tells what a namespace waits for, and goes on when that is done", func(ctx SpecContext) {
+	It("reports what a namespace waits for, and deletes it afterwards", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		held := configMap(ns, "held")
 		held.Finalizers = []string{"example.com/hold"}
@@ -38,7 +38,7 @@ var _ = Describe("namespace", func() {
 		eventuallyGone(ctx, namespace(ns))
 	})
 
-	It("keeps a namespace that may hold objects of a group that cannot be discovered, and says so", func(ctx SpecContext) {
+	It("keeps a namespace while a group cannot be discovered, and reports it", func(ctx SpecContext) {
 		const group = "unreachable.example.com"
 		ns := newNamespace(ctx)
 		Expect(client.Create(ctx, configMap(ns, "a"))).To(Succeed())
@@ -65,7 +65,7 @@ spec:
 		eventuallyGone(ctx, namespace(ns))
 	})
 
-	It("deletes custom resources, and lets a namespace go whose custom resources' kind goes meanwhile", func(ctx SpecContext) {
+	It("deletes custom resources, also when their definition is deleted at the same time", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		_, errOut, err := kubectl.Run(ctx, `
 apiVersion: apiextensions.k8s.io/v1
@@ -91,7 +91,7 @@ spec:
 		eventuallyGone(ctx, namespace(ns))
 	})
 
-	It("goes on where a manager was killed, while others write to the namespaces", func(ctx SpecContext) {
+	It("continues after the manager was killed, while other clients write to the namespaces", func(ctx SpecContext) {
 		const namespaces, objects = 5, 200
 		var names []string
 		for range namespaces {

@@ -37,7 +37,7 @@ var _ = Describe("nodes", Ordered, func() {
 	)
 
 	Describe("node lifecycle", func() {
-		It("finds a dead node, evicts its pods, and takes it back when it lives again", func(ctx SpecContext) {
+		It("detects an unreachable node, evicts its pods, and removes the taints when it is ready again", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2")
 			Eventually(events(ctx, "n1", "RegisteredNode")).Should(Equal("Node n1 event: Registered Node n1 in Controller"))
 			c.addPod(ctx, "leaves", "n1", tolerates("node.kubernetes.io/unreachable", 0))
@@ -58,7 +58,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Eventually(events(ctx, "n2", "RemovingNode")).Should(Equal("Node n2 event: Removing Node n2 from Controller"))
 		})
 
-		It("evicts no pods when all nodes are dead", func(ctx SpecContext) {
+		It("evicts no pods when all nodes are unreachable", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2", "n3")
 			c.addPod(ctx, "stays", "n1", tolerates("node.kubernetes.io/unreachable", 0))
 			for _, n := range []string{"n1", "n2", "n3"} {
@@ -78,7 +78,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Expect(taints(ctx, "n1")()).To(BeEmpty())
 		})
 
-		It("goes on after it was killed, and in spite of conflicts", func(ctx SpecContext) {
+		It("continues after it was killed, and after conflicts", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2")
 			c.addPod(ctx, "leaves", "n1", tolerates("node.kubernetes.io/unreachable", 0))
 			c.nodes.Kill("n1")
@@ -110,7 +110,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Eventually(ready(ctx, "pod", "leaves")).Should(HavePrefix("False"))
 		})
 
-		It("keeps pods away from cordoned nodes, and gives labels their former names", func(ctx SpecContext) {
+		It("taints cordoned nodes, and sets the beta labels", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			c.run(ctx, "cordon", "n1")
 			Eventually(taints(ctx, "n1")).Should(Equal("node.kubernetes.io/unschedulable:NoSchedule "))
@@ -124,7 +124,7 @@ var _ = Describe("nodes", Ordered, func() {
 		ranges := func(ctx SpecContext, node string) func() string {
 			return c.printed(ctx, "get", "node", node, "-o", "jsonpath={.spec.podCIDR} {.spec.podCIDRs}")
 		}
-		It("gives every node ranges of its own, after a restart, too, and waits when there is none", func(ctx SpecContext) {
+		It("allocates different ranges to all nodes, after a restart too, and waits while none is free", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			Eventually(ranges(ctx, "n1")).Should(MatchRegexp(`^10.244.[023].0/24 \["10.244.[023].0/24","fd00:0:0:[0-9a-f:]*/64"\]$`))
 			c.killManager(ctx)
@@ -148,7 +148,7 @@ var _ = Describe("nodes", Ordered, func() {
 	})
 
 	Describe("taint eviction", func() {
-		It("deletes pods at once that do not tolerate a NoExecute taint, and tells so", func(ctx SpecContext) {
+		It("deletes pods that do not tolerate a NoExecute taint at once, and records an event", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			c.addPod(ctx, "leaves", "n1", func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} })
 			c.addPod(ctx, "stays", "n1", func(pod *corev1.Pod) {
@@ -163,7 +163,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Consistently(c.printed(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}")).Should(BeEmpty())
 		})
 
-		It("waits as long as the pod tolerates, and no longer after a restart", func(ctx SpecContext) {
+		It("waits for tolerationSeconds, and no longer after a restart", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			c.addPod(ctx, "leaves", "n1", tolerates("drain", 20))
 			c.run(ctx, "patch", "node", "n1", "--type=merge", fmt.Sprintf(
@@ -175,7 +175,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Eventually(c.printed(ctx, "get", "pod", "leaves")).Should(ContainSubstring("not found"))
 		})
 
-		It("does not delete a pod when the taint goes in time", func(ctx SpecContext) {
+		It("does not delete a pod when the taint is removed in time", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			c.addPod(ctx, "stays", "n1", tolerates("drain", 10))
 			c.run(ctx, "taint", "node", "n1", "drain=now:NoExecute")
@@ -188,7 +188,7 @@ var _ = Describe("nodes", Ordered, func() {
 	})
 
 	Describe("pod garbage collection", func() {
-		It("keeps as many ended pods as it may, and deletes the oldest", func(ctx SpecContext) {
+		It("deletes the oldest terminated pods beyond the threshold", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			for i := range 4 {
 				c.addPod(ctx, fmt.Sprintf("ends-%d", i), "n1", func(pod *corev1.Pod) {
@@ -200,7 +200,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Eventually(c.printed(ctx, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}")).Should(Equal("ends-2 ends-3"))
 		})
 
-		It("ends pods that are being deleted on a node out of service", func(ctx SpecContext) {
+		It("force deletes terminating pods on a node that is out of service", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1", "n2")
 			c.addPod(ctx, "stuck", "n1", nil)
 			c.nodes.Kill("n1")
@@ -210,7 +210,7 @@ var _ = Describe("nodes", Ordered, func() {
 			Eventually(c.printed(ctx, "get", "pod", "stuck")).Should(ContainSubstring("not found"))
 		})
 
-		It("fails pods that are being deleted and have no node", func(ctx SpecContext) {
+		It("sets terminating pods without a node to Failed", func(ctx SpecContext) {
 			c.addPod(ctx, "unscheduled", "", func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} })
 			c.run(ctx, "delete", "pod", "unscheduled", "--wait=false")
 			Eventually(c.printed(ctx, "get", "pod", "unscheduled", "-o", "jsonpath={.status.phase}")).Should(Equal("Failed"))

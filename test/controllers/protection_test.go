@@ -12,7 +12,7 @@ import (
 var _ = Describe("protection of volumes", func() {
 	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 
-	It("keeps a claim as long as a pod uses it, also when the manager is killed", func(ctx SpecContext) {
+	It("keeps a claim while a pod uses it, also when the manager is killed", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		claim := &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "data"},
@@ -43,7 +43,7 @@ var _ = Describe("protection of volumes", func() {
 		eventuallyGone(ctx, claim)
 	})
 
-	It("keeps a volume as long as it is bound", func(ctx SpecContext) {
+	It("keeps a volume while it is bound", func(ctx SpecContext) {
 		volume := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "volume-"},
 			Spec: corev1.PersistentVolumeSpec{

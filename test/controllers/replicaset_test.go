@@ -23,7 +23,7 @@ var _ = Describe("replicaset", func() {
 		return run(ctx, append([]string{"-n", ns}, args...)...)
 	}
 
-	It("keeps as many pods as it is asked for", func(ctx SpecContext) {
+	It("keeps spec.replicas pods", func(ctx SpecContext) {
 		create(ctx, replicaSet(ns, node, 3, nil))
 		Eventually(statusOf(ctx, ns)).Should(Equal("3 replicas, 3 labeled, 3 ready, 3 available, 0 terminating, generation 1"))
 		victim := listPods(ctx, ns)[0].Name
@@ -39,7 +39,7 @@ var _ = Describe("replicaset", func() {
 		))
 	})
 
-	It("adopts pods that match, and releases pods that do not match any more", func(ctx SpecContext) {
+	It("adopts pods that match, and releases pods that no longer match", func(ctx SpecContext) {
 		orphan := replicaPod(ns, node, "orphan")
 		create(ctx, orphan)
 		create(ctx, replicaSet(ns, node, 2, nil))
@@ -62,7 +62,7 @@ var _ = Describe("replicaset", func() {
 		in(ctx, "patch", "replicaset", "web", "--type=merge", `--patch={"metadata":{"finalizers":null}}`)
 	})
 
-	It("deletes the pod that costs least", func(ctx SpecContext) {
+	It("deletes the pod with the lowest deletion cost first", func(ctx SpecContext) {
 		create(ctx, replicaSet(ns, node, 3, nil))
 		Eventually(statusOf(ctx, ns)).Should(ContainSubstring("3 available"))
 		names := namesOf(ctx, ns)
@@ -74,7 +74,7 @@ var _ = Describe("replicaset", func() {
 		Eventually(func() []string { return namesOf(ctx, ns) }).Should(ConsistOf(names[2]))
 	})
 
-	It("counts a pod as available only when it has been ready for minReadySeconds, and then without being told", func(ctx SpecContext) {
+	It("counts a pod as available once it has been ready for minReadySeconds, without a further event", func(ctx SpecContext) {
 		create(ctx, replicaSet(ns, node, 1, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 2 }))
 		Eventually(statusOf(ctx, ns)).WithPolling(5 * time.Millisecond).Should(HavePrefix("1 replicas, 1 labeled, 1 ready, 1 available"))
 		// The pod says since when it is ready, in whole seconds.
@@ -85,7 +85,7 @@ var _ = Describe("replicaset", func() {
 		}
 	})
 
-	It("tells why it cannot create pods, and goes on when it can", func(ctx SpecContext) {
+	It("reports why it cannot create pods, and creates them when it can", func(ctx SpecContext) {
 		create(ctx, replicaSet(ns, node, 5, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Finalizers = []string{"no finalizer"} }))
 		Eventually(func() string { return in(ctx, "describe", "replicaset", "web") }).Should(SatisfyAll(
 			MatchRegexp(`Replicas: +0 current / 5 desired`),
@@ -97,7 +97,7 @@ var _ = Describe("replicaset", func() {
 		Expect(in(ctx, "get", "replicaset", "web", "-o", "jsonpath={.status.conditions}")).To(BeEmpty())
 	})
 
-	It("serves replication controllers, too", func(ctx SpecContext) {
+	It("scales replication controllers, too", func(ctx SpecContext) {
 		rc := &corev1.ReplicationController{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
 			Spec:       corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](2), Template: &replicaSet(ns, node, 0, nil).Spec.Template},

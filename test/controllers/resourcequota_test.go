@@ -47,7 +47,7 @@ var _ = Describe("resourcequota", func() {
 		Eventually(used(ctx, ns, "all")).Should(Equal("count/pods=0 limits.memory=0 pods=0 requests.cpu=0 requests.storage=3Gi services.nodeports=0"))
 	})
 
-	It("counts the objects of any kind, also of one that comes later", func(ctx SpecContext) {
+	It("counts the objects of any kind, also of one that is defined later", func(ctx SpecContext) {
 		run(ctx, "-n", ns, "create", "quota", "counts", "--hard=configmaps=9,count/secrets=9,count/deployments.apps=9,count/widgets.quota.example.com=9")
 		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=0 count/deployments.apps=0 count/secrets=0"))
 		for i := range 3 {
@@ -64,7 +64,7 @@ var _ = Describe("resourcequota", func() {
 		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=3 count/deployments.apps=1 count/secrets=0 count/widgets.quota.example.com=1"))
 	})
 
-	It("looks only at the pods in its scope, and goes on after it was killed", func(ctx SpecContext) {
+	It("counts only the pods in its scope, and continues after it was killed", func(ctx SpecContext) {
 		addNode(ctx, ns, nil)
 		run(ctx, "-n", ns, "create", "quota", "bounded", "--hard=pods=9", "--scopes=Terminating")
 		run(ctx, "-n", ns, "create", "quota", "idle", "--hard=pods=9", "--scopes=BestEffort")

@@ -38,7 +38,7 @@ func auditFlags(dir string) []string {
 var auditLog string
 
 var _ = Describe("rights", func() {
-	It("are those that the controllers declare, and what everybody may", func(ctx SpecContext) {
+	It("are those that the controllers declare, and those of all authenticated users", func(ctx SpecContext) {
 		config := rest.CopyConfig(server.Config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: controllers.User, Groups: []string{"system:authenticated"}}
 		as, err := ctrlclient.New(config, ctrlclient.Options{Scheme: client.Scheme()})

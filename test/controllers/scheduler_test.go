@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("scheduler", func() {
-	It("gives a pod a node, and kubectl tells which", func(ctx SpecContext) {
+	It("binds a pod to a node, and kubectl shows it", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		p.addPod(ctx, "web", nil)
@@ -28,7 +28,7 @@ var _ = Describe("scheduler", func() {
 		))
 	})
 
-	It("tells why a pod has no node", func(ctx SpecContext) {
+	It("reports why a pod has no node", func(ctx SpecContext) {
 		p := newPool(ctx)
 		p.addNode(ctx, nil)
 		p.addPod(ctx, "huge", func(p *corev1.Pod) { request(p, "100") })
@@ -58,7 +58,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(scheduled(ctx, p.name, "web")).Should(why)
 	})
 
-	It("leaves pods alone until their gates are gone", func(ctx SpecContext) {
+	It("does not schedule pods until their gates are removed", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		p.addPod(ctx, "gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}} })
@@ -69,7 +69,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "gated")).Should(Equal(node))
 	})
 
-	It("tries a waiting pod again when a node is uncordoned", func(ctx SpecContext) {
+	It("retries an unschedulable pod when a node is uncordoned", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		run(ctx, "cordon", node)
@@ -79,7 +79,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
 	})
 
-	It("tries a waiting pod again when a taint goes", func(ctx SpecContext) {
+	It("retries an unschedulable pod when a taint is removed", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		run(ctx, "taint", "node", node, "example.com/maintenance=now:NoSchedule")
@@ -89,7 +89,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
 	})
 
-	It("tries waiting pods again when a node comes", func(ctx SpecContext) {
+	It("retries unschedulable pods when a node is created", func(ctx SpecContext) {
 		p := newPool(ctx)
 		for i := range 5 {
 			p.addPod(ctx, fmt.Sprint("web-", i), nil)
@@ -101,7 +101,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(p.bound(ctx)).Should(Equal(5))
 	})
 
-	It("gives room that a deleted or finished pod leaves to the most important waiting pod", func(ctx SpecContext) {
+	It("gives the resources of a deleted or terminated pod to the unschedulable pod of highest priority", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		large := func(p *corev1.Pod) { request(p, "3") }
@@ -119,7 +119,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "low")).Should(Equal(node))
 	})
 
-	It("leaves the pods of other schedulers alone", func(ctx SpecContext) {
+	It("ignores the pods of other schedulers", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		p.addPod(ctx, "theirs", func(p *corev1.Pod) { p.Spec.SchedulerName = "another-scheduler"; request(p, "3") })
@@ -133,7 +133,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(scheduled(ctx, p.name, "more")).Should(ContainSubstring("Insufficient cpu"))
 	})
 
-	It("works beside a client that binds the same pods", func(ctx SpecContext) {
+	It("schedules while another client binds the same pods", func(ctx SpecContext) {
 		p := newPool(ctx)
 		var names []string
 		for range 3 {
@@ -154,7 +154,7 @@ var _ = Describe("scheduler", func() {
 		}
 	})
 
-	It("keeps pods apart that do not want to be together", func(ctx SpecContext) {
+	It("keeps pods with anti-affinity apart", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		p.addNode(ctx, nil)
@@ -176,7 +176,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(p.bound(ctx)).Should(Equal(3))
 	})
 
-	It("puts a pod beside another for which it waits", func(ctx SpecContext) {
+	It("binds a pod beside the pod that its affinity requires, once that exists", func(ctx SpecContext) {
 		p := newPool(ctx)
 		for range 3 {
 			p.addNode(ctx, nil)
@@ -211,7 +211,7 @@ var _ = Describe("scheduler", func() {
 		}
 	})
 
-	It("names the node to the provisioner of a volume, and binds the pod when the volume is there", func(ctx SpecContext) {
+	It("selects the node for a volume's provisioner, and binds the pod when the volume exists", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		class := &storagev1.StorageClass{
@@ -263,7 +263,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "db")).Should(Equal(node))
 	})
 
-	It("loses and doubles nothing when the leader is killed while it schedules", func(ctx SpecContext) {
+	It("binds every pod once when the leader is killed while it schedules", func(ctx SpecContext) {
 		p := newPool(ctx)
 		for range 10 {
 			p.addNode(ctx, func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("32") })
@@ -287,7 +287,7 @@ var _ = Describe("scheduler", func() {
 		}
 	})
 
-	It("resumes after it was killed", func(ctx SpecContext) {
+	It("continues after it was killed", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
 		p.addPod(ctx, "first", func(p *corev1.Pod) { request(p, "3") })

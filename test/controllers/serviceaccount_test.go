@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("serviceaccount", func() {
-	It("creates the default service account of every namespace, again after its deletion", func(ctx SpecContext) {
+	It("creates the default service account of every namespace, also after its deletion", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
 		account := func() (string, error) {
 			sa := &corev1.ServiceAccount{}

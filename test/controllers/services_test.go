@@ -22,7 +22,7 @@ var _ = Describe("endpointslice", func() {
 		addNode(ctx, ns, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "east" })
 	})
 
-	It("follows pods as they become ready and go", func(ctx SpecContext) {
+	It("updates endpoints when pods become ready and are deleted", func(ctx SpecContext) {
 		Expect(client.Create(ctx, boundPod(ns, "a", ns))).To(Succeed())
 		run(ctx, "-n", ns, "expose", "pod", "a", "--port=80", "--target-port=8080", "--name=web")
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("a ready 8080"))
@@ -43,7 +43,7 @@ var _ = Describe("endpointslice", func() {
 		Expect(slice.OwnerReferences).To(HaveExactElements(HaveField("Name", "web")))
 	})
 
-	It("tells which endpoints end, and publishes unready ones for who wants them", func(ctx SpecContext) {
+	It("marks terminating endpoints, and publishes unready ones if the service asks for it", func(ctx SpecContext) {
 		Expect(client.Create(ctx, boundPod(ns, "a", ns))).To(Succeed())
 		run(ctx, "-n", ns, "expose", "pod", "a", "--port=80", "--cluster-ip=None", "--name=web")
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("a ready 80"))
@@ -58,7 +58,7 @@ var _ = Describe("endpointslice", func() {
 		Eventually(endpointsOf(ctx, ns, "web")).Should(BeEmpty())
 	})
 
-	It("splits many endpoints, and hints at the zone of each", func(ctx SpecContext) {
+	It("splits many endpoints into slices, with hints for zones", func(ctx SpecContext) {
 		run(ctx, "-n", ns, "create", "service", "clusterip", "web", "--tcp=80")
 		run(ctx, "-n", ns, "patch", "service", "web", `--patch={"spec":{"trafficDistribution":"PreferSameZone"}}`)
 		for i := range 101 {
@@ -73,7 +73,7 @@ var _ = Describe("endpointslice", func() {
 		}
 	})
 
-	It("mends what others change, and what changed while no manager ran", func(ctx SpecContext) {
+	It("restores endpoints that other clients change, and applies changes made while no manager ran", func(ctx SpecContext) {
 		Expect(client.Create(ctx, boundPod(ns, "a", ns))).To(Succeed())
 		run(ctx, "-n", ns, "expose", "pod", "a", "--port=80", "--name=web")
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("a ready 80"))

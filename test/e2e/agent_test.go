@@ -126,7 +126,7 @@ var _ = Describe("what a node agent and the API server tell each other", func() 
 		a = startAgent(name, manifests)
 	})
 
-	It("registers the node, ready and with a lease that it owns, and does so again when it is deleted", func(ctx SpecContext) {
+	It("registers the node with a lease, and again when it is deleted", func(ctx SpecContext) {
 		get := func(g Gomega) *corev1.Node {
 			n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
@@ -142,7 +142,7 @@ var _ = Describe("what a node agent and the API server tell each other", func() 
 		}).Should(HaveField("Spec.HolderIdentity", HaveValue(Equal(name))))
 	})
 
-	It("writes a pod's statuses in order and deletes it when it has ended", func(ctx SpecContext) {
+	It("writes a pod's statuses in order, and deletes the pod when it has terminated", func(ctx SpecContext) {
 		pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 		_, err := pods.Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "told"},
@@ -184,7 +184,7 @@ var _ = Describe("what a node agent and the API server tell each other", func() 
 		}).Should(BeTrue())
 	})
 
-	It("shows static pods by mirrors, which come back", func(ctx SpecContext) {
+	It("creates mirror pods for static pods, also after their deletion", func(ctx SpecContext) {
 		pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 		manifest := filepath.Join(manifests, "s.yaml")
 		Expect(os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec: {containers: [{name: c, image: i}]}\n"), 0o600)).To(Succeed())

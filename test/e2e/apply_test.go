@@ -40,7 +40,7 @@ var _ = Describe("kubectl apply", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("creates, leaves alone what is unchanged, and changes the rest", func() {
+	It("creates and changes objects, and leaves unchanged ones as they are", func() {
 		Expect(k.pipe(webDeployment, "apply", "-f", "-")).To(Equal("deployment.apps/web created\n"))
 		Expect(k.pipe(webDeployment, "apply", "-f", "-")).To(Equal("deployment.apps/web unchanged\n"))
 		before := k.field("{.metadata.generation} {.spec.replicas}", "deploy/web")
@@ -73,7 +73,7 @@ var _ = Describe("kubectl apply", func() {
 		Expect(k.field("{.spec.template.spec.containers[*].image}", "deploy", "web")).To(Or(Equal("nginx:1.26 busybox"), Equal("busybox nginx:1.26")))
 	})
 
-	It("changes nothing with --dry-run=server, and yet judges", func() {
+	It("changes nothing with --dry-run=server, but validates", func() {
 		Expect(k.pipe(colours("sky: blue"), "apply", "--dry-run=server", "-f", "-")).To(Equal("configmap/colours created (server dry run)\n"))
 		Expect(k.fails("", "get", "cm", "colours")).To(ContainSubstring("NotFound"))
 		Expect(k.fails(strings.Replace(webDeployment, "replicas: 2", "replicas: -2", 1), "apply", "--dry-run=server", "-f", "-")).
@@ -84,7 +84,7 @@ var _ = Describe("kubectl apply", func() {
 		Expect(k.field("{.data.sky}", "cm", "colours")).To(Equal("blue"))
 	})
 
-	It("refuses unknown and duplicate fields, unless told to let them pass", func() {
+	It("rejects unknown and duplicate fields, unless validation is off", func() {
 		manifest := colours("sky: blue") + "colour: red\n"
 		Expect(k.fails(manifest, "apply", "-f", "-")).To(ContainSubstring(`unknown field "colour"`))
 		_, warnings := k.both(manifest, "apply", "--validate=warn", "-f", "-")
@@ -107,7 +107,7 @@ var _ = Describe("kubectl apply", func() {
 		Expect(k.run("apply", "view-last-applied", "cm/colours")).To(ContainSubstring("sky: blue"))
 	})
 
-	It("goes on after an object that is refused", func() {
+	It("continues after an object that is rejected", func() {
 		manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n---\n" + colours("sky: blue")
 		Expect(k.fails(manifest, "apply", "-f", "-")).To(And(
 			ContainSubstring(`"Bad_Name" is invalid`), ContainSubstring("metadata.name: Invalid value"), ContainSubstring("RFC 1123 subdomain")))
@@ -123,7 +123,7 @@ var _ = Describe("kubectl apply --server-side", func() {
 		return append([]string{"apply", "--server-side", "--field-manager=" + manager, "-f", "-"}, args...)
 	}
 
-	It("creates, and says whose each field is", func() {
+	It("creates objects, and records the owner of each field", func() {
 		Expect(k.pipe(webDeployment, apply("ann")...)).To(Equal("deployment.apps/web serverside-applied\n"))
 		Expect(k.pipe(webDeployment, apply("ann")...)).To(Equal("deployment.apps/web serverside-applied\n"))
 		managed := k.run("get", "deploy", "web", "-o", "json", "--show-managed-fields")
@@ -133,7 +133,7 @@ var _ = Describe("kubectl apply --server-side", func() {
 		Expect(managed).NotTo(ContainSubstring("f:terminationGracePeriodSeconds"), "no manager owns defaults")
 	})
 
-	It("reports a conflict, and takes the field when forced", func() {
+	It("reports a conflict, and takes the field with --force-conflicts", func() {
 		k.pipe(colours("sky: blue"), apply("ann")...)
 		conflict := k.fails(colours("sky: grey"), apply("bob")...)
 		Expect(conflict).To(And(ContainSubstring(`conflict with "ann"`), ContainSubstring(".data.sky")))
@@ -144,7 +144,7 @@ var _ = Describe("kubectl apply --server-side", func() {
 		Expect(managers(k, "cm", "colours")).To(Equal(map[string][]string{"bob": {"sky"}}))
 	})
 
-	It("shares a field that two set alike, and gives it up when one leaves it out", func() {
+	It("shares a field that two managers set to the same value, until one leaves it out", func() {
 		k.pipe(colours("sky: blue"), apply("ann")...)
 		k.pipe(colours("sky: blue, grass: green"), apply("bob")...)
 		Expect(managers(k, "cm", "colours")).To(Equal(map[string][]string{"ann": {"sky"}, "bob": {"grass", "sky"}}))
@@ -168,7 +168,7 @@ var _ = Describe("kubectl apply --server-side", func() {
 		Expect(k.field("{.spec.template.spec.containers[*].image}", "deploy", "web")).To(Equal("nginx:1.26 busybox"))
 	})
 
-	It("tracks what scale and status change under their own names", func() {
+	It("tracks changes through scale and status as managers of their own", func() {
 		k.pipe(webDeployment, apply("ann")...)
 		k.run("scale", "deploy", "web", "--replicas=4")
 		k.run("patch", "deploy", "web", "--subresource=status", "--type=merge", "--field-manager=controller", "-p", `{"status":{"replicas":4}}`)

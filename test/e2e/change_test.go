@@ -30,7 +30,7 @@ var _ = Describe("kubectl edit", func() {
 		Expect(k.field("{.spec.replicas}/{.status.replicas}", "deploy/web")).To(Equal("2/7"))
 	})
 
-	It("shows the server's complaint and keeps the object", func() {
+	It("shows the server's error and keeps the object", func() {
 		stderr := k.with("EDITOR=sed -i s/replicas:.2/replicas:\\ -7/").fails("", "edit", "deploy", "web")
 		Expect(stderr).To(And(ContainSubstring(`deployments.apps "web" is invalid`), ContainSubstring("Edit cancelled, no valid changes were saved")))
 		Expect(k.field("{.spec.replicas}", "deploy/web")).To(Equal("2"))
@@ -65,7 +65,7 @@ var _ = Describe("kubectl patch", func() {
 		Expect(k.field("{.spec.replicas}", "deploy/web")).To(Equal("2"))
 	})
 
-	It("keeps spec and status apart", func() {
+	It("changes spec and status separately", func() {
 		k.run("patch", "deploy", "web", "--type=merge", "-p", `{"status":{"replicas":5},"spec":{"replicas":3}}`)
 		Expect(k.field("{.spec.replicas}/{.status.replicas}", "deploy/web")).To(Equal("3/"))
 		k.run("patch", "deploy", "web", "--type=merge", "--subresource=status", "-p", `{"status":{"replicas":5},"spec":{"replicas":9}}`)
@@ -74,7 +74,7 @@ var _ = Describe("kubectl patch", func() {
 		Expect(k.field("{.spec.replicas}/{.status.replicas}", "deploy/web")).To(Equal("8/5"))
 	})
 
-	It("counts generations of the spec only", func() {
+	It("increases the generation for changes of the spec only", func() {
 		k.run("label", "deploy", "web", "a=b")
 		k.run("patch", "deploy", "web", "--subresource=status", "-p", `{"status":{"replicas":5}}`)
 		Expect(k.field("{.metadata.generation}", "deploy/web")).To(Equal("1"))
@@ -82,7 +82,7 @@ var _ = Describe("kubectl patch", func() {
 		Expect(k.field("{.metadata.generation}", "deploy/web")).To(Equal("2"))
 	})
 
-	It("leaves the version alone when nothing changes", func() {
+	It("keeps the resource version when nothing changes", func() {
 		before := k.field("{.metadata.resourceVersion}", "deploy/web")
 		Expect(k.run("patch", "deploy", "web", "-p", `{"spec":{"replicas":2}}`)).To(Equal("deployment.apps/web patched (no change)\n"))
 		Expect(k.field("{.metadata.resourceVersion}", "deploy/web")).To(Equal(before))
@@ -96,12 +96,12 @@ var _ = Describe("kubectl replace", func() {
 		k.pipe(colours("sky: blue, grass: green"), "create", "-f", "-")
 	})
 
-	It("replaces the whole", func() {
+	It("replaces the whole object", func() {
 		Expect(k.pipe(colours("sky: grey"), "replace", "-f", "-")).To(Equal("configmap/colours replaced\n"))
 		Expect(k.get("cm", "colours")["data"]).To(Equal(object{"sky": "grey"}))
 	})
 
-	It("is refused when another client was faster", func() {
+	It("is rejected when another client has changed the object", func() {
 		stale := k.run("get", "cm", "colours", "-o", "yaml")
 		k.run("patch", "cm", "colours", "-p", `{"data":{"sky":"red"}}`)
 		Expect(k.fails(strings.ReplaceAll(stale, "blue", "grey"), "replace", "-f", "-")).
@@ -115,7 +115,7 @@ var _ = Describe("kubectl replace", func() {
 		Expect(k.field("{.metadata.uid}", "cm/colours")).NotTo(Equal(before))
 	})
 
-	It("is refused when there is nothing to replace, or it may not change", func() {
+	It("is rejected when the object does not exist, or a field is immutable", func() {
 		Expect(k.fails("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: nothing}\n", "replace", "-f", "-")).To(ContainSubstring("(NotFound)"))
 		k.run("patch", "cm", "colours", "-p", `{"immutable":true}`)
 		Expect(k.fails(colours("sky: grey"), "replace", "-f", "-")).To(ContainSubstring("field is immutable when `immutable` is set"))

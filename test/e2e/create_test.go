@@ -47,7 +47,7 @@ var _ = Describe("kubectl create", func() {
 		Expect(k.field("{.spec.targetCPUUtilizationPercentage}", "horizontalpodautoscalers.v1.autoscaling/web")).To(Equal("80"))
 	})
 
-	It("gives a service an address, and a node port where one is wanted", func() {
+	It("allocates a cluster IP for a service, and a node port if its type needs one", func() {
 		k.run("create", "service", "nodeport", "web", "--tcp=80")
 		first := k.field("{.spec.clusterIP} {.spec.clusterIPs[0]} {.spec.ipFamilies[0]} {.spec.ipFamilyPolicy}", "svc/web")
 		Expect(first).To(MatchRegexp(`^(10\.[0-9.]+) 10\.[0-9.]+ IPv4 SingleStack$`))
@@ -64,20 +64,20 @@ var _ = Describe("kubectl create", func() {
 		k.pipe(manifest, "create", "-f", "-")
 	})
 
-	It("makes up a name", func() {
+	It("generates a name", func() {
 		manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: try-}\n"
 		Expect(k.pipe(manifest, "create", "-f", "-")).To(MatchRegexp(`^configmap/try-[a-z0-9]{5} created\n$`))
 		Expect(k.pipe(manifest, "create", "-f", "-")).To(MatchRegexp(`^configmap/try-[a-z0-9]{5} created\n$`))
 		Expect(lines(k.run("get", "cm", "-o", "name"))).To(HaveLen(2))
 	})
 
-	It("refuses what exists already, and keeps it", func() {
+	It("rejects an object that exists already, and keeps it", func() {
 		k.run("create", "cm", "colours", "--from-literal=sky=blue")
 		Expect(k.fails("", "create", "cm", "colours", "--from-literal=sky=red")).To(ContainSubstring(`configmaps "colours" already exists`))
 		Expect(k.field("{.data.sky}", "cm/colours")).To(Equal("blue"))
 	})
 
-	It("refuses what is missing or wrong, naming the field", func() {
+	It("rejects missing and invalid fields by name", func() {
 		Expect(k.fails("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: b}]}}}\n", "create", "-f", "-")).
 			To(ContainSubstring("spec.selector: Required value"))
 		Expect(k.fails("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: b, imagePullPolicy: Sometimes}]}\n", "create", "-f", "-")).
@@ -86,7 +86,7 @@ var _ = Describe("kubectl create", func() {
 			To(ContainSubstring("spec.ports[0].port: Invalid value: 99999: must be between 1 and 65535, inclusive"))
 	})
 
-	It("refuses new objects in a namespace that is being deleted or is not there", func() {
+	It("rejects new objects in a namespace that is terminating or does not exist", func() {
 		k.run("create", "namespace", k.Namespace+"-gone")
 		k.run("delete", "namespace", k.Namespace+"-gone", "--wait=false")
 		Expect(k.fails("", "create", "cm", "late", "-n", k.Namespace+"-gone")).To(Or(ContainSubstring("is being terminated"), ContainSubstring("NotFound")))

@@ -47,7 +47,7 @@ var _ = Describe("custom resources", Ordered, func() {
 		Expect(header(k.run("get", "gdg", "-o", "wide"))).To(Equal("NAME SIZE COLOUR AGE MODE"))
 	})
 
-	It("are refused when they break the schema or a rule", func() {
+	It("are rejected when they violate the schema or a rule", func() {
 		Expect(k.fails("{apiVersion: e2e.example.com/v1, kind: Gadget, metadata: {name: bad}, spec: {size: big}}", "apply", "--validate=false", "-f", "-")).
 			To(And(ContainSubstring(`The Gadget "bad" is invalid`), ContainSubstring("spec.size: Invalid value")))
 		Expect(k.fails("{apiVersion: e2e.example.com/v1, kind: Gadget, metadata: {name: bad}, spec: {size: 99}}", "apply", "-f", "-")).
@@ -90,7 +90,7 @@ var _ = Describe("custom resources", Ordered, func() {
 		Expect(send(request{method: http.MethodGet, path: path, accept: "application/vnd.kubernetes.protobuf"}).status).To(Equal(http.StatusNotAcceptable))
 	})
 
-	It("are refused when they are too large for etcd, nested too deep or do not fit the schema", func() {
+	It("are rejected when they are too large for etcd, nested too deep or do not match the schema", func() {
 		path := "/apis/e2e.example.com/v1/namespaces/" + k.Namespace + "/gadgets"
 		large := `{"apiVersion":"e2e.example.com/v1","kind":"Gadget","metadata":{"name":"large"},"spec":{"mode":"` + strings.Repeat("x", 2<<20) + `"}}`
 		for _, r := range []struct {
@@ -109,16 +109,16 @@ var _ = Describe("custom resources", Ordered, func() {
 		}
 	})
 
-	It("refuses strategic merge, which needs Go types", func() {
+	It("rejects strategic merge patches, which need Go types", func() {
 		Expect(k.fails("", "patch", "gadget", "lamp", "--type=strategic", "-p", `{"spec":{"size":4}}`)).To(ContainSubstring("application/strategic-merge-patch+json is not supported by e2e.example.com/v1, Kind=Gadget"))
 	})
 
-	It("may only be defined with a structural schema", func() {
+	It("need a structural schema", func() {
 		Expect(k.fails(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.e2e.example.com}, spec: {group: e2e.example.com, scope: Namespaced, names: {plural: things, kind: Thing}, versions: [{name: v1, served: true, storage: true}]}}`, "apply", "-f", "-")).
 			To(ContainSubstring("openAPIV3Schema: Required value"))
 	})
 
-	It("go with their definition", func() {
+	It("are deleted with their definition", func() {
 		k.run("delete", "gadget", "--all")
 		Expect(k.run("get", "gadgets", "-o", "name")).To(BeEmpty())
 	})

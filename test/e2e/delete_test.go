@@ -29,7 +29,7 @@ var _ = Describe("kubectl delete", func() {
 		k.run("delete", "cm", "d", "--ignore-not-found")
 	})
 
-	It("keeps an object until its last finalizer is gone", func() {
+	It("keeps an object until its last finalizer is removed", func() {
 		k.pipe("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [example.com/b, example.com/a]}\n", "create", "-f", "-")
 		deletion := k.start("delete", "cm", "held")
 		Eventually(func() string { return k.field("{.metadata.deletionTimestamp}", "cm/held") }).ShouldNot(BeEmpty())
@@ -44,7 +44,7 @@ var _ = Describe("kubectl delete", func() {
 		Expect(k.fails("", "get", "cm", "held")).To(ContainSubstring("(NotFound)"))
 	})
 
-	DescribeTable("asks for what becomes of the dependents", func(cascade, finalizer string) {
+	DescribeTable("passes the propagation policy for the dependents", func(cascade, finalizer string) {
 		k.run("create", "deployment", "web", "--image=nginx")
 		k.run("delete", "deploy", "web", "--cascade="+cascade, "--wait=false")
 		Expect(k.field("{.metadata.finalizers[*]} {.metadata.deletionGracePeriodSeconds}", "deploy/web")).To(Equal(finalizer + " 0"))
@@ -91,7 +91,7 @@ var _ = Describe("kubectl delete", func() {
 		Expect(k.field("{.status.disruptionsAllowed}", "pdb/a")).To(Equal("0"))
 	})
 
-	It("waits for the end unless told otherwise", func() {
+	It("waits for the deletion unless --wait=false", func() {
 		k.pipe("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [example.com/a]}\n", "create", "-f", "-")
 		Expect(k.fails("", "delete", "cm", "held", "--timeout=1s")).To(ContainSubstring("timed out waiting for the condition"))
 		k.run("delete", "cm", "held", "--wait=false")
@@ -100,7 +100,7 @@ var _ = Describe("kubectl delete", func() {
 		Eventually(watch).Should(gexec.Exit(0))
 	})
 
-	It("empties a namespace's objects by finalize only when it is told", func() {
+	It("deletes a terminating namespace when finalize removes its last finalizer", func() {
 		name := k.Namespace + "-extra"
 		k.run("create", "namespace", name)
 		k.run("delete", "namespace", name, "--wait=false")

@@ -13,7 +13,7 @@ var _ = Describe("discovery", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("tells the release that it serves", func() {
+	It("reports the release that it serves", func() {
 		version := parse(k.run("version", "-o", "json"))["serverVersion"]
 		Expect(version).To(gstruct.MatchKeys(gstruct.IgnoreExtras, gstruct.Keys{
 			"major":      Equal("1"),
@@ -100,7 +100,7 @@ var _ = Describe("discovery", func() {
 	)
 
 	// As kube-apiserver 1.36 shows them.
-	DescribeTable("shows what leads to nodes, pods and services", func(name, kind string, verbs ...string) {
+	DescribeTable("lists the proxy subresources of nodes, pods and services", func(name, kind string, verbs ...string) {
 		var found object
 		for _, r := range parse(k.run("get", "--raw", "/api/v1"))["resources"].([]any) {
 			if r.(object)["name"] == name {
@@ -120,7 +120,7 @@ var _ = Describe("discovery", func() {
 		Entry(nil, "services/proxy", "ServiceProxyOptions", "create", "delete", "get", "patch", "update"),
 	)
 
-	It("describes in OpenAPI what leads there, with its parameters", func() {
+	It("describes the proxy subresources in OpenAPI, with their parameters", func() {
 		paths := parse(k.run("get", "--raw", "/openapi/v3/api/v1"))["paths"].(object)
 		const pod, service, node = "/api/v1/namespaces/{namespace}/pods/{name}", "/api/v1/namespaces/{namespace}/services/{name}", "/api/v1/nodes/{name}"
 		for path, parameters := range map[string][]string{
@@ -139,11 +139,11 @@ var _ = Describe("discovery", func() {
 		}
 	})
 
-	It("tells how etcd is", func() {
+	It("reports the health of etcd", func() {
 		Expect(rows(k.run("get", "componentstatuses", "--no-headers"))).To(ConsistOf("etcd-0 Healthy ok"))
 	})
 
-	It("deletes no collection of namespaces", func() {
+	It("serves no deletecollection of namespaces", func() {
 		for _, resource := range parse(k.run("get", "--raw", "/api/v1"))["resources"].([]any) {
 			if r := resource.(map[string]any); r["name"] == "namespaces" {
 				Expect(r["verbs"]).To(ConsistOf("create", "delete", "get", "list", "patch", "update", "watch"))
@@ -153,7 +153,7 @@ var _ = Describe("discovery", func() {
 		Fail("no namespaces")
 	})
 
-	It("puts the everyday kinds into the category all", func() {
+	It("lists the usual kinds in the category all", func() {
 		Expect(lines(k.run("api-resources", "--categories=all", "-o", "name"))).To(ConsistOf(
 			"pods", "replicationcontrollers", "services",
 			"daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps",
@@ -183,12 +183,12 @@ var _ = Describe("discovery", func() {
 		Entry(nil, "ingress.spec.rules.http.paths.pathType", "string", "pathType determines the interpretation"),
 	)
 
-	It("explains an older version when asked for it", func() {
+	It("explains an older version on request", func() {
 		Expect(k.run("explain", "hpa", "--api-version=autoscaling/v1", "--recursive")).To(ContainSubstring("targetCPUUtilizationPercentage"))
 		Expect(k.run("explain", "flowschemas", "--api-version=flowcontrol.apiserver.k8s.io/v1beta2")).To(ContainSubstring("v1beta2"))
 	})
 
-	It("says that it does not know a field", func() {
+	It("reports an unknown field", func() {
 		Expect(k.fails("", "explain", "pods.spec.nonsense")).To(ContainSubstring(`field "nonsense" does not exist`))
 	})
 })

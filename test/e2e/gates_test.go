@@ -37,7 +37,7 @@ var _ = Describe("a server without the layers that exist for speed", Ordered, fu
 		})
 	})
 
-	It("creates, lists, patches, applies and deletes as the other does", func() {
+	It("creates, lists, patches, applies and deletes like the other server", func() {
 		k := &sandbox{Kubectl: launch.Kubectl{Kubeconfig: plain.Kubeconfig, Home: plain.DataDir + "-home", Namespace: "default"}}
 		k.run("create", "cm", "first", "--from-literal=a=1")
 		follow := k.start("get", "cm", "-w", "--output-watch-events")
@@ -52,7 +52,7 @@ var _ = Describe("a server without the layers that exist for speed", Ordered, fu
 		Eventually(follow).Should(gbytes.Say(`DELETED +first`))
 	})
 
-	It("tells each of many equal watches of the same events", func(ctx SpecContext) {
+	It("sends the same events to each of many equal watches", func(ctx SpecContext) {
 		const watches = 20 // more than share a watch by default
 		plainClient, err := kubernetes.NewForConfig(plain.Config)
 		Expect(err).NotTo(HaveOccurred())

@@ -45,7 +45,7 @@ var _ = Describe("kubectl get", func() {
 		)
 	})
 
-	DescribeTable("has the columns that everybody knows", func(resource, narrow, wide string) {
+	DescribeTable("has the columns of Kubernetes", func(resource, narrow, wide string) {
 		// An empty list has columns too, but kubectl prints them only with rows:
 		// ask the server as kubectl does.
 		table := parse(rawTable(resource))
@@ -100,12 +100,12 @@ var _ = Describe("kubectl get", func() {
 			Entry("sorted", "--sort-by=.metadata.labels.rank", "pod-4", "pod-3", "pod-2", "pod-1", "pod-0"),
 		)
 
-		It("refuses selectors that it does not know", func() {
+		It("rejects unsupported selectors", func() {
 			Expect(k.fails("", "get", "pods", "--field-selector=spec.colour=red")).To(ContainSubstring("field label not supported: spec.colour"))
 			Expect(k.fails("", "get", "pods", "-l", "a in (")).To(ContainSubstring("unable to parse requirement"))
 		})
 
-		It("looks into all namespaces", func() {
+		It("lists all namespaces", func() {
 			out := k.run("get", "pods", "-A")
 			Expect(header(out)).To(HavePrefix("NAMESPACE NAME READY"))
 			Expect(out).To(ContainSubstring(k.Namespace))
@@ -120,7 +120,7 @@ var _ = Describe("kubectl get", func() {
 		})
 	})
 
-	It("says what is not there", func() {
+	It("reports objects that do not exist", func() {
 		Expect(k.fails("", "get", "cm", "nothing")).To(Equal("Error from server (NotFound): configmaps \"nothing\" not found\n"))
 		_, stderr := k.both("", "get", "cm", "nothing", "--ignore-not-found")
 		Expect(stderr).To(BeEmpty())

@@ -13,13 +13,13 @@ var _ = Describe("identity", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("knows the administrator by his certificate", func() {
+	It("authenticates the administrator by certificate", func() {
 		who := k.run("auth", "whoami", "-o", "json")
 		Expect(who).To(And(ContainSubstring(`"system:masters"`), ContainSubstring(`"system:authenticated"`)))
 		Expect(k.run("auth", "can-i", "delete", "nodes")).To(Equal("yes\n"))
 	})
 
-	It("knows a user by a static token, who may look around and do nothing", func() {
+	It("authenticates a user by a static token, who may only discover", func() {
 		alice := []string{"--token=" + aliceToken, "--kubeconfig=" + withoutCertificate(k)}
 		Expect(k.run(append(alice, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.uid}")...)).To(Equal("alice alice-uid"))
 		Expect(k.run(append(alice, "version", "-o", "json")...)).To(ContainSubstring("serverVersion"))
@@ -29,7 +29,7 @@ var _ = Describe("identity", func() {
 		Expect(k.fails("", append(alice, "create", "cm", "x")...)).To(ContainSubstring("is forbidden"))
 	})
 
-	It("knows a service account by its token, until the account is deleted", func() {
+	It("authenticates a service account by its token, until the account is deleted", func() {
 		k.run("create", "serviceaccount", "robot")
 		token := strings.TrimSpace(k.run("create", "token", "robot", "--duration=10m"))
 		robot := []string{"--token=" + token, "--kubeconfig=" + withoutCertificate(k)}
@@ -51,7 +51,7 @@ var _ = Describe("identity", func() {
 		}).Should(Equal(401))
 	})
 
-	It("binds a token to a secret, and says why it does not", func() {
+	It("binds a token to a secret, and reports why it cannot", func() {
 		k.run("create", "serviceaccount", "robot")
 		k.run("create", "secret", "generic", "leash")
 		bound := strings.TrimSpace(k.run("create", "token", "robot", "--bound-object-kind=Secret", "--bound-object-name=leash"))
@@ -62,7 +62,7 @@ var _ = Describe("identity", func() {
 		Expect(k.fails("", "create", "token", "nobody")).To(ContainSubstring(`serviceaccounts "nobody" not found`))
 	})
 
-	DescribeTable("lets everybody see health and version, and nothing else", func(path, token string, status int) {
+	DescribeTable("lets anonymous users read health and version, and nothing else", func(path, token string, status int) {
 		answer := send(request{method: http.MethodGet, path: path, token: token, anonymous: true})
 		Expect(answer.status).To(Equal(status), answer.body)
 	},
@@ -78,7 +78,7 @@ var _ = Describe("identity", func() {
 		Entry("no profile without rights", "/debug/pprof/", "", 403),
 	)
 
-	It("does not believe headers that only a trusted proxy may send", func() {
+	It("ignores headers that only a trusted proxy may send", func() {
 		answer := send(request{method: http.MethodGet, path: "/api/v1/secrets", anonymous: true,
 			header: map[string]string{"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}})
 		Expect(answer.status).To(Equal(403))

@@ -25,7 +25,7 @@ var _ = Describe("logs", func() {
 		agent.pod(ctx, k.Namespace, "web", "c")
 	})
 
-	It("come from the agent, who knows the API server and nothing of its client", func() {
+	It("come from the agent, to which the API server authenticates without its client's credentials", func() {
 		Expect(k.run("logs", "web", "--tail=3", "--timestamps", "--since=1m", "--previous")).
 			To(Equal("/containerLogs/" + k.Namespace + "/web/c?previous=true&sinceSeconds=60&tailLines=3&timestamps=true\n"))
 		Expect(agent.last().TLS.PeerCertificates[0].Subject.CommonName).To(Equal("kube-apiserver-kubelet-client"))
@@ -66,7 +66,7 @@ var _ = Describe("logs", func() {
 		Expect(io.ReadAll(read)).To(BeEmpty())
 	})
 
-	DescribeTable("fail with what the agent says", func(ctx SpecContext, code int, text string, reason, message string) {
+	DescribeTable("fail with the agent's error", func(ctx SpecContext, code int, text string, reason, message string) {
 		agent.HandleFunc("GET /containerLogs/{namespace}/bad/c", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, code) })
 		agent.pod(ctx, k.Namespace, "bad", "c")
 		a := send(request{method: http.MethodGet, path: k.pathOf("bad/log")})
@@ -75,14 +75,14 @@ var _ = Describe("logs", func() {
 		Expect(string(status.Reason)).To(Equal(reason))
 		Expect(status.Message).To(ContainSubstring(message))
 	},
-		Entry("a container that is not there", 404, "container not found", "NotFound", "the server could not find the requested resource ( pods/log bad)"),
+		Entry("a container that does not exist", 404, "container not found", "NotFound", "the server could not find the requested resource ( pods/log bad)"),
 		Entry("a container that waits", 400, `container "c" in pod "bad" is waiting to start: ContainerCreating`, "BadRequest", `container "c" in pod "bad" is waiting to start: ContainerCreating`),
-		Entry("an agent that is confused", 500, "oh no", "InternalError", "Internal error occurred: oh no"),
-		Entry("an agent that does not know the API server", 401, "Unauthorized", "Unauthorized", "the server has asked for the client to provide credentials ( pods/log bad)"),
-		Entry("an agent that does not let it", 403, "Forbidden (user=kube-apiserver-kubelet-client, verb=get, resource=nodes, subresource=proxy)", "Forbidden", "Forbidden (user=kube-apiserver-kubelet-client"),
+		Entry("an agent that answers nonsense", 500, "oh no", "InternalError", "Internal error occurred: oh no"),
+		Entry("an agent that does not authenticate the API server", 401, "Unauthorized", "Unauthorized", "the server has asked for the client to provide credentials ( pods/log bad)"),
+		Entry("an agent that does not authorize the API server", 403, "Forbidden (user=kube-apiserver-kubelet-client, verb=get, resource=nodes, subresource=proxy)", "Forbidden", "Forbidden (user=kube-apiserver-kubelet-client"),
 	)
 
-	It("do not lead elsewhere", func(ctx SpecContext) {
+	It("do not follow redirects", func(ctx SpecContext) {
 		agent.Handle("GET /containerLogs/{namespace}/away/c", http.RedirectHandler("/containerLogs/x/y/z", http.StatusFound))
 		agent.pod(ctx, k.Namespace, "away", "c")
 		Expect(k.fails("", "logs", "away")).To(ContainSubstring("redirects forbidden"))
@@ -94,13 +94,13 @@ var _ = Describe("logs", func() {
 		Expect(k.run("logs", "waiting")).To(BeEmpty())
 	})
 
-	It("are for those who may read them", func() {
+	It("need the permission to read them", func() {
 		a := send(request{method: http.MethodGet, path: k.pathOf("web/log"), anonymous: true, token: aliceToken})
 		Expect(a.asStatus().Message).To(ContainSubstring(`cannot get resource "pods/log"`))
 		Expect(agent.last()).To(BeNil())
 	})
 
-	It("of a parameter that makes no sense are refused", func() {
+	It("with an invalid parameter are rejected", func() {
 		Expect(k.fails("", "get", "--raw", k.pathOf("web/log?tailLines=-1"))).To(ContainSubstring("tailLines: Invalid value: -1"))
 		Expect(k.fails("", "get", "--raw", k.pathOf("web/log?container=none"))).To(ContainSubstring("container none is not valid for pod web"))
 		Expect(k.fails("", "get", "--raw", k.pathOf("web/log?tailLines=few"))).To(ContainSubstring("tailLines"))
@@ -111,7 +111,7 @@ var _ = Describe("an agent", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("with a certificate of another authority is refused, unless the client skips the verification", func(ctx SpecContext) {
+	It("with a certificate of another authority is rejected, unless the client skips the verification", func(ctx SpecContext) {
 		agent := newFakeAgentWith(ctx, certificate(strangeAuthority()))
 		agent.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "here I am") })
 		agent.pod(ctx, k.Namespace, "web", "c")
@@ -135,14 +135,14 @@ var _ = Describe("an agent", func() {
 		Expect(k.fails("", "exec", "web", "--", "true")).To(ContainSubstring(" took the connection and has said nothing within 5s"))
 	})
 
-	It("that is not there is named", func(ctx SpecContext) {
+	It("that does not exist is named in the error", func(ctx SpecContext) {
 		node := makeNode(ctx, netip.MustParseAddrPort("127.0.0.1:1")) // tcpmux, which no machine here serves
 		makePod(ctx, k.Namespace, "web", corev1.PodSpec{NodeName: node}, corev1.PodStatus{Phase: corev1.PodRunning}, "c")
 		Expect(k.fails("", "logs", "web")).To(ContainSubstring("dial tcp 127.0.0.1:1: connect: connection refused"))
 		Expect(k.fails("", "exec", "web", "--", "true")).To(ContainSubstring("dial tcp 127.0.0.1:1: connect: connection refused"))
 	})
 
-	It("without an address is missed in words", func(ctx SpecContext) {
+	It("without an address is named in the error", func(ctx SpecContext) {
 		agent := newFakeAgent(ctx)
 		k.run("patch", "node", agent.node, "--subresource=status", "--type=merge", "-p", `{"status": {"addresses": null}}`)
 		agent.pod(ctx, k.Namespace, "web", "c")

@@ -18,7 +18,7 @@ var _ = Describe("manifests that people use", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("include those of svc itself", func() {
+	It("include the metrics of svc itself", func() {
 		// They name their namespace, so the sandbox's own is left out.
 		k.Namespace = ""
 		k.run("apply", "-k", "../../config/default", "--dry-run=client")

@@ -25,7 +25,7 @@ var _ = Describe("kubectl wait", func() {
 		Eventually(wait).Should(gexec.Exit(0))
 	})
 
-	It("returns when a field has a value, an object is made, or is gone", func() {
+	It("returns when a field has a value, or an object is created or deleted", func() {
 		replicas := k.start("wait", "deploy/web", "--for=jsonpath={.spec.replicas}=4", "--timeout=3m")
 		created := k.start("wait", "cm/late", "--for=create", "--timeout=3m")
 		gone := k.start("wait", "deploy/web", "--for=delete", "--timeout=3m")
@@ -37,7 +37,7 @@ var _ = Describe("kubectl wait", func() {
 		Eventually(gone).Should(gexec.Exit(0))
 	})
 
-	It("gives up in time", func() {
+	It("ends at its timeout", func() {
 		Expect(k.fails("", "wait", "deploy/web", "--for=condition=Available", "--timeout=1s")).To(ContainSubstring("timed out waiting for the condition on deployments/web"))
 	})
 })
@@ -49,7 +49,7 @@ var _ = Describe("kubectl diff", func() {
 		k.pipe(webDeployment, "apply", "-f", "-")
 	})
 
-	It("is empty for what is applied", func() {
+	It("is empty for applied objects", func() {
 		Expect(k.pipe(webDeployment, "diff", "-f", "-")).To(BeEmpty())
 		k.pipe(webDeployment, "apply", "--server-side", "-f", "-")
 		Expect(k.pipe(webDeployment, "diff", "--server-side", "-f", "-")).To(BeEmpty())
@@ -106,7 +106,7 @@ var _ = Describe("kubectl describe", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	DescribeTable("tells the story of an object", func(manifest, name string, want ...string) {
+	DescribeTable("shows an object with its events", func(manifest, name string, want ...string) {
 		k.pipe(manifest, "apply", "-f", "-")
 		text := k.run("describe", name)
 		for _, w := range want {

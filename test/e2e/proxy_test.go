@@ -146,7 +146,7 @@ var _ = Describe("the proxy", func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
-	It("does not lead from a node that names the API server's own address to what the API server may do there", func(ctx SpecContext) {
+	It("does not proxy to a node that claims the API server's own address", func(ctx SpecContext) {
 		own, err := netip.ParseAddrPort(strings.TrimPrefix(server.Config.Host, "https://"))
 		Expect(err).NotTo(HaveOccurred())
 		node := "/api/v1/nodes/" + makeNode(ctx, own) + "/proxy/"
@@ -164,7 +164,7 @@ var _ = Describe("the proxy", func() {
 			var path string
 			BeforeEach(func(ctx SpecContext) { path = b.path(ctx, k) })
 
-			It("passes on what it is sent, and who sent it stays here", func() {
+			It("forwards the request without the client's credentials", func() {
 				for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
 					a := send(request{
 						method: method, path: path + "/a/b%20c/?x=1&path=2", body: "hello", contentType: "text/plain", header: map[string]string{
@@ -188,7 +188,7 @@ var _ = Describe("the proxy", func() {
 				Expect(send(request{method: http.MethodGet, path: path + "/"}).body).To(ContainSubstring(`"Path":"/"`))
 			})
 
-			It("leads to its root by a slash", func() {
+			It("redirects to its root with a trailing slash", func() {
 				resp := withoutRedirects(path + "?x=1")
 				Expect(resp.StatusCode).To(Equal(http.StatusMovedPermanently))
 				Expect(resp.Header.Get("Location")).To(Equal(path + "/?x=1"))
@@ -201,13 +201,13 @@ var _ = Describe("the proxy", func() {
 				Expect(send(request{method: http.MethodGet, path: path + "/page"}).body).To(ContainSubstring(`href="` + path + `/pages/next"`))
 			})
 
-			It("passes on errors as they are", func() {
+			It("forwards errors unchanged", func() {
 				a := send(request{method: http.MethodGet, path: path + "/teapot"})
 				Expect(a.status).To(Equal(http.StatusTeapot))
 				Expect(a.body).To(Equal("short and stout\n"))
 			})
 
-			It("hands over a connection once the other side has agreed", func() {
+			It("upgrades a connection after the backend's 101", func() {
 				resp, conn := upgrade(path + "/loud?token=1")
 				Expect(resp.StatusCode).To(Equal(http.StatusSwitchingProtocols))
 				fmt.Fprintln(conn, "hello")
@@ -221,14 +221,14 @@ var _ = Describe("the proxy", func() {
 				Expect(io.ReadAll(resp.Body)).To(ContainSubstring("invalid upgrade response: status code 200"))
 			})
 
-			It("is not for everybody", func() {
+			It("needs permission", func() {
 				a := send(request{method: http.MethodGet, path: path + "/a", anonymous: true, token: aliceToken})
 				Expect(a.asStatus().Message).To(ContainSubstring(`User "alice" cannot get resource`))
 			})
 		})
 	}
 
-	It("refuses nodes and pods that claim an address of this machine", func(ctx SpecContext) {
+	It("rejects nodes and pods that claim an address of this machine", func(ctx SpecContext) {
 		podAt(ctx, k, "local", "127.0.0.1", 80)
 		Expect(k.fails("", "get", "--raw", k.pathOf("local/proxy/"))).To(ContainSubstring("address not allowed"))
 		node := makeNode(ctx, silence())
@@ -238,7 +238,7 @@ var _ = Describe("the proxy", func() {
 		Expect(k.fails("", "get", "--raw", "/api/v1/nodes/"+node+":80/proxy/")).To(ContainSubstring("address not allowed"))
 	})
 
-	It("misses what is not there", func() {
+	It("reports objects that do not exist", func() {
 		k.run("create", "service", "clusterip", "lonely", "--tcp=80")
 		k.pipe(`{"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "lonely"}}`, "create", "-f", "-")
 		services := "/api/v1/namespaces/" + k.Namespace + "/services/"

@@ -40,7 +40,7 @@ var _ = Describe("kubectl scale", func() {
 		Entry(nil, "StatefulSet", "statefulset.apps", "  serviceName: web\n"),
 	)
 
-	It("refuses fewer than none", func() {
+	It("rejects a negative number", func() {
 		k.run("create", "deployment", "web", "--image=nginx")
 		Expect(k.fails("", "patch", "deploy", "web", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":-1}}`)).
 			To(And(ContainSubstring("is invalid"), ContainSubstring("must be greater than or equal to 0")))

@@ -186,7 +186,7 @@ var _ = Describe("what runs in a container", func() {
 		Expect(err).To(MatchError("exit status 7"))
 	})
 
-	DescribeTable("is not for everybody", func(ctx SpecContext, way string) {
+	DescribeTable("needs permission", func(ctx SpecContext, way string) {
 		alice := rest.AnonymousClientConfig(server.Config)
 		alice.BearerToken = aliceToken
 		_, _, err := talk(ctx, alice, way, "web/exec?container=c&command=id&stdout=true", remoteclient.StreamOptions{})
@@ -205,7 +205,7 @@ var _ = Describe("what runs in a container", func() {
 		Expect(agent.last()).To(BeNil())
 	})
 
-	It("is missed in the agent's words when the agent does not have it", func(ctx SpecContext) {
+	It("fails with the agent's error when the agent does not have the container", func(ctx SpecContext) {
 		agent.HandleFunc("/exec/{namespace}/gone/{container}", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `unable to upgrade connection: container not found ("c")`, http.StatusNotFound)
 		})
@@ -278,7 +278,7 @@ var _ = Describe("a pod's ports", func() {
 		})
 	}
 
-	It("say in kubectl why they fail", func() {
+	It("report in kubectl why they fail", func() {
 		session := k.start("port-forward", "web", ":81")
 		Eventually(session.Out).Should(gbytes.Say(`Forwarding from 127.0.0.1:\d+ -> 81\n`))
 		var port uint16

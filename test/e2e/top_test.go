@@ -76,7 +76,7 @@ var _ = Describe("kubectl top", func() {
 		Expect(got).To(HaveKeyWithValue("usage", object{"cpu": "500m", "memory": "1Gi"}))
 	})
 
-	It("shows what pods use, as far as the agent knows those very pods", func(ctx SpecContext) {
+	It("shows what pods use, matched by UID", func(ctx SpecContext) {
 		agent := newFakeAgent(ctx)
 		web := agent.pod(ctx, k.Namespace, "web", "a", "b")
 		db := agent.pod(ctx, k.Namespace, "db", "a")
@@ -116,7 +116,7 @@ var _ = Describe("kubectl top", func() {
 		Expect(a.body).To(ContainSubstring(`"items":[]`))
 	})
 
-	It("asks an agent once for all who want to know", func(ctx SpecContext) {
+	It("sends one request to an agent for many clients", func(ctx SpecContext) {
 		agent := newFakeAgent(ctx)
 		asked := agent.serveSummary(uses(agent.pod(ctx, k.Namespace, "web", "a")))
 		began := time.Now()
@@ -130,7 +130,7 @@ var _ = Describe("kubectl top", func() {
 		Expect(asked.Load()).To(And(BeNumerically(">=", 1), BeNumerically("<=", 1+time.Since(began)/(5*time.Second))))
 	})
 
-	It("leaves out the node and the pods of an agent that does not answer, and says so", func(ctx SpecContext) {
+	It("omits the node and pods of an agent that does not answer, and warns about it", func(ctx SpecContext) {
 		agent := newFakeAgent(ctx)
 		agent.serveSummary(uses(agent.pod(ctx, k.Namespace, "web", "a")))
 		broken := newFakeAgent(ctx)
@@ -148,12 +148,12 @@ var _ = Describe("kubectl top", func() {
 		Expect(k.fails("", "top", "pod", "gone")).To(ContainSubstring("NotFound"))
 	})
 
-	It("is for those who may read metrics", func() {
+	It("needs the permission to read metrics", func() {
 		a := send(request{method: http.MethodGet, path: "/apis/metrics.k8s.io/v1beta1/nodes", anonymous: true, token: aliceToken})
 		Expect(a.asStatus().Message).To(ContainSubstring(`User "alice" cannot list resource "nodes" in API group "metrics.k8s.io"`))
 	})
 
-	It("is of use to readers alone", func() {
+	It("is read-only", func() {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			a := send(request{method: method, path: "/apis/metrics.k8s.io/v1beta1/nodes/x", body: "{}", contentType: "application/json"})
 			Expect(a.status).To(Equal(http.StatusMethodNotAllowed), method)
@@ -169,7 +169,7 @@ var _ = Describe("kubectl top", func() {
 		Expect(k.run("get", "pods")).To(BeEmpty(), "pods are still those of the core group")
 	})
 
-	It("makes way for a metrics server of the cluster's own, until that goes", func(ctx SpecContext) {
+	It("is replaced by the cluster's own metrics server, until that is removed", func(ctx SpecContext) {
 		agent := newFakeAgent(ctx)
 		agent.serveSummary()
 		const theirs = `{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": {

@@ -14,7 +14,7 @@ var _ = Describe("kubectl get --watch", func() {
 		k.run("create", "cm", "first", "--from-literal=a=1")
 	})
 
-	It("shows what is there and then each change", func() {
+	It("shows the present objects and then each change", func() {
 		watch := k.start("get", "cm", "-w", "--output-watch-events")
 		Eventually(watch).Should(gbytes.Say(`EVENT +NAME +DATA +AGE\nADDED +first +1`))
 		k.run("create", "cm", "second")
@@ -36,7 +36,7 @@ var _ = Describe("kubectl get --watch", func() {
 		Eventually(watch).Should(gbytes.Say("configmap/second"))
 	})
 
-	It("follows a selector: what begins to match is added, what ceases is deleted", func() {
+	It("reports objects that begin to match a selector as added, and those that cease as deleted", func() {
 		watch := k.start("get", "cm", "-l", "colour=blue", "-w", "--output-watch-events")
 		k.run("label", "cm", "first", "colour=blue")
 		Eventually(watch).Should(gbytes.Say("ADDED +first"))

@@ -80,10 +80,10 @@ func runEtcd(dir, port string) {
 	os.Exit(1)
 }
 
-// TestEtcdAway takes etcd away in two manners: its process hangs, so that
-// connections stay open and nothing answers, and it is killed, so that
+// TestServerRecoversFromUnavailableEtcd makes etcd unavailable in two ways: its process
+// hangs, so that connections stay open without responses, and it is killed, so that
 // connections are refused.
-func TestEtcdAway(t *testing.T) {
+func TestServerRecoversFromUnavailableEtcd(t *testing.T) {
 	t.Parallel()
 	for _, manner := range []struct {
 		name       string

@@ -11,9 +11,9 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// TestFilesAreTheirOwnersAndStay looks at what the first start leaves, and at
-// what the second makes of it.
-func TestFilesAreTheirOwnersAndStay(t *testing.T) {
+// TestFilesArePrivateAndKeptByARestart checks the files that the first start creates, and
+// that the second keeps them.
+func TestFilesArePrivateAndKeptByARestart(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(tempDir(t), "data")
 	first := up(t, dir)

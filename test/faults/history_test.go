@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestHistoryEnds shortens the five minutes for which the server keeps it, and
-// asks for what is older: a watch, a page of a list, a list of a version.
-func TestHistoryEnds(t *testing.T) {
+// TestCompactedVersionsAreExpired shortens the compaction interval, and then requests
+// versions that were compacted: with a watch, the next page of a list, and a list at a
+// version.
+func TestCompactedVersionsAreExpired(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"), "--etcd-compaction-interval=1s")

@@ -119,9 +119,9 @@ func TestAnotherManagerTakesOver(t *testing.T) {
 	expectWork(t, client)
 }
 
-// TestAFrozenLeaderDoesNotGoOn stops a leader as a machine's sleep does, for
-// longer than its lease.
-func TestAFrozenLeaderDoesNotGoOn(t *testing.T) {
+// TestASuspendedLeaderStopsItsControllers suspends a leader, as a machine that sleeps,
+// for longer than its lease.
+func TestASuspendedLeaderStopsItsControllers(t *testing.T) {
 	t.Parallel()
 	server := up(t, filepath.Join(tempDir(t), "data"))
 	client := clientOf(t, server.Config)
@@ -145,9 +145,9 @@ func TestAFrozenLeaderDoesNotGoOn(t *testing.T) {
 	expectWork(t, client)
 }
 
-// TestALeaderThatIsCutOffStopsInTime holds back what a leader and the server
+// TestALeaderWithoutConnectionStopsInTime holds back what a leader and the server
 // say to each other.
-func TestALeaderThatIsCutOffStopsInTime(t *testing.T) {
+func TestALeaderWithoutConnectionStopsInTime(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"))
@@ -169,7 +169,7 @@ func TestALeaderThatIsCutOffStopsInTime(t *testing.T) {
 	expectWork(t, client)
 }
 
-func TestSVCUpHasItsLeaseAtOnce(t *testing.T) {
+func TestSVCUpAcquiresItsLeaseAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(tempDir(t), "data")
 	for range 2 {
@@ -181,9 +181,9 @@ func TestSVCUpHasItsLeaseAtOnce(t *testing.T) {
 	}
 }
 
-// TestManagersOutliveTheirServer takes the server away for less and for more
-// than a term.
-func TestManagersOutliveTheirServer(t *testing.T) {
+// TestManagersRetryWhileTheServerIsUnavailable stops the server for shorter and for
+// longer than a term.
+func TestManagersRetryWhileTheServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	dir := filepath.Join(tempDir(t), "data")
@@ -216,9 +216,9 @@ func TestManagersOutliveTheirServer(t *testing.T) {
 	g.Expect(code).To(BeZero(), m.Output())
 }
 
-// TestAnOlderStateIsNoticed gives the API server back an etcd as it was before,
-// under a manager that runs throughout.
-func TestAnOlderStateIsNoticed(t *testing.T) {
+// TestARestoredSnapshotRestartsTheControllers restores etcd to an earlier state while a
+// manager runs.
+func TestARestoredSnapshotRestartsTheControllers(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(tempDir(t), "data")
 	port, err := launch.FreePort()

@@ -66,7 +66,7 @@ func connectionOf(t *testing.T, server string, authority, cert, key []byte) stri
 	return file
 }
 
-func TestManagersThatAreRefused(t *testing.T) {
+func TestManagersWithInvalidCredentialsReportTheReason(t *testing.T) {
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"))
 	other := up(t, filepath.Join(tempDir(t), "data"))
@@ -98,7 +98,7 @@ func TestManagersThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsNotServedStopsItsControllersOnly(t *testing.T) {
+func TestAKindThatIsNotServedStopsOnlyItsControllers(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(tempDir(t), "data")
 	port, err := launch.FreePort()
@@ -118,7 +118,7 @@ func TestAKindThatIsNotServedStopsItsControllersOnly(t *testing.T) {
 	g.Expect(strings.Count(m.Output(), `Controller is not started, the API server does not serve all kinds that it reads" logger="`)).To(BeZero())
 }
 
-func TestARightThatIsMissingStopsItsControllersOnly(t *testing.T) {
+func TestAMissingPermissionStopsOnlyItsControllers(t *testing.T) {
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"))
 	client := clientOf(t, server.Config)
@@ -199,7 +199,7 @@ func pods(t *testing.T, client kubernetes.Interface, app string) func() int {
 	}
 }
 
-func TestWhoMaySeeWhatAManagerServes(t *testing.T) {
+func TestEndpointsOfAManagerNeedAuthorization(t *testing.T) {
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"))
 	port, err := launch.FreePort()

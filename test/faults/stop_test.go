@@ -15,9 +15,9 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// TestAStoppingServerSaysSoAndASecondSignalEndsIt gives the server a long
+// TestAStoppingServerReportsItAndASecondSignalKillsIt gives the server a long
 // delay, during which it serves and is not ready.
-func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
+func TestAStoppingServerReportsItAndASecondSignalKillsIt(t *testing.T) {
 	g := NewWithT(t)
 	server := up(t, filepath.Join(tempDir(t), "data"), "--shutdown-delay-duration=1h")
 	g.Expect(server.Signal(syscall.SIGTERM)).To(Succeed())
@@ -35,9 +35,9 @@ func TestAStoppingServerSaysSoAndASecondSignalEndsIt(t *testing.T) {
 	g.Expect(code).NotTo(BeZero(), server.Output())
 }
 
-// TestAStopIsQuiet stops a server that has hardly begun: its controllers are
-// still at what they begin with.
-func TestAStopIsQuiet(t *testing.T) {
+// TestAStopRightAfterTheStartLogsNoErrors stops a server whose controllers are still
+// starting.
+func TestAStopRightAfterTheStartLogsNoErrors(t *testing.T) {
 	g := NewWithT(t)
 	server, err := launch.Up(t.Context(), filepath.Join(tempDir(t), "data"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -50,10 +50,10 @@ func TestAStopIsQuiet(t *testing.T) {
 	g.Expect(strings.Count(after, "\n")).To(Equal(1), server.Output())
 }
 
-// TestADamagedDatabaseIsNamedOrMended damages the database of a server that has
-// stopped. Its log may suffice to mend it; else the start is refused. What must
-// not happen is a server with a part of its objects.
-func TestADamagedDatabaseIsNamedOrMended(t *testing.T) {
+// TestADamagedDatabaseIsReportedOrRecovered damages the database of a server that has
+// stopped. Either the write-ahead log suffices to recover it, or the start fails. The
+// server must not start with only some of its objects.
+func TestADamagedDatabaseIsReportedOrRecovered(t *testing.T) {
 	const objects = 50
 	for _, damage := range []struct {
 		rule string

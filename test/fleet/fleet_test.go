@@ -28,9 +28,9 @@ const (
 	spare = 10
 )
 
-// TestEveryPodOfAFleetRunsOnceAndGoes has the nodes of many agents run the pods
+// TestEveryPodOfAFleetRunsOnceAndIsDeleted has the nodes of many agents run the pods
 // of deployments, through the death of all agents, and be rid of them again.
-func TestEveryPodOfAFleetRunsOnceAndGoes(t *testing.T) {
+func TestEveryPodOfAFleetRunsOnceAndIsDeleted(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root on Linux runs agents")
 	}

@@ -123,7 +123,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		Eventually(func() error { _, err := in.get(ctx, "static-second"); return err }).Should(MatchError(ContainSubstring("not found")))
 	})
 
-	It("is killed, and takes up its pods again as they are", func(ctx SpecContext) {
+	It("resumes its pods after it was killed", func(ctx SpecContext) {
 		s.apply(ctx, strings.Join([]string{webServer("keeps", ""), webServer("crashes", ""), webServer("leaves", "")}, "\n---\n"))
 		keeps, crashes := s.await(ctx, "keeps", beReady()), s.await(ctx, "crashes", beReady())
 		leaves := s.await(ctx, "leaves", beReady())
@@ -140,7 +140,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		Expect(s.run(ctx, "logs", "keeps")).To(Equal("serving at :8080\n"))
 	})
 
-	It("ends when it is asked to, and its pods go on", func(ctx SpecContext) {
+	It("stops on request, and its pods keep running", func(ctx SpecContext) {
 		before := s.await(ctx, "keeps", beReady())
 		Expect(agent.Stop(launch.Patience)).To(BeZero())
 		Expect(get(ctx, "http://"+before.Status.PodIP+":8080/")).To(Equal("keeps\n"))
@@ -151,7 +151,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		Expect(containerID(s.await(ctx, "keeps", beReady()), "main")).To(Equal(containerID(before, "main")))
 	})
 
-	It("goes on with its pods when containerd is killed and comes back", func(ctx SpecContext) {
+	It("resumes its pods after containerd was killed and restarted", func(ctx SpecContext) {
 		before := s.await(ctx, "keeps", beReady())
 		crashes := s.await(ctx, "crashes", beReady())
 		pid := listener(machine.Endpoint())
@@ -165,7 +165,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		s.await(ctx, "new", beReady())
 	})
 
-	It("goes on with its pods while the API server is away, and tells it all in order", func(ctx SpecContext) {
+	It("runs its pods while the API server is unavailable, and reports their statuses in order afterwards", func(ctx SpecContext) {
 		s.apply(ctx, strings.Join([]string{webServer("fails", "restartPolicy: Never"), webServer("restarts", ""), webServer("unready", "")}, "\n---\n"))
 		keeps := s.await(ctx, "keeps", beReady())
 		fails, restarts, unready := s.await(ctx, "fails", beReady()), s.await(ctx, "restarts", beReady()), s.await(ctx, "unready", beReady())
@@ -194,7 +194,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		s.await(ctx, "later", beReady())
 	})
 
-	It("keeps its certificate from clients when that has expired, and takes a new one without a restart", func(ctx SpecContext) {
+	It("does not serve an expired certificate, and loads a new one without a restart", func(ctx SpecContext) {
 		Expect(cluster.Authority.ServerUntil(machine.Dir, "serving", time.Now().Add(-time.Hour), "second")).To(Succeed())
 		Eventually(func() string { out, _ := s.try(ctx, "logs", "later"); return out }).Should(ContainSubstring("certificate has expired"))
 		s.await(ctx, "later", beReady())

@@ -74,7 +74,7 @@ spec:
 		Eventually(read("cat /fixed; echo ,$COLOR,$TOKEN")).Should(Equal("blue,blue,def\n"))
 	})
 
-	It("holds a pod until it is there, and says what is missing", func(ctx SpecContext) {
+	It("delays a pod until it exists, and reports what is missing", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -112,7 +112,7 @@ spec:
 		}
 	})
 
-	It("tells containers of their pod, by environment and files, and keeps the files up to date", func(ctx SpecContext) {
+	It("exposes fields of the pod as environment and files, and updates the files", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.run(ctx, "create", "configmap", "settings", "--from-literal=color=red")
 		s.run(ctx, "create", "secret", "generic", "keys", "--from-literal=token=abc")
@@ -170,7 +170,7 @@ spec:
 		Eventually(func() (string, error) { return s.try(ctx, "exec", "self", "--", "cat", "/all/labels", "/all/note") }).Should(Equal(`tier="back"bye`))
 	})
 
-	It("names the services that there are when a pod starts", func(ctx SpecContext) {
+	It("lists the services that exist when a pod starts", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.run(ctx, "create", "service", "clusterip", "shop-front", "--tcp=80:8080")
 		service := &corev1.Service{}

@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("a container", func() {
-	It("that takes more memory than it may is killed, and says so", func(ctx SpecContext) {
+	It("that exceeds its memory limit is killed, with the reason OOMKilled", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -28,7 +28,7 @@ spec:
 		Expect(s.run(ctx, "describe", "pod", "greedy")).To(MatchRegexp(`Last State: +Terminated\n +Reason: +OOMKilled\n +Exit Code: +137\n`))
 	})
 
-	It("that ends again and again is put off, for longer each time", func(ctx SpecContext) {
+	It("that keeps exiting backs off, longer each time", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -49,7 +49,7 @@ spec:
 		Eventually(s.events(ctx, "crasher")).Should(ContainElement(HavePrefix("BackOff: Back-off restarting failed container main in pod crasher_")))
 	})
 
-	DescribeTable("that cannot start says why", func(ctx SpecContext, manifest, reason, message string) {
+	DescribeTable("that cannot start reports why", func(ctx SpecContext, manifest, reason, message string) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -64,23 +64,23 @@ spec:
 		s.await(ctx, "unable", And(container("main", waiting(reason)), container("other", running())))
 		Eventually(func() (string, error) { return s.try(ctx, "describe", "pod", "unable") }).Should(MatchRegexp(message))
 	},
-		Entry("for want of its program", `{name: main, image: "localhost/svc/busybox:1", command: [nothing-there]}`,
+		Entry("without its executable", `{name: main, image: "localhost/svc/busybox:1", command: [nothing-there]}`,
 			"CrashLoopBackOff", `exec: "nothing-there": executable file not found in \$PATH`),
-		Entry("for want of its image", `{name: main, image: "localhost/svc/nothing:1", imagePullPolicy: Never}`,
+		Entry("without its image", `{name: main, image: "localhost/svc/nothing:1", imagePullPolicy: Never}`,
 			"ErrImageNeverPull", `Warning +ErrImageNeverPull .*Container image "localhost/svc/nothing:1" is not present with pull policy of Never`),
-		Entry("for want of a registry", `{name: main, image: "127.0.0.1:9/nothing:1"}`,
+		Entry("without a registry", `{name: main, image: "127.0.0.1:9/nothing:1"}`,
 			"ImagePullBackOff", `Warning +Failed .*Failed to pull image "127.0.0.1:9/nothing:1": .*connection refused`),
-		Entry("for want of a name that is one", `{name: main, image: "localhost/Svc:1"}`,
+		Entry("with an invalid image name", `{name: main, image: "localhost/Svc:1"}`,
 			"InvalidImageName", `Warning +InspectFailed .*Failed to apply default image tag "localhost/Svc:1": couldn't parse image name`),
-		Entry("for want of a user of that name", `{name: main, image: "localhost/svc/busybox:1", securityContext: {runAsNonRoot: true}}`,
+		Entry("without the user", `{name: main, image: "localhost/svc/busybox:1", securityContext: {runAsNonRoot: true}}`,
 			"CreateContainerConfigError", `container has runAsNonRoot and image will run as root`),
-		Entry("for want of a working directory", `{name: main, image: "localhost/svc/busybox:1", command: [sleep, "1000"], workingDir: /etc/passwd}`,
+		Entry("without the working directory", `{name: main, image: "localhost/svc/busybox:1", command: [sleep, "1000"], workingDir: /etc/passwd}`,
 			"CrashLoopBackOff", `not a directory`),
 	)
 })
 
 var _ = Describe("a pod that the node refuses", func() {
-	DescribeTable("says why", func(ctx SpecContext, spec, reason, message string) {
+	DescribeTable("reports why", func(ctx SpecContext, spec, reason, message string) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -95,13 +95,13 @@ spec:
 			MatchRegexp(`Status: +Failed\nReason: +`+reason+`\n`), MatchRegexp(`Warning +`+reason+` .*svclet +`+message)))
 		Expect(s.run(ctx, "get", "pod", "refused")).To(ContainSubstring(reason))
 	},
-		Entry("for want of processors", `
+		Entry("for too little CPU", `
   containers: [{name: main, image: "localhost/svc/server:1", resources: {requests: {cpu: "1000"}}}]`,
 			"OutOfcpu", `Node didn't have enough resource: cpu, requested: 1000000, used: \d+, capacity: \d+`),
-		Entry("for want of memory", `
+		Entry("for too little memory", `
   containers: [{name: main, image: "localhost/svc/server:1", resources: {requests: {memory: 1000Gi}}}]`,
 			"OutOfmemory", `Node didn't have enough resource: memory, requested: \d+, used: \d+, capacity: \d+`),
-		Entry("for want of a label", `
+		Entry("for a missing label", `
   nodeSelector: {color: green}
   containers: [{name: main, image: "localhost/svc/server:1"}]`,
 			"NodeAffinity", `Predicate NodeAffinity failed: node\(s\) didn't match Pod's node affinity/selector`),

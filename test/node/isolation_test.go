@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("a security context", func() {
-	DescribeTable("sets as whom and how a container runs", func(ctx SpecContext, pod, container, line, want string) {
+	DescribeTable("sets the user and privileges of a container", func(ctx SpecContext, pod, container, line, want string) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1

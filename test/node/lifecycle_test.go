@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("a pod's life", func() {
-	It("begins with its init containers, one after the other, and ends as a job", func(ctx SpecContext) {
+	It("runs its init containers one after the other, and completes", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: batch/v1
@@ -41,7 +41,7 @@ spec:
 		Expect(s.run(ctx, "get", "pods")).To(ContainSubstring("0/1     Completed   0"))
 	})
 
-	It("does not go on where an init container fails", func(ctx SpecContext) {
+	It("starts no container after a failed init container", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -61,7 +61,7 @@ spec:
 		Expect(s.run(ctx, "get", "pod", "unmade")).To(ContainSubstring("Init:Error"))
 	})
 
-	It("has sidecars that begin before its containers and end after them", func(ctx SpecContext) {
+	It("starts sidecars before its containers and stops them after them", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -125,7 +125,7 @@ spec:
 		Expect(webLog.String()).To(ContainSubstring("GET /hook\nsignal: terminated\n"))
 	})
 
-	It("starts a container again whose postStart hook fails", func(ctx SpecContext) {
+	It("restarts a container whose postStart hook fails", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -144,7 +144,7 @@ spec:
 		s.await(ctx, "unhooked", container("main", restarted(1)))
 	})
 
-	DescribeTable("ends within a grace period", func(ctx SpecContext, own string, atLeast time.Duration, flags ...string) {
+	DescribeTable("terminates within a grace period", func(ctx SpecContext, own string, atLeast time.Duration, flags ...string) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -168,11 +168,11 @@ spec:
 		Eventually(func() error { _, err := s.get(ctx, "deaf"); return err }).Should(MatchError(ContainSubstring("not found")))
 	},
 		Entry("of its own", "3", 3*time.Second),
-		Entry("of who ends it", "1000", 2*time.Second, "--grace-period=2"),
+		Entry("of the delete request", "1000", 2*time.Second, "--grace-period=2"),
 		Entry("of none", "1000", time.Duration(0), "--grace-period=0", "--force"),
 	)
 
-	It("ends at its deadline", func(ctx SpecContext) {
+	It("terminates at its deadline", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -190,7 +190,7 @@ spec:
 		Expect(p).To(container("main", terminated("Error", 137)))
 	})
 
-	It("leaves a message", func(ctx SpecContext) {
+	It("reports a termination message", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1

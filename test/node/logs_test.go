@@ -51,7 +51,7 @@ spec:
 		Eventually(logs(ctx)).Should(Equal(all))
 	})
 
-	It("shows that of an init container, of one without a newline at its end, and of all", func(ctx SpecContext) {
+	It("shows the log of an init container, of one without a final newline, and of all containers", func(ctx SpecContext) {
 		Expect(s.run(ctx, "logs", "writer", "--container=prepare")).To(Equal("prepared"))
 		Eventually(func() (string, error) { return s.try(ctx, "logs", "writer", "--container=other") }).Should(Equal("here\n"))
 		out := s.run(ctx, "logs", "writer", "--all-containers", "--prefix")
@@ -67,7 +67,7 @@ spec:
 		Expect(logs(ctx, "--timestamps", "--tail=1")()).To(MatchRegexp(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z wrong\n$`))
 	})
 
-	It("shows what was written since a time", func(ctx SpecContext) {
+	It("shows the lines since a time", func(ctx SpecContext) {
 		Expect(logs(ctx, "--since=1h")()).To(Equal(all))
 		Eventually(logs(ctx, "--since=1s")).Should(BeEmpty())
 		s.exec(ctx, "writer", "echo later > /f")
@@ -78,7 +78,7 @@ spec:
 		Expect(logs(ctx, "--since-time="+since+"Z")()).To(Equal("later\n"))
 	})
 
-	It("follows a container until it ends, and shows what the one before it has written", func(ctx SpecContext) {
+	It("follows a container until it ends, and shows the previous instance's log", func(ctx SpecContext) {
 		follow := s.command(ctx, "logs", "writer", "--container=main", "--follow", "--tail=1")
 		out, err := follow.StdoutPipe()
 		Expect(err).NotTo(HaveOccurred())
@@ -97,17 +97,17 @@ spec:
 		Eventually(logs(ctx)).Should(Equal("again\n"))
 	})
 
-	DescribeTable("says why there is no log", func(ctx SpecContext, want string, args ...string) {
+	DescribeTable("reports why there is no log", func(ctx SpecContext, want string, args ...string) {
 		out, err := s.try(ctx, append([]string{"logs"}, args...)...)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(want))
 	},
 		Entry("of a container that has not ended before", `previous terminated container "other" in pod "writer" not found`, "writer", "--container=other", "--previous"),
 		Entry("of a container that the pod does not have", `container nobody is not valid for pod writer`, "writer", "--container=nobody"),
-		Entry("of a pod that there is not", `pods "nobody" not found`, "nobody"),
+		Entry("of a pod that does not exist", `pods "nobody" not found`, "nobody"),
 	)
 
-	It("says that a container waits to start", func(ctx SpecContext) {
+	It("reports that a container is waiting to start", func(ctx SpecContext) {
 		s.apply(ctx, `
 apiVersion: v1
 kind: Pod

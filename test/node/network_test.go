@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("the network", func() {
-	It("reaches from pod to pod, from node to pod, and from pod to node", func(ctx SpecContext) {
+	It("connects pod to pod, node to pod, and pod to node", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, webServer("web", "")+"\n---\n"+sleeper("client", "")+"\n---\n"+webServer("onnode", "hostNetwork: true"))
 		web := s.await(ctx, "web", beReady())
@@ -28,7 +28,7 @@ var _ = Describe("the network", func() {
 		Expect(onNode.Status.PodIP).To(Equal(onNode.Status.HostIP))
 	})
 
-	It("leads from a port of the node to a pod", func(ctx SpecContext) {
+	It("forwards a host port to a pod", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		port := freePort()
 		s.apply(ctx, `
@@ -50,7 +50,7 @@ spec:
 		Eventually(func() error { _, err := get(ctx, url); return err }).Should(HaveOccurred())
 	})
 
-	It("has the names that a pod asks for", func(ctx SpecContext) {
+	It("writes /etc/hosts and /etc/resolv.conf as the pod specifies", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, strings.Join([]string{
 			printer("named", "hostname: first, subdomain: house, setHostnameAsFQDN: false, hostAliases: [{ip: 192.0.2.1, hostnames: [one.example, two.example]}]",

@@ -27,7 +27,7 @@ var _ = Describe("a node", func() {
 		}).Should(Succeed())
 	})
 
-	It("gives its pods addresses of the range that the cluster has given to it", func(ctx SpecContext) {
+	It("gives its pods addresses of the node's podCIDR", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		prefix := netip.MustParsePrefix(clusterCIDR)
 		attempt := 0
@@ -51,7 +51,7 @@ var _ = Describe("a node", func() {
 		}).Should(Succeed())
 	})
 
-	It("runs a pod to its end, and keeps what it has printed", func(ctx SpecContext) {
+	It("runs a pod to completion, and keeps its log", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		apply(ctx, namespace, `
 apiVersion: v1
@@ -80,7 +80,7 @@ spec:
 		Eventually(log).ShouldNot(BeAnExistingFile())
 	})
 
-	It("lets its pods go on while svc is away, and knows them again", func(ctx SpecContext) {
+	It("keeps its pods running while svc is stopped, and resumes them", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		apply(ctx, namespace, `
 apiVersion: v1

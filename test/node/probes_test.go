@@ -45,7 +45,7 @@ spec:
 		Entry("by a command", "exec: {command: [/server, --ask=http://127.0.0.1:8080/ready]}"),
 	)
 
-	DescribeTable("that fail for a container's life have it started again", func(ctx SpecContext, probe, message string) {
+	DescribeTable("that check liveness restart a container that fails", func(ctx SpecContext, probe, message string) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1

@@ -90,7 +90,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		pid = processOf(container)
 	})
 
-	It("goes on when the agent lets go of it, and is adopted by the next one", func(ctx SpecContext) {
+	It("keeps running when the agent stops, and is adopted by the next agent", func(ctx SpecContext) {
 		before := listener(runtime.Endpoint)
 		runtime.Close()
 		var err error
@@ -100,14 +100,14 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		lives(ctx)
 	})
 
-	It("is started again when it ends, and its pods go on", func(ctx SpecContext) {
+	It("is restarted when it exits, and its pods keep running", func(ctx SpecContext) {
 		before := listener(runtime.Endpoint)
 		Expect(syscall.Kill(before, syscall.SIGKILL)).To(Succeed())
 		Eventually(func() int { return listener(runtime.Endpoint) }).ShouldNot(Or(Equal(before), BeZero()))
 		lives(ctx)
 	})
 
-	It("is stopped and started with its pods going on", func(ctx SpecContext) {
+	It("is stopped and started while its pods keep running", func(ctx SpecContext) {
 		Expect(runtime.Stop(ctx)).To(Succeed())
 		Expect(listener(runtime.Endpoint)).To(BeZero())
 		Expect(syscall.Kill(pid, 0)).To(Succeed())
@@ -117,7 +117,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		lives(ctx)
 	})
 
-	It("is not left running beside another one when the file of its socket is gone", func(ctx SpecContext) {
+	It("is stopped when its socket was removed, before another one is started", func(ctx SpecContext) {
 		before := listener(runtime.Endpoint)
 		runtime.Close()
 		Expect(os.Remove(strings.TrimPrefix(runtime.Endpoint, "unix://"))).To(Succeed())
@@ -141,7 +141,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		lives(ctx)
 	})
 
-	It("gives new pods addresses of the range that the node has got", func(ctx SpecContext) {
+	It("gives new pods addresses of the node's podCIDR", func(ctx SpecContext) {
 		_, err := runtime.SetPodCIDRs(ctx, []string{"198.18.78.0/24"})
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega) {
@@ -154,7 +154,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		}).Should(Succeed())
 	})
 
-	It("leaves nothing behind when it is reset, even if it was killed before", func(ctx SpecContext) {
+	It("leaves nothing behind after a reset, even if it was killed before", func(ctx SpecContext) {
 		runtime.Close()
 		Expect(syscall.Kill(listener(runtime.Endpoint), syscall.SIGKILL)).To(Succeed())
 		pods, err := containerd.Reset(ctx, config, containerd.Leavings{LogsDir: "/var/log/pods"})

@@ -58,7 +58,7 @@ spec:
 		return kubectl.Run(ctx, stdin, append([]string{"--namespace=" + namespace}, args...)...)
 	}
 
-	It("tells kubectl top what the node, its pods and their containers use", func(ctx SpecContext) {
+	It("reports the usage of the node, its pods and their containers to kubectl top", func(ctx SpecContext) {
 		top := func(args ...string) []string {
 			out, errOut, err := in(ctx, "", append(append([]string{"top"}, args...), "--no-headers")...)
 			Expect(err).NotTo(HaveOccurred(), errOut)
@@ -166,7 +166,7 @@ spec:
 		Expect(errOut).To(ContainSubstring(`previous terminated container "main" in pod "web" not found`))
 	})
 
-	It("tells what pods use", func(ctx SpecContext) {
+	It("reports the usage of pods", func(ctx SpecContext) {
 		var nodes corev1.NodeList
 		Expect(client.List(ctx, &nodes)).To(Succeed())
 		proxied := "/api/v1/nodes/" + nodes.Items[0].Name + "/proxy"

@@ -138,7 +138,7 @@ healthzPort: 0
 		Eventually(pod(ctx, "job")).Should(BeNil())
 	})
 
-	It("leaves all pods as they are where files make no sense, and says which", func(ctx SpecContext) {
+	It("keeps all pods when files are invalid, and names the files", func(ctx SpecContext) {
 		before := await(ctx, "web", beReady())
 		for file, content := range map[string]string{
 			"half.yaml":    webServer("half", "")[:80],
@@ -166,7 +166,7 @@ healthzPort: 0
 		Expect(containerID(after, "main")).To(Equal(containerID(before, "main")))
 	})
 
-	It("leaves all pods as they are where the URL makes no sense", func(ctx SpecContext) {
+	It("keeps all pods when the URL's content is invalid", func(ctx SpecContext) {
 		before := await(ctx, "remote", beReady())
 		ended := make(chan struct{})
 		defer close(ended)
@@ -197,14 +197,14 @@ healthzPort: 0
 		await(ctx, "meanwhile", beReady())
 	})
 
-	It("ends the pods of a URL that wants none any more", func(ctx SpecContext) {
+	It("terminates the pods of a URL that lists none any more", func(ctx SpecContext) {
 		serves(text(webServer("remote", "hostname: back")))
 		await(ctx, "remote", And(beReady(), HaveField("Spec.Hostname", "back")))
 		serves(text(""))
 		Eventually(pod(ctx, "remote")).Should(BeNil())
 	})
 
-	It("takes up its pods again when it is killed", func(ctx SpecContext) {
+	It("resumes its pods after it was killed", func(ctx SpecContext) {
 		before := await(ctx, "fine", beReady())
 		agent.Kill()
 		start()

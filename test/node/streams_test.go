@@ -64,13 +64,13 @@ spec:
 			Expect(errOut).To(Equal("command terminated with exit code 7\n"))
 		})
 
-		It("gives the command what it is fed, to the end", func(ctx SpecContext) {
+		It("passes the whole input to the command", func(ctx SpecContext) {
 			const size = 8 << 20
 			out := s.feed(ctx, strings.Repeat("x", size), "exec", "-i", "shell", "--container=main", "--", "wc", "-c")
 			Expect(strings.TrimSpace(out)).To(Equal(fmt.Sprint(size)))
 		})
 
-		It("returns much output whole", func(ctx SpecContext) {
+		It("returns large output completely", func(ctx SpecContext) {
 			out := s.run(ctx, "exec", "shell", "--container=main", "--", "sh", "-c", "head -c 8388608 /dev/zero | tr '\\0' y")
 			Expect(out).To(HaveLen(8 << 20))
 		})
@@ -85,19 +85,19 @@ spec:
 			Eventually(terminal.output).Should(ContainSubstring("it is fine\r\n"))
 		})
 
-		DescribeTable("says why it cannot", func(ctx SpecContext, want string, args ...string) {
+		DescribeTable("reports why it cannot", func(ctx SpecContext, want string, args ...string) {
 			out, err := s.try(ctx, append([]string{"exec"}, args...)...)
 			Expect(err).To(HaveOccurred())
 			Expect(out).To(ContainSubstring(want))
 		},
-			Entry("for a command that there is not", "nothing-there", "shell", "--container=main", "--", "nothing-there"),
+			Entry("for a command that does not exist", "nothing-there", "shell", "--container=main", "--", "nothing-there"),
 			Entry("for a container that the pod does not have", "container nobody is not valid for pod shell", "shell", "--container=nobody", "--", "true"),
-			Entry("for a pod that there is not", `pods "nobody" not found`, "nobody", "--", "true"),
+			Entry("for a pod that does not exist", `pods "nobody" not found`, "nobody", "--", "true"),
 		)
 	})
 
 	Describe("attach", func() {
-		It("shows what a container writes, and gives it what it is fed", func(ctx SpecContext) {
+		It("shows a container's output, and passes input to it", func(ctx SpecContext) {
 			cmd := s.command(ctx, "attach", "-i", "shell", "--container=main")
 			in, err := cmd.StdinPipe()
 			Expect(err).NotTo(HaveOccurred())
@@ -176,7 +176,7 @@ spec:
 	})
 
 	Describe("debug", func() {
-		It("looks into a running container with one that is added", func(ctx SpecContext) {
+		It("adds an ephemeral container that sees the processes of a running one", func(ctx SpecContext) {
 			s.run(ctx, "debug", "shell", "--image="+busybox, "--image-pull-policy=Never", "--target=web", "--container=looker", "--profile=general",
 				"--", "sh", "-c", "ps | grep /serve[r]; echo hostname $(hostname)")
 			p := s.await(ctx, "shell", container("looker", terminated("Completed", 0)))
@@ -201,7 +201,7 @@ spec:
 			Eventually(func() (string, error) { return s.try(ctx, "logs", "shell-copy", "--container=main") }).Should(Equal("copied\n"))
 		})
 
-		It("looks at the node", func(ctx SpecContext) {
+		It("shows the node's file system and processes", func(ctx SpecContext) {
 			var nodes corev1.NodeList
 			Expect(client.List(ctx, &nodes)).To(Succeed())
 			s.run(ctx, "debug", "node/"+nodes.Items[0].Name, "--image="+busybox, "--image-pull-policy=Never", "--profile=general", "--", "sh", "-c", "ls /host"+node.DataDir+"; cat /proc/1/comm")

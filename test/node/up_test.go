@@ -14,11 +14,11 @@ import (
 )
 
 var _ = Describe("svc up", func() {
-	It("says which node there is", func() {
+	It("reports the name of the node", func() {
 		Expect(node.Output()).To(MatchRegexp(`\n  node +\d+ ms  \S+, containerd \d+\.\d+`))
 	})
 
-	It("goes on as a control plane without root, and says so in a line", func(ctx SpecContext) {
+	It("runs only the control plane without root, and reports it in one line", func(ctx SpecContext) {
 		home := newDir()
 		// Others may not be able to reach the program where it is.
 		program := filepath.Join(home, "svc")
@@ -42,7 +42,7 @@ var _ = Describe("svc up", func() {
 		Expect(p.Output()).To(Equal("svc up: --node=true: only root can run pods\n"))
 	})
 
-	It("goes on as a control plane without a runtime, and says in a line how to get one", func(ctx SpecContext) {
+	It("runs only the control plane without a runtime, and reports in one line how to install one", func(ctx SpecContext) {
 		programs, err := containerd.Find(containerd.DefaultSearch())
 		Expect(err).NotTo(HaveOccurred())
 		// Hidden in a mount namespace, in which it runs.
@@ -66,12 +66,12 @@ var _ = Describe("svc up", func() {
 })
 
 var _ = Describe("svc node reset", func() {
-	It("leaves a node alone whose svc up runs", func() {
+	It("does not reset a node whose svc up is running", func() {
 		_, err := node.Reset()
 		Expect(err).To(MatchError(ContainSubstring("is in use by process")))
 	})
 
-	It("says that there is no such node", func() {
+	It("reports that there is no node", func() {
 		out, err := exec.Command(svc, "node", "reset", "--data-dir=/nowhere").CombinedOutput()
 		Expect(err).To(HaveOccurred())
 		Expect(string(out)).To(Equal("svc node reset: --data-dir: /nowhere does not exist: name the directory that svc up was run with\n"))
@@ -79,7 +79,7 @@ var _ = Describe("svc node reset", func() {
 })
 
 var _ = Describe("svc image import", func() {
-	DescribeTable("says in a line what is wrong", func(ctx SpecContext, make func() []string, want string) {
+	DescribeTable("reports the error in one line", func(ctx SpecContext, make func() []string, want string) {
 		args := append([]string{"image", "import", "--data-dir=" + node.DataDir}, make()...)
 		out, err := exec.CommandContext(ctx, svc, args...).CombinedOutput()
 		Expect(err).To(HaveOccurred())
@@ -88,9 +88,9 @@ var _ = Describe("svc image import", func() {
 		Expect(strings.Count(string(out), "\n")).To(Equal(1), string(out))
 	},
 		Entry("with no file", func() []string { return nil }, "name the files to import"),
-		Entry("with a file that is not there", func() []string { return []string{"/nowhere/image.tar"} }, "/nowhere/image.tar: no such file or directory"),
+		Entry("with a file that does not exist", func() []string { return []string{"/nowhere/image.tar"} }, "/nowhere/image.tar: no such file or directory"),
 		Entry("with a directory", func() []string { return []string{newDir()} }, "it is a directory: an archive was expected"),
-		Entry("with a file that is no archive", func() []string { return []string{svc} }, "it is not a tar archive"),
+		Entry("with a file that is not an archive", func() []string { return []string{svc} }, "it is not a tar archive"),
 		Entry("with an archive that is truncated", func() []string {
 			whole, err := os.ReadFile(filepath.Join(dir, "busybox.tar"))
 			Expect(err).NotTo(HaveOccurred())
@@ -98,12 +98,12 @@ var _ = Describe("svc image import", func() {
 			Expect(os.WriteFile(file, whole[:len(whole)/2], 0o600)).To(Succeed())
 			return []string{file}
 		}, "it ends too early"),
-		Entry("with a runtime that is not there", func() []string {
+		Entry("without a runtime", func() []string {
 			return []string{"--container-runtime-endpoint=/nowhere.sock", filepath.Join(dir, "busybox.tar")}
 		}, "no containerd answers at unix:///nowhere.sock"),
 	)
 
-	It("imports again what is there", func(ctx SpecContext) {
+	It("imports an image that exists already", func(ctx SpecContext) {
 		Expect(importImages(ctx, filepath.Join(dir, "busybox.tar"))).To(HavePrefix(busybox + "  sha256:"))
 	})
 })

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("volumes", func() {
-	It("of the kind emptyDir last as long as the pod, in memory or on disk", func(ctx SpecContext) {
+	It("of type emptyDir exist as long as the pod, in memory or on disk", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -47,7 +47,7 @@ spec:
 		Eventually(dir).ShouldNot(BeADirectory())
 	})
 
-	It("of the kind emptyDir end their pod when it writes more than it may", func(ctx SpecContext) {
+	It("of type emptyDir evict their pod when it exceeds the size limit", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		s.apply(ctx, `
 apiVersion: v1
@@ -70,7 +70,7 @@ spec:
 		Eventually(s.events(ctx, "greedy")).Should(ContainElement(HavePrefix("Evicted: Usage of EmptyDir volume")))
 	})
 
-	DescribeTable("of the kind hostPath are what they say they are", func(ctx SpecContext, kind, path, want string) {
+	DescribeTable("of type hostPath must have the declared type", func(ctx SpecContext, kind, path, want string) {
 		s := newSpace(ctx)
 		dir := newDir()
 		Expect(os.WriteFile(filepath.Join(dir, "file"), []byte("there"), 0o644)).To(Succeed())
@@ -93,16 +93,16 @@ spec:
 		Expect(s.run(ctx, "logs", "hosted")).To(Equal(want))
 	},
 		Entry("a directory", "Directory", "dir", "directory\n"),
-		Entry("a directory that is made", "DirectoryOrCreate", "new/dir", "directory\n"),
+		Entry("a directory that is created", "DirectoryOrCreate", "new/dir", "directory\n"),
 		Entry("a file", "File", "file", "regular file\n"),
-		Entry("a file that is made", "FileOrCreate", "newfile", "regular empty file\n"),
+		Entry("a file that is created", "FileOrCreate", "newfile", "regular empty file\n"),
 		Entry("anything", "", "file", "regular file\n"),
 		Entry("not a directory", "Directory", "file", `hostPath type check failed: \S+/file is not a directory`),
 		Entry("not a file", "File", "dir", `hostPath type check failed: \S+/dir is not a file`),
 		Entry("not a socket", "Socket", "file", `hostPath type check failed: \S+/file is not a socket file`),
 	)
 
-	It("show parts by subPath, which no link leads out of", func(ctx SpecContext) {
+	It("mount a part by subPath, which symbolic links cannot leave", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		dir := newDir()
 		Expect(os.Symlink("/etc", filepath.Join(dir, "out"))).To(Succeed())

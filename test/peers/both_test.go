@@ -66,7 +66,7 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 		}
 	}
 
-	It("come to where the pods settle", func() { Expect(unsettled).To(BeEmpty()) })
+	It("end with the pods in the same state", func() { Expect(unsettled).To(BeEmpty()) })
 
 	It("show the same statuses", func() {
 		var found []difference.Difference

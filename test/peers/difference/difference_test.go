@@ -13,7 +13,7 @@ import (
 
 func same(_, text string) string { return text }
 
-func TestFieldsAreNamedByWhatTellsThemApart(t *testing.T) {
+func TestFieldsOfListsAreNamedByTheirKeys(t *testing.T) {
 	type object = map[string]any
 	type list = []any
 	got, err := difference.Of(object{
@@ -96,7 +96,7 @@ func TestEveryDifferenceHasToBeExplainedAndEveryExplanationToBeNeeded(t *testing
 	}
 }
 
-func TestAListSaysWhyOfWhat(t *testing.T) {
+func TestExplanationsNeedAPathAndAReason(t *testing.T) {
 	for name, tt := range map[string]struct {
 		content, want string
 	}{
