@@ -22,8 +22,8 @@ import (
 const waitLogPeriod = 2 * time.Second
 
 // Preflight waits until the API server responds, and checks that it accepts the
-// credentials and lets the manager read its lease. An error says what has to be
-// corrected; an error that may be temporary is logged and retried.
+// credentials and authorizes the manager to read its lease. The error names the
+// remedy; an error that may be temporary is logged and retried.
 func (m *Manager) Preflight(ctx context.Context) error {
 	key := client.ObjectKey{Namespace: m.election.Namespace, Name: m.election.Name}
 	var logged time.Time
@@ -52,8 +52,8 @@ func cause(err error) error {
 	return err
 }
 
-// permanent returns an error that says what has to be corrected if retries
-// cannot succeed, and nil if err may be temporary.
+// permanent returns an error that names the remedy if retries cannot succeed, and
+// nil if err may be temporary.
 func permanent(api *rest.Config, err error, now time.Time) error {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError
@@ -62,13 +62,13 @@ func permanent(api *rest.Config, err error, now time.Time) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		if end, ok := expired(api, now); ok {
-			return fmt.Errorf("the client certificate expired on %s: get a new one", end.Format(time.RFC3339))
+			return fmt.Errorf("the client certificate expired on %s: use a new one", end.Format(time.RFC3339))
 		}
-		return fmt.Errorf("the API server at %s does not know this user: the certificate or token is of another cluster, or no longer valid", api.Host)
+		return fmt.Errorf("the API server at %s rejects the credentials: the certificate or token belongs to another cluster, or is no longer valid", api.Host)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("the user lacks the permissions of %s: %w", User, err)
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
-		return fmt.Errorf("the certificate of %s is not trusted: %w; is this file of another cluster?", api.Host, cause(err))
+		return fmt.Errorf("the certificate of %s is not trusted: %w; check that the file belongs to this cluster", api.Host, cause(err))
 	case errors.As(err, &notTLS):
 		return fmt.Errorf("%s does not speak TLS: %w", api.Host, cause(err))
 	}

@@ -62,7 +62,7 @@ sed -i \
 # The machine code of the sandbox image's program, from svclet/image/pause/asm.
 go run ./hack/pause
 
-# What follows from the controllers' declarations: docs/reference and config/rbac.
+# docs/reference and config/rbac, from the declarations of controllers and settings.
 go run ./hack/reference
 
 # The reference of svc's own commands and flags.

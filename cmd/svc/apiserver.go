@@ -42,7 +42,7 @@ same time. Its flags are those of kube-apiserver.`,
 		},
 	}
 	cmd.Version = release.Public(opts.Release, release.SVCVersion()).Info().GitVersion
-	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n") // as kube-apiserver --version says it
+	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n") // like kube-apiserver --version
 	sets := opts.Flags()
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)

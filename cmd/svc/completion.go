@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shells writes, for each shell, the script that completes svc's command line.
+// shells has, for each shell, the function that writes the script that completes svc's command line.
 var shells = map[string]func(root *cobra.Command, out io.Writer) error{
 	"bash":       func(root *cobra.Command, out io.Writer) error { return root.GenBashCompletionV2(out, true) },
 	"zsh":        func(root *cobra.Command, out io.Writer) error { return root.GenZshCompletion(out) },

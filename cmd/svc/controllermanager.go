@@ -56,8 +56,8 @@ place. Its flags are those of kube-controller-manager.`,
 	return cmd
 }
 
-// readConnection reads the file of --svcconfig or, without one, what a pod is
-// given.
+// readConnection reads the file of --svcconfig or, without one, the credentials of the
+// pod's service account.
 func readConnection(file string) (*rest.Config, error) {
 	if file == "" {
 		api, err := rest.InClusterConfig()
@@ -69,7 +69,7 @@ func readConnection(file string) (*rest.Config, error) {
 		}
 		return api, nil
 	}
-	// Read by itself first: its errors say what is wrong with the file.
+	// The file is read separately first, because these errors are about the file.
 	if _, err := clientcmd.LoadFromFile(file); err != nil {
 		return nil, fmt.Errorf("--svcconfig: %s: %w", file, pathless(err))
 	}
@@ -83,7 +83,7 @@ func readConnection(file string) (*rest.Config, error) {
 	return api, nil
 }
 
-// pathless is err without the name of the file, if it is about one.
+// pathless returns err without the name of the file, if it has one.
 func pathless(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

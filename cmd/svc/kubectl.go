@@ -36,14 +36,13 @@ the "svc up" of this user.`,
 	}
 }
 
-// runKubectl is kubectl: it ends the process with kubectl's exit code when that
-// is not 0.
+// runKubectl runs kubectl, and exits with its exit code if that is not 0.
 func runKubectl(args []string) {
 	if file, exists := pointAtUp(args); file != "" && !exists {
 		cmdutil.BehaviorOnFatal(func(message string, code int) {
 			message = strings.TrimSuffix(message, "\n")
 			if strings.Contains(message, "connection to the server") {
-				message += fmt.Sprintf("\nsvc kubectl: %s is not there: start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG", file)
+				message += fmt.Sprintf("\nsvc kubectl: %s does not exist: start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG", file)
 			}
 			if message != "" {
 				fmt.Fprintln(os.Stderr, message)
@@ -71,7 +70,7 @@ func kubectlCommand(arguments []string) *cobra.Command {
 	return kubectl
 }
 
-// pointAtUp makes kubectl, and the plugins it runs, talk to this user's svc up
+// pointAtUp makes kubectl and its plugins use the cluster of this user's svc up,
 // unless the user names a kubeconfig. ~/.kube/config is not used: which cluster
 // `svc kubectl delete` deletes from must not depend on whether svc up has ever
 // run beside another cluster.
@@ -95,7 +94,7 @@ func givesKubeconfig(arg string) bool {
 	return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
 }
 
-// completeKubectl asks kubectl how a line that begins with svc kubectl goes on.
+// completeKubectl returns kubectl's completions of a line that begins with svc kubectl.
 func completeKubectl(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	pointAtUp(args)
 	var answer strings.Builder

@@ -17,7 +17,7 @@ import (
 	"svc.dev/svc/svclet/image/load"
 )
 
-// newImage is svc image, which is svclet's, too.
+// newImage returns the command svc image, which svclet has, too.
 func newImage() *cobra.Command {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	dataDir := dataDirFlag(flags)
@@ -45,11 +45,11 @@ func newNode() *cobra.Command {
 func newNodeReset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "End all pods of this machine's node, and its container runtime",
-		Long: `End all pods of this machine's node and the containerd that svc runs for them,
-and remove what they had: volumes, mounts, networks. It asks nothing before.
+		Short: "Stop all pods of this machine's node, and its container runtime",
+		Long: `Stop all pods of this machine's node and the containerd that svc runs for them,
+and remove what they had: volumes, mounts, networks. It does not ask for confirmation.
 
-Pods outlive "svc up", which has to be stopped first. Images and the cluster's
+Pods keep running after "svc up", which has to be stopped first. Images and the cluster's
 data are kept: pods that are still in the cluster start again with the next
 "svc up".`,
 		Args: noArguments,
@@ -85,14 +85,14 @@ func exists(path string) bool {
 }
 
 func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
-	// Without the programs pods end less gently, but they end.
+	// Without these programs pods are killed instead of stopped gracefully.
 	programs, err := containerd.Find(containerd.DefaultSearch())
 	if missing := (*containerd.MissingError)(nil); err != nil && !errors.As(err, &missing) {
 		return err
 	}
 	config := (&cluster.NodeOptions{}).Containerd(dir, programs)
 	var ended int
-	err = progress.While(cmd.ErrOrStderr(), clock.RealClock{}, cmd.CommandPath()+": still ending pods", func() (err error) {
+	err = progress.While(cmd.ErrOrStderr(), clock.RealClock{}, cmd.CommandPath()+": still stopping pods", func() (err error) {
 		ended, err = containerd.Reset(cmd.Context(), config, containerd.Leavings{
 			Dir: dir.Svclet(), LogsDir: dir.PodLogs(), Cgroup: dir.Cgroup(),
 		})
@@ -112,6 +112,6 @@ func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
 // dataDirFlag adds the flag --data-dir of commands about a node that runs, or
 // has run, on that directory.
 func dataDirFlag(flags *pflag.FlagSet) func() (datadir.Dir, error) {
-	dir := flags.String("data-dir", "", "Data directory of the svc up whose node is meant. The default is "+datadir.RootDefault+".")
+	dir := flags.String("data-dir", "", "Data directory of the svc up that runs or has run the node. The default is "+datadir.RootDefault+".")
 	return func() (datadir.Dir, error) { return datadir.OrRootDefault(*dir) }
 }

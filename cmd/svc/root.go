@@ -54,8 +54,8 @@ of it on this machine.`,
 	return root
 }
 
-// newHelp is cobra's command of this name, but a command that does not exist is
-// an error.
+// newHelp returns cobra's command of this name, except that an unknown command is an
+// error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
@@ -76,8 +76,7 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// usageError is a mistake in the command line: the help of cmd tells how to
-// write it.
+// usageError is a mistake in the command line, which the help of cmd explains.
 type usageError struct {
 	err error
 	cmd *cobra.Command
@@ -89,7 +88,7 @@ func (e usageError) Error() string {
 
 func (e usageError) Unwrap() error { return e.err }
 
-// noCommand refuses arguments to a command that only has subcommands.
+// noCommand rejects arguments to a command that only has subcommands.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -101,7 +100,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return usageError{err, cmd}
 }
 
-// noArguments refuses arguments to a command that takes flags only.
+// noArguments rejects arguments to a command that takes flags only.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -109,7 +108,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unexpected argument %q: only flags are taken", args[0]), cmd}
 }
 
-// values says for each type of flag what its values look like.
+// values describes the values of each type of flag.
 var values = map[string]string{
 	"bool":      "true or false",
 	"int":       "a whole number",
@@ -122,7 +121,7 @@ var values = map[string]string{
 	"portRange": "a range of ports, such as 30000-32767",
 }
 
-// explainFlag says of a value that a flag cannot take what it takes instead.
+// explainFlag adds to the error about an invalid value of a flag what the flag accepts.
 func explainFlag(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -140,7 +139,7 @@ const flagSubject = "svc.dev/subject"
 
 // addFlags gives cmd the flags of sets, and a help that lists them by set.
 func addFlags(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
-	cmd.Flags().SetNormalizeFunc(theirNames)
+	cmd.Flags().SetNormalizeFunc(kubernetesNames)
 	for _, name := range sets.Order {
 		sets.FlagSets[name].VisitAll(func(f *pflag.Flag) { _ = sets.FlagSets[name].SetAnnotation(f.Name, flagSubject, []string{name}) }) // the flag exists
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
@@ -149,8 +148,8 @@ func addFlags(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	cliflag.SetUsageAndHelpFunc(cmd, sets, width)
 }
 
-// theirNames lets the names that Kubernetes gives to flags stand for ours.
-func theirNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+// kubernetesNames accepts the names that Kubernetes gives to flags.
+func kubernetesNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if rest, found := strings.CutPrefix(name, "kubelet-"); found {
 		name = "svclet-" + rest
 	}
@@ -160,7 +159,7 @@ func theirNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// joined makes one error of all that is wrong with the command line.
+// joined returns one error with all mistakes in the command line.
 func joined(cmd *cobra.Command, errs []error) error {
 	if len(errs) == 0 {
 		return nil

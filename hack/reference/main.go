@@ -1,6 +1,5 @@
-// Command reference writes what follows from declarations: the reference pages
-// of the documentation, of the controllers and of what can be set of svclet, and
-// the role of the manager's manifests.
+// Command reference generates files from declarations: the reference pages of the
+// controllers and of svclet's settings, and the ClusterRole of the controller manager.
 // It runs in the root of the module.
 package main
 
@@ -45,7 +44,7 @@ func main() {
 	}
 }
 
-// page describes each controller.
+// page returns the reference of all controllers.
 func page() (string, error) {
 	all := controllers.All()
 	slices.SortFunc(all, func(a, b controller.Controller) int { return strings.Compare(a.Name, b.Name) })
@@ -54,8 +53,8 @@ func page() (string, error) {
 
 <!-- Generated from the controllers' declarations by make generate; do not edit. -->
 
-Each controller can be named in ` + "`--controllers`" + `, by its name or by that of kube-controller-manager. It reads only what is listed here
-and does only what is listed as its rights; beside that all record events. ` + "[Running controllers](../controllers.md)" + ` says how to choose.
+Each controller can be named in ` + "`--controllers`" + `, by its name or by that of kube-controller-manager. It has only the permissions
+that are listed here, and that to record events. ` + "[Running controllers](../controllers.md)" + ` explains how to choose controllers.
 
 `)
 	for _, c := range all {
@@ -69,7 +68,7 @@ and does only what is listed as its rights; beside that all record events. ` + "
 		}
 		fmt.Fprintf(&b, "## %s\n\n%s\n\n| | |\n|---|---|\n", c.Name, summary)
 		if len(c.Aliases) > 0 {
-			fmt.Fprintf(&b, "| also | %s |\n", quoted(c.Aliases))
+			fmt.Fprintf(&b, "| aliases | %s |\n", quoted(c.Aliases))
 		}
 		if c.OnDemand {
 			b.WriteString("| runs | only when `--controllers` names it |\n")
@@ -86,7 +85,7 @@ and does only what is listed as its rights; beside that all record events. ` + "
 	return strings.TrimRight(b.String(), "\n") + "\n", nil
 }
 
-// resources lists those of rules, as kubectl names them.
+// resources returns the resources of rules with kubectl's names, resource.group.
 func resources(rules []rbacv1.PolicyRule) string {
 	var names []string
 	for _, rule := range rules {
@@ -111,7 +110,7 @@ func quoted(words []string) string {
 	return "`" + strings.Join(words, "`, `") + "`"
 }
 
-// flags is a table of the controller's own, or nothing.
+// flags returns a table of the controller's flags, empty if it has none.
 func flags(c controller.Controller) string {
 	if c.Flags == nil {
 		return ""
@@ -130,12 +129,12 @@ func flags(c controller.Controller) string {
 	return b.String() + "\n"
 }
 
-// cell is a text as a cell of a table has it.
+// cell escapes a text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", " "), "|", `\|`)
 }
 
-// synopsis is the first sentence of the documentation of the package that
+// synopsis returns the first sentence of the documentation of the package that
 // declares the controller, without the package's name.
 func synopsis(c controller.Controller) (string, error) {
 	declared := runtime.FuncForPC(reflect.ValueOf(c.Setup).Pointer()).Name()
@@ -168,7 +167,7 @@ func packageDoc(file *ast.File) string {
 	return strings.ToUpper(sentence[:1]) + sentence[1:]
 }
 
-// role is the manager's ClusterRole.
+// role returns the manifest of the manager's ClusterRole.
 func role() (string, error) {
 	rules, err := controllers.Rules()
 	if err != nil {
@@ -186,7 +185,7 @@ func role() (string, error) {
 	return "# Generated from the controllers' declarations by make generate; do not edit.\n" + string(content), nil
 }
 
-// merged has one rule for each resource, in the order of groups and names.
+// merged returns one rule for each resource, sorted by group and name.
 func merged(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	verbs := map[[3]string][]string{}
 	for _, rule := range rules {

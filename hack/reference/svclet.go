@@ -7,15 +7,15 @@ import (
 	"svc.dev/svc/svclet/config"
 )
 
-// svclet describes what can be set of svclet.
+// svclet returns the reference of svclet's settings.
 func svclet() (string, error) {
 	var b strings.Builder
 	b.WriteString(`# Settings of svclet
 
 <!-- Generated from the table of settings by make generate; do not edit. -->
 
-[The node agent](../svclet.md) says how to run svclet and where settings come from. A deprecated flag works, and logs which field of the configuration file to set
-instead. Flags and fields mean and default to what kubelet's of the same name do, where nothing else is said; kubelet's names of flags are taken, too.
+[The node agent](../svclet.md) explains how to run svclet and where settings come from. A deprecated flag works, and logs which field of the configuration file to set
+instead. Unless stated otherwise, flags and fields have the meaning and default of kubelet's of the same name; kubelet's names of flags are accepted, too.
 
 `)
 	for _, section := range config.Sections() {
@@ -24,7 +24,7 @@ instead. Flags and fields mean and default to what kubelet's of the same name do
 			later(&b, section.Settings)
 			continue
 		}
-		b.WriteString("| flag | field | takes | default | |\n|---|---|---|---|---|\n")
+		b.WriteString("| flag | field | type | default | |\n|---|---|---|---|---|\n")
 		for i := range section.Settings {
 			s := &section.Settings[i]
 			kind, byDefault := s.Value()
@@ -36,7 +36,7 @@ instead. Flags and fields mean and default to what kubelet's of the same name do
 	return b.String(), nil
 }
 
-// flagsOf are the names of a setting's flag.
+// flagsOf returns the names of a setting's flag.
 func flagsOf(s *config.Setting) string {
 	if s.Flag == "" {
 		return ""
@@ -59,8 +59,8 @@ func code(text string) string {
 }
 
 func later(b *strings.Builder, settings []config.Setting) {
-	b.WriteString("The flags do not exist. The fields may be set, in a file, to nothing or to what stands here, and to the default of kubelet.\n\n")
-	b.WriteString("| flag | field | may be | because |\n|---|---|---|---|\n")
+	b.WriteString("The flags do not exist. In a configuration file, the fields may be empty, have a value listed here, or have kubelet's default.\n\n")
+	b.WriteString("| flag | field | accepted values | reason |\n|---|---|---|---|\n")
 	for i := range settings {
 		s := &settings[i]
 		var harmless []string
@@ -73,8 +73,8 @@ func later(b *strings.Builder, settings []config.Setting) {
 }
 
 func gates(b *strings.Builder) {
-	b.WriteString("## Feature gates\n\n`--feature-gates` and `featureGates` take these names, `AllAlpha` and `AllBeta`. svclet acts on those with an effect. The others are known, " +
-		"so that all parts of a cluster can be given the same ones; what they stand for behaves in svclet as in Kubernetes 1.36, sidecar containers for instance, or is not there yet.\n\n")
+	b.WriteString("## Feature gates\n\n`--feature-gates` and `featureGates` take these names, `AllAlpha` and `AllBeta`. Those with an effect change what svclet does. The others are accepted, " +
+		"so that all components of a cluster can have the same gates; their features either behave as in Kubernetes 1.36 (sidecar containers, for instance) or are not implemented yet.\n\n")
 	b.WriteString("| gate | stage | default | effect |\n|---|---|---|---|\n")
 	for _, gate := range config.AllGates() {
 		fmt.Fprintf(b, "| %s | %s | %t | %s |\n", code(gate.Name), gate.Stage, gate.Default, gate.Effect)

@@ -83,9 +83,9 @@ func TestManagersWithInvalidCredentialsReportTheReason(t *testing.T) {
 		flags            []string
 	}{
 		{"a server of another cluster", connectionOf(t, host, manager.CAData, manager.CertData, manager.KeyData), "the certificate of " + host + " is not trusted: ", nil},
-		{"a user of another cluster", connectionOf(t, host, authority, manager.CertData, manager.KeyData), "does not know this user: the certificate or token is of another cluster, or no longer valid", nil},
-		{"a certificate that has ended", connectionOf(t, host, authority, expired, expiredKey), "the client certificate expired on " + end.UTC().Format(time.RFC3339), nil},
-		{"a user without rights", connectionOf(t, host, authority, stranger, strangerKey), `the user lacks the permissions of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
+		{"a user of another cluster", connectionOf(t, host, authority, manager.CertData, manager.KeyData), "rejects the credentials: the certificate or token belongs to another cluster, or is no longer valid", nil},
+		{"an expired certificate", connectionOf(t, host, authority, expired, expiredKey), "the client certificate expired on " + end.UTC().Format(time.RFC3339), nil},
+		{"a user without permissions", connectionOf(t, host, authority, stranger, strangerKey), `the user lacks the permissions of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
 		{"a port that is in use", connection(server), "--secure-port: " + portOf(t, server.Config) + " is in use", []string{"--secure-port=" + portOf(t, server.Config)}},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
