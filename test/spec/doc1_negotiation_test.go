@@ -80,3 +80,57 @@ var _ = Describe("Document 1, section 4: content negotiation", func() {
 		Entry("a list of definitions", "/apis/apiregistration.k8s.io/v1/apiservices"),
 	)
 })
+
+var _ = Describe("Document 1, naming convention and section 4: identifiers with the brand", func() {
+	discovery := func(ctx SpecContext, path, group, version string) launch.Response {
+		GinkgoHelper()
+		return send(ctx, launch.Request{Method: "GET", Path: path, Accept: "application/json;g=" + group + ";v=" + version + ";as=APIGroupDiscoveryList"})
+	}
+
+	It("a table has the group of the request", func(ctx SpecContext) {
+		for _, group := range []string{"meta.k8s.io", "meta.svc.dev"} {
+			resp := send(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces", Accept: "application/json;as=Table;g=" + group + ";v=v1"})
+			table := parse(resp, 200)
+			Expect(table).To(HaveKeyWithValue("kind", "Table"))
+			Expect(table).To(HaveKeyWithValue("apiVersion", group+"/v1"))
+			row := table["rows"].([]any)[0].(object)["object"]
+			Expect(row).To(HaveKeyWithValue("apiVersion", group+"/v1"))
+		}
+	})
+
+	DescribeTable("aggregated discovery has the group and the version of the request",
+		func(ctx SpecContext, group, version string) {
+			for _, path := range []string{"/api", "/apis"} {
+				resp := discovery(ctx, path, group, version)
+				list := parse(resp, 200)
+				Expect(list).To(HaveKeyWithValue("kind", "APIGroupDiscoveryList"))
+				Expect(list).To(HaveKeyWithValue("apiVersion", group+"/"+version))
+				Expect(list["items"]).NotTo(BeEmpty())
+				Expect(resp.Header.Get("Content-Type")).To(Equal("application/json;g=" + group + ";v=" + version + ";as=APIGroupDiscoveryList"))
+			}
+		},
+		Entry(nil, "apidiscovery.k8s.io", "v2"),
+		Entry(nil, "apidiscovery.k8s.io", "v2beta1"),
+		Entry(nil, "apidiscovery.svc.dev", "v2"),
+		Entry(nil, "apidiscovery.svc.dev", "v2beta1"),
+	)
+
+	It("406 and 415 name both protobuf media types", func(ctx SpecContext) {
+		const both = "application/vnd.kubernetes.protobuf, application/vnd.svc.protobuf"
+		Expect(failed(send(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces", Accept: "text/html"}), 406).Message).To(ContainSubstring(both))
+		Expect(failed(send(ctx, launch.Request{Method: "POST", Path: "/api/v1/namespaces", ContentType: "text/html", Body: "x"}), 415).Message).To(ContainSubstring(both))
+	})
+
+	It("the response to a schema has its extensions as they were written", func(ctx SpecContext) {
+		for _, spelling := range []string{"x-svc-", "x-kubernetes-"} {
+			resp := send(ctx, launch.Request{Method: "POST", Path: definitions + "?dryRun=All", ContentType: "application/json", Body: `{
+				"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.echo.example.com"},
+				"spec": {"group": "echo.example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+					"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "` + spelling + `map-type": "atomic",
+						"properties": {"a": {"type": "array", "` + spelling + `list-type": "set", "items": {"type": "string"}}}}}}]}}`})
+			Expect(resp.Status).To(Equal(201), resp.Body)
+			Expect(resp.Body).To(ContainSubstring(`"` + spelling + `list-type":"set"`))
+			Expect(resp.Body).To(ContainSubstring(`"` + spelling + `map-type":"atomic"`))
+		}
+	})
+})

@@ -1,11 +1,13 @@
 // Package alias lets clients use svc's spelling of the identifiers that
 // Kubernetes brands with its own name (document 1, section 2): the protobuf
-// media type, the group of the table representation, and the extensions of
-// schemas. The rest of the server knows only Kubernetes' spelling.
+// media type, the groups in the parameters of media types, and the extensions of
+// schemas. The response uses the spelling of the request. The rest of the server
+// knows only Kubernetes' spelling.
 package alias
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -13,26 +15,30 @@ const (
 	svcProtobuf  = "application/vnd.svc.protobuf"
 	kubeProtobuf = "application/vnd.kubernetes.protobuf"
 
-	// tableGroup is a parameter of the media type of tables.
-	tableGroup = "g=meta.k8s.io"
 	// defaultDomain is the group domain whose spelling is always accepted.
 	defaultDomain = "svc.dev"
 	kubeDomain    = "k8s.io"
 )
 
+// groups are those that a media type may name (g=), without their domain: of
+// tables and metadata, and of aggregated discovery.
+var groups = []string{"meta", discovery}
+
 // Filter translates requests from svc's spelling to Kubernetes' before they
-// reach next, and the content type of the answer back for those clients that
-// asked with svc's. A request without an alias costs no allocation. Domain is
-// the group domain.
+// reach next, and the responses back for those clients that asked with svc's. A
+// request without an alias costs no allocation. Domain is the group domain.
 //
 // It must surround the whole chain, so that errors, discovery and custom
 // resources are reached too.
 func Filter(next http.Handler, domain string) http.Handler {
 	f := filter{next: next, schemaPaths: []string{schemaPath(kubeDomain)}}
-	for _, d := range []string{defaultDomain, domain} {
-		if d != kubeDomain {
-			f.tableGroups = append(f.tableGroups, "g=meta."+d)
-			f.schemaPaths = append(f.schemaPaths, schemaPath(d))
+	for _, d := range slices.Compact([]string{defaultDomain, domain}) {
+		if d == kubeDomain {
+			continue
+		}
+		f.schemaPaths = append(f.schemaPaths, schemaPath(d))
+		for _, group := range groups {
+			f.names = append(f.names, name{svc: group + "." + d, kube: group + "." + kubeDomain})
 		}
 	}
 	return f
@@ -40,21 +46,25 @@ func Filter(next http.Handler, domain string) http.Handler {
 
 type filter struct {
 	next        http.Handler
-	tableGroups []string
+	names       []name
 	schemaPaths []string
 }
+
+// name is a group in both spellings.
+type name struct{ svc, kube string }
 
 // ServeHTTP implements http.Handler.
 func (f filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accept, acceptAliased := f.translate(r.Header["Accept"])
 	contentType, contentTypeAliased := f.translate(r.Header["Content-Type"])
 	schema := f.isSchema(r)
-	if !acceptAliased && !contentTypeAliased && !schema {
+	if !acceptAliased && !contentTypeAliased && !schema && hasKnownTypes(r) {
 		f.next.ServeHTTP(w, r)
 		return
 	}
-	if acceptAliased && mentions(r.Header["Accept"], svcProtobuf) {
-		w = answerAsAsked(w)
+	back := &response{ResponseWriter: w}
+	if acceptAliased {
+		back.spelling = f.spellingOf(r.Header["Accept"])
 	}
 	translated := r.WithContext(r.Context())
 	translated.Header = r.Header.Clone()
@@ -65,19 +75,27 @@ func (f filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		translated.Header["Content-Type"] = contentType
 	}
 	if schema {
-		translateSchema(translated)
+		back.schema = translateSchema(translated)
 	}
-	f.next.ServeHTTP(w, translated)
+	if schema || len(back.spelling.texts) > 0 {
+		// What is compressed cannot be translated.
+		delete(translated.Header, "Accept-Encoding")
+	}
+	f.next.ServeHTTP(back.wrapped(), translated)
+	back.finish()
 }
 
-// translate returns the header's values in Kubernetes' spelling, and whether
+// translate returns a header's values in Kubernetes' spelling, and whether
 // that differs. The values themselves stay as they are.
 func (f filter) translate(values []string) ([]string, bool) {
 	translated, changed := values, false
 	for i, value := range values {
 		v := strings.ReplaceAll(value, svcProtobuf, kubeProtobuf)
-		for _, group := range f.tableGroups {
-			v = replaceParameter(v, group, tableGroup)
+		for _, n := range f.names {
+			v = replaceParameter(v, "g=", n.svc, n.kube)
+		}
+		if asksForBetaDiscovery(v) {
+			v = replaceParameter(v, "v=", discoveryBeta, discoveryStable)
 		}
 		if v == value {
 			continue
@@ -90,29 +108,58 @@ func (f filter) translate(values []string) ([]string, bool) {
 	return translated, changed
 }
 
-// replaceParameter replaces a parameter of the media types in a header.
-func replaceParameter(header, parameter, replacement string) string {
+// spellingOf returns the spelling of an Accept header that translate changes. A
+// header with both spellings of a group gets Kubernetes'.
+func (f filter) spellingOf(accept []string) spelling {
+	header := strings.Join(accept, ",")
+	s := spelling{protobuf: strings.Contains(header, svcProtobuf)}
+	discoveryGroup := discovery + "." + kubeDomain
+	for _, n := range f.names {
+		if !hasParameter(header, "g=", n.svc) || hasParameter(header, "g=", n.kube) {
+			continue
+		}
+		s.addGroup(n.kube, n.svc)
+		if strings.HasPrefix(n.kube, discovery) {
+			discoveryGroup = n.svc
+		}
+	}
+	for _, value := range accept {
+		for _, n := range f.names {
+			value = replaceParameter(value, "g=", n.svc, n.kube)
+		}
+		if asksForBetaDiscovery(value) {
+			s.addVersion(discoveryGroup)
+			break
+		}
+	}
+	return s
+}
+
+// replaceParameter replaces the value of a parameter, whose key ends with the
+// equals sign, of the media types in a header.
+func replaceParameter(header, key, value, replacement string) string {
 	for from := 0; ; {
-		i := strings.Index(header[from:], parameter)
+		i := strings.Index(header[from:], value)
 		if i < 0 {
 			return header
 		}
-		start, end := from+i, from+i+len(parameter)
+		start, end := from+i, from+i+len(value)
 		from = end
-		startsOne := start > 0 && strings.ContainsRune("; ", rune(header[start-1]))
-		endsOne := end == len(header) || strings.ContainsRune("; ,", rune(header[end]))
-		if startsOne && endsOne {
+		if isParameter(header, key, start, end) {
 			header = header[:start] + replacement + header[end:]
 			from = start + len(replacement)
 		}
 	}
 }
 
-func mentions(values []string, s string) bool {
-	for _, v := range values {
-		if strings.Contains(v, s) {
-			return true
-		}
-	}
-	return false
+// isParameter reports whether header[start:end] is the value of a parameter.
+func isParameter(header, key string, start, end int) bool {
+	before, startsOne := strings.CutSuffix(header[:start], key)
+	startsOne = startsOne && before != "" && strings.ContainsRune("; ", rune(before[len(before)-1]))
+	endsOne := end == len(header) || strings.ContainsRune("; ,", rune(header[end]))
+	return startsOne && endsOne
+}
+
+func hasParameter(header, key, value string) bool {
+	return replaceParameter(header, key, value, "") != header
 }

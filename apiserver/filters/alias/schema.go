@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -46,29 +47,64 @@ func (f filter) isSchema(r *http.Request) bool {
 
 // translateSchema makes the x-svc- extensions in the request's body
 // x-kubernetes-, once the body is read: nothing is held in memory for a
-// request that is refused before.
-func translateSchema(r *http.Request) {
+// request that is refused before. It returns nil if the body has none.
+func translateSchema(r *http.Request) *schemaBody {
 	if r.Body == nil || r.ContentLength > maxBody {
-		return
+		return nil
 	}
 	contentType := r.Header.Get("Content-Type")
-	translate := jsonExtensions
+	find := inJSON
 	switch {
 	case strings.Contains(contentType, "protobuf"), strings.Contains(contentType, "cbor"):
-		return
+		return nil
 	case strings.Contains(contentType, "yaml"):
-		translate = yamlExtensions
+		find = inYAML
 	}
-	r.Body = &schemaBody{ReadCloser: r.Body, translate: translate}
+	body := &schemaBody{ReadCloser: r.Body, find: find}
+	r.Body = body
 	r.ContentLength = -1
 	r.Header.Del("Content-Length")
+	return body
 }
 
 // schemaBody is a request's body, translated when it is first read.
 type schemaBody struct {
 	io.ReadCloser
-	translate  func([]byte) []byte
+	find       func(body []byte, prefix string) []int
 	translated io.Reader
+	// names are the extensions that the body has in svc's spelling. The response may
+	// begin, when the time is up, while the body is being read.
+	names atomic.Pointer[[]string]
+}
+
+// used returns the extensions that the body has in svc's spelling alone, without
+// their prefix.
+func (b *schemaBody) used() []string {
+	if names := b.names.Load(); names != nil {
+		return *names
+	}
+	return nil
+}
+
+// translate returns a document in Kubernetes' spelling.
+func (b *schemaBody) translate(body []byte) []byte {
+	places, others := b.find(body, svcExtension), b.find(body, kubeExtension)
+	var names []string
+	for _, extension := range extensions {
+		if hasExtension(body, places, svcExtension+extension) && !hasExtension(body, others, kubeExtension+extension) {
+			names = append(names, extension)
+		}
+	}
+	b.names.Store(&names)
+	return replace(body, places, svcExtension, kubeExtension)
+}
+
+// hasExtension reports whether a key is at one of the places.
+func hasExtension(body []byte, places []int, key string) bool {
+	return slices.ContainsFunc(places, func(at int) bool {
+		rest, ok := bytes.CutPrefix(body[at:], []byte(key))
+		return ok && (len(rest) == 0 || bytes.IndexByte([]byte(`"'/: `), rest[0]) >= 0)
+	})
 }
 
 // Read implements io.Reader.
@@ -94,10 +130,10 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// jsonExtensions translates the extensions in a JSON document, and in the
-// paths of a JSON patch. Everything else stays as it is, byte for byte; so does
-// what follows a syntax error, for the server to report.
-func jsonExtensions(body []byte) []byte {
+// inJSON returns where the extensions with a prefix begin in a JSON document, and
+// in the paths of a JSON patch. It stops at a syntax error, which the server
+// reports.
+func inJSON(body []byte, prefix string) []int {
 	var places []int
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
@@ -122,16 +158,16 @@ func jsonExtensions(body []byte) []byte {
 			top = &stack[len(stack)-1]
 		case top.wantsKey:
 			top.key, top.wantsKey = text, false
-			if at := end - 1 - len(text); isExtension(text) && !top.properties && bytes.HasPrefix(body[at:], []byte(text)) {
+			if at := end - 1 - len(text); isExtension(text, prefix) && !top.properties && bytes.HasPrefix(body[at:], []byte(text)) {
 				places = append(places, at)
 			}
 			continue
 		case isString && (top.key == "path" || top.key == "from") && len(stack) == 3:
-			places = append(places, pathPlaces(body, text, end)...)
+			places = append(places, pathPlaces(body, text, end, prefix)...)
 		}
 		top.wantsKey = top.object
 	}
-	return replace(body, places)
+	return places
 }
 
 // level is what is known of an open object or array of a JSON document.
@@ -146,14 +182,14 @@ type level struct {
 
 // pathPlaces are the extensions in the path of a JSON patch's operation, which
 // is an object in an array; the path's string ends at end.
-func pathPlaces(body []byte, path string, end int) []int {
+func pathPlaces(body []byte, path string, end int, prefix string) []int {
 	if !bytes.HasSuffix(body[:end], []byte(`"`+path+`"`)) {
 		return nil
 	}
 	var places []int
 	at := end - 1 - len(path)
 	for i, segment := range strings.Split(path, "/") {
-		if i > 0 && isExtension(segment) {
+		if i > 0 && isExtension(segment, prefix) {
 			places = append(places, at)
 		}
 		at += len(segment) + 1
@@ -161,12 +197,12 @@ func pathPlaces(body []byte, path string, end int) []int {
 	return places
 }
 
-// yamlExtensions translates the extensions in a YAML document, as
-// jsonExtensions does. A document that is not YAML stays as it is.
-func yamlExtensions(body []byte) []byte {
+// inYAML returns where the extensions with a prefix begin in a YAML document, as
+// inJSON does. A document that is not YAML has none.
+func inYAML(body []byte, prefix string) []int {
 	var document yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(body)).Decode(&document); err != nil {
-		return body
+		return nil
 	}
 	lines := lineStarts(body)
 	var places []int
@@ -180,7 +216,7 @@ func yamlExtensions(body []byte) []byte {
 		}
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key, value := node.Content[i], node.Content[i+1]
-			if isExtension(key.Value) && !inProperties {
+			if isExtension(key.Value, prefix) && !inProperties {
 				if at, err := offset(body, lines, key); err == nil {
 					places = append(places, at)
 				}
@@ -189,7 +225,7 @@ func yamlExtensions(body []byte) []byte {
 		}
 	}
 	visit(&document, false)
-	return replace(body, places)
+	return places
 }
 
 // offset is where the text of a key begins in the document. A YAML position
@@ -222,23 +258,23 @@ func lineStarts(body []byte) []int {
 	return starts
 }
 
-func isExtension(key string) bool {
-	suffix, ok := strings.CutPrefix(key, svcExtension)
+func isExtension(key, prefix string) bool {
+	suffix, ok := strings.CutPrefix(key, prefix)
 	return ok && slices.Contains(extensions, suffix)
 }
 
 // replace exchanges the prefix of the extensions that begin in the places,
 // which are in order.
-func replace(body []byte, places []int) []byte {
+func replace(body []byte, places []int, prefix, replacement string) []byte {
 	if len(places) == 0 {
 		return body
 	}
-	out := make([]byte, 0, len(body)+len(places)*(len(kubeExtension)-len(svcExtension)))
+	out := make([]byte, 0, len(body)+len(places)*max(0, len(replacement)-len(prefix)))
 	from := 0
 	for _, at := range places {
 		out = append(out, body[from:at]...)
-		out = append(out, kubeExtension...)
-		from = at + len(svcExtension)
+		out = append(out, replacement...)
+		from = at + len(prefix)
 	}
 	return append(out, body[from:]...)
 }
