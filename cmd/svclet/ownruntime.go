@@ -23,7 +23,7 @@ import (
 )
 
 // ownRuntime starts a containerd of the agent's own if c names no runtime, and
-// names that in c. Otherwise it returns nil.
+// sets its endpoint in c. Otherwise it returns nil.
 func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, error) {
 	if c.Configuration.ContainerRuntimeEndpoint != "" {
 		return nil, nil
@@ -55,7 +55,7 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 
 func containerdDir(rootDir string) string { return filepath.Join(rootDir, "containerd") }
 
-// runImage is svclet image, which is svc's, too.
+// runImage is the command "svclet image", which svc has too.
 func runImage(args []string, out, errOut io.Writer) int {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	rootDir := flags.String("root-dir", config.DefaultFlags().RootDir, "Root directory of the agent whose own containerd is meant.")

@@ -72,7 +72,7 @@ func execute(s *config.Settings, out io.Writer) error {
 	return runAgent(ctx, s, agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, API: api, Version: version})
 }
 
-// width is that of the terminal, or 80.
+// width returns the width of the terminal, or 80.
 func width(out io.Writer) int {
 	if columns, _, err := term.TerminalSize(out); err == nil && columns > 0 {
 		return min(columns, 120)
@@ -80,7 +80,7 @@ func width(out io.Writer) int {
 	return 80
 }
 
-// connection says how the API server is reached; nil for an agent by itself.
+// connection returns how the API server is reached, nil in standalone mode.
 func connection(s *config.Settings) (*rest.Config, error) {
 	if s.Svcconfig == "" {
 		if c := s.Configuration; c.StaticPodPath == "" && c.StaticPodURL == "" {
@@ -99,15 +99,15 @@ func connection(s *config.Settings) (*rest.Config, error) {
 	return api, nil
 }
 
-// startLogs begins to log as the settings say, and tells what they warn of.
+// startLogs configures the logs, and logs the warnings of the settings.
 func startLogs(s *config.Settings) error {
 	logs.InitLogs()
 	ctrllog.SetLogger(klog.Background())
 	if err := logsapi.ValidateAndApply(&s.Configuration.Logging, s.FeatureGates); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
-	// Whatever the gate says: libraries whose errors svclet handles are kept
-	// quiet by the context.
+	// Contextual logging is on regardless of its feature gate: it silences libraries
+	// whose errors svclet handles.
 	klog.EnableContextualLogging(true)
 	for _, warning := range s.Warnings {
 		klog.Background().Info(warning)
@@ -116,8 +116,8 @@ func startLogs(s *config.Settings) error {
 	return nil
 }
 
-// setClientFeatures makes the feature gates of client-go, which are global,
-// those of the settings.
+// setClientFeatures sets the feature gates of client-go, which are global, to those
+// of the settings.
 func setClientFeatures(gates config.Gates) error {
 	features, ok := clientfeatures.FeatureGates().(interface {
 		Set(feature clientfeatures.Feature, value bool) error
@@ -169,7 +169,7 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	case errors.Is(err, context.Canceled):
 		return nil
 	case err != nil && own != nil:
-		// Nothing else is told to run, either; pods of before go on.
+		// An agent that cannot be made leaves no containerd. Existing pods keep running.
 		return errors.Join(err, own.Stop(ctx))
 	case err != nil:
 		return err

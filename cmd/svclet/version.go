@@ -13,8 +13,8 @@ import (
 	"svc.dev/svc/svclet/config"
 )
 
-// reportVersion is the version to report. If --version asks for it, it has been
-// written.
+// reportVersion returns the version that the agent reports. With --version it writes
+// it, and reports that the request is answered.
 func reportVersion(flag string, out io.Writer) (reported string, answered bool, err error) {
 	switch flag {
 	case "true":
@@ -32,7 +32,7 @@ func reportVersion(flag string, out io.Writer) (reported string, answered bool, 
 	return flag, false, nil
 }
 
-// info is all there is to know of the binary.
+// info is the information of --version=raw.
 func info() version.Info {
 	major, minor, _ := strings.Cut(strings.TrimPrefix(config.Release, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")

@@ -64,7 +64,7 @@ func newMachine(t *testing.T, o runtimetest.Options) *machine {
 func (m *machine) root() string      { return filepath.Join(m.dir, "root") }
 func (m *machine) manifests() string { return filepath.Join(m.dir, "manifests") }
 
-// made is an agent that does not run yet.
+// made returns an agent that does not run yet.
 func (m *machine) made(ctx context.Context) *Agent {
 	m.Helper()
 	agent, err := m.attempt(ctx)
@@ -109,20 +109,21 @@ func (m *machine) start() {
 	m.Cleanup(m.stop)
 }
 
-// write has the node run a pod with a container app, whose spec is extended by
-// more.
+// write writes the manifest of a static pod with a container app, whose spec is
+// extended by more.
 func (m *machine) write(name, more string) {
 	m.Helper()
 	content := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: app, image: app:1%s}\n", name, more)
 	m.Expect(os.WriteFile(filepath.Join(m.manifests(), name+".yaml"), []byte(content), 0o600)).To(gomega.Succeed())
 }
 
+// erase removes the manifest of a static pod.
 func (m *machine) erase(name string) {
 	m.Helper()
 	m.Expect(os.Remove(filepath.Join(m.manifests(), name+".yaml"))).To(gomega.Succeed())
 }
 
-// pod is the pod as the agent shows it.
+// pod returns the pod as the agent shows it, an empty pod if there is none.
 func (m *machine) pod(name string) *corev1.Pod {
 	p, found := m.agent.pods.Get("default", name+"-node")
 	if !found {
@@ -142,13 +143,12 @@ func (m *machine) isReady(name string) func() bool {
 	}
 }
 
-// held lets requests of a method wait until the function that it returns is
-// called.
+// held makes requests of a method wait until the test calls release.
 func (m *machine) held(method string) (release func()) {
 	gate := make(chan struct{})
 	m.runtime.Rule(method, runtimetest.Rule{Gate: gate})
 	release = sync.OnceFunc(func() {
-		m.runtime.Obey(method)
+		m.runtime.RemoveRules(method)
 		close(gate)
 	})
 	m.Cleanup(release)
@@ -160,7 +160,7 @@ func (m *machine) calls(method string) func() int {
 	return func() int { return m.runtime.Calls(method) }
 }
 
-func TestAPodOfAFileRunsUntilTheFileGoes(t *testing.T) {
+func TestAPodOfAFileRunsUntilTheFileIsRemoved(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.start()
 	m.write("a", "")
@@ -174,7 +174,7 @@ func TestAPodOfAFileRunsUntilTheFileGoes(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatStartsAgainGoesOnWithThePodsThatRun(t *testing.T) {
+func TestARestartedAgentAdoptsTheRunningPods(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.start()
 	m.write("a", "")
@@ -183,7 +183,7 @@ func TestAnAgentThatStartsAgainGoesOnWithThePodsThatRun(t *testing.T) {
 	m.Eventually(m.isReady("b")).Should(gomega.BeTrue())
 	a := m.runtime.Container(m.pod("a").UID, "app")
 	m.stop()
-	m.erase("b") // while nobody looks
+	m.erase("b") // while no agent runs
 	created := m.runtime.Calls("CreateContainer")
 
 	m.start()
@@ -213,7 +213,7 @@ func TestAContainerThatEndsIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestPodsOutliveARuntimeThatIsAway(t *testing.T) {
+func TestPodsKeepRunningWhileTheRuntimeIsNotAvailable(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{Events: true})
 	m.start()
 	m.write("a", "")
@@ -227,7 +227,7 @@ func TestPodsOutliveARuntimeThatIsAway(t *testing.T) {
 	m.Expect(m.runtime.Container(m.pod("a").UID, "app")).To(gomega.Equal(a))
 }
 
-func TestAPodThatTheRuntimeNeverStartsHoldsUpNoOther(t *testing.T) {
+func TestAPodThatTheRuntimeNeverStartsDelaysNoOther(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.runtime.Rule("StartContainer", runtimetest.Rule{Hang: true, Times: 1})
 	m.start()
@@ -238,7 +238,7 @@ func TestAPodThatTheRuntimeNeverStartsHoldsUpNoOther(t *testing.T) {
 	m.Expect(m.isReady("a")()).To(gomega.BeFalse())
 }
 
-func TestAPodWhoseImageCannotBeHadSaysWhyAndIsTriedAgain(t *testing.T) {
+func TestAFailedImagePullIsReportedAndRetried(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.runtime.FailPulls("other:1", fmt.Errorf("the registry is closed"))
 	m.start()

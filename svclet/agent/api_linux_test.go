@@ -25,7 +25,7 @@ import (
 type cluster struct {
 	*machine
 	mu sync.Mutex
-	// fault is what the API server answers instead; nil for nothing.
+	// fault returns errors of the API server; nil for none.
 	fault func(apifake.Request) error
 	// early are pods that were deleted while the runtime had something of them.
 	early []string
@@ -57,7 +57,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// fails has the API server answer with what f gives, if it gives something.
+// fails makes requests to the API server fail for which f returns an error.
 func (c *cluster) fails(f func(apifake.Request) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +81,8 @@ func (c *cluster) create(name string, changes ...func(*corev1.Pod)) {
 	c.api.Put(p)
 }
 
-// doom has a pod deleted by its user.
-func (c *cluster) doom(name string) {
+// delete marks a pod for deletion, as its user does.
+func (c *cluster) delete(name string) {
 	p := c.api.Pod("default", name)
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](1)
 	c.api.Put(p)
@@ -109,7 +109,7 @@ func TestAPodIsDeletedOnlyWhenNothingOfItRuns(t *testing.T) {
 	c.Eventually(c.runs("a")).Should(gomega.BeTrue())
 	c.Eventually(c.runs("b")).Should(gomega.BeTrue())
 	release := c.held("RemovePodSandbox")
-	c.doom("a")
+	c.delete("a")
 	c.Eventually(c.calls("RemovePodSandbox")).Should(gomega.BeNumerically(">=", 1))
 	c.create("c")
 	c.Eventually(c.runs("c")).Should(gomega.BeTrue()) // the agent has had the time
@@ -120,7 +120,7 @@ func TestAPodIsDeletedOnlyWhenNothingOfItRuns(t *testing.T) {
 	c.Expect(c.runs("b")()).To(gomega.BeTrue())
 }
 
-func TestNoStatusTellsOfTheEndOfAnAgent(t *testing.T) {
+func TestTheEndOfAnAgentChangesNoStatus(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	c.create("a")
@@ -135,9 +135,9 @@ func TestNoStatusTellsOfTheEndOfAnAgent(t *testing.T) {
 	c.Expect(c.api.Pod("default", "a").Status).To(gomega.Equal(status))
 }
 
-// TestThePodsOfTheAPIAreRunOrGoneWhateverHappens has pods come and go, the
-// runtime and the API server fail and the agent start again, all at random.
-func TestThePodsOfTheAPIAreRunOrGoneWhateverHappens(t *testing.T) {
+// TestPodsOfTheAPIConvergeAfterRandomFaults creates and deletes pods, makes the
+// runtime and the API server fail and restarts the agent, all at random.
+func TestPodsOfTheAPIConvergeAfterRandomFaults(t *testing.T) {
 	seed, rounds := number(t, soakSeed, 1), number(t, soakRounds, 4)
 	c := newCluster(t)
 	chance := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -148,7 +148,7 @@ func TestThePodsOfTheAPIAreRunOrGoneWhateverHappens(t *testing.T) {
 		}
 	})
 	c.start()
-	alive, doomed := []string{}, []string{}
+	alive, deleted := []string{}, []string{}
 	for i := range rounds {
 		for j := range 5 + chance.IntN(20) {
 			what := chance.IntN(8)
@@ -167,9 +167,9 @@ func TestThePodsOfTheAPIAreRunOrGoneWhateverHappens(t *testing.T) {
 				if chance.IntN(3) == 0 {
 					c.api.Remove(c.api.Pod("default", name)) // by force
 				} else {
-					c.doom(name)
+					c.delete(name)
 				}
-				doomed = append(doomed, name)
+				deleted = append(deleted, name)
 			case 5:
 				c.stop()
 				c.start()
@@ -194,7 +194,7 @@ func TestThePodsOfTheAPIAreRunOrGoneWhateverHappens(t *testing.T) {
 		for _, name := range alive {
 			c.Eventually(c.runs(name)).Should(gomega.BeTrue(), name)
 		}
-		for _, name := range doomed {
+		for _, name := range deleted {
 			c.Eventually(c.gone(name)).Should(gomega.BeTrue(), name)
 		}
 		c.Eventually(c.runtime.Pods).Should(gomega.HaveLen(len(alive)))
@@ -202,13 +202,13 @@ func TestThePodsOfTheAPIAreRunOrGoneWhateverHappens(t *testing.T) {
 		c.Eventually(func() []types.UID {
 			return slices.DeleteFunc(c.runtime.Pods(), func(uid types.UID) bool { return c.agent.pods.IsKnown(uid) })
 		}).Should(gomega.BeEmpty())
-		for _, name := range doomed {
+		for _, name := range deleted {
 			c.Eventually(func() bool {
 				_, kept := c.agent.pods.statuses.Status(types.UID("uid-" + name))
 				return kept
 			}).Should(gomega.BeFalse(), name)
 		}
-		doomed = nil
+		deleted = nil
 		c.Expect(c.early).To(gomega.BeEmpty())
 	}
 }

@@ -22,7 +22,7 @@ func TestAnAgentThatEndsDuringAPostStartHookLeavesTheContainerAlone(t *testing.T
 	m.Expect(m.runtime.Calls("StopContainer")).To(gomega.BeZero())
 }
 
-func TestAContainerWhosePostStartHookFailsIsToldSoByItsPreStopHook(t *testing.T) {
+func TestAContainerWhosePostStartHookFailsRunsItsPreStopHook(t *testing.T) {
 	var mu sync.Mutex
 	var ran []string
 	m := newMachine(t, runtimetest.Options{Exec: func(_ *runtimeapi.ContainerConfig, command []string) runtimetest.ExecResult {
@@ -63,7 +63,7 @@ func TestAPodThatOnlyTheRuntimeKnowsEndsWithItsPreStopHook(t *testing.T) {
 	m.Expect(ran).To(gomega.Equal(1))
 }
 
-// noted are objects that note which pods have been registered.
+// noted are objects that record which pods have been registered.
 type noted struct {
 	objects
 	mu   sync.Mutex
@@ -76,7 +76,7 @@ func (n *noted) Register(p *corev1.Pod) {
 	n.pods = append(n.pods, p)
 }
 
-func TestTheObjectsThatAnEphemeralContainerNamesAreFollowed(t *testing.T) {
+func TestTheObjectsOfAnEphemeralContainerAreWatched(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	registered := &noted{}
 	m.overrides.objects = func(real objects) objects {

@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
-func TestAStaticPodThatComesBackUnchangedRunsAgain(t *testing.T) {
+func TestAStaticPodThatIsRemovedAndWrittenAgainRunsAgain(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.start()
 	m.write("a", "")
@@ -22,7 +22,7 @@ func TestAStaticPodThatComesBackUnchangedRunsAgain(t *testing.T) {
 	release := m.held("StopContainer")
 	m.erase("a")
 	m.Eventually(m.calls("StopContainer")).Should(gomega.Equal(1))
-	m.write("a", "") // while its first life ends
+	m.write("a", "") // while the first pod terminates
 	m.write("b", "")
 	m.Eventually(m.isReady("b")).Should(gomega.BeTrue()) // both files have been read
 	release()
@@ -53,7 +53,7 @@ func TestAStaticPodWaitsForTheOneThatAnEarlierAgentRanUnderItsName(t *testing.T)
 	m.Expect(m.pod("a").UID).NotTo(gomega.Equal(old))
 }
 
-func TestWhatRunsKeepsItsPlaceWhenTheAgentStartsAgain(t *testing.T) {
+func TestRunningPodsAreAdmittedFirstAfterARestart(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.adjust = func(_ *config.Flags, c *config.Configuration) { c.MaxPods = 1 }
 	m.start()
@@ -67,7 +67,7 @@ func TestWhatRunsKeepsItsPlaceWhenTheAgentStartsAgain(t *testing.T) {
 	m.Expect(m.runtime.Pods()).To(gomega.ConsistOf(m.pod("b").UID))
 }
 
-func TestAPodForWhichOthersMakeRoomBeginsWhenTheyHaveEnded(t *testing.T) {
+func TestACriticalPodStartsWhenThePreemptedPodsHaveEnded(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	m.adjust = func(_ *config.Flags, c *config.Configuration) { c.MaxPods = 1 }
 	m.start()
@@ -88,8 +88,7 @@ func TestAPodForWhichOthersMakeRoomBeginsWhenTheyHaveEnded(t *testing.T) {
 			gomega.HaveField("Type", corev1.DisruptionTarget), gomega.HaveField("Message", "Pod was preempted by Kubelet to accommodate a critical pod."))))))
 }
 
-// classes are cgroups that remember between how many pods the processors are
-// divided.
+// classes are cgroups that record how many pods are active.
 type classes struct {
 	cgroups
 	active atomic.Int32
@@ -100,7 +99,7 @@ func (c *classes) UpdateClasses(active []*corev1.Pod) error {
 	return c.cgroups.UpdateClasses(active)
 }
 
-func TestAPodThatHasEndedHasNoShareOfTheProcessors(t *testing.T) {
+func TestAPodThatHasEndedHasNoCPUShares(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	var divided classes
 	m.overrides.cgroups = func(real cgroups) cgroups {
@@ -115,7 +114,7 @@ func TestAPodThatHasEndedHasNoShareOfTheProcessors(t *testing.T) {
 	m.Eventually(divided.active.Load).Should(gomega.BeZero())
 }
 
-func TestASandboxThatComesWhenItsPodHasGoneIsRemoved(t *testing.T) {
+func TestASandboxThatAppearsAfterItsPodWasReleasedIsRemoved(t *testing.T) {
 	for name, o := range map[string]runtimetest.Options{"events": {Events: true}, "containerd's events": {Name: "containerd"}, "relist": {}} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, o)
@@ -137,7 +136,7 @@ func TestASandboxThatComesWhenItsPodHasGoneIsRemoved(t *testing.T) {
 	}
 }
 
-func TestNoPodIsTouchedBeforeTheRuntimeHasSaidWhatItHas(t *testing.T) {
+func TestNoPodIsChangedBeforeTheRuntimeHasListedItsPods(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	c.create("a")

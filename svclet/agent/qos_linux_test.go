@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hungCgroups are cgroups in a directory of the test, which stands for the cpu
-// hierarchy of cgroup v1. The CPU shares of burstable pods are a FIFO, so that each
+// hungCgroups are cgroups in a directory of the test, in place of the cpu hierarchy
+// of cgroup v1. The CPU shares of burstable pods are a FIFO, so that each
 // write to them hangs until release.
 type hungCgroups struct {
 	*cgroup.Manager
@@ -136,7 +136,7 @@ func TestPodsStartEndAndAreReportedWhileQoSCgroupWritesHang(t *testing.T) {
 		}
 		return 0
 	}).Should(gomega.BeNumerically(">=", 1)) // An event of the runtime has been handled.
-	c.doom("b")
+	c.delete("b")
 	c.Eventually(c.gone("b")).Should(gomega.BeTrue())
 	c.Eventually(c.servedPods).Should(gomega.ConsistOf("a"))
 	c.Expect(c.agent.pods.Progress()).To(gomega.BeTemporally("~", c.agent.Clock.Now(), time.Minute))

@@ -24,31 +24,29 @@ import (
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
-// The environment of TestPodsAreAsTheirFilesSayWhateverHappens: from which
-// number its chances come, and in how many rounds.
+// The environment variables of the tests with random faults: the seed, and the number
+// of rounds.
 const (
 	soakSeed   = "SVCLET_SOAK_SEED"
 	soakRounds = "SVCLET_SOAK_ROUNDS"
 )
 
-// soak does to a machine whatever may happen to it.
+// soak is a machine to which random faults happen.
 type soak struct {
 	*machine
 	chance *rand.Rand
-	// written is the spec of each pod that there is a file of.
+	// written is the spec of each pod that has a manifest.
 	written map[string]string
-	// restarts is the highest restart count that was shown of a pod, by its
-	// name, since it was at rest; there is none of a pod whose file has been
-	// written or erased since.
+	// restarts is the highest restart count of each pod since the last time that all
+	// pods were ready, by its name, without pods whose manifest has changed since.
 	restarts map[string]int32
 	log      []string
 }
 
-// TestPodsAreAsTheirFilesSayWhateverHappens has files come, change and go,
-// containers end, the runtime fail and the agent start again, all at random.
-// Whenever that rests for a while, what is wanted runs, and nothing else is
-// left anywhere.
-func TestPodsAreAsTheirFilesSayWhateverHappens(t *testing.T) {
+// TestStaticPodsConvergeAfterRandomFaults writes and removes manifests, ends
+// containers, makes the runtime fail and restarts the agent, all at random. Whenever
+// the faults pause, the desired pods run, and nothing is left of others.
+func TestStaticPodsConvergeAfterRandomFaults(t *testing.T) {
 	seed, rounds := number(t, soakSeed, 1), number(t, soakRounds, 6)
 	m := newMachine(t, runtimetest.Options{Events: seed%2 == 0, Behave: func(c *runtimeapi.ContainerConfig) runtimetest.Behaviour {
 		if c.GetMetadata().GetName() == "first" {
@@ -70,9 +68,9 @@ func TestPodsAreAsTheirFilesSayWhateverHappens(t *testing.T) {
 	for range rounds {
 		for range 5 + s.chance.IntN(25) {
 			s.act()
-			s.never()
+			s.checkInvariants()
 		}
-		s.rest()
+		s.converge()
 	}
 }
 
@@ -93,7 +91,7 @@ func (s *soak) note(format string, arguments ...any) {
 	s.log = append(s.log, fmt.Sprintf(format, arguments...))
 }
 
-// specs are what a container of a pod may have beside its image.
+// specs are extensions of the spec of a pod's container, which has an image.
 var specs = []string{
 	"",
 	", args: [other]",
@@ -104,7 +102,7 @@ var specs = []string{
 	"}\n  initContainers:\n  - {name: side, image: app:1, restartPolicy: Always",
 }
 
-// act does one thing.
+// act makes one random change.
 func (s *soak) act() {
 	name := string(rune('a' + s.chance.IntN(6)))
 	switch s.chance.IntN(10) {
@@ -153,14 +151,14 @@ func (s *soak) act() {
 	s.pause()
 }
 
-// pause lets things happen, or not.
+// pause pauses for a random time, or not at all.
 func (s *soak) pause() {
 	if s.chance.IntN(2) == 0 {
 		time.Sleep(time.Duration(s.chance.IntN(50)) * time.Millisecond)
 	}
 }
 
-// running are the containers that run, by pod and name.
+// running returns the names of the running containers by pod.
 func (s *soak) running() map[types.UID][]string {
 	answer, err := s.runtime.ListContainers(context.Background(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
@@ -174,8 +172,8 @@ func (s *soak) running() map[types.UID][]string {
 	return all
 }
 
-// never looks for what must not be at any time.
-func (s *soak) never() {
+// checkInvariants checks what must hold at any time.
+func (s *soak) checkInvariants() {
 	for uid, names := range s.running() {
 		slices.Sort(names)
 		s.Expect(slices.Compact(slices.Clone(names))).To(gomega.Equal(names), "containers of pod %s run twice", uid)
@@ -190,20 +188,20 @@ func (s *soak) never() {
 	}
 }
 
-// rest waits until all is as it has to be.
-func (s *soak) rest() {
+// converge waits until the desired pods run, and nothing is left of others.
+func (s *soak) converge() {
 	s.note("rest")
 	for _, method := range []string{"ExecSync", "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer", "ListPodSandbox", "ListContainers", "ContainerStatus"} {
-		s.runtime.Obey(method)
+		s.runtime.RemoveRules(method)
 	}
 	s.Eventually(s.wrong).Should(gomega.BeEmpty())
 	for name := range s.written {
 		s.restarts[name] = max(s.restarts[name], 0)
 	}
-	s.never()
+	s.checkInvariants()
 }
 
-// wrong says what is not as it has to be.
+// wrong returns the first difference from the desired state, empty if there is none.
 func (s *soak) wrong() string {
 	p := s.agent.pods
 	var wanted []types.UID

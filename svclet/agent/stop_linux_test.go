@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
-func TestAnAgentThatStopsComplainsOfNothing(t *testing.T) {
+func TestAnAgentThatStopsLogsNoErrors(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	var mu sync.Mutex
 	var complaints []string

@@ -38,7 +38,7 @@ func (s *stubborn) times() int {
 	return s.asked
 }
 
-func TestWhatAPodLeftBehindIsRemovedAsSoonAsThatCanBe(t *testing.T) {
+func TestLeftoversOfAPodAreRemovedWithRetries(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
 	groups := &stubborn{}
 	m.overrides.cgroups = func(real cgroups) cgroups {

@@ -1,5 +1,5 @@
-// Package apifake is a small API server for the tests of the node agent. It keeps
+// Package apifake owns a small API server for the tests of the node agent. It keeps
 // pods, nodes and leases in memory, serves list, watch, get, create, update,
 // strategic merge patches and deletion with the preconditions that nodes rely on,
-// and fails as a test tells it to.
+// and fails as a test configures it.
 package apifake

@@ -121,7 +121,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req Request) {
 	s.mu.Lock()
 	for _, e := range s.history {
 		if e.version > from {
-			me.tell(e)
+			me.send(e)
 		}
 	}
 	s.watches[me] = true

@@ -228,7 +228,7 @@ func (s *Server) keep(key string, o Object, kind string) {
 	}
 	o.GetObjectKind().SetGroupVersionKind(empty(resourceOf(o)).GetObjectKind().GroupVersionKind())
 	s.objects[key] = o
-	s.tell(kind, o)
+	s.send(kind, o)
 }
 
 func (s *Server) remove(key string) {
@@ -240,18 +240,18 @@ func (s *Server) remove(key string) {
 	s.version++
 	last := o.DeepCopyObject().(Object)
 	last.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	s.tell("DELETED", last)
+	s.send("DELETED", last)
 }
 
-func (s *Server) tell(kind string, o Object) {
+func (s *Server) send(kind string, o Object) {
 	e := event{Type: kind, Object: o.DeepCopyObject().(Object), version: s.version}
 	s.history = append(s.history, e)
 	for w := range s.watches {
-		w.tell(e)
+		w.send(e)
 	}
 }
 
-func (w *watch) tell(e event) {
+func (w *watch) send(e event) {
 	if w.resource == resourceOf(e.Object) && matches(e.Object, w.field) {
 		w.events <- e
 	}

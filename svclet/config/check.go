@@ -139,7 +139,7 @@ func (s *Settings) checkLogging() Problems {
 	}
 	for _, err := range logsapi.Validate(c, s.FeatureGates, field.NewPath("logging")) {
 		if err.Field == "logging.flushFrequency" {
-			continue // its rule tells it
+			continue // its rule reports it
 		}
 		name := err.Field
 		if ofField(s.table, name) != nil {
@@ -393,10 +393,10 @@ func nodeLabels() *Rule {
 	return &Rule{"", func(value any) string {
 		for key, text := range sorted(value.(map[string]string)) {
 			if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-				return fmt.Sprintf("%q is no label's key: %s", key, brief(problems))
+				return fmt.Sprintf("%q is not a valid label key: %s", key, brief(problems))
 			}
 			if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
-				return fmt.Sprintf("%q is no label's value: %s", text, brief(problems))
+				return fmt.Sprintf("%q is not a valid label value: %s", text, brief(problems))
 			}
 			domain, _, _ := strings.Cut(key, "/")
 			reserved := domain != key && slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(own string) bool {
@@ -411,7 +411,7 @@ func nodeLabels() *Rule {
 	}}
 }
 
-// brief returns what is wrong with a name, without the examples.
+// brief returns the reasons why a name is invalid, without the examples.
 func brief(problems []string) string {
 	problem, _, _ := strings.Cut(problems[0], " (e.g.")
 	return problem
@@ -422,13 +422,13 @@ func taints() *Rule {
 	return &Rule{"", func(value any) string {
 		for _, taint := range value.([]corev1.Taint) {
 			if problems := validation.IsQualifiedName(taint.Key); len(problems) > 0 {
-				return fmt.Sprintf("%q is no taint's key: %s", taint.Key, brief(problems))
+				return fmt.Sprintf("%q is not a valid taint key: %s", taint.Key, brief(problems))
 			}
 			if problems := validation.IsValidLabelValue(taint.Value); len(problems) > 0 {
-				return fmt.Sprintf("%q is no taint's value: %s", taint.Value, brief(problems))
+				return fmt.Sprintf("%q is not a valid taint value: %s", taint.Value, brief(problems))
 			}
 			if !slices.Contains(effects, string(taint.Effect)) {
-				return fmt.Sprintf("%q is no effect: must be %s", taint.Effect, alternatives(effects))
+				return fmt.Sprintf("%q is not a supported taint effect: must be %s", taint.Effect, alternatives(effects))
 			}
 			if taint.TimeAdded != nil {
 				return fmt.Sprintf("taint %s: leave timeAdded out", taint.Key)

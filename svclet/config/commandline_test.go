@@ -27,7 +27,7 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--sync-frequency=60", `--sync-frequency (syncFrequency): "60" is not a duration, as 30s or 5m`},
 		{"--sync-frequency=0s", "--sync-frequency (syncFrequency) is 0s: must be above 0"},
 		{"--kube-reserved=gpu=1", "--svc-reserved (kubeReserved): gpu cannot be reserved: only cpu, memory, ephemeral-storage, pid can"},
-		{"--svc-reserved=cpu=x", "--svc-reserved (kubeReserved): cpu=x is no quantity, as 100m or 1Gi"},
+		{"--svc-reserved=cpu=x", "--svc-reserved (kubeReserved): cpu=x is not a quantity, such as 100m or 1Gi"},
 		{"--svc-reserved=cpu", `--svc-reserved (kubeReserved): "cpu" has a part that is not key=value`},
 		{"--oom-score-adj=-1001", "--oom-score-adj (oomScoreAdj) is -1001: must be from -1000 to 1000"},
 		{"--container-log-max-files=1", "--container-log-max-files (containerLogMaxFiles) is 1: must be 2 or more"},
@@ -36,7 +36,7 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--container-log-max-size=big", `--container-log-max-size (containerLogMaxSize) is "big": must be a quantity of bytes, as 10Mi`},
 		{"--port=0", "--port (port) is 0: must be from 1 to 65535"},
 		{"--address=here", `--address (address) is "here": must be an IP address`},
-		{"--cluster-dns=10.0.0.1,dns", `--cluster-dns (clusterDNS): "dns" is no IP address`},
+		{"--cluster-dns=10.0.0.1,dns", `--cluster-dns (clusterDNS): "dns" is not an IP address`},
 		{"--node-ip=10.0.0.1,10.0.0.2", `--node-ip is "10.0.0.1,10.0.0.2": must be an IP address, or one of each family`},
 		{"--hostname-override=a_b", `--hostname-override is "a_b": must be a DNS name in lower case, as node-1.example.org`},
 		{"--reserved-cpus=a", `--reserved-cpus (reservedSystemCPUs) is "a": must be a list of CPUs, as 0-1,4`},
@@ -45,7 +45,7 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--authorization-mode=Webhook", "--authorization-mode (authorization.mode) is Webhook, which asks the API server: give --svcconfig, or set it to AlwaysAllow"},
 		{"--authentication-token-webhook", "--authentication-token-webhook (authentication.webhook.enabled) is true, which asks the API server: give --svcconfig, or set it to false"},
 		{"--tls-cert-file=a", "--tls-cert-file (tlsCertFile) needs its key: set tlsPrivateKeyFile (--tls-private-key-file), too"},
-		{"--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHAH", `--tls-cipher-suites (tlsCipherSuites): "TLS_RSA_WITH_AES_128_CBC_SHAH" is no cipher suite; did you mean TLS_RSA_WITH_AES_128_CBC_SHA?`},
+		{"--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHAH", `--tls-cipher-suites (tlsCipherSuites): "TLS_RSA_WITH_AES_128_CBC_SHAH" is not a supported cipher suite; did you mean TLS_RSA_WITH_AES_128_CBC_SHA?`},
 		{"--tls-min-version=1.2", `--tls-min-version (tlsMinVersion) is "1.2": must be empty, VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13`},
 		{"--runonce --enable-server --pod-manifest-path=/x", "--runonce (runOnce) excludes enableServer (--enable-server): set one of them to false"},
 		{"--runonce", "--runonce (runOnce) needs pods: set staticPodPath (--pod-manifest-path) or staticPodURL (--manifest-url), too"},
@@ -66,15 +66,15 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--exit-on-lock-contention", "--exit-on-lock-contention needs a lock: give --lock-file, too"},
 		{"--image-credential-provider-config=x", "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"},
 		{"--cpu-cfs-quota-period=50ms", "--cpu-cfs-quota-period (cpuCFSQuotaPeriod) is 50ms: must be 100ms unless the feature gate CustomCPUCFSQuotaPeriod is on"},
-		{"--feature-gates=NodeSwop=true", "--feature-gates (featureGates): NodeSwop is no feature gate; did you mean NodeSwap?"},
+		{"--feature-gates=NodeSwop=true", "--feature-gates (featureGates): NodeSwop is not a known feature gate; did you mean NodeSwap?"},
 		{"--feature-gates=NodeSwap", `--feature-gates (featureGates): "NodeSwap" has a part that is not key=value`},
 		{"--logging-format=xml", `--logging-format (logging.format) is "xml": must be text or json`},
 		{"--log-json-split-stream", "--log-json-split-stream (logging.options.json.splitStream): feature LoggingAlphaOptions is disabled; --feature-gates=LoggingAlphaOptions=true enables it"},
 		{"--log-flush-frequency=0s", "--log-flush-frequency (logging.flushFrequency) is 0s: must be above 0"},
 		{"--node-labels=x.kubernetes.io/y=z", `--node-labels: "x.kubernetes.io/y" may not be set`},
-		{"--node-labels=a=b_", `--node-labels: "b_" is no label's value`},
+		{"--node-labels=a=b_", `--node-labels: "b_" is not a valid label value`},
 		{"--register-with-taints=a=b", `--register-with-taints (registerWithTaints): "a=b" has a part that is not key=value:effect`},
-		{"--register-with-taints=a=b:No", `--register-with-taints (registerWithTaints): "No" is no effect: must be NoSchedule, PreferNoSchedule or NoExecute`},
+		{"--register-with-taints=a=b:No", `--register-with-taints (registerWithTaints): "No" is not a supported taint effect: must be NoSchedule, PreferNoSchedule or NoExecute`},
 		{"--manifest-url=ftp://x", `--manifest-url (staticPodURL) is "ftp://x": must be a URL that begins with http:// or https://`},
 		{"--pod-cidr=10.0.0.0", `--pod-cidr (podCIDR) is "10.0.0.0": must be a range of addresses, as 10.1.0.0/24, or one of each family`},
 		{"--cloud-provider=aws", `--cloud-provider is "aws": must be empty`},
@@ -147,7 +147,7 @@ func TestAServerWithoutAuthorizationIsWarnedOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, "whoever reaches port") })
+		open := slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, "any client that reaches port") })
 		if open != want {
 			t.Errorf("%q: warned is %t, want %t", args, open, want)
 		}

@@ -96,7 +96,7 @@ func (f *file) parse(data []byte) {
 	}
 	f.group(root, f.values, reflect.TypeFor[Configuration](), "")
 	f.checkKind()
-	f.checkLater()
+	f.checkUnimplemented()
 	slices.SortStableFunc(f.found, func(a, b finding) int { return a.line - b.line })
 	for _, found := range f.found {
 		f.problems.add("%s:%d: %s", f.name, found.line, found.what)
@@ -174,7 +174,7 @@ func (f *file) group(node *yaml.Node, values any, t reflect.Type, path string) {
 		}
 		seen[name] = key.Line
 		if !found {
-			f.wrong(key.Line, "unknown field %q%s", inner, f.meant(name, path, names(t)))
+			f.wrong(key.Line, "unknown field %q%s", inner, f.suggestion(name, path, names(t)))
 			continue
 		}
 		f.lines[inner] = key.Line
@@ -263,7 +263,7 @@ func (f *file) field(node *yaml.Node, value any, t reflect.Type, path string) {
 // is valid.
 func (f *file) rule(decoded reflect.Value, path string) {
 	s := ofField(f.all, path)
-	if s == nil || s.Field != path || s.Later != "" || standsForDefault(decoded, path) {
+	if s == nil || s.Field != path || s.Later != "" || isUnset(decoded, path) {
 		return
 	}
 	if problem := s.refuse(decoded); problem != "" {
@@ -340,8 +340,8 @@ func names(t reflect.Type) []string {
 	return all
 }
 
-// meant suggests a field for an unknown one.
-func (f *file) meant(name, path string, here []string) string {
+// suggestion suggests a field for an unknown one.
+func (f *file) suggestion(name, path string, here []string) string {
 	if similar := suggest.Closest(name, here); similar != "" {
 		return fmt.Sprintf("; did you mean %q?", similar)
 	}
@@ -365,7 +365,7 @@ func (f *file) checkKind() {
 	if slices.Contains([][2]string{{APIVersion, Kind}, {kubeletAPIVersion, kubeletKind}}, pair) {
 		return
 	}
-	f.wrong(max(f.lines["kind"], 1), "apiVersion %q, kind %q is no configuration of svclet: it begins with apiVersion: %s and kind: %s", apiVersion, kind, APIVersion, Kind)
+	f.wrong(max(f.lines["kind"], 1), "apiVersion %q, kind %q is not supported: must be apiVersion: %s and kind: %s", apiVersion, kind, APIVersion, Kind)
 }
 
 // pathFields are those whose relative paths are relative to the directory of their

@@ -100,13 +100,13 @@ func ownGate(name string) string {
 // unknownGate returns the message for a gate that does not exist.
 func unknownGate(name string) string {
 	if similar := suggest.Closest(name, gateNames()); similar != "" {
-		return fmt.Sprintf("%s is no feature gate; did you mean %s?", name, similar)
+		return fmt.Sprintf("%s is not a known feature gate; did you mean %s?", name, similar)
 	}
-	return name + " is no feature gate; docs/reference/svclet.md lists them"
+	return name + " is not a known feature gate; docs/reference/svclet.md lists them"
 }
 
-// Document 3 section 9. Where it stands a placeholder for a provider, these are
-// the providers of Kubernetes 1.28.
+// The gates of document 3 section 9. Its placeholders for cloud providers are replaced
+// by the providers of Kubernetes 1.28.
 const (
 	betaOn = `APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity APIServerTracing
 AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AnyVolumeDataSource AppArmor CPUManagerPolicyBetaOptions

@@ -7,7 +7,7 @@ import (
 )
 
 const synopsis = `svclet is the node agent: it registers its machine with the API server, runs the
-pods that are meant for it, and tells how they are. Without --svcconfig it runs by
+pods that are suggestion for it, and tells how they are. Without --svcconfig it runs by
 itself, with the pods of files and of a URL.
 
 Usage:
@@ -42,8 +42,8 @@ func WriteHelp(out io.Writer, width int) error {
 	return err
 }
 
-// Value is the type of the setting's values, as the help calls it, and the
-// default. Of what svclet does not do yet there is no default.
+// Value returns the type of the setting's values, as the help names it, and the
+// default, which is empty for a setting that svclet does not implement yet.
 func (s *Setting) Value() (kind, byDefault string) {
 	flags, c := DefaultFlags(), Default()
 	target := s.target(&flags, c)
@@ -57,7 +57,8 @@ func (s *Setting) Value() (kind, byDefault string) {
 	return v.Type(), v.String()
 }
 
-// headline is the flag, what it takes, its default and its field.
+// headline returns the first line of the help: the flag, its type, its default and
+// its field.
 func (s *Setting) headline(v *value) string {
 	line := "  --" + s.Flag
 	if s.Short != "" {
@@ -81,7 +82,7 @@ func (s *Setting) headline(v *value) string {
 	return line + "\n"
 }
 
-// Description is the usage, what values are taken, and what comes of it.
+// Description returns the usage, the valid values and, if there is no effect, why.
 func (s *Setting) Description() string {
 	text := s.Usage
 	if s.Rule != nil && s.Rule.Takes != "" && !strings.Contains(text, s.Rule.Takes) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// checkLater refuses settings of a file that svclet does not implement yet.
-func (f *file) checkLater() {
+// checkUnimplemented refuses settings of a file that svclet does not implement yet.
+func (f *file) checkUnimplemented() {
 	for i := range f.all {
 		s := &f.all[i]
 		if s.Later == "" || s.Field == "" {
@@ -38,7 +38,7 @@ func (s *Setting) isHarmless(value any) bool {
 	if err != nil {
 		return true // the problem has been reported
 	}
-	if given.IsZero() || given.Kind() == reflect.Map && s.neverMet(given) || given.Kind() == reflect.Slice && given.Len() == 0 {
+	if given.IsZero() || given.Kind() == reflect.Map && s.disablesEviction(given) || given.Kind() == reflect.Slice && given.Len() == 0 {
 		return true
 	}
 	for _, harmless := range s.Harmless {
@@ -50,8 +50,8 @@ func (s *Setting) isHarmless(value any) bool {
 	return false
 }
 
-// neverMet reports whether each threshold is 0% or 100%, which disables eviction.
-func (s *Setting) neverMet(given reflect.Value) bool {
+// disablesEviction reports whether each threshold is 0% or 100%, which disables eviction.
+func (s *Setting) disablesEviction(given reflect.Value) bool {
 	thresholds, ok := given.Interface().(map[string]string)
 	if !ok {
 		return given.Len() == 0

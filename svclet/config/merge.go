@@ -102,10 +102,10 @@ func (m *merged) forget(path string) {
 	}
 }
 
-// standsForDefault reports whether a field is treated as missing: as in kubelet, a
+// isUnset reports whether a field is treated as missing: as in kubelet, a
 // zero that cannot be distinguished from a missing value. The read-only port, for
 // which 0 is a value, is not such a field.
-func standsForDefault(decoded reflect.Value, path string) bool {
+func isUnset(decoded reflect.Value, path string) bool {
 	return decoded.IsZero() && decoded.Kind() != reflect.Bool && path != "readOnlyPort"
 }
 
@@ -128,7 +128,7 @@ func (m *merged) applyGroup(c *Configuration, values map[string]any, path string
 			m.problems.add("%s: %s: %v", m.origins[inner], inner, err)
 			continue
 		}
-		if standsForDefault(decoded, inner) {
+		if isUnset(decoded, inner) {
 			delete(m.origins, inner)
 			continue
 		}

@@ -44,7 +44,7 @@ func from(low, high int64) *Rule {
 
 func atLeast(low int64) *Rule { return from(low, math.MaxInt64) }
 
-func lasting(low, high time.Duration, takes string) *Rule {
+func durationRule(low, high time.Duration, takes string) *Rule {
 	return &Rule{takes, func(value any) string {
 		if d := value.(time.Duration); d < low || d > high {
 			return "must be " + takes
@@ -53,8 +53,8 @@ func lasting(low, high time.Duration, takes string) *Rule {
 	}}
 }
 
-func positive() *Rule    { return lasting(1, math.MaxInt64, "above 0") }
-func notNegative() *Rule { return lasting(0, math.MaxInt64, "0 or more") }
+func positive() *Rule    { return durationRule(1, math.MaxInt64, "above 0") }
+func notNegative() *Rule { return durationRule(0, math.MaxInt64, "0 or more") }
 
 // oneOf accepts one of these words.
 func oneOf(words ...string) *Rule {
@@ -105,7 +105,7 @@ func ip() *Rule {
 func ips() *Rule {
 	return each("IP addresses", func(s string) string {
 		if !isIP(s) {
-			return "is no IP address"
+			return "is not an IP address"
 		}
 		return ""
 	})
@@ -130,9 +130,9 @@ func cipherSuites() *Rule {
 			return ""
 		}
 		if similar := suggest.Closest(s, known); similar != "" {
-			return "is no cipher suite; did you mean " + similar + "?"
+			return "is not a supported cipher suite; did you mean " + similar + "?"
 		}
-		return "is no cipher suite; svclet --help lists them"
+		return "is not a supported cipher suite; svclet --help lists them"
 	})
 }
 
@@ -268,7 +268,7 @@ func reservations() *Rule {
 			case !slices.Contains(kinds, name):
 				return fmt.Sprintf("%s cannot be reserved: only %s can", name, strings.Join(kinds, ", "))
 			case err != nil:
-				return fmt.Sprintf("%s=%s is no quantity, as 100m or 1Gi", name, amount)
+				return fmt.Sprintf("%s=%s is not a quantity, such as 100m or 1Gi", name, amount)
 			case q.Sign() < 0:
 				return fmt.Sprintf("%s=%s is negative", name, amount)
 			}

@@ -54,8 +54,8 @@ func Sections() []Section {
 		{"API server", apiSettings()},
 		{"Process and machine", processSettings()},
 		{"Logs of svclet", logSettings()},
-		{"Without effect", idleSettings()},
-		{"Not there yet", laterSettings()},
+		{"Without effect", ignoredSettings()},
+		{"Not there yet", unimplementedSettings()},
 	}
 }
 

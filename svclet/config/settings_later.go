@@ -2,9 +2,9 @@ package config
 
 import "time"
 
-// idleSettings are accepted and have no effect: other components do their work, or
+// ignoredSettings are accepted and have no effect: other components do their work, or
 // it is obsolete.
-func idleSettings() []Setting {
+func ignoredSettings() []Setting {
 	const (
 		cni     = "the container runtime's network plugins decide"
 		noCloud = "there are no cloud providers in svclet"
@@ -33,8 +33,8 @@ func idleSettings() []Setting {
 	}
 }
 
-// laterSettings are kubelet's settings that svclet does not implement yet.
-func laterSettings() []Setting {
+// unimplementedSettings are kubelet's settings that svclet does not implement yet.
+func unimplementedSettings() []Setting {
 	const (
 		evict   = "svclet does not evict pods yet"
 		images  = "svclet does not remove images yet"

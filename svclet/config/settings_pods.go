@@ -16,7 +16,7 @@ func podSettings() []Setting {
 		{Flag: "volume-stats-agg-period", Field: "volumeStatsAggPeriod", Deprecated: true,
 			Usage: "How often the use of volumes is measured. 0 is never; in a file, where 0 stands for the default, a negative value is."},
 		{Flag: "local-storage-capacity-isolation", Field: "localStorageCapacityIsolation", Deprecated: true, Usage: "Count ephemeral storage among the resources of the node."},
-		{Field: "crashLoopBackOff.maxContainerRestartPeriod", Rule: lasting(time.Second, 5*time.Minute, "from 1s to 5m0s"),
+		{Field: "crashLoopBackOff.maxContainerRestartPeriod", Rule: durationRule(time.Second, 5*time.Minute, "from 1s to 5m0s"),
 			Usage: "Longest pause before a container that keeps ending is started again."},
 	}
 }
@@ -27,7 +27,7 @@ func networkSettings() []Setting {
 			Usage: "Addresses of the name servers of pods with the policy ClusterFirst. All of them must know the same names."},
 		{Flag: "cluster-domain", Field: "clusterDomain", Deprecated: true, Rule: oneWord(), Usage: "Domain that containers search, besides those of the host."},
 		{Flag: "resolv-conf", Field: "resolvConf", Deprecated: true, Usage: "Resolver configuration that pods get from the host. Empty is none."},
-		{Flag: "pod-cidr", Field: "podCIDR", Deprecated: true, Rule: cidrs(), Usage: "Addresses for pods, which the runtime is told. Only without --svcconfig; else the node's podCIDR is."},
+		{Flag: "pod-cidr", Field: "podCIDR", Deprecated: true, Rule: cidrs(), Usage: "Addresses for pods, which the runtime is configured with. Only without --svcconfig; else the node's podCIDR is."},
 	}
 }
 
@@ -38,7 +38,7 @@ func resourceSettings() []Setting {
 		{Flag: "cgroup-driver", Field: "cgroupDriver", Deprecated: true, Rule: oneOf("cgroupfs", "systemd"), Usage: "Who manages cgroups: cgroupfs or systemd. It must be the runtime's, too."},
 		{Flag: "cgroup-root", Field: "cgroupRoot", Deprecated: true, Usage: "Cgroup in which those of pods are."},
 		{Flag: "cpu-cfs-quota", Field: "cpuCFSQuota", Deprecated: true, Usage: "Enforce the CPU limits of containers."},
-		{Flag: "cpu-cfs-quota-period", Field: "cpuCFSQuotaPeriod", Deprecated: true, Rule: lasting(time.Millisecond, time.Second, "from 1ms to 1s"),
+		{Flag: "cpu-cfs-quota-period", Field: "cpuCFSQuotaPeriod", Deprecated: true, Rule: durationRule(time.Millisecond, time.Second, "from 1ms to 1s"),
 			Usage: "Period in which CPU limits are enforced. Another than 100ms needs the feature gate CustomCPUCFSQuotaPeriod."},
 		{Flag: "svc-reserved", Also: []string{"kube-reserved"}, Field: "kubeReserved", Deprecated: true, Rule: reservations(), Usage: "What is kept from pods for the node's agents" + reserved},
 		{Flag: "system-reserved", Field: "systemReserved", Deprecated: true, Rule: reservations(), Usage: "What is kept from pods for everything else" + reserved},
@@ -72,7 +72,7 @@ func processSettings() []Setting {
 				"It is made where it is not there. Needs --cgroup-root. To take it back, the machine has to start again."},
 		{Flag: "runtime-cgroups", Rule: absolute("an absolute name, as /containerd"), Usage: "The container runtime's own cgroup: the statistics tell what it uses."},
 		{Flag: "lock-file", Usage: "File that is locked while svclet runs; it waits for the lock (alpha)."},
-		{Flag: "exit-on-lock-contention", Usage: "Exit when somebody else opens the lock file. Needs --lock-file."},
+		{Flag: "exit-on-lock-contention", Usage: "Exit when another process opens the lock file. Needs --lock-file."},
 	}
 }
 

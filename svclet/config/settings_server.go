@@ -77,7 +77,7 @@ func containerLogSettings() []Setting {
 		{Flag: "container-log-max-size", Field: "containerLogMaxSize", Deprecated: true, Rule: quantity(), Usage: "Size at which the log of a container is rotated (beta). A negative one is never."},
 		{Flag: "container-log-max-files", Field: "containerLogMaxFiles", Deprecated: true, Rule: atLeast(2), Usage: "Log files of a container (beta)."},
 		{Field: "containerLogMaxWorkers", Rule: atLeast(1), Usage: "Logs that are rotated at once."},
-		{Field: "containerLogMonitorInterval", Rule: lasting(3*time.Second, 1<<62, "3s or more"), Usage: "How often the sizes of logs are looked at."},
+		{Field: "containerLogMonitorInterval", Rule: durationRule(3*time.Second, 1<<62, "3s or more"), Usage: "How often the sizes of logs are looked at."},
 		{Field: "podLogsDir", Rule: cleanDirectory(), Usage: "Directory of the logs of all pods."},
 	}
 }

@@ -43,12 +43,12 @@ func (v *value) Set(text string) error {
 		return parseDuration(text, &p.Duration.Duration)
 	case *resource.QuantityValue:
 		if p.Set(text) != nil {
-			return errors.New("is no quantity, as 64Ki")
+			return errors.New("is not a quantity, such as 64Ki")
 		}
 		return nil
 	case *logsapi.VModuleConfiguration:
 		if err := logsapi.VModuleConfigurationPflag(p).Set(text); err != nil {
-			return errors.New("is no list of pattern=N")
+			return errors.New("is not a list of pattern=N")
 		}
 		return nil
 	case *[]corev1.Taint:

@@ -43,6 +43,6 @@ func (s *Settings) warnOpen() {
 	c := s.Configuration
 	loopback := slices.Contains([]string{"127.0.0.1", "::1"}, c.Address)
 	if *c.EnableServer && !loopback && *c.EnableDebuggingHandlers && *c.Authentication.Anonymous.Enabled && c.Authorization.Mode == "AlwaysAllow" {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("whoever reaches port %d may run commands in containers: set authentication.anonymous.enabled to false and authorization.mode to Webhook", c.Port))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("any client that reaches port %d may run commands in containers: set authentication.anonymous.enabled to false and authorization.mode to Webhook", c.Port))
 	}
 }

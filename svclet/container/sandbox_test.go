@@ -102,7 +102,7 @@ func TestDNS(t *testing.T) {
 			want: &runtimeapi.DNSConfig{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
 		{name: "no resolv.conf, and the cluster's name server", policy: corev1.DNSClusterFirst, change: func(in *SandboxInput) { in.Options.ResolvConf = "" },
 			want: &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local"}, Options: []string{"ndots:5"}}},
-		{name: "a policy nobody knows", policy: "Odd", change: func(*SandboxInput) {},
+		{name: "an unknown policy", policy: "Odd", change: func(*SandboxInput) {},
 			want: &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.com", "corp.example.com"}, Options: []string{"ndots:5"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

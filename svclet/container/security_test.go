@@ -31,12 +31,12 @@ func TestRunAsNonRoot(t *testing.T) {
 			container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}, user: ImageUser{UID: ptr.To[int64](0)}},
 		{name: "an image that runs as a name", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{Name: "www"},
 			want: "container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root" + where},
-		{name: "an image that runs as somebody", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](7)}},
-		{name: "an image that runs as nobody can", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](1 << 31)},
+		{name: "an image with a user other than root", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](7)}},
+		{name: "an image with a user ID out of range", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](1 << 31)},
 			want: "container has runAsNonRoot and image has an invalid user id (2147483648). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive" + where},
 		{name: "the spec says root", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](0)}, user: ImageUser{UID: ptr.To[int64](7)},
 			want: "container's runAsUser breaks non-root policy" + where},
-		{name: "the spec says somebody", pod: &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](7)}, container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{Name: "www"}},
+		{name: "a user ID in the spec", pod: &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](7)}, container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{Name: "www"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := testPod()

@@ -215,7 +215,7 @@ func TestContainerdVersionsAreParsed(t *testing.T) {
 
 func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 	var lines []string
-	for _, r := range ways("svc0", []string{"10.88.0.7/24", "fd00::/64"}) {
+	for _, r := range iptablesRules("svc0", []string{"10.88.0.7/24", "fd00::/64"}) {
 		program := "iptables"
 		if r.v6 {
 			program = "ip6tables"

@@ -25,7 +25,7 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 		return s, err
 	}
 	if isInterface(config.bridge()) && !isBridge(config.bridge()) {
-		return s, fmt.Errorf("the network interface %s is there and is no bridge: choose another name for pods'", config.bridge())
+		return s, fmt.Errorf("the network interface %s exists and is not a bridge: choose another name for the bridge of pods", config.bridge())
 	}
 	for _, dir := range []string{config.Dir, config.root(), config.cniDir(), config.addressesDir(), config.optDir(), config.runDir()} {
 		// Containers of other users need search permission on some of them.
@@ -105,11 +105,11 @@ func tryOverlay(dir string) (err error) {
 	return unix.Unmount(path("merged"), unix.MNT_DETACH)
 }
 
-// openWays adds iptables rules so that pods reach other machines, with the
+// addRules adds iptables rules so that pods reach other machines, with the
 // machine's address, and other machines reach host ports, whatever the forwarding
 // policy is.
-func openWays(ctx context.Context, iptables, bridge string, cidrs []string) error {
-	for _, rule := range ways(bridge, cidrs) {
+func addRules(ctx context.Context, iptables, bridge string, cidrs []string) error {
+	for _, rule := range iptablesRules(bridge, cidrs) {
 		if rule.run(ctx, iptables, "--check") == nil {
 			continue
 		}
@@ -120,9 +120,9 @@ func openWays(ctx context.Context, iptables, bridge string, cidrs []string) erro
 	return nil
 }
 
-// closeWays removes the rules of openWays that exist.
-func closeWays(ctx context.Context, iptables, bridge string, cidrs []string) error {
-	for _, rule := range ways(bridge, cidrs) {
+// removeRules removes the rules of addRules that exist.
+func removeRules(ctx context.Context, iptables, bridge string, cidrs []string) error {
+	for _, rule := range iptablesRules(bridge, cidrs) {
 		if rule.run(ctx, iptables, "--check") != nil {
 			continue
 		}

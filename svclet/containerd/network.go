@@ -148,7 +148,7 @@ func (c Config) readNetwork() (network, error) {
 	}
 	var n network
 	if err := json.Unmarshal(content, &n); err != nil {
-		return network{}, fmt.Errorf("%s is damaged: remove it to have it written anew (%w)", c.networkFile(), err)
+		return network{}, fmt.Errorf("%s is damaged: remove it and start again, which writes it (%w)", c.networkFile(), err)
 	}
 	return n, nil
 }

@@ -24,11 +24,11 @@ func prepare(context.Context, Config) (settings, error) { return settings{}, err
 
 func (settings) start() (*process, error) { return nil, errLinux }
 
-func lastWords(string) string { return "" }
+func endOfLog(string) string { return "" }
 
-func openWays(context.Context, string, string, []string) error { return errLinux }
+func addRules(context.Context, string, string, []string) error { return errLinux }
 
-func closeWays(context.Context, string, string, []string) error { return errLinux }
+func removeRules(context.Context, string, string, []string) error { return errLinux }
 
 // Reset is supported on Linux only.
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }

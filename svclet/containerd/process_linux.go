@@ -254,8 +254,8 @@ func openLog(path string) (*os.File, error) {
 // logTail is how much of the end of a log is read.
 const logTail = 4 << 10
 
-// lastWords returns the end of containerd's log for an error message.
-func lastWords(path string) string {
+// endOfLog returns the end of containerd's log for an error message.
+func endOfLog(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return ""

@@ -75,7 +75,7 @@ func TestTheProcessListeningOnASocketIsFound(t *testing.T) {
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	listener.Close()
 	if p, err := findProcess(socket); p != nil || err != nil {
-		t.Errorf("at a socket of somebody who is gone: %v, %v", p, err)
+		t.Errorf("at the socket of a process that has exited: %v, %v", p, err)
 	}
 }
 

@@ -60,7 +60,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
 	}
 	if iptables := config.Programs.IPTables; iptables != "" {
-		errs = append(errs, closeWays(ctx, iptables, config.bridge(), network.cidrs()))
+		errs = append(errs, removeRules(ctx, iptables, config.bridge(), network.cidrs()))
 	}
 	errs = append(errs, forgetNetworks(config), removeBridge(config.bridge()))
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {

@@ -135,9 +135,9 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 		return append(warnings, "iptables is missing: pods do not reach other machines (on Debian and Ubuntu: apt-get install iptables)"), nil
 	}
 	if !slices.Equal(before, after) {
-		err = closeWays(ctx, iptables, config.bridge(), before)
+		err = removeRules(ctx, iptables, config.bridge(), before)
 	}
-	if err = errors.Join(err, openWays(ctx, iptables, config.bridge(), after)); err != nil {
+	if err = errors.Join(err, addRules(ctx, iptables, config.bridge(), after)); err != nil {
 		warnings = append(warnings, fmt.Sprintf("pods do not reach other machines: %v", err))
 	}
 	return warnings, nil
@@ -181,7 +181,7 @@ func (r *Runtime) launch(ctx context.Context) (*process, error) {
 		return nil, err
 	}
 	if _, err := r.awaitReady(ctx, started, readyTimeout); err != nil {
-		return started, fmt.Errorf("containerd does not come up: %w%s", err, lastWords(r.LogFile))
+		return started, fmt.Errorf("containerd failed to start: %w%s", err, endOfLog(r.LogFile))
 	}
 	return started, nil
 }

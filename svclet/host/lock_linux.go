@@ -25,7 +25,7 @@ func Lock(ctx context.Context, path string, c clock.Clock) (*Held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--lock-file: %w", err)
 	}
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return &Held{file}, nil
@@ -34,7 +34,7 @@ func Lock(ctx context.Context, path string, c clock.Clock) (*Held, error) {
 			file.Close()
 			return nil, fmt.Errorf("--lock-file: lock %s: %w", path, err)
 		}
-		if !told {
+		if !logged {
 			klog.FromContext(ctx).Info("Waiting for another process to release the lock file", "path", path)
 		}
 		select {

@@ -199,8 +199,8 @@ func TestFailuresHaveAReasonAnEventAndAMessage(t *testing.T) {
 			`Warning Failed p/c: Failed to pull image "app": not there`},
 		{"registry away", "app", nil, framed(codes.Unknown, "RegistryUnavailable: no route"), nil, "RegistryUnavailable",
 			"image pull failed for app because the registry is unavailable: no route", "Warning Failed p/c: Failed to pull image"},
-		{"bad signature", "app", nil, framed(codes.Unknown, "SignatureValidationFailed: by nobody"), nil, "SignatureValidationFailed",
-			"image pull failed for app because the signature validation failed: by nobody", "Warning Failed p/c: Failed to pull image"},
+		{"bad signature", "app", nil, framed(codes.Unknown, "SignatureValidationFailed: by an unknown signer"), nil, "SignatureValidationFailed",
+			"image pull failed for app because the signature validation failed: by an unknown signer", "Warning Failed p/c: Failed to pull image"},
 		{"bad secret", "app", nil, nil, secret(`{"auths":{"x":"hunter2"}}`), "ErrImagePull",
 			`Failed to pull image "app": pull secret ns/s: not a docker configuration: invalid JSON, or an auth field that is not base64(username:password)`,
 			`Warning Failed p/c: Failed to pull image "app": pull secret ns/s`},
@@ -312,12 +312,12 @@ func TestAPullIsCancelledWithItsLastWaiter(t *testing.T) {
 		leave[0]()
 		synctest.Wait()
 		if ended {
-			t.Error("the pull ended although somebody waits")
+			t.Error("the pull ended although a caller waits")
 		}
 		leave[1]()
 		all.Wait()
 		if !ended {
-			t.Error("the pull goes on although nobody waits")
+			t.Error("the pull continues although no caller waits")
 		}
 		want(t, "events", j.events, `Normal Pulling p/c: Pulling image "app"`, `Normal Pulling p/c: Pulling image "app"`)
 	})

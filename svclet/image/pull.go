@@ -71,13 +71,13 @@ func (m *Manager) share(ctx context.Context, key pullKey, run func(context.Conte
 	m.mu.Lock()
 	p := m.pulls[key]
 	if p == nil {
-		var flight context.Context
+		var pullCtx context.Context
 		p = &pull{done: make(chan struct{})}
-		flight, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		pullCtx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		m.pulls[key] = p
 		go func() {
 			defer close(p.done)
-			p.result = run(flight)
+			p.result = run(pullCtx)
 			m.forget(key, p)
 		}()
 	}
@@ -159,7 +159,8 @@ func ownWords(err error) error {
 	return err
 }
 
-// sandboxOf returns the configuration that tells the runtime the pod of a pull.
+// sandboxOf returns the sandbox configuration by which the runtime knows the pod of a
+// pull.
 func sandboxOf(p *corev1.Pod) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID)},

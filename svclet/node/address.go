@@ -62,11 +62,12 @@ const (
 type resolved struct {
 	at        time.Time
 	addresses []corev1.NodeAddress
-	said      string
+	lastNote  string
 }
 
-// look returns the node's addresses; nil if they have never been found.
-func (r *resolved) look(ctx context.Context, o *Options) []corev1.NodeAddress {
+// update returns the node's addresses, and determines them again after
+// addressFrequency. It returns nil if they have never been found.
+func (r *resolved) update(ctx context.Context, o *Options) []corev1.NodeAddress {
 	now := o.Clock.Now()
 	if r.addresses != nil && now.Sub(r.at) < addressFrequency {
 		return r.addresses
@@ -77,10 +78,10 @@ func (r *resolved) look(ctx context.Context, o *Options) []corev1.NodeAddress {
 	} else {
 		r.at, r.addresses = now, addresses
 	}
-	if note != r.said && note != "" {
+	if note != r.lastNote && note != "" {
 		klog.FromContext(ctx).Info("Determined node addresses", "node", o.Name, "addresses", r.addresses, "note", note)
 	}
-	r.said = note
+	r.lastNote = note
 	return r.addresses
 }
 
@@ -144,7 +145,7 @@ func findAddress(ctx context.Context, o *Options) (ip net.IP, note string, err e
 	}
 	loopback := slices.DeleteFunc(slices.Clone(local), func(ip net.IP) bool { return !ip.IsLoopback() })
 	if ip := preferred(loopback, want4); ip != nil {
-		return ip, "this machine has no network: nobody else can reach the node", nil
+		return ip, "this machine has no network: no other machine can reach the node", nil
 	}
 	return nil, "", fmt.Errorf("can't get ip address of node %s: this machine has none: %w", o.Name, err)
 }

@@ -36,8 +36,8 @@ type health struct {
 	problems []error
 }
 
-// look requests the runtime's status.
-func (r *runtimeHealth) look(ctx context.Context, o *Options) health {
+// update requests the runtime's status.
+func (r *runtimeHealth) update(ctx context.Context, o *Options) health {
 	if o.Runtime == nil {
 		return health{}
 	}
@@ -77,7 +77,7 @@ func notTrue(complaint string, conditions []*runtimeapi.RuntimeCondition, kind s
 			return fmt.Errorf("%s: %s=%t reason:%s message:%s", complaint, c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage())
 		}
 	}
-	return fmt.Errorf("%s: the runtime does not tell %s", complaint, kind)
+	return fmt.Errorf("%s: the runtime does not report %s", complaint, kind)
 }
 
 // pressureCondition is the condition of a resource that may run out.

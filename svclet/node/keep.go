@@ -31,7 +31,7 @@ const (
 // keepStatus computes the status and writes changes until ctx is done.
 func (n *Node) keepStatus(ctx context.Context) {
 	retry, unready := minRetry, minUnready
-	said, wasReady := "", false
+	lastNote, wasReady := "", false
 	for {
 		pause := n.o.UpdateFrequency
 		err := n.sync(ctx)
@@ -40,13 +40,13 @@ func (n *Node) keepStatus(ctx context.Context) {
 			return
 		case err != nil:
 			// A repeated error is logged once.
-			if err.Error() != said {
+			if err.Error() != lastNote {
 				klog.FromContext(ctx).Error(err, "Failed to update node status, will retry", "node", n.o.Name)
 			}
-			said = err.Error()
+			lastNote = err.Error()
 			pause, retry = retry, min(2*retry, maxRetry)
 		default:
-			said, retry = "", minRetry
+			lastNote, retry = "", minRetry
 			if wasReady = wasReady || n.ready(); !wasReady {
 				pause = min(unready, n.o.UpdateFrequency)
 				unready = min(2*unready, maxUnready)

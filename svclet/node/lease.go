@@ -24,7 +24,7 @@ const (
 func (n *Node) keepLease(ctx context.Context) {
 	every := time.Duration(float64(n.o.LeaseDuration) * renewFraction)
 	retry := minRetry
-	told := false
+	logged := false
 	var lease *coordinationv1.Lease
 	for {
 		pause := every + time.Duration(renewJitter*n.o.Random()*float64(every))
@@ -33,17 +33,17 @@ func (n *Node) keepLease(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if !told {
+			if !logged {
 				klog.FromContext(ctx).Error(err, "Failed to update node lease, will retry", "lease", klog.KRef(corev1.NamespaceNodeLease, n.o.Name))
 			}
-			told = true
+			logged = true
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 				// Another writer has changed the Lease: read it again.
 				lease = nil
 			}
 			pause, retry = min(retry, every), min(2*retry, maxRetry)
 		default:
-			lease, told, retry = renewed, false, minRetry
+			lease, logged, retry = renewed, false, minRetry
 		}
 		timer := n.o.Clock.NewTimer(pause)
 		select {

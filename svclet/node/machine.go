@@ -57,7 +57,7 @@ func ReadMachine(root, dir string) (Machine, error) {
 	}
 	memory := meminfo(read("proc/meminfo"))
 	if m.Memory, m.Swap = memory["MemTotal"], memory["SwapTotal"]; m.Memory <= 0 {
-		return m, errors.New("the machine's memory is not known: /proc/meminfo tells no MemTotal")
+		return m, errors.New("failed to read the size of the memory: /proc/meminfo has no MemTotal")
 	}
 	pages, err := filepath.Glob(filepath.Join(root, "sys/kernel/mm/hugepages/hugepages-*kB"))
 	if err != nil {
@@ -79,7 +79,7 @@ func ReadMachine(root, dir string) (Machine, error) {
 		}
 	}
 	if m.Storage, err = fileSystemSize(dir); err != nil {
-		return m, fmt.Errorf("the size of the file system of %s is not known: %w", dir, err)
+		return m, fmt.Errorf("failed to read the size of the file system of %s: %w", dir, err)
 	}
 	return m, nil
 }

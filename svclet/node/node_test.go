@@ -167,7 +167,7 @@ func TestAnExistingNodeIsAdopted(t *testing.T) {
 	if node.Status.Capacity["example.com/gpu"] != capacityOne() || condition(node.Status.Conditions, "NetworkUnavailable") == nil {
 		t.Errorf("what others have written is gone: %v", node.Status)
 	}
-	r.await("the reboot is told", func() bool {
+	r.await("the reboot is logged", func() bool {
 		return strings.Contains(strings.Join(r.recorded(), "\n"), "Warning Rebooted Node n has been rebooted, boot id: b")
 	})
 }

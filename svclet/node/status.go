@@ -21,8 +21,8 @@ import (
 // describe returns the Node with its current status.
 func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: base.ObjectMeta, Spec: base.Spec, Status: *base.Status.DeepCopy()}
-	health := n.runtime.look(ctx, &n.o)
-	if addresses := n.addresses.look(ctx, &n.o); addresses != nil {
+	health := n.runtime.update(ctx, &n.o)
+	if addresses := n.addresses.update(ctx, &n.o); addresses != nil {
 		node.Status.Addresses = addresses
 	}
 	n.tellReboot(node.Status.NodeInfo.BootID)
@@ -31,7 +31,7 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	node.Status.NodeInfo = n.info(health)
 	node.Status.DaemonEndpoints = corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: n.o.Port}}
 	node.Status.VolumesInUse = nil
-	node.Status.Images = n.images.look(ctx, &n.o)
+	node.Status.Images = n.images.update(ctx, &n.o)
 	node.Status.RuntimeHandlers = handlers(health.status)
 	node.Status.Features = nil
 	if f := health.status.Features; f != nil {
@@ -174,7 +174,7 @@ const (
 	maxImageNames = 5
 )
 
-func (l *listed) look(ctx context.Context, o *Options) []corev1.ContainerImage {
+func (l *listed) update(ctx context.Context, o *Options) []corev1.ContainerImage {
 	now := o.Clock.Now()
 	if o.Images == nil || o.MaxImages == 0 || !l.at.IsZero() && now.Sub(l.at) < imagesFrequency {
 		return l.images

@@ -161,7 +161,7 @@ func TestReadyFollowsTheRuntimesConditions(t *testing.T) {
 		{failure: errors.New("refused"), want: "container runtime is down"},
 		{answer: status(true, true)},
 		{answer: status(false, true), want: "container runtime not ready: RuntimeReady=false reason:R message:why"},
-		{answer: RuntimeStatus{}, want: "[container runtime not ready: the runtime does not tell RuntimeReady, container runtime network not ready: the runtime does not tell NetworkReady]"},
+		{answer: RuntimeStatus{}, want: "[container runtime not ready: the runtime does not report RuntimeReady, container runtime network not ready: the runtime does not report NetworkReady]"},
 		{answer: status(true, true)},
 	}
 	for i, step := range steps {

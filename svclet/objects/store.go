@@ -224,9 +224,9 @@ func (a *answer) give() (first, missed bool) {
 	}
 }
 
-// patience is how long errors are treated as temporary: the node authorizer, for
+// errorTimeout is how long errors of the API server are treated as temporary: the node authorizer, for
 // example, receives a pod later than its node. Kubelet's value is the same.
-const patience = time.Second
+const errorTimeout = time.Second
 
 func (s *Store) await(ctx context.Context, a *answer) error {
 	select {
@@ -234,7 +234,7 @@ func (s *Store) await(ctx context.Context, a *answer) error {
 		return nil
 	default:
 	}
-	timer := s.Clock.NewTimer(patience)
+	timer := s.Clock.NewTimer(errorTimeout)
 	defer timer.Stop()
 	for {
 		var err error
@@ -246,7 +246,7 @@ func (s *Store) await(ctx context.Context, a *answer) error {
 		case <-ctx.Done():
 			err = wait.ErrorInterrupted(ctx.Err())
 		case <-timer.C():
-			timer.Reset(patience)
+			timer.Reset(errorTimeout)
 		}
 		s.mutex.Lock()
 		if a.err != nil {

@@ -61,7 +61,7 @@ func TestPhaseIsComputedFromContainerStatuses(t *testing.T) {
 		{name: "initialization is done and nothing runs", policy: "Never", init: statuses{done}, containers: statuses{waits}, phase: "Pending"},
 		{name: "a sidecar has not passed its startup probe", policy: "Never", init: statuses{runs}, sidecar: true, containers: statuses{waits}, phase: "Pending"},
 		{name: "a sidecar has", policy: "Never", init: statuses{under}, sidecar: true, containers: statuses{runs}, phase: "Running"},
-		{name: "a sidecar starts anew in a pod that runs", policy: "Never", init: statuses{runs}, sidecar: true, containers: statuses{runs}, running: true, phase: "Running"},
+		{name: "a sidecar restarts in a running pod", policy: "Never", init: statuses{runs}, sidecar: true, containers: statuses{runs}, running: true, phase: "Running"},
 		{name: "a sidecar outlives the pod", policy: "Never", init: statuses{under}, sidecar: true, containers: statuses{done}, running: true, phase: "Running"},
 		{name: "a sidecar that fails is no failure", policy: "Never", init: statuses{failed}, sidecar: true, containers: statuses{done}, running: true, phase: "Succeeded"},
 		{name: "a sidecar that waits to run again is none", policy: "Never", init: statuses{again}, sidecar: true, containers: statuses{done}, running: true, phase: "Succeeded"},

@@ -100,8 +100,8 @@ func New(o Options) *Manager {
 	return m
 }
 
-// Adopt tells which pods the runtime holds when the agent starts, before Run: those
-// that a source delivers keep running, all others end.
+// Adopt sets the pods that the runtime holds when the agent starts, before Run:
+// those that a source delivers keep running, all others end.
 func (m *Manager) Adopt(held []runtime.Pod) {
 	for _, p := range held {
 		m.adoptable[p.UID] = p

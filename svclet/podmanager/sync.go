@@ -106,7 +106,7 @@ func (m *Manager) released(ctx context.Context, w *podworker.Worker) {
 	for _, next := range waiting {
 		m.add(ctx, next)
 	}
-	// The runtime may have told of a sandbox or container after the worker stopped.
+	// The runtime may have reported a sandbox or container after the worker stopped.
 	if observed := w.Observed(); !isEmpty(observed) {
 		m.observe(ctx, runtime.Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Observed: observed})
 	}

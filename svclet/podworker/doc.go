@@ -1,4 +1,4 @@
-// Package podworker drives the state machine of one pod: a [Worker] hands the
+// Package podworker drives the state machine of one pod: a [Worker] passes the
 // machine what has happened, starts the operations that it asks for, and reports
 // its output.
 //

@@ -15,7 +15,7 @@ func (w *Worker) Update(p *corev1.Pod) {
 	old := w.pod
 	w.pod = p
 	w.mu.Unlock()
-	w.tell(func(m *pod.Machine) { m.Update(p) })
+	w.enqueue(func(m *pod.Machine) { m.Update(p) })
 	if !maps.Equal(old.Labels, p.Labels) || !maps.Equal(old.Annotations, p.Annotations) {
 		w.Refresh()
 	}
@@ -27,10 +27,10 @@ func (w *Worker) Remove() {
 	w.mu.Lock()
 	w.removed = true
 	w.mu.Unlock()
-	w.tell(func(m *pod.Machine) { m.Remove() })
+	w.enqueue(func(m *pod.Machine) { m.Remove() })
 }
 
-// Observe hands an observation of the runtime to the machine, unless a newer one
+// Observe passes an observation of the runtime on to the machine, unless a newer one
 // is known.
 func (w *Worker) Observe(observed pod.Observed) {
 	w.mu.Lock()
@@ -40,11 +40,11 @@ func (w *Worker) Observe(observed pod.Observed) {
 	}
 	w.mu.Unlock()
 	if !stopped {
-		w.tell(func(*pod.Machine) { w.observe(observed) })
+		w.enqueue(func(*pod.Machine) { w.observe(observed) })
 	}
 }
 
-// observe hands an observation to the machine, unless a newer one is known. It is
+// observe passes an observation on to the machine, unless a newer one is known. It is
 // called from the goroutine of work.
 func (w *Worker) observe(observed pod.Observed) {
 	w.mu.Lock()
@@ -58,9 +58,9 @@ func (w *Worker) observe(observed pod.Observed) {
 	}
 }
 
-// Probe hands the result of a probe to the machine.
+// Probe passes the result of a probe on to the machine.
 func (w *Worker) Probe(result pod.ProbeResult) {
-	w.tell(func(m *pod.Machine) { m.Probe(result) })
+	w.enqueue(func(m *pod.Machine) { m.Probe(result) })
 }
 
 // Refresh updates the pod's volumes with the API objects that they show.
@@ -73,7 +73,7 @@ func (w *Worker) Refresh() {
 // Preempt ends the pod within its own grace period. The arguments are those of the
 // pod's status, event and condition DisruptionTarget.
 func (w *Worker) Preempt(reason, message, conditionMessage string) {
-	w.tell(func(m *pod.Machine) { m.Kill(reason, message, conditionMessage, nil) })
+	w.enqueue(func(m *pod.Machine) { m.Kill(reason, message, conditionMessage, nil) })
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
@@ -89,5 +89,5 @@ func (w *Worker) Evict(reason, message, signal string, grace int64) {
 	}
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 	w.o.Metrics.PodEvicted(signal)
-	w.tell(func(m *pod.Machine) { m.Kill(reason, message, "", &grace) })
+	w.enqueue(func(m *pod.Machine) { m.Kill(reason, message, "", &grace) })
 }

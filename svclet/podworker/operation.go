@@ -50,7 +50,7 @@ func (w *Worker) perform(op pod.Operation) {
 		if err != nil {
 			return // The agent stops.
 		}
-		w.tell(func(m *pod.Machine) {
+		w.enqueue(func(m *pod.Machine) {
 			m.Done(op, result)
 			w.observe(observed)
 		})

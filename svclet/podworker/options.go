@@ -87,7 +87,7 @@ type Start struct {
 	// Known is when the agent learned of the pod.
 	Known time.Time
 	// Observed is the newest observation of the pod. If Unobserved is true there
-	// is none because the runtime has failed to tell: the worker asks the runtime
+	// is none because the runtime has failed to answer: the worker asks the runtime
 	// before the machine decides anything.
 	Observed   pod.Observed
 	Unobserved bool

@@ -58,7 +58,7 @@ func New(ctx context.Context, o Options, s Start) *Worker {
 
 // Start starts the machine with what is known of the pod. It is called once.
 func (w *Worker) Start() {
-	w.tell(func(m *pod.Machine) {
+	w.enqueue(func(m *pod.Machine) {
 		if w.start.Orphaned {
 			m.Remove()
 		}
@@ -69,9 +69,9 @@ func (w *Worker) Start() {
 	})
 }
 
-// tell hands an input to the machine, in the order of the calls, and has the
-// machine decide what follows from it.
-func (w *Worker) tell(input func(*pod.Machine)) {
+// enqueue adds an input to the inbox. The machine gets inputs in the order of the
+// calls, and decides after them what to do.
+func (w *Worker) enqueue(input func(*pod.Machine)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped || w.ctx.Err() != nil {
@@ -84,7 +84,7 @@ func (w *Worker) tell(input func(*pod.Machine)) {
 	}
 }
 
-// work hands the inbox to the machine until it is empty.
+// work passes inputs from the inbox to the machine until the inbox is empty.
 func (w *Worker) work() {
 	for {
 		inbox, p := w.receive()
@@ -127,7 +127,7 @@ func (w *Worker) receive() ([]func(*pod.Machine), *corev1.Pod) {
 }
 
 // prepare waits until the machine may decide: pods that this one preempts have
-// ended, and the runtime has told what it holds of the pod. It reports false if the
+// ended, and the runtime has answered what it holds of the pod. It reports false if the
 // agent stops.
 func (w *Worker) prepare() bool {
 	if wait := w.start.Wait; wait != nil && !w.waited {
@@ -157,7 +157,7 @@ func (w *Worker) wakeAt(now, at time.Time) {
 	if at.IsZero() {
 		return
 	}
-	w.timer = w.o.Clock.AfterFunc(max(at.Sub(now), 0), func() { w.tell(func(*pod.Machine) {}) })
+	w.timer = w.o.Clock.AfterFunc(max(at.Sub(now), 0), func() { w.enqueue(func(*pod.Machine) {}) })
 }
 
 // finish stops the worker if no source has its pod any more, and reports whether

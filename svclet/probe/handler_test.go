@@ -249,7 +249,7 @@ func TestAGRPCProbeCallsTheHealthService(t *testing.T) {
 		{"unknown service", port, ptr.To("none"), 60, failure, "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"},
 		{"slow", port, ptr.To("slow"), 5, failure, "timeout: health rpc did not complete within 5s"}, // in which the connection is made
 		{"no health service", barePort, nil, 60, failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): unknown service grpc.health.v1.Health"},
-		{"nobody", 1, nil, 1, failure, `timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded`},
+		{"no server", 1, nil, 1, failure, `timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, m, 1, corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: c.port, Service: c.service}}, func(probe *corev1.Probe) { probe.TimeoutSeconds = c.seconds })

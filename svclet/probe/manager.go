@@ -36,7 +36,7 @@ type Options struct {
 	Recorder Recorder
 	// Result is called when a probe reaches a threshold for the first time, and when
 	// its result changes. Calls for one probe are sequential; no lock is held, and a
-	// call that blocks delays only its own probe. A call in flight is not waited for
+	// call that blocks delays only its own probe. A call in runCtx is not waited for
 	// when its probe is stopped.
 	Result func(types.UID, pod.ProbeResult)
 	// Version is the release in the User-Agent of probes ("kube-probe/1.36").
@@ -56,8 +56,8 @@ type Manager struct {
 	started time.Time
 	// wake signals that the first element of due has changed.
 	wake chan struct{}
-	// flying counts the probes in flight.
-	flying sync.WaitGroup
+	// inFlight counts the probes in runCtx.
+	inFlight sync.WaitGroup
 
 	mu   sync.Mutex
 	pods map[types.UID]*podProbes
@@ -96,7 +96,7 @@ type probeKey struct {
 	kind        pod.ProbeKind
 }
 
-// running is an active probe. It is in the schedule (index >= 0), in flight
+// running is an active probe. It is in the schedule (index >= 0), in runCtx
 // (cancel is set), or on hold because its result can no longer matter.
 type running struct {
 	uid       types.UID
@@ -163,7 +163,7 @@ func waitsForStartup(key probeKey, wanted map[probeKey]pod.Probe, running map[pr
 		return false
 	}
 	r := running[startup]
-	return r == nil || !r.counter.told || !r.counter.value
+	return r == nil || !r.counter.reported || !r.counter.value
 }
 
 // Remove stops all probes of a pod and deletes their metrics.
@@ -225,9 +225,9 @@ func (m *Manager) schedule(r *running) {
 	}
 }
 
-// Run runs the probes until ctx is done, and waits for those in flight.
+// Run runs the probes until ctx is done, and waits for those in runCtx.
 func (m *Manager) Run(ctx context.Context) {
-	defer m.flying.Wait()
+	defer m.inFlight.Wait()
 	for {
 		wait, any := m.launch(ctx)
 		var fires <-chan time.Time
@@ -258,9 +258,9 @@ func (m *Manager) launch(ctx context.Context) (time.Duration, bool) {
 			return wait, true
 		}
 		heap.Pop(&m.due)
-		var flight context.Context
-		flight, r.cancel = context.WithCancel(ctx)
-		m.flying.Go(func() { m.run(flight, r) })
+		var runCtx context.Context
+		runCtx, r.cancel = context.WithCancel(ctx)
+		m.inFlight.Go(func() { m.run(runCtx, r) })
 	}
 	return 0, false
 }
@@ -281,14 +281,15 @@ func (m *Manager) run(ctx context.Context, r *running) {
 	} else {
 		m.record(target, kind, found)
 	}
-	if tell, success := m.count(r, found, took); tell {
+	if reached, success := m.count(r, found, took); reached {
 		m.options.Result(r.uid, pod.ProbeResult{Kind: kind, ContainerID: target.containerID, Success: success, Message: found.output})
 	}
 	m.again(r)
 }
 
-// count updates the counts, and reports whether the result is to be reported.
-func (m *Manager) count(r *running, found outcome, took time.Duration) (tell, success bool) {
+// count updates the counts, and reports whether a threshold is reached, so that the
+// result has to be reported.
+func (m *Manager) count(r *running, found outcome, took time.Duration) (reached, success bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r.stopped || found.err != nil {
@@ -308,7 +309,7 @@ func (m *Manager) again(r *running) {
 	r.cancel()
 	r.cancel = nil
 	settled := r.probe.Kind == pod.Startup || r.probe.Kind == pod.Liveness && !r.counter.value
-	if r.stopped || r.counter.told && settled {
+	if r.stopped || r.counter.reported && settled {
 		return
 	}
 	r.due = r.due.Add(periodOf(r.probe.Spec))

@@ -36,9 +36,9 @@ func (s *schedule) Pop() any {
 type counter struct {
 	last bool
 	run  int32
-	// told reports that a threshold has been reached, and value is the result reported
+	// reported reports that a threshold has been reached, and value is the result reported
 	// then.
-	told, value bool
+	reported, value bool
 }
 
 // add counts one more run, and reports whether it reaches a threshold whose result
@@ -56,10 +56,10 @@ func (c *counter) add(success bool, spec *corev1.Probe) bool {
 	}
 	// Runs beyond the threshold do not count.
 	c.run = max(threshold, 1)
-	if c.told && c.value == success {
+	if c.reported && c.value == success {
 		return false
 	}
-	c.told, c.value = true, success
+	c.reported, c.value = true, success
 	return true
 }
 

@@ -21,29 +21,29 @@ func TestAResultIsReportedAtItsThresholdAndWhenItChanges(t *testing.T) {
 		name             string
 		success, failure int32
 		runs             string // + succeeded, - failed
-		told             string // at which of them
+		reported         string // at which of them
 	}{
 		{"first success", 1, 3, "+++", "+.."},
 		{"first failure needs its threshold", 1, 3, "---", "..-"},
-		{"one success between failures begins anew", 1, 3, "+--+---", "+.....-"},
+		{"one success between failures resets the count", 1, 3, "+--+---", "+.....-"},
 		{"successes need their threshold", 2, 1, "-+-++", "-...+"},
-		{"what is told is not told again", 1, 1, "++--++", "+.-.+."},
+		{"what is reported is not reported again", 1, 1, "++--++", "+.-.+."},
 		{"no threshold is one", 0, 0, "+-", "+-"},
 		{"a flicker below the threshold goes unseen", 1, 2, "+-+-+--", "+.....-"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var counter counter
 			spec := &corev1.Probe{SuccessThreshold: c.success, FailureThreshold: c.failure}
-			var told strings.Builder
+			var reported strings.Builder
 			for _, run := range c.runs {
 				mark := '.'
 				if counter.add(run == '+', spec) {
 					mark = run
 				}
-				told.WriteRune(mark)
+				reported.WriteRune(mark)
 			}
-			if told.String() != c.told {
-				t.Errorf("runs %s told %s, want %s", c.runs, &told, c.told)
+			if reported.String() != c.reported {
+				t.Errorf("runs %s reported %s, want %s", c.runs, &reported, c.reported)
 			}
 		})
 	}

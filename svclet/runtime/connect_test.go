@@ -69,7 +69,7 @@ func TestConnectErrorsAreOneLineThatSaysWhatIsWrong(t *testing.T) {
 			}
 			return "unix://" + path
 		}, "it is not a socket", 0},
-		{"nobody listens", func(t *testing.T) string {
+		{"no process listens", func(t *testing.T) string {
 			path := socket(t)
 			listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 			if err != nil {

@@ -39,7 +39,7 @@ func TestSandboxLabelsIdentifyThePod(t *testing.T) {
 	}
 	delete(labels, PodUIDLabel)
 	if _, ok := ReadPodIdentity(labels); ok {
-		t.Error("a sandbox without the uid is somebody's")
+		t.Error("a sandbox without the UID label belongs to a pod")
 	}
 }
 

@@ -335,7 +335,7 @@ func TestAPodWithInvalidAnswersIsRetriedAndOthersAreReported(t *testing.T) {
 		w.End(bad, runtimetest.End{})
 		w.End(good, runtimetest.End{})
 		heard.until("b", in("app", pod.Exited))
-		w.Obey("ContainerStatus")
+		w.RemoveRules("ContainerStatus")
 		heard.until("a", in("app", pod.Exited))
 	})
 }
@@ -375,7 +375,7 @@ func TestAWatchSurvivesAHangingRuntime(t *testing.T) {
 	w.Rule("ListPodSandbox", runtimetest.Rule{Hang: true})
 	eventually(t, "the runtime is missed", func() bool { return w.client.Health().Err != nil })
 	w.End(id, runtimetest.End{})
-	w.Obey("ListPodSandbox")
+	w.RemoveRules("ListPodSandbox")
 	heard.until("a", in("app", pod.Exited))
 }
 

@@ -210,7 +210,7 @@ func TestASelfSignedCertificateIsCreatedKeptAndReplacedAfterExpiry(t *testing.T)
 	}
 	create()
 	if again, _ := read(); again != cert {
-		t.Error("a good pair was made anew")
+		t.Error("a valid pair was created again")
 	}
 	clock.SetTime(pair.Leaf.NotAfter.Add(time.Second))
 	create()

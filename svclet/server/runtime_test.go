@@ -132,7 +132,7 @@ func (c commands) Exec(_ context.Context, _ string, command []string, in io.Read
 			size := <-resize
 			fmt.Fprintf(out, "%dx%d tty=%t\n", size.Width, size.Height, tty)
 		}
-	case "forever": // until nobody reads it
+	case "forever": // until its reader is gone
 		for {
 			if _, err := out.Write([]byte("tick\n")); err != nil {
 				c.f.gone <- command[0]

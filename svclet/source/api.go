@@ -98,19 +98,20 @@ func (a *apiStore) Resync() error { return nil }
 
 func (a *apiStore) mirror(pod *corev1.Pod) {
 	a.mirrors[string(pod.UID)] = pod
-	a.tell(a.s.o.Observed, pod)
+	call(a.s.o.Observed, pod)
 	a.s.mirrors.observed(pod)
 }
 
 func (a *apiStore) gone(pod *corev1.Pod) {
-	a.tell(a.s.o.Gone, pod)
+	call(a.s.o.Gone, pod)
 	if IsMirror(pod) {
 		delete(a.mirrors, string(pod.UID))
 		a.s.mirrors.gone(pod)
 	}
 }
 
-func (a *apiStore) tell(f func(*corev1.Pod), pod *corev1.Pod) {
+// call calls a function of the options, which may be nil.
+func call(f func(*corev1.Pod), pod *corev1.Pod) {
 	if f != nil {
 		f(pod)
 	}

@@ -56,7 +56,7 @@ func parse(data []byte) (manifest, error) {
 		Kind       string `json:"kind"`
 	}{}
 	if json.Unmarshal(raw, &kind) != nil { // its error would be about Go types
-		return m, errors.New("it is no object with apiVersion and kind: want apiVersion: v1, kind: Pod")
+		return m, errors.New("invalid object: want apiVersion: v1, kind: Pod")
 	}
 	switch {
 	case kind.Kind == "" || kind.APIVersion == "":

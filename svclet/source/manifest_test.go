@@ -99,7 +99,7 @@ func TestInvalidManifestsAreRefused(t *testing.T) {
 		"half of YAML":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, la", "neither YAML nor JSON"},
 		"half of JSON":      {`{"apiVersion": "v1", "kind": "Po`, "neither YAML nor JSON"},
 		"binary":            {"\x00\x01\x02", "neither YAML nor JSON"},
-		"a list":            {"- a\n- b\n", "no object"},
+		"a list":            {"- a\n- b\n", "invalid object"},
 		"no kind":           {"metadata: {name: x}", "want apiVersion: v1, kind: Pod"},
 		"another kind":      {"apiVersion: apps/v1\nkind: Deployment\n", `apiVersion "apps/v1", kind "Deployment"`},
 		"a wrong type":      {strings.ReplaceAll(web, "containerPort: 80", "containerPort: eighty"), "containerPort"},

@@ -67,7 +67,7 @@ func (r *rig) quiet() {
 	r.t.Helper()
 	select {
 	case u := <-r.updates:
-		r.t.Errorf("an update that tells nothing: %s", shape(u))
+		r.t.Errorf("an empty update: %s", shape(u))
 	default:
 	}
 }
@@ -190,14 +190,14 @@ func TestPodsOfTheAPI(t *testing.T) {
 func TestAListFindsWhatTheWatchMissed(t *testing.T) {
 	server := apifake.New(t)
 	server.Put(bound("stays"))
-	goes, anew := server.Put(bound("goes")), server.Put(bound("anew"))
+	lost, old := server.Put(bound("lost")), server.Put(bound("recreated"))
 	r := run(t, Options{Core: server.Core(t)})
-	r.expect("api set anew goes stays ready")
+	r.expect("api set lost recreated stays ready")
 
-	server.Forget(goes)
-	server.Forget(anew)
-	server.Put(bound("comes"))
-	r.expect("api set comes ready")
+	server.Forget(lost)
+	server.Forget(old)
+	server.Put(bound("new"))
+	r.expect("api set new ready")
 	// The watch ends, and its resource version has expired.
 	expired := true
 	server.Fail(func(req apifake.Request) error {
@@ -209,15 +209,15 @@ func TestAListFindsWhatTheWatchMissed(t *testing.T) {
 		}
 		return nil
 	})
-	fresh := server.Put(bound("anew")).(*corev1.Pod)
-	r.expect("api set anew ready")
+	fresh := server.Put(bound("recreated")).(*corev1.Pod)
+	r.expect("api set recreated ready")
 	server.EndWatches()
-	u := r.expect("api removed anew goes ready")
+	u := r.expect("api removed lost recreated ready")
 	if r.Sources.Ready(); len(u.Removed) != 2 {
 		t.Error(shape(u))
 	}
-	if pod, ok := r.Pod(fresh.UID); !ok || pod.Name != "anew" {
-		t.Error("the pod that was made anew is gone")
+	if pod, ok := r.Pod(fresh.UID); !ok || pod.Name != "recreated" {
+		t.Error("the recreated pod is not among the pods")
 	}
 }
 

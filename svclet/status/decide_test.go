@@ -148,7 +148,7 @@ func TestMergeKeepsOtherWritersConditions(t *testing.T) {
 	}
 	want.Phase = corev1.PodRunning
 	if got = merge(api, want, true); got.Phase != corev1.PodRunning {
-		t.Errorf("phase %s of a pod that begins anew", got.Phase)
+		t.Errorf("phase %s of a pod that starts again", got.Phase)
 	}
 }
 

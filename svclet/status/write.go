@@ -120,7 +120,7 @@ func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted 
 	pod, err := todo(limited, m)
 	var existing *corev1.Pod
 	if apierrors.IsConflict(err) {
-		existing, err = m.look(limited, started, err)
+		existing, err = m.resolveConflict(limited, started, err)
 	}
 	if apierrors.IsNotFound(err) {
 		pod, err = nil, nil
@@ -193,9 +193,9 @@ func newer(a, b *corev1.Pod) bool {
 	return err != nil || order > 0
 }
 
-// look resolves a conflict. If another pod has taken the name, it returns
+// resolveConflict resolves a conflict. If another pod has taken the name, it returns
 // NotFound; otherwise it returns the conflict and the current pod.
-func (m *Manager) look(ctx context.Context, pod *corev1.Pod, conflict error) (*corev1.Pod, error) {
+func (m *Manager) resolveConflict(ctx context.Context, pod *corev1.Pod, conflict error) (*corev1.Pod, error) {
 	existing := &corev1.Pod{}
 	err := m.o.Core.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).Do(ctx).Into(existing)
 	switch {

@@ -49,7 +49,7 @@ func TestVariable(t *testing.T) {
 		}
 	}
 	if _, err := Variable(testPod(), &corev1.ObjectFieldSelector{APIVersion: "v2", FieldPath: "metadata.name"}, Addresses{}); err == nil {
-		t.Error("a version nobody knows was read")
+		t.Error("an unknown version was read")
 	}
 	if got, err := Variable(testPod(), &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}, Addresses{}); got != "" || err != nil {
 		t.Errorf("no address yet: %q, %v", got, err)
@@ -88,7 +88,7 @@ func TestResource(t *testing.T) {
 		{name: "no limit of storage", container: "free", resource: "limits.ephemeral-storage", divisor: "1Gi", want: "90"},
 		{name: "no limit of huge pages: none", container: "free", resource: "limits.hugepages-2Mi", want: "0"},
 		{name: "a container that is not there", container: "none", resource: "limits.cpu", err: "container none not found"},
-		{name: "a resource nobody knows", resource: "limits.example.com/gpu", err: "unsupported container resource : limits.example.com/gpu"},
+		{name: "an unknown resource", resource: "limits.example.com/gpu", err: "unsupported container resource : limits.example.com/gpu"},
 		{name: "neither request nor limit", resource: "usage.cpu", err: "unsupported container resource : usage.cpu"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

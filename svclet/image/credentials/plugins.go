@@ -214,22 +214,22 @@ func (p *plugin) run(ctx context.Context, image string) (*credentialprovider.Cre
 	}
 	if err != nil {
 		p.metrics.errors.WithLabelValues(p.Name).Inc()
-		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %q", p.Name, image, err, lastWords(stderr.String()))
+		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %q", p.Name, image, err, endOfOutput(stderr.String()))
 	}
 	return decodeResponse(stdout.Bytes(), p.APIVersion)
 }
 
-// maxWords bounds how much of a plugin's error output is in an error, in bytes.
-const maxWords = 1 << 10
+// maxOutput bounds how much of a plugin's error output is in an error, in bytes.
+const maxOutput = 1 << 10
 
-// lastWords returns the end of the error output, where programs usually say why
+// endOfOutput returns the end of the error output, where programs usually say why
 // they fail.
-func lastWords(said string) string {
-	said = strings.TrimSpace(said)
-	if len(said) <= maxWords {
-		return said
+func endOfOutput(output string) string {
+	output = strings.TrimSpace(output)
+	if len(output) <= maxOutput {
+		return output
 	}
-	return "..." + said[len(said)-maxWords:]
+	return "..." + output[len(output)-maxOutput:]
 }
 
 // limited is a buffer that keeps the first mebibyte.

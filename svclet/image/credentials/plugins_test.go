@@ -155,7 +155,7 @@ func TestAFailedPluginReturnsNoLogins(t *testing.T) {
 	for _, c := range []struct{ name, answer, want string }{
 		{"exit code", "fail hunter", "error execing credential provider plugin login for image reg.io/a: exit status 1: \"fail hunter <nil>\""},
 		{"many lines", "fail\nhunter", `exit status 1: "fail\nhunter <nil>"`},
-		{"endless words", "fail" + strings.Repeat("!", 2*maxWords), `exit status 1: "...` + strings.Repeat("!", maxWords-len(" <nil>")) + ` <nil>"`},
+		{"endless words", "fail" + strings.Repeat("!", 2*maxOutput), `exit status 1: "...` + strings.Repeat("!", maxOutput-len(" <nil>")) + ` <nil>"`},
 		{"no answer", "", "want \"credentialprovider.kubelet.k8s.io/v1\""},
 		{"no JSON", "hunter2{", "the answer is not a CredentialProviderResponse"},
 		{"unknown field", response("Image", `,"hunter2":1`), "the answer is not a CredentialProviderResponse"},

@@ -23,7 +23,7 @@ const (
 )
 
 // howToWrite says how to create an archive that can be imported.
-const howToWrite = "write it anew with docker save, or as an OCI image layout"
+const howToWrite = "write it again with docker save, or as an OCI image layout"
 
 // dockerManifest is the file that lists the images of a docker archive.
 const dockerManifest = "manifest.json"
@@ -190,7 +190,7 @@ func decompress(r io.Reader) (io.Reader, error) {
 // decode decodes a JSON document of an archive.
 func decode(name string, document []byte, into any) error {
 	if err := json.Unmarshal(document, into); err != nil {
-		return fmt.Errorf("%s is not as it should be: %w; %s", name, err, howToWrite)
+		return fmt.Errorf("%s is invalid: %w; %s", name, err, howToWrite)
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers
 		return errPlatform
 	}
 	if len(image.RootFS.DiffIDs) != len(layers) {
-		return fmt.Errorf("it has %d layers, and its configuration speaks of %d; %s", len(layers), len(image.RootFS.DiffIDs), howToWrite)
+		return fmt.Errorf("it has %d layers, and its configuration lists %d; %s", len(layers), len(image.RootFS.DiffIDs), howToWrite)
 	}
 	size := int64(len(document))
 	refs := map[string]digest.Digest{"config": config.Digest}
@@ -225,7 +225,7 @@ func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers
 			return err
 		}
 		if has != layer.Size {
-			return fmt.Errorf("the layer %s has %d bytes, and the manifest speaks of %d; %s", layer.Digest, has, layer.Size, howToWrite)
+			return fmt.Errorf("the layer %s has %d bytes, and the manifest says %d; %s", layer.Digest, has, layer.Size, howToWrite)
 		}
 		size += has
 		refs[fmt.Sprintf("l.%d", n)] = layer.Digest

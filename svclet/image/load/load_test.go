@@ -207,7 +207,7 @@ func TestInvalidArchivesAreExplainedInOneLine(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		{"nothing", nil, "it is empty: an archive of images was expected; write it anew with docker save, or as an OCI image layout"},
+		{"nothing", nil, "it is empty: an archive of images was expected; write it again with docker save, or as an OCI image layout"},
 		{"text", []byte(strings.Repeat("once upon a time ", 100)), "it is not a tar archive"},
 		{"a short text", []byte("hello"), "it is not a tar archive"},
 		{"one that is truncated", whole[:520], "it ends too early: write or copy it again"},
@@ -215,7 +215,7 @@ func TestInvalidArchivesAreExplainedInOneLine(t *testing.T) {
 		{"gzip that is none", []byte("\x1f\x8b\x08\x00nonsense"), "it"},
 		{"a compression that is not known", []byte("\x28\xb5\x2f\xfd...."), "it is compressed with zstd: decompress it first"},
 		{"some archive", packed(t, file{name: "README", content: "read me"}), "it is not an archive of images: it has neither oci-layout and index.json (OCI image layout) nor manifest.json (docker save)"},
-		{"an index that is none", packed(t, file{name: "oci-layout", content: layout}, file{name: "index.json", content: "["}), "index.json is not as it should be"},
+		{"an index that is none", packed(t, file{name: "oci-layout", content: layout}, file{name: "index.json", content: "["}), "index.json is invalid"},
 		{"no image at all", packed(t, file{name: "oci-layout", content: layout}, file{name: "index.json", content: "{}"}), "it holds no image"},
 		{"a name that is only a tag", packed(t, ociLayout(t, files, map[string]ocispec.Descriptor{"latest": ours})...), "an image in it has no name: say which it is to have"},
 		{"a name that is none", packed(t, ociLayout(t, files, map[string]ocispec.Descriptor{"Not/A/Name": ours})...), `"Not/A/Name" is not a name of an image`},

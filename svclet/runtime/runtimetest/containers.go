@@ -23,8 +23,8 @@ type container struct {
 	listed    *runtimeapi.Container
 	status    *runtimeapi.ContainerStatus
 	behaviour Behaviour
-	// running is whether its process runs, which is shown only when nothing is
-	// held; ended is closed when it has ended.
+	// running reports whether its process runs; answers show that only when changes
+	// are not held. ended is closed when it has ended.
 	running bool
 	ended   chan struct{}
 	timer   clock.Timer
@@ -38,7 +38,7 @@ func (c *container) stopTimer() {
 	}
 }
 
-// CreateContainer makes a container.
+// CreateContainer creates a container.
 func (r *Runtime) CreateContainer(_ context.Context, request *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *Runtime) CreateContainer(_ context.Context, request *runtimeapi.CreateC
 		Resources: &runtimeapi.ContainerResources{Linux: config.GetLinux().GetResources()},
 	}
 	r.containers[id] = c
-	r.place(c.uid(), id)
+	r.addID(c.uid(), id)
 	r.announce(s, id, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 	return &runtimeapi.CreateContainerResponse{ContainerId: id}, nil
 }
@@ -96,16 +96,15 @@ func (r *Runtime) StartContainer(_ context.Context, request *runtimeapi.StartCon
 	})
 	r.announce(c.sandbox, c.status.GetId(), runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	if after := c.behaviour.EndsAfter; after > 0 {
-		// A clock of tests calls while it holds its lock, and End asks for the
-		// time.
+		// A fake clock holds its lock during the call, and End reads the clock.
 		id, end := c.status.GetId(), c.behaviour.End
 		c.timer = r.options.Clock.AfterFunc(after, func() { go r.End(id, end) })
 	}
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// openLog makes the file of the container's log, if it is to have one: a pod's
-// directory of logs must be there, as for any runtime.
+// openLog creates the file of the container's log, if its configuration has one. The
+// directory must exist, as for any runtime.
 func (c *container) openLog() error {
 	if c.sandbox.config.GetLogDirectory() == "" || c.config.GetLogPath() == "" {
 		return nil
@@ -117,7 +116,7 @@ func (c *container) openLog() error {
 	return log.Close()
 }
 
-// End ends a container that runs. It does nothing about others.
+// End ends a running container. It does nothing if the container does not run.
 func (r *Runtime) End(id string, end End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +125,7 @@ func (r *Runtime) End(id string, end End) {
 	}
 }
 
-// OOM lets the kernel kill a container for want of memory.
+// OOM ends a container as the kernel does when it is out of memory.
 func (r *Runtime) OOM(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,8 +135,8 @@ func (r *Runtime) OOM(id string) {
 	}
 }
 
-// LateOOM tells only afterwards that a container has ended for want of memory,
-// which containerd may do.
+// LateOOM reports, after a container has ended, that it was out of memory. containerd
+// may report that late.
 func (r *Runtime) LateOOM(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +166,7 @@ func (r *Runtime) end(c *container, end End) {
 	r.announce(c.sandbox, c.status.GetId(), runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
-// Change changes what the runtime tells of a container, without any event.
+// Change changes the status of a container, without an event.
 func (r *Runtime) Change(id string, edit func(*runtimeapi.ContainerStatus)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,8 +184,8 @@ func (r *Runtime) change(c *container, edit func(*runtimeapi.ContainerStatus)) {
 	})
 }
 
-// show makes a change now, or when what is held is released. The caller holds
-// mu.
+// show makes a change visible now or, while changes are held, at Release. The caller
+// holds mu.
 func (r *Runtime) show(change func()) {
 	if r.holding {
 		r.held = append(r.held, change)
@@ -240,11 +239,11 @@ func (r *Runtime) RemoveContainer(_ context.Context, request *runtimeapi.RemoveC
 // remove removes a container. The caller holds mu.
 func (r *Runtime) remove(c *container) {
 	delete(r.containers, c.status.GetId())
-	r.displace(c.uid(), c.status.GetId())
+	r.removeID(c.uid(), c.status.GetId())
 	r.announce(c.sandbox, c.status.GetId(), runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
 }
 
-// ContainerStatus is that of one container.
+// ContainerStatus returns the status of a container.
 func (r *Runtime) ContainerStatus(_ context.Context, request *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package runtimetest is a container runtime that runs nothing: it serves CRI
-// over a unix socket, as a runtime does, and does what a test tells it.
+// Package runtimetest owns a fake container runtime, which runs no processes: it
+// serves CRI over a unix socket, as a runtime does, and behaves as a test configures
+// it.
 //
 //	r, err := runtimetest.Start(runtimetest.Options{Socket: socket})
 //	...                                   // the agent makes a pod

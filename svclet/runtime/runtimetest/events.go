@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// unread is how many events wait for a listener that does not read; what comes
-// then is lost, as it is with containerd.
+// unread is how many events wait for a listener that does not read. Further events
+// are lost, as they are with containerd.
 const unread = 1000
 
 // listener is an open stream of events, of one kind or the other.
@@ -111,8 +111,8 @@ func (r *Runtime) announce(s *sandbox, id string, kind runtimeapi.ContainerEvent
 	}
 }
 
-// publish sends an event of containerd; process is that which has ended, where
-// it matters. The caller holds mu.
+// publish sends an event of containerd. process is the process that has ended, if
+// the event is about one. The caller holds mu.
 func (r *Runtime) publish(topic, id string, process ...string) {
 	var event proto.Message
 	switch topic {

@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// AddImage puts an image into the store. Its id comes from its name; size is
-// in bytes.
+// AddImage adds an image to the store. Its ID is derived from its name; size is in
+// bytes.
 func (r *Runtime) AddImage(name string, size uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,7 +25,7 @@ func (r *Runtime) FailPulls(name string, err error) {
 	r.pullErrors[name] = err
 }
 
-// addImage is AddImage. The caller holds mu.
+// addImage adds an image. The caller holds mu.
 func (r *Runtime) addImage(name string, size uint64) *runtimeapi.Image {
 	id := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name)))
 	if r.images[id] == nil {
@@ -40,8 +40,8 @@ func (r *Runtime) addImage(name string, size uint64) *runtimeapi.Image {
 	return r.images[id]
 }
 
-// image finds an image by its name or id; nil if it is not there. The caller
-// holds mu.
+// image returns the image of a name or an ID, nil if there is none. The caller holds
+// mu.
 func (r *Runtime) image(name string) *runtimeapi.Image {
 	if image := r.images[name]; image != nil {
 		return image
@@ -54,7 +54,7 @@ func (r *Runtime) image(name string) *runtimeapi.Image {
 	return nil
 }
 
-// PullImage puts an image into the store.
+// PullImage adds an image to the store.
 func (r *Runtime) PullImage(_ context.Context, request *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Runtime) PullImage(_ context.Context, request *runtimeapi.PullImageRequ
 	return &runtimeapi.PullImageResponse{ImageRef: r.addImage(name, 1<<20).GetId()}, nil
 }
 
-// ImageStatus is that of one image, or nothing.
+// ImageStatus returns an image, or nothing.
 func (r *Runtime) ImageStatus(_ context.Context, request *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *Runtime) ListImages(_ context.Context, request *runtimeapi.ListImagesRe
 	return answer, nil
 }
 
-// RemoveImage removes an image if it is there.
+// RemoveImage removes an image if it exists.
 func (r *Runtime) RemoveImage(_ context.Context, request *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Runtime) RemoveImage(_ context.Context, request *runtimeapi.RemoveImage
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo counts the images' sizes.
+// ImageFsInfo returns the sum of the sizes of images.
 func (r *Runtime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,48 +13,48 @@ import (
 
 // Rule changes how requests of one method are answered.
 type Rule struct {
-	// Match says which requests it is for; all if it is nil.
+	// Match reports whether the rule applies to a request; nil applies it to all.
 	Match func(request proto.Message) bool
-	// Times is how many requests it is for; zero is all of them.
+	// Times is how many requests the rule applies to; zero means all.
 	Times int
-	// Delay is the time before anything else is done.
+	// Delay is the time before the request is handled.
 	Delay time.Duration
-	// Hang lets a request wait until its caller gives it up.
+	// Hang makes a request wait until its client cancels it.
 	Hang bool
-	// Gate, if set, lets a request wait until it is closed.
+	// Gate, if set, makes a request wait until the channel is closed.
 	Gate <-chan struct{}
-	// Anyway carries a request out although its caller has given it up, as
-	// runtimes do that are in the middle of it.
+	// Anyway carries a request out although its client has cancelled it, as runtimes
+	// do with a request that they have begun.
 	Anyway bool
 	// Err is the answer; the request is then not carried out.
 	Err error
-	// Edit changes the answer: leaves something out, or makes it wrong.
+	// Edit changes the answer.
 	Edit func(answer proto.Message)
 }
 
-// Rule adds a rule about a method of CRI ("StartContainer"). Of several that
-// match the first one counts.
+// Rule adds a rule for a method of CRI ("StartContainer"). The first rule that
+// matches a request applies.
 func (r *Runtime) Rule(method string, rule Rule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rules[method] = append(r.rules[method], &rule)
 }
 
-// Obey takes away the rules about a method.
-func (r *Runtime) Obey(method string) {
+// RemoveRules removes the rules for a method.
+func (r *Runtime) RemoveRules(method string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.rules, method)
 }
 
-// Calls counts the requests of a method so far.
+// Calls returns how many requests of a method there have been.
 func (r *Runtime) Calls(method string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls[method]
 }
 
-// rule counts a request and gives the rule that it is under.
+// rule counts a request and returns the rule that applies to it.
 func (r *Runtime) rule(method string, request any) Rule {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *Runtime) rule(method string, request any) Rule {
 	return Rule{}
 }
 
-// hold does what a rule says is to be done before a request is carried out.
+// hold waits before a request is carried out, as its rule says.
 func (r *Runtime) hold(ctx context.Context, rule Rule) error {
 	if rule.Delay > 0 {
 		timer := r.options.Clock.NewTimer(rule.Delay)
@@ -126,7 +126,7 @@ func (r *Runtime) stream(server any, stream grpc.ServerStream, info *grpc.Stream
 	return handle(server, stream)
 }
 
-// notFound is how a runtime says that it does not have something.
+// notFound returns the error of a runtime for an object that does not exist.
 func notFound(what, id string) error {
 	return status.Errorf(codes.NotFound, "%s %q: not found", what, id)
 }

@@ -27,28 +27,28 @@ type Options struct {
 	Name string
 	// Events reports whether it supports CRI's GetContainerEvents.
 	Events bool
-	// Images are there from the start. Any image can be pulled.
+	// Images exist from the start. Any image can be pulled.
 	Images []string
-	// Behave says what becomes of a container that is started; if it is nil,
-	// containers run until they are told to end.
+	// Behave returns how a container behaves after its start. If it is nil, containers
+	// run until they are stopped.
 	Behave func(*runtimeapi.ContainerConfig) Behaviour
 	// Exec runs a command in a container; if it is nil, it succeeds and writes
 	// nothing.
 	Exec func(container *runtimeapi.ContainerConfig, command []string) ExecResult
-	// Clock is the system's if it is nil.
+	// Clock is the system clock by default.
 	Clock clock.WithDelayedExecution
 }
 
-// Behaviour is what a container does of itself.
+// Behaviour is how a container behaves.
 type Behaviour struct {
-	// EndsAfter is how long it runs; zero is until it is told to end.
+	// EndsAfter is how long it runs; zero means until it is stopped.
 	EndsAfter time.Duration
-	// End is how it ends then.
+	// End is how it ends after that.
 	End End
-	// StopTakes is how long it takes to end when it is asked to. What takes
-	// longer than its grace period is killed (137).
+	// StopTakes is how long it takes to end when it is stopped. If that is longer than
+	// the grace period, the container is killed (137).
 	StopTakes time.Duration
-	// StopCode is its exit code then.
+	// StopCode is its exit code when it is stopped.
 	StopCode int32
 }
 
@@ -59,15 +59,15 @@ type End struct {
 	Reason, Message string
 }
 
-// ExecResult is what becomes of a command.
+// ExecResult is the result of a command.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	Code           int32
-	// Err is the request's, if the command could not be run.
+	// Err is the error of the request if the command cannot be run.
 	Err error
 }
 
-// Runtime is a runtime that runs nothing.
+// Runtime is a fake runtime.
 type Runtime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -87,7 +87,7 @@ type Runtime struct {
 	rules      map[string][]*Rule
 	calls      map[string]int
 	listeners  map[*listener]bool
-	// held are changes that are announced but not shown yet.
+	// held are changes that events have announced and that are not visible yet.
 	holding bool
 	held    []func()
 }
@@ -125,10 +125,10 @@ func Start(options Options) (*Runtime, error) {
 	return r, r.Up()
 }
 
-// Endpoint is where it serves.
+// Endpoint returns the URL of the socket.
 func (r *Runtime) Endpoint() string { return "unix://" + r.options.Socket }
 
-// Up serves again after Down, with the pods that there were.
+// Up serves again after Down, with the same pods.
 func (r *Runtime) Up() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +156,8 @@ func (r *Runtime) Up() error {
 	return nil
 }
 
-// Down breaks all connections and takes the socket away. Containers run on.
-// It panics if the runtime could not serve.
+// Down breaks all connections and removes the socket. Containers keep running. It
+// panics if the runtime has failed to serve.
 func (r *Runtime) Down() {
 	r.mu.Lock()
 	server, served := r.server, r.served
@@ -197,8 +197,8 @@ func (r *Runtime) Pods() []types.UID {
 	return uids
 }
 
-// Container gives the id of the newest container of that name of a pod; empty
-// if there is none.
+// Container returns the ID of the newest container of a name in a pod, empty if there
+// is none.
 func (r *Runtime) Container(uid types.UID, name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +215,7 @@ func (r *Runtime) Container(uid types.UID, name string) string {
 	return newest.status.Id
 }
 
-// Sandbox gives the id of the newest sandbox of a pod; empty if there is none.
+// Sandbox returns the ID of the newest sandbox of a pod, empty if there is none.
 func (r *Runtime) Sandbox(uid types.UID) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,8 +231,8 @@ func (r *Runtime) Sandbox(uid types.UID) string {
 	return newest.status.Id
 }
 
-// SetEvents changes whether the runtime has GetContainerEvents. Streams that
-// are open go on.
+// SetEvents sets whether the runtime supports GetContainerEvents. Open streams
+// continue.
 func (r *Runtime) SetEvents(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,15 +248,15 @@ func (r *Runtime) SetCondition(condition *runtimeapi.RuntimeCondition) {
 	}), condition)
 }
 
-// Hold makes changes of containers, from now on, be announced by events at
-// once, but be shown only after Release: containerd does so for a moment.
+// Hold delays changes of containers until Release: events announce them at once,
+// but answers do not show them yet, as happens for a moment with containerd.
 func (r *Runtime) Hold() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holding = true
 }
 
-// Release shows what was held, and holds nothing any more.
+// Release makes the held changes visible, and ends Hold.
 func (r *Runtime) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,31 +267,31 @@ func (r *Runtime) Release() {
 	r.held = nil
 }
 
-// identity makes a new id, and the number by which newer things are told from
-// older ones. The caller holds mu.
+// identity returns a new ID, and a number that is higher than those of older objects.
+// The caller holds mu.
 func (r *Runtime) identity() (uint64, string) {
 	r.count++
 	return r.count, fmt.Sprintf("%064x", r.count)
 }
 
-// place notes to which pod a thing belongs. The caller holds mu.
-func (r *Runtime) place(uid types.UID, id string) {
+// addID records the pod of a sandbox or a container. The caller holds mu.
+func (r *Runtime) addID(uid types.UID, id string) {
 	if r.pods[uid] == nil {
 		r.pods[uid] = map[string]bool{}
 	}
 	r.pods[uid][id] = true
 }
 
-// displace is the reverse of place. The caller holds mu.
-func (r *Runtime) displace(uid types.UID, id string) {
+// removeID is the reverse of addID. The caller holds mu.
+func (r *Runtime) removeID(uid types.UID, id string) {
 	delete(r.pods[uid], id)
 	if len(r.pods[uid]) == 0 {
 		delete(r.pods, uid)
 	}
 }
 
-// candidates are the ids among which a filter selects: all of them (nil), or
-// those of a pod. The caller holds mu.
+// candidates returns the IDs among which a filter selects: those of a pod, or nil for
+// all. The caller holds mu.
 func (r *Runtime) candidates(id string, selector map[string]string) (map[string]bool, bool) {
 	if id != "" {
 		return map[string]bool{id: true}, true

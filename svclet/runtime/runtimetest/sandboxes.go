@@ -12,7 +12,7 @@ import (
 )
 
 // sandbox is one sandbox. Its messages are replaced, never changed: answers
-// that are on their way hold them too.
+// in flight refer to them.
 type sandbox struct {
 	number uint64
 	config *runtimeapi.PodSandboxConfig
@@ -22,7 +22,7 @@ type sandbox struct {
 
 func (s *sandbox) uid() types.UID { return types.UID(s.config.GetMetadata().GetUid()) }
 
-// RunPodSandbox makes a sandbox, which is ready at once.
+// RunPodSandbox creates a sandbox, which is ready at once.
 func (r *Runtime) RunPodSandbox(_ context.Context, request *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,13 +53,13 @@ func (r *Runtime) RunPodSandbox(_ context.Context, request *runtimeapi.RunPodSan
 		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), RuntimeHandler: request.GetRuntimeHandler(),
 	}
 	r.sandboxes[id] = s
-	r.place(s.uid(), id)
+	r.addID(s.uid(), id)
 	r.announce(s, id, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 	r.announce(s, id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, nil
 }
 
-// StopPodSandbox kills what runs in a sandbox, and the sandbox.
+// StopPodSandbox kills the containers of a sandbox, and stops the sandbox.
 func (r *Runtime) StopPodSandbox(_ context.Context, request *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,12 +111,12 @@ func (r *Runtime) RemovePodSandbox(_ context.Context, request *runtimeapi.Remove
 		}
 	}
 	delete(r.sandboxes, s.status.GetId())
-	r.displace(s.uid(), s.status.GetId())
+	r.removeID(s.uid(), s.status.GetId())
 	r.announce(s, s.status.GetId(), runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-// PodSandboxStatus is that of one sandbox.
+// PodSandboxStatus returns the status of a sandbox.
 func (r *Runtime) PodSandboxStatus(_ context.Context, request *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

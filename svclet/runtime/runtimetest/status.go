@@ -6,14 +6,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Version tells the runtime's name.
+// Version returns the runtime's name.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
 		Version: "0.1.0", RuntimeName: r.options.Name, RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1",
 	}, nil
 }
 
-// Status tells the conditions, and a default handler with all features.
+// Status returns the conditions, and a default handler with all features.
 func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,14 +33,14 @@ func (r *Runtime) UpdateRuntimeConfig(
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-// What a container uses: a constant of memory, and a hundredth of a CPU for as
-// long as it has run.
+// The usage of a container: a constant amount of memory, and a hundredth of a CPU
+// since it has started.
 const (
 	memoryBytes = 10 << 20
 	cpuShare    = 100
 )
 
-// ListPodSandboxStats tells what the containers of ready sandboxes use.
+// ListPodSandboxStats returns the usage of ready sandboxes.
 func (r *Runtime) ListPodSandboxStats(
 	_ context.Context, request *runtimeapi.ListPodSandboxStatsRequest,
 ) (*runtimeapi.ListPodSandboxStatsResponse, error) {
@@ -69,7 +69,7 @@ func (r *Runtime) ListPodSandboxStats(
 	return answer, nil
 }
 
-// ListContainerStats tells what running containers use.
+// ListContainerStats returns the usage of running containers.
 func (r *Runtime) ListContainerStats(
 	_ context.Context, request *runtimeapi.ListContainerStatsRequest,
 ) (*runtimeapi.ListContainerStatsResponse, error) {
@@ -87,7 +87,7 @@ func (r *Runtime) ListContainerStats(
 	return answer, nil
 }
 
-// ContainerStats tells what one container uses.
+// ContainerStats returns the usage of one container.
 func (r *Runtime) ContainerStats(_ context.Context, request *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Runtime) ContainerStats(_ context.Context, request *runtimeapi.Containe
 	return &runtimeapi.ContainerStatsResponse{Stats: r.stats(c)}, nil
 }
 
-// stats are those of one container. The caller holds mu.
+// stats returns the usage of one container. The caller holds mu.
 func (r *Runtime) stats(c *container) *runtimeapi.ContainerStats {
 	now := r.options.Clock.Now().UnixNano()
 	return &runtimeapi.ContainerStats{

@@ -40,7 +40,7 @@ func (r *Runtime) Attach(_ context.Context, request *runtimeapi.AttachRequest) (
 	return &runtimeapi.AttachResponse{Url: "http://127.0.0.1:0/attach/" + request.GetContainerId()}, nil
 }
 
-// ReopenContainerLog makes the log of a container that runs, if it is not there.
+// ReopenContainerLog creates the log of a running container if it does not exist.
 func (r *Runtime) ReopenContainerLog(
 	_ context.Context, request *runtimeapi.ReopenContainerLogRequest,
 ) (*runtimeapi.ReopenContainerLogResponse, error) {
@@ -57,7 +57,7 @@ func (r *Runtime) ReopenContainerLog(
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// runningConfig gives the configuration of a container that runs.
+// runningConfig returns the configuration of a running container.
 func (r *Runtime) runningConfig(id string) (*runtimeapi.ContainerConfig, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -283,7 +283,7 @@ func TestTheSummaryOfPods(t *testing.T) {
 func TestAvailableMemoryIsReportedOnlyWithALimit(t *testing.T) {
 	const none = math.MaxInt64 - 1<<12
 	for name, tt := range map[string]struct {
-		sandbox, a, b uint64 // what the runtime says is available
+		sandbox, a, b uint64 // available, as the runtime reports it
 		noSandboxes   bool
 		want          *uint64
 	}{
@@ -340,7 +340,7 @@ func TestARuntimeThatFailsFailsTheSummaryAndTheScrape(t *testing.T) {
 func TestResourceMetrics(t *testing.T) {
 	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
 	p := provider(t, f, false)
-	compare(t, p.Resource(), "testdata/resource.txt") // nobody turns the clock: counters need no second sample
+	compare(t, p.Resource(), "testdata/resource.txt") // the clock stands still: counters need no second sample
 	if s := summary(t, f, p, true); s.Node.CPU.UsageNanoCores == nil || s.Pods[0].CPU.UsageNanoCores == nil {
 		t.Error("who asks next is told no rates")
 	}

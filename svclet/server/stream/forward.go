@@ -50,7 +50,7 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	}
 	defer conn.RemoveStreams(failure)
 	defer reset(failure) // ends readMessage
-	_ = failure.Close() // nothing is sent on it; it remains readable
+	_ = failure.Close()  // nothing is sent on it; it remains readable
 	defer context.AfterFunc(f.ctx, func() { reset(failure) })()
 	message := f.readMessage(failure, fmt.Sprintf("error forwarding port %d to pod %s, uid : ", port, sandboxID))
 

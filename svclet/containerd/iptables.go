@@ -9,8 +9,8 @@ type rule struct {
 	args         []string
 }
 
-// ways returns the rules for pods with addresses of the given ranges.
-func ways(bridge string, cidrs []string) []rule {
+// iptablesRules returns the rules that pods with addresses of the given ranges need.
+func iptablesRules(bridge string, cidrs []string) []rule {
 	var rules []rule
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
