@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestBrowsersAreToldOfOriginsAndOfTLSOnlyWithTheFlags(t *testing.T) {
+func TestCORSAndHSTSHeadersAreSentOnlyWithTheFlags(t *testing.T) {
 	for _, flagged := range []bool{false, true} {
 		o, _ := newOptions(t)
 		want := map[string]string{"Access-Control-Allow-Origin": "", "Strict-Transport-Security": ""}
@@ -35,7 +35,7 @@ func TestBrowsersAreToldOfOriginsAndOfTLSOnlyWithTheFlags(t *testing.T) {
 			}
 		}
 		if value := headers("https://console.example.com.evil.net").Get("Access-Control-Allow-Origin"); value != "" {
-			t.Errorf("another origin is told %q", value)
+			t.Errorf("another origin is allowed as %q", value)
 		}
 		r.stop(t)
 	}

@@ -11,7 +11,7 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 )
 
-func TestWhoMayNotCreateOpensNoWebsocketIntoAContainer(t *testing.T) {
+func TestAUserWithoutCreateCannotOpenAWebsocketIntoAContainer(t *testing.T) {
 	o, _ := newOptions(t)
 	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte("r,reader,1\nc,creator,2\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestWhoMayNotCreateOpensNoWebsocketIntoAContainer(t *testing.T) {
 		}{
 			{"r", http.MethodGet, http.StatusForbidden},
 			{"r", http.MethodPost, http.StatusForbidden},
-			{"c", http.MethodGet, http.StatusNotFound}, // there is no such pod
+			{"c", http.MethodGet, http.StatusNotFound}, // the pod does not exist
 			{"c", http.MethodPost, http.StatusNotFound},
 		} {
 			if got := open(test.token, test.method, subresource); got != test.want {

@@ -17,7 +17,7 @@ import (
 	"svc.dev/svc/internal/footprint/leaks"
 )
 
-func TestWhoAConnectionIsFrom(t *testing.T) {
+func TestTheUserOfAConnection(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	o, member := newOptions(t)
 	dir := t.TempDir()
@@ -49,11 +49,11 @@ func TestWhoAConnectionIsFrom(t *testing.T) {
 		{"a client certificate with a proxy's headers", "admin", "", map[string]string{user: "eve"}, http.StatusCreated, `"username":"svc-admin"`},
 		{"a proxy", "front-proxy-client", "", map[string]string{user: "eve", group: "dev"}, http.StatusCreated, `"username":"eve","groups":["dev","system:authenticated"]`},
 		{"a token with a proxy's headers", "", adminToken, map[string]string{user: "eve"}, http.StatusCreated, `"username":"admin"`},
-		{"nobody with a proxy's headers", "", "", map[string]string{user: "eve", group: "system:masters"}, http.StatusForbidden, `system:anonymous`},
+		{"an anonymous client with a proxy's headers", "", "", map[string]string{user: "eve", group: "system:masters"}, http.StatusForbidden, `system:anonymous`},
 		{"a bad token", "", "guess", nil, http.StatusUnauthorized, "Unauthorized"},
 		{"a bad token with a proxy's headers", "", "guess", map[string]string{user: "eve"}, http.StatusUnauthorized, "Unauthorized"},
-		{"an administrator as somebody else", "admin", "", map[string]string{"Impersonate-User": "bob"}, http.StatusCreated, `"username":"bob"`},
-		{"a user as somebody else", "front-proxy-client", "", map[string]string{user: "eve", "Impersonate-User": "bob"}, http.StatusForbidden, `cannot impersonate`},
+		{"an administrator who impersonates a user", "admin", "", map[string]string{"Impersonate-User": "bob"}, http.StatusCreated, `"username":"bob"`},
+		{"a user who impersonates another", "front-proxy-client", "", map[string]string{user: "eve", "Impersonate-User": "bob"}, http.StatusForbidden, `cannot impersonate`},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			config := &tls.Config{RootCAs: roots}

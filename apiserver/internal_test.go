@@ -30,7 +30,7 @@ func answer(ctx context.Context, v *internalView, path string) (int, string) {
 
 const autoscalers = "/apis/autoscaling/%s/namespaces/default/horizontalpodautoscalers"
 
-func TestTheInternalViewShowsEveryVersionWhenItIsAskedFor(t *testing.T) {
+func TestTheInternalViewInstallsEveryVersionAtItsFirstRequest(t *testing.T) {
 	v := newView(t)
 	v.complete(http.NotFoundHandler())
 	container := v.handler.(interface{ ListedPaths() []string })
@@ -49,7 +49,7 @@ func TestTheInternalViewShowsEveryVersionWhenItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestTheInternalViewLeavesWhatIsNotAKindToTheChainOnceThereIsOne(t *testing.T) {
+func TestTheInternalViewPassesOtherRequestsToTheChainWhenItIsComplete(t *testing.T) {
 	v := newView(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,7 +10,7 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 )
 
-func TestANodeActsOnItsOwnPodsAlone(t *testing.T) {
+func TestANodeActsOnlyOnItsOwnPods(t *testing.T) {
 	o, _ := newOptions(t)
 	tokens := adminToken + ",admin,1,system:masters\nn,system:node:a,2,system:nodes\n"
 	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte(tokens), 0o600); err != nil {
@@ -34,15 +34,15 @@ func TestANodeActsOnItsOwnPodsAlone(t *testing.T) {
 		want                     int
 	}{
 		{"it registers itself", http.MethodPost, "/api/v1/nodes", `{"metadata": {"name": "a"}}`, http.StatusCreated},
-		{"and nobody else", http.MethodPost, "/api/v1/nodes", `{"metadata": {"name": "b"}}`, http.StatusForbidden},
+		{"and no other node", http.MethodPost, "/api/v1/nodes", `{"metadata": {"name": "b"}}`, http.StatusForbidden},
 		{"it writes its own status", http.MethodPatch, "/api/v1/nodes/a/status", `{"status": {"nodeInfo": {"kernelVersion": "6"}}}`, http.StatusOK},
 		{"and no other's", http.MethodPatch, "/api/v1/nodes/b/status", `{"status": {"addresses": []}}`, http.StatusForbidden},
-		{"it writes what its pods do", http.MethodPatch, pods + "/mine/status", status, http.StatusOK},
-		{"and not what others do", http.MethodPatch, pods + "/theirs/status", status, http.StatusForbidden},
+		{"it writes the status of its pods", http.MethodPatch, pods + "/mine/status", status, http.StatusOK},
+		{"and not that of others", http.MethodPatch, pods + "/theirs/status", status, http.StatusForbidden},
 		{"it makes no pods", http.MethodPost, pods, pod("new", "a"), http.StatusForbidden},
 		{"it deletes no other's pods", http.MethodDelete, pods + "/theirs", now, http.StatusForbidden},
 		{"nor gives them time to end", http.MethodDelete, pods + "/theirs", `{"gracePeriodSeconds": 5}`, http.StatusForbidden},
-		{"a pod that is not meant is a conflict", http.MethodDelete, pods + "/theirs", `{"preconditions": {"uid": "earlier"}, "gracePeriodSeconds": 0}`, http.StatusConflict},
+		{"a pod of another UID is a conflict", http.MethodDelete, pods + "/theirs", `{"preconditions": {"uid": "earlier"}, "gracePeriodSeconds": 0}`, http.StatusConflict},
 		{"and its status is invalid", http.MethodPatch, pods + "/theirs/status", `{"metadata": {"uid": "earlier"}, "status": {"message": "x"}}`, http.StatusUnprocessableEntity},
 		{"it deletes its own", http.MethodDelete, pods + "/mine", now, http.StatusOK},
 	} {

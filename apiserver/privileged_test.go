@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPrivilegedPodsAreTakenOnlyWithTheFlag(t *testing.T) {
+func TestPrivilegedPodsAreAcceptedOnlyWithTheFlag(t *testing.T) {
 	const pod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
 		"spec": {"containers": [{"name": "c", "image": "i", "securityContext": {"privileged": true}}]}}`
 	const refusal = `Pod \"p\" is invalid: spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy`

@@ -29,7 +29,7 @@ func withRBAC(t *testing.T) (as func(user, method, path, body string) (int, stri
 	}
 }
 
-func TestRolesAndBindingsSayWhoMayDoWhat(t *testing.T) {
+func TestRolesAndBindingsGrantRules(t *testing.T) {
 	as := withRBAC(t)
 	list := func() (int, string) { return as("jane", http.MethodGet, "/api/v1/namespaces/default/configmaps", "") }
 	refusal := `configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"`
@@ -55,7 +55,7 @@ func TestRolesAndBindingsSayWhoMayDoWhat(t *testing.T) {
 	await(t, list, http.StatusForbidden)
 }
 
-func TestNobodyGivesMoreRightsThanHeHas(t *testing.T) {
+func TestAUserCannotGrantRulesThatTheUserDoesNotHold(t *testing.T) {
 	as := withRBAC(t)
 	role := func(name, verbs string) string {
 		return fmt.Sprintf(`{"metadata": {"name": %q}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [%s]}]}`, name, verbs)
@@ -79,7 +79,7 @@ func TestNobodyGivesMoreRightsThanHeHas(t *testing.T) {
 		return func() (int, string) { return as("jane", http.MethodPost, rbacPath+path, body) }
 	}
 	await(t, post("/clusterroles", role("less", `"get"`)), http.StatusCreated)
-	// What is stored counts, whether or not the authorizer has seen it yet.
+	// The check reads roles from etcd, so it sees a role that was just written.
 	if code, body := post("/clusterrolebindings", binding("less"))(); code != http.StatusCreated {
 		t.Errorf("a binding right after its role: %d %s", code, body)
 	}
@@ -93,10 +93,10 @@ func TestNobodyGivesMoreRightsThanHeHas(t *testing.T) {
 		"a role with more":     {post("/clusterroles", role("more", `"get", "watch", "list"`)), http.StatusForbidden, kept + `[\"\"], Resources:[\"configmaps\"], Verbs:[\"watch\" \"list\"]}"`},
 		"a binding to more":    {post("/clusterrolebindings", binding("cluster-admin")), http.StatusForbidden, kept},
 		"a binding to nothing": {post("/clusterrolebindings", binding("none")), http.StatusNotFound, `\"none\" not found`},
-		"a role that becomes more": {func() (int, string) {
+		"a role that is extended": {func() (int, string) {
 			return as("jane", http.MethodPut, rbacPath+"/clusterroles/less", role("less", `"*"`))
 		}, http.StatusForbidden, kept},
-		"a role that gathers others": {post("/clusterroles", `{"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}`), http.StatusForbidden, "must have cluster-admin privileges to use the aggregationRule"},
+		"a role with an aggregation rule": {post("/clusterroles", `{"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}`), http.StatusForbidden, "must have cluster-admin privileges to use the aggregationRule"},
 	} {
 		if code, body := try.request(); code != try.code || !strings.Contains(body, try.want) {
 			t.Errorf("%s: %d %s\nwant %d %s", name, code, body, try.code, try.want)
@@ -104,8 +104,8 @@ func TestNobodyGivesMoreRightsThanHeHas(t *testing.T) {
 	}
 }
 
-// await repeats a request until its answer has the code: roles come to the
-// authorizer a moment after they are written.
+// await repeats a request until its response has the code: the authorizer reads
+// roles from informers, which are a moment behind.
 func await(t *testing.T, request func() (int, string), want int) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

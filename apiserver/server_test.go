@@ -42,10 +42,10 @@ type running struct {
 	done   chan error
 }
 
-// newOptions are those of a server on a free port, with an etcd of its own.
+// newOptions returns the options of a server on a free port, with an etcd of its own.
 func newOptions(t *testing.T) (*options.Options, *etcd.Server) {
 	t.Helper()
-	// A short path, so that etcd's socket has a place in it.
+	// A short path, so that etcd's socket fits into it.
 	dir, err := os.MkdirTemp("", "svc")
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func (r *running) stop(t *testing.T) {
 	}
 }
 
-// get reads a path as the administrator or, if anonymous, as nobody.
+// get reads a path as the administrator or, if anonymous is set, without a token.
 func (r *running) get(t *testing.T, path string, anonymous bool) (int, string) {
 	t.Helper()
 	return r.do(t, http.MethodGet, path, "", anonymous)
@@ -130,7 +130,7 @@ func (r *running) do(t *testing.T, method, path, body string, anonymous bool) (i
 	return r.as(t, token, method, path, body)
 }
 
-// as asks with a token, if it is not empty.
+// as makes a request with a token, if it is not empty.
 func (r *running) as(t *testing.T, token, method, path, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body))
@@ -155,7 +155,7 @@ func (r *running) as(t *testing.T, token, method, path, body string) (int, strin
 	return resp.StatusCode, string(content)
 }
 
-func TestAServerServesItsReleaseAndEndsWithoutATrace(t *testing.T) {
+func TestAServerServesItsReleaseAndLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	o, member := newOptions(t)
 	began := time.Now()
@@ -175,7 +175,7 @@ func TestAServerServesItsReleaseAndEndsWithoutATrace(t *testing.T) {
 		"/nothing": {http.StatusForbidden, http.StatusNotFound},
 	} {
 		if code, body := r.get(t, path, true); code != want.anonymous {
-			t.Errorf("%s answers nobody with %d, want %d: %.200s", path, code, want.anonymous, body)
+			t.Errorf("%s answers an anonymous client with %d, want %d: %.200s", path, code, want.anonymous, body)
 		}
 		if code, body := r.get(t, path, false); code != want.admin {
 			t.Errorf("%s answers the administrator with %d, want %d: %.200s", path, code, want.admin, body)
@@ -187,9 +187,8 @@ func TestAServerServesItsReleaseAndEndsWithoutATrace(t *testing.T) {
 	leaks.None(t, append(librariesLeak(), before)...)
 }
 
-// librariesLeak are the goroutines that the libraries leave behind: the one of
-// the process that looks after klog, and those that end by themselves within
-// seconds.
+// librariesLeak ignores the goroutines that the libraries leave: the process's
+// flusher of klog, and those that end by themselves within seconds.
 func librariesLeak() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever"),
@@ -228,7 +227,7 @@ func checkHealth(t *testing.T, r *running) {
 	}
 }
 
-func TestTwoServersOfAProcessShareNothing(t *testing.T) {
+func TestTwoServersOfAProcessAreIndependent(t *testing.T) {
 	a, b := startNew(t), startNew(t)
 	const configMaps = "/api/v1/namespaces/default/configmaps"
 	if code, body := a.do(t, http.MethodPost, configMaps, `{"metadata": {"name": "only-in-a"}}`, false); code != http.StatusCreated {
@@ -246,7 +245,7 @@ func TestTwoServersOfAProcessShareNothing(t *testing.T) {
 	}
 }
 
-func TestAServerStartsAgainOnItsEtcd(t *testing.T) {
+func TestAServerServesTheObjectsOfAnEarlierRun(t *testing.T) {
 	o, _ := newOptions(t)
 	first := start(t, o)
 	const configMaps = "/api/v1/namespaces/default/configmaps"
@@ -265,23 +264,23 @@ func TestAServerStartsAgainOnItsEtcd(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotBePutTogetherLeavesNothingBehind(t *testing.T) {
+func TestAServerThatCannotBeMadeLeavesNoGoroutine(t *testing.T) {
 	for rule, test := range map[string]struct {
 		change func(o *options.Options)
 		want   string
 	}{
-		"a range that is none":           {func(o *options.Options) { o.Network.ServiceClusterIPRange = "x" }, "--service-cluster-ip-range"},
-		"a token file that is not there": {func(o *options.Options) { o.Authentication.TokenAuthFile = "/nowhere" }, "--token-auth-file"},
-		"a version that nobody knows":    {func(o *options.Options) { o.RuntimeConfig = map[string]string{"apps/v9": "true"} }, "apps/v9"},
+		"an invalid range":                 {func(o *options.Options) { o.Network.ServiceClusterIPRange = "x" }, "--service-cluster-ip-range"},
+		"a token file that does not exist": {func(o *options.Options) { o.Authentication.TokenAuthFile = "/nowhere" }, "--token-auth-file"},
+		"an unknown version":               {func(o *options.Options) { o.RuntimeConfig = map[string]string{"apps/v9": "true"} }, "apps/v9"},
 		"a port that is taken": {func(o *options.Options) {
 			o.SecureServing.BindPort = o.SecureServing.Listener.Addr().(*net.TCPAddr).Port
 			o.SecureServing.Listener = nil
 		}, "--secure-port"},
-		"a certificate that is none": {func(o *options.Options) {
+		"an invalid certificate": {func(o *options.Options) {
 			o.SecureServing.ServerCert.CertKey.CertFile = o.Authentication.TokenAuthFile
 			o.SecureServing.ServerCert.CertKey.KeyFile = o.Authentication.TokenAuthFile
 		}, "--tls-cert-file"},
-		"an admission configuration that is not there": {func(o *options.Options) { o.Admission.ConfigFile = "/nowhere" }, "/nowhere"},
+		"an admission configuration that does not exist": {func(o *options.Options) { o.Admission.ConfigFile = "/nowhere" }, "/nowhere"},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
@@ -307,15 +306,15 @@ func TestAServerThatCannotBePutTogetherLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAlwaysAllowLetsInOnlyWhoIsSomebody(t *testing.T) {
+func TestAlwaysAllowDoesNotAllowAnonymousRequests(t *testing.T) {
 	o, _ := newOptions(t)
 	o.Authorization.Modes = []string{"AlwaysAllow"}
 	r := start(t, o)
 	if code, body := r.get(t, "/api/v1/namespaces/default", true); code != http.StatusUnauthorized {
-		t.Errorf("nobody is answered with %d %s", code, body)
+		t.Errorf("an anonymous client is answered with %d %s", code, body)
 	}
 	if code, body := r.get(t, "/api/v1/namespaces/default", false); code != http.StatusOK {
-		t.Errorf("somebody is answered with %d %s", code, body)
+		t.Errorf("the administrator is answered with %d %s", code, body)
 	}
 }
 
@@ -351,12 +350,12 @@ func TestTheIndexOfOpenAPINamesEveryServedVersion(t *testing.T) {
 	}
 }
 
-// dirOf is where a member keeps its data: its socket lies in it.
+// dirOf returns the directory of a member, which contains its socket.
 func dirOf(member *etcd.Server) string {
 	return filepath.Dir(strings.TrimPrefix(member.Endpoints()[0], "unix://"))
 }
 
-func TestAServerStartsWithoutItsEtcdAndSaysSoUntilItIsThere(t *testing.T) {
+func TestAServerStartsWithoutEtcdAndIsReadyWhenEtcdIs(t *testing.T) {
 	o, member := newOptions(t)
 	member.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -394,7 +393,7 @@ func TestAServerStartsWithoutItsEtcdAndSaysSoUntilItIsThere(t *testing.T) {
 
 func TestAServerThatStopsEndsItsWatches(t *testing.T) {
 	o, _ := newOptions(t)
-	o.Requests.Timeout = time.Hour // it waits for other requests as long
+	o.Requests.Timeout = time.Hour // how long it waits for other requests
 	r := start(t, o)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/v1/configmaps?watch=1", nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"svc.dev/svc/apiserver/options"
 )
 
-func TestTheServingKeyChecksTokensWhereNothingElseIsSaid(t *testing.T) {
+func TestTheServingKeyVerifiesTokensByDefault(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := filepath.Join(dir, "good"), filepath.Join(dir, "bad")
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
@@ -28,9 +28,9 @@ func TestTheServingKeyChecksTokensWhereNothingElseIsSaid(t *testing.T) {
 		files, want   []string
 	}{
 		{"its file is the default", good, nil, []string{good}},
-		{"a file that is named takes its place", good, []string{"named"}, []string{"named"}},
-		{"a key of another sort is none", bad, nil, nil},
-		{"no key is none", "", nil, nil},
+		{"a file of the flag replaces it", good, []string{"named"}, []string{"named"}},
+		{"a key of another algorithm is not used", bad, nil, nil},
+		{"without a serving key there is none", "", nil, nil},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			o := options.New()

@@ -1,5 +1,5 @@
-// Package gates sets the defaults of the libraries' feature gates, and adds
-// svc's own.
+// Package gates owns the feature gates: svc's own, and the defaults of the
+// libraries' gates.
 package gates
 
 import (
@@ -9,15 +9,15 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// The layers of the API server that exist only for speed. Each answers the same
-// as the library's code that it stands in for, which runs when the gate is off.
-// What each was measured to save is in docs/decisions/.
+// The gates of layers of the API server that exist only for speed. Each layer has
+// the same results as the code of the library that it replaces, which runs if the
+// gate is off. docs/decisions/ has the measurements.
 const (
-	// SvcBatchedWrites joins the writes to a connection (apiserver/netbatch).
+	// SvcBatchedWrites batches the writes to a connection (apiserver/netbatch).
 	SvcBatchedWrites featuregate.Feature = "SvcBatchedWrites"
-	// SvcSharedWatches serves equal watches from one (apiserver/watchmux).
+	// SvcSharedWatches serves equal watches by one watch of the cache (apiserver/watchmux).
 	SvcSharedWatches featuregate.Feature = "SvcSharedWatches"
-	// SvcCachedRoutes remembers the routes of requests (apiserver/routecache).
+	// SvcCachedRoutes caches the routes of requests (apiserver/routecache).
 	SvcCachedRoutes featuregate.Feature = "SvcCachedRoutes"
 	// SvcFastJSON encodes and decodes JSON without reading parts of it twice
 	// (apiserver/jsonencoding).

@@ -10,16 +10,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// User is who the server's own requests come from.
+// User is the user of the server's own requests.
 var User = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
 
-// Chain is what an in-process request passes before it reaches its handler:
-// no authentication and no authorization, as it is the server's own.
+// Chain wraps a handler in the filters of in-process requests. Requests of the
+// server itself are neither authenticated nor authorized.
 func Chain(handler http.Handler) http.Handler {
 	asServer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(request.WithUser(req.Context(), User)))
 	})
-	// Handlers look for an audit context; it stays empty, as nobody audits the server's own requests.
+	// Handlers require an audit context; the server's own requests are not audited.
 	withAudit := genericapifilters.WithAuditInit(asServer)
 	withWarnings := genericapifilters.WithWarningRecorder(withAudit)
 	withInfo := genericapifilters.WithRequestInfo(withWarnings, &request.RequestInfoFactory{
@@ -29,7 +29,7 @@ func Chain(handler http.Handler) http.Handler {
 	return genericapifilters.WithRequestReceivedTimestamp(withInfo)
 }
 
-// ClientConfig is the configuration of clients of the handler. They have no
+// ClientConfig returns the configuration of clients of the handler. They have no
 // rate limit: they are components of the server.
 func ClientConfig(handler http.Handler) *rest.Config {
 	return &rest.Config{

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Stoppable is a handler whose requests end when it is told to: the server's
-// own clients would go on to use stores that are closed.
+// Stoppable is a handler whose requests can be ended: otherwise the server's own
+// clients would use stores that are closed.
 type Stoppable struct {
 	handler http.Handler
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	mu      sync.Mutex // guards that no request begins once Stop waits
+	mu      sync.Mutex // held so that no request begins while Stop waits
 	serving sync.WaitGroup
 }
 
-// NewStoppable makes the handler stoppable.
+// NewStoppable returns the handler as a Stoppable.
 func NewStoppable(handler http.Handler) *Stoppable {
 	s := &Stoppable{handler: handler}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -47,7 +47,7 @@ func (s *Stoppable) begin() bool {
 	return true
 }
 
-// Stop cancels the requests that are under way and returns when all have ended.
+// Stop cancels the requests in flight and returns when all have ended.
 func (s *Stoppable) Stop() {
 	s.mu.Lock()
 	s.cancel()

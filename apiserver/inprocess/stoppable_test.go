@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-func TestStopEndsRequestsThatAreUnderWayAndRefusesLaterOnes(t *testing.T) {
+func TestStopEndsRequestsInFlightAndRefusesLaterOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
 		s := NewStoppable(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

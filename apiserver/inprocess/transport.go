@@ -1,5 +1,5 @@
-// Package inprocess carries requests of the server's own clients to its
-// handlers without a connection: no port, no TLS, no serialization of HTTP.
+// Package inprocess owns the requests of the server's own clients, which reach its
+// handlers without a connection, TLS or the serialization of HTTP.
 package inprocess
 
 import (
@@ -37,11 +37,11 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-w.ready:
 	case <-ctx.Done():
 		cancel()
-		// Nobody will read: what the handler still writes must not wait for it.
+		// There is no reader: further writes of the handler must not wait for one.
 		_ = out.CloseWithError(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}
-	// Closed at the writer's end, so that the reader learns why.
+	// Closed at the writer's end, so that the reader gets the cause.
 	stop := context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
@@ -61,20 +61,20 @@ func (t Transport) serve(w *response, req *http.Request) {
 		_ = req.Body.Close()
 		if r := recover(); r != nil {
 			if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				klog.FromContext(req.Context()).Error(nil, "Panic while answering an in-process request", "path", req.URL.Path, "panic", r, "stack", string(debug.Stack()))
+				klog.FromContext(req.Context()).Error(nil, "Recovered from panic of in-process request handler", "path", req.URL.Path, "panic", r, "stack", string(debug.Stack()))
 			}
 			w.WriteHeader(http.StatusInternalServerError)
 			_ = w.out.CloseWithError(fmt.Errorf("the handler of %s panicked: %v", req.URL.Path, r))
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		// The end of the body, unless it was cut short by the end of the request.
+		// Ends the body, with an error if the request was cancelled.
 		_ = w.out.CloseWithError(context.Cause(req.Context()))
 	}()
 	t.Handler.ServeHTTP(w, req)
 }
 
-// responseBody ends the request when its reader is done with it.
+// responseBody cancels the request when it is closed.
 type responseBody struct {
 	*io.PipeReader
 	done func()
@@ -122,7 +122,7 @@ func (w *response) Write(p []byte) (int, error) {
 	return w.out.Write(p)
 }
 
-// Flush implements http.Flusher: what is written is delivered already.
+// Flush implements http.Flusher. Written bytes are delivered already.
 func (w *response) Flush() { w.WriteHeader(http.StatusOK) }
 
 // CloseNotify implements http.CloseNotifier.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// Every test runs in a bubble, which fails a test that leaves a goroutine
-// behind: so each also shows that its request ends.
+// Every test runs in a synctest bubble, which fails if a goroutine is left: so each
+// test also shows that its request ends.
 
 func get(ctx context.Context, t *testing.T, handler http.HandlerFunc) (*http.Response, error) {
 	t.Helper()
@@ -35,7 +35,7 @@ func mustGet(ctx context.Context, t *testing.T, handler http.HandlerFunc) *http.
 	return resp
 }
 
-func TestAnAnswerCarriesStatusHeaderAndBody(t *testing.T) {
+func TestAResponseHasStatusHeaderAndBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resp := mustGet(t.Context(), t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Path", r.RequestURI)
@@ -61,7 +61,7 @@ func TestAnAnswerCarriesStatusHeaderAndBody(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatWritesNothingAnswers200(t *testing.T) {
+func TestAHandlerThatWritesNothingRespondsWith200(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resp := mustGet(t.Context(), t, func(http.ResponseWriter, *http.Request) {})
 		defer resp.Body.Close()
@@ -141,13 +141,13 @@ func TestClosingTheBodyEarlyEndsAHandlerThatStillWrites(t *testing.T) {
 	})
 }
 
-func TestARequestGivenUpBeforeItsAnswerLeavesNoHandlerBehind(t *testing.T) {
+func TestARequestCancelledBeforeItsResponseLeavesNoHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := get(ctx, t, func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-			// As the timeout filter does: it answers a client that is gone.
+			// As the timeout filter does: it responds to a client that has disconnected.
 			_, _ = io.WriteString(w, "too late")
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -156,7 +156,7 @@ func TestARequestGivenUpBeforeItsAnswerLeavesNoHandlerBehind(t *testing.T) {
 	})
 }
 
-func TestAPanicBeforeTheAnswerIs500(t *testing.T) {
+func TestAPanicBeforeTheResponseIs500(t *testing.T) {
 	for name, panicked := range map[string]any{"a bug": "nil pointer", "an abort": http.ErrAbortHandler} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestAPanicBeforeTheAnswerIs500(t *testing.T) {
 	}
 }
 
-func TestAPanicInTheMiddleOfAnAnswerCutsTheBody(t *testing.T) {
+func TestAPanicDuringAResponseEndsTheBodyWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resp := mustGet(t.Context(), t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "half")
@@ -186,7 +186,7 @@ func TestAPanicInTheMiddleOfAnAnswerCutsTheBody(t *testing.T) {
 	})
 }
 
-func TestLargeBodiesPassWholeInBothDirections(t *testing.T) {
+func TestLargeBodiesAreCompleteInBothDirections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
 		body := &closable{Reader: bytes.NewReader(sent)}
@@ -221,7 +221,7 @@ func (c *closable) Close() error {
 	return nil
 }
 
-func TestTheChainMakesARequestTheServersOwn(t *testing.T) {
+func TestTheChainSetsTheServersUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resp := mustGet(t.Context(), t, func(w http.ResponseWriter, r *http.Request) {
 			Chain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +237,7 @@ func TestTheChainMakesARequestTheServersOwn(t *testing.T) {
 	})
 }
 
-func TestClientsAreNotLimitedInTheirRate(t *testing.T) {
+func TestClientsHaveNoRateLimit(t *testing.T) {
 	if config := ClientConfig(http.NotFoundHandler()); config.QPS >= 0 || config.RateLimiter != nil {
 		t.Errorf("QPS is %v, the rate limiter %v", config.QPS, config.RateLimiter)
 	}

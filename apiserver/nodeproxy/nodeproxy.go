@@ -57,7 +57,7 @@ func newAgentTransport(secured transport.TLSConfig, timeout time.Duration) (http
 	}
 	inner, ok := unwrap(made)
 	if !ok || inner.TLSClientConfig == nil {
-		return nil, fmt.Errorf("connections with agents cannot be checked: the transport is a %T", made)
+		return nil, fmt.Errorf("cannot verify agents: the transport is a %T, not an http.Transport", made)
 	}
 	inner.TLSClientConfig.VerifyConnection = notAPIServer
 	return made, nil

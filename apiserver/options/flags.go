@@ -10,7 +10,7 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 )
 
-// Flags are the options' flags, by subject.
+// Flags returns the flags of the options, by subject.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
@@ -49,7 +49,7 @@ func (a *Authentication) addFlags(fs *pflag.FlagSet) {
 			"They never pass with --authorization-mode=AlwaysAllow.")
 	h := &a.RequestHeader
 	fs.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", h.ClientCAFile,
-		"Authorities of front proxies: only from a client with a certificate of theirs are the identity headers believed.")
+		"Authorities of front proxies: identity headers are accepted only from a client with a certificate of theirs.")
 	fs.StringSliceVar(&h.AllowedNames, "requestheader-allowed-names", h.AllowedNames,
 		"Common names of front proxies' certificates; empty allows every one of --requestheader-client-ca-file.")
 	fs.StringSliceVar(&h.UsernameHeaders, "requestheader-username-headers", h.UsernameHeaders, "Headers that hold the user name.")
@@ -81,7 +81,7 @@ func (s *ServiceAccounts) addFlags(fs *pflag.FlagSet) {
 func (a *Authorization) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&a.Modes, "authorization-mode", a.Modes,
 		"Authorizers, asked in order: "+strings.Join(authorization.Modes(), ", ")+". Members of system:masters may always do everything; "+
-			"without the flag everybody else may read health, version, discovery and OpenAPI.")
+			"without the flag all other users may read health, version, discovery and OpenAPI.")
 }
 
 func (r *Requests) addFlags(fs *pflag.FlagSet) {
@@ -119,7 +119,7 @@ func (a *Agents) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.KeyFile, "svclet-client-key", a.KeyFile, "Private key of --svclet-client-certificate.")
 	fs.StringSliceVar(&a.AddressTypes, "svclet-preferred-address-types", a.AddressTypes,
 		"Types of a node's addresses, the preferred first, at which its agent is reached.")
-	fs.DurationVar(&a.Timeout, "svclet-timeout", a.Timeout, "The longest that connecting to an agent may take, and the longest that it may take to say something.")
+	fs.DurationVar(&a.Timeout, "svclet-timeout", a.Timeout, "The longest that connecting to an agent may take, and the longest until its first byte.")
 	fs.BoolVar(&a.Metrics, "resource-metrics", a.Metrics,
 		"Serve metrics.k8s.io, for kubectl top and autoscalers, by asking nodes' agents. Another metrics server takes it over with its APIService.")
 }
@@ -134,5 +134,5 @@ func (o *Options) addAPIFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
 		"Client certificate by which the aggregation layer identifies itself to extension API servers.")
 	fs.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "Private key of --proxy-client-cert-file.")
-	fs.BoolVar(&o.Features.Profiling, "profiling", o.Features.Profiling, "Serve /debug/pprof to those who are allowed to read it.")
+	fs.BoolVar(&o.Features.Profiling, "profiling", o.Features.Profiling, "Serve /debug/pprof to users who are authorized to read it.")
 }

@@ -1,5 +1,6 @@
-// Package options are the flags of the API server. Their names are those of
-// the specification and, where it is silent, of kube-apiserver.
+// Package options owns the flags of the API server, their defaults and their
+// validation. Names are those of the specification or, where it has none, of
+// kube-apiserver.
 package options
 
 import (
@@ -21,8 +22,8 @@ import (
 	"svc.dev/svc/apiserver/storage"
 )
 
-// Options are the API server's settings. New fills in the defaults; the zero
-// value of a field with a default is not meant.
+// Options are the API server's settings. New sets the defaults; the zero value of a
+// field with a default is not valid.
 type Options struct {
 	SecureServing   *genericoptions.SecureServingOptions
 	Etcd            storage.Config
@@ -34,7 +35,7 @@ type Options struct {
 	EventTTL time.Duration
 	// AllowPrivileged lets containers be privileged.
 	AllowPrivileged bool
-	// Tolerations are for how long pods stay on unready nodes by default.
+	// Tolerations are the default tolerations of pods for unready nodes.
 	Tolerations *tolerationseconds.Defaults
 	Audit       *genericoptions.AuditOptions
 	Features    Features
@@ -42,21 +43,21 @@ type Options struct {
 	Network     Network
 	Agents      Agents
 
-	// Metrics are what /metrics shows; nil means those of the libraries.
+	// Metrics are the metrics of /metrics; nil means those of the libraries.
 	Metrics prometheus.Gatherer
 	// RuntimeConfig turns API versions and resources on and off.
 	RuntimeConfig map[string]string
 	// Release is the Kubernetes release whose API is served.
 	Release release.Release
-	// SharedStorage says that other API servers may use the same etcd: it is
-	// true unless the etcd is embedded.
+	// SharedStorage is whether other API servers may use the same etcd: it is true
+	// unless etcd is embedded.
 	SharedStorage bool
 	// ProxyClientCertFile and ProxyClientKeyFile are the certificate by which
 	// the aggregation layer identifies itself to extension API servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
 }
 
-// Authentication says who is believed to be who.
+// Authentication configures the methods that authenticate requests.
 type Authentication struct {
 	ClientCAFile  string
 	TokenAuthFile string
@@ -64,31 +65,30 @@ type Authentication struct {
 	RequestHeader genericoptions.RequestHeaderAuthenticationOptions
 }
 
-// ServiceAccounts says which tokens of service accounts are accepted, and how
+// ServiceAccounts configures which tokens of service accounts are accepted, and how
 // they are issued.
 type ServiceAccounts struct {
-	// Issuers are accepted as issuers; tokens are issued in the name of the
-	// first.
+	// Issuers are the accepted issuers; the first one is in new tokens.
 	Issuers []string
-	// KeyFiles hold the keys by which tokens are checked; none means the file
-	// of the serving certificate's key.
+	// KeyFiles hold the keys that verify tokens; the default is the file of the
+	// serving certificate's key.
 	KeyFiles []string
-	// SigningKeyFile holds the key by which tokens are signed; empty issues
-	// none.
+	// SigningKeyFile holds the key that signs tokens; if it is empty, no tokens are
+	// issued.
 	SigningKeyFile string
-	// Lookup makes tokens that secrets hold end with the secret.
+	// Lookup makes tokens of secrets invalid when the secret is deleted.
 	Lookup bool
-	// Audiences are those of the API server; none means Issuers.
+	// Audiences are those of the API server; the default is Issuers.
 	Audiences []string
-	// MaxExpiration shortens longer lifetimes; zero does not.
+	// MaxExpiration is the longest lifetime of a token; zero is unlimited.
 	MaxExpiration time.Duration
-	// ExtendExpiration gives tokens that are mounted into pods a year.
+	// ExtendExpiration extends the lifetime of tokens that are mounted into pods.
 	ExtendExpiration bool
-	// JWKSURI is where others find the keys; empty is this server.
+	// JWKSURI is the URL of the keys; the default is a URL of this server.
 	JWKSURI string
 }
 
-// APIAudiences are the audiences of the API server.
+// APIAudiences returns the audiences of the API server.
 func (s *ServiceAccounts) APIAudiences() []string {
 	if len(s.Audiences) > 0 {
 		return s.Audiences
@@ -96,25 +96,25 @@ func (s *ServiceAccounts) APIAudiences() []string {
 	return s.Issuers
 }
 
-// Authorization says who may do what.
+// Authorization configures the authorizers.
 type Authorization struct {
-	// Modes are asked in order; the first that decides, does.
+	// Modes are the authorizers, in order: the first that does not abstain decides.
 	Modes []string
-	// Components are granted their rights when there are no modes.
+	// Components are the grants to components, without a mode and with RBAC.
 	Components authorization.Grants
 }
 
 // Features are the endpoints that are not resources.
 type Features struct {
-	// Profiling serves /debug/pprof to those who may read it.
+	// Profiling serves /debug/pprof to authorized users.
 	Profiling bool
 }
 
-// Requests bounds requests and the life of the server around them.
+// Requests configures the limits of requests, and the start and stop of the server.
 type Requests struct {
 	MaxInFlight, MaxMutatingInFlight int
-	// Timeout is for all but long-running requests; MinTimeout (seconds) is
-	// the shortest random life of a watch.
+	// Timeout is that of all requests except long-running ones; MinTimeout is the
+	// shortest random duration of a watch, in seconds.
 	Timeout    time.Duration
 	MinTimeout int
 	// GoawayChance is the probability of closing an HTTP/2 connection
@@ -122,7 +122,7 @@ type Requests struct {
 	GoawayChance float64
 	// LivezGracePeriod is how long /livez passes while start-up hooks run.
 	LivezGracePeriod time.Duration
-	// ShutdownDelay is how long a terminating server still takes requests.
+	// ShutdownDelay is how long a terminating server still accepts requests.
 	ShutdownDelay time.Duration
 	// CORSOrigins are regular expressions of the origins whose scripts browsers
 	// let read answers; none means no origin.
@@ -130,13 +130,13 @@ type Requests struct {
 	// HSTSDirectives are those of the header Strict-Transport-Security (RFC
 	// 6797); none means no header.
 	HSTSDirectives []string
-	// PriorityAndFairness queues requests by priority levels rather than
-	// counting them.
+	// PriorityAndFairness queues requests by priority levels; without it, requests
+	// are only counted.
 	PriorityAndFairness bool
 }
 
-// Agents says how the server reaches the agents of nodes, for logs, exec and
-// the like.
+// Agents configures the connections to the agents of nodes, for logs, exec and the
+// like.
 type Agents struct {
 	// CAFile holds the authorities of agents' serving certificates; without
 	// it no agent is trusted.
@@ -146,7 +146,7 @@ type Agents struct {
 	CertFile, KeyFile string
 	// AddressTypes are the types of nodes' addresses, the preferred first.
 	AddressTypes []string
-	// Timeout is for connecting, and for the first word of the TLS handshake.
+	// Timeout bounds the connection, and the time until the first byte of the TLS handshake.
 	Timeout time.Duration
 	// Metrics serves metrics.k8s.io by asking agents.
 	Metrics bool
@@ -154,21 +154,21 @@ type Agents struct {
 
 // Network describes the cluster's addresses.
 type Network struct {
-	// AdvertiseAddress is where members of the cluster reach this server;
-	// empty is the bind address or, if that is any address, the host's.
+	// AdvertiseAddress is the address at which members of the cluster reach this
+	// server; the default is the bind address or, if that is unspecified, the host's.
 	AdvertiseAddress net.IP
 	// ServiceClusterIPRange is one CIDR or two, one of each family.
 	ServiceClusterIPRange string
 	ServiceNodePortRange  utilnet.PortRange
 	// ExternalHostname is the host name for external URLs.
 	ExternalHostname string
-	// AggregatorRouting makes the server reach extension servers and webhooks
-	// at the endpoints of their services rather than at cluster IPs, which
-	// need not work on its machine.
+	// AggregatorRouting makes the server connect to extension servers and webhooks
+	// at the endpoints of their services, not at cluster IPs, which need not be
+	// routed on its machine.
 	AggregatorRouting bool
 }
 
-// New are the default options.
+// New returns the default options.
 func New() *Options {
 	tolerations := tolerationseconds.NewDefaults()
 	serving := genericoptions.NewSecureServingOptions()
@@ -224,8 +224,8 @@ func New() *Options {
 	}
 }
 
-// newAdmission adds the plugins of svc to those of the library. Those that
-// change objects come before the webhooks.
+// newAdmission returns the library's options with svc's plugins. Plugins that
+// change objects run before the webhooks.
 func newAdmission(tolerations *tolerationseconds.Defaults) *genericoptions.AdmissionOptions {
 	o := genericoptions.NewAdmissionOptions()
 	priority.Register(o.Plugins)

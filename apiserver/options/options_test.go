@@ -95,7 +95,7 @@ func TestDefaultsNeedOnlyAnEtcd(t *testing.T) {
 	}
 }
 
-func TestEveryBadValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T) {
+func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -262,10 +262,10 @@ func TestPluginsThatSvcDoesNotHaveMayBeDisabledButNotEnabled(t *testing.T) {
 	}
 }
 
-func TestNoAbsentPluginIsPresent(t *testing.T) {
+func TestAbsentPluginsAreNotRegistered(t *testing.T) {
 	for _, name := range New().Admission.Plugins.Registered() {
 		if slices.Contains(absentPlugins, name) {
-			t.Errorf("%s is there", name)
+			t.Errorf("%s is registered", name)
 		}
 	}
 }

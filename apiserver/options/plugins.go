@@ -18,7 +18,7 @@ var absentPlugins = []string{
 	"RuntimeClass", "SecurityContextDeny", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
 }
 
-// disabledPlugins lets absent plugins be disabled: they do nothing, as asked.
+// disabledPlugins is the value of --disable-admission-plugins. It accepts absent plugins and ignores them.
 type disabledPlugins struct{ pflag.Value }
 
 // Set implements pflag.Value.

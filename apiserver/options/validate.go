@@ -16,8 +16,7 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 )
 
-// Validate returns everything that is wrong with the options, each error
-// naming its flag and the remedy.
+// Validate returns all errors of the options. Each names its flag and the remedy.
 func (o *Options) Validate() []error {
 	var errs []error
 	errs = append(errs, o.SecureServing.Validate()...)
@@ -37,10 +36,10 @@ func (o *Options) Validate() []error {
 		errs = append(errs, fmt.Errorf("--service-node-port-range: %s is not a range of ports from 1 to 65535, as 30000-32767", &r))
 	}
 	if h := o.Authentication.RequestHeader; len(h.AllowedNames) > 0 && h.ClientCAFile == "" {
-		errs = append(errs, errors.New("--requestheader-allowed-names: nobody's headers are believed without --requestheader-client-ca-file; set both"))
+		errs = append(errs, errors.New("--requestheader-allowed-names: has no effect without --requestheader-client-ca-file; set both"))
 	}
 	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
-		errs = append(errs, fmt.Errorf("--advertise-address: %s is no address that a client can reach; name one of this machine's", a))
+		errs = append(errs, fmt.Errorf("--advertise-address: %s is not an address that clients can connect to; name one of this machine's", a))
 	}
 	if o.EventTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--event-ttl: %s must be at least 1s, as 1h", o.EventTTL))
@@ -49,25 +48,25 @@ func (o *Options) Validate() []error {
 	return append(errs, o.validateFiles()...)
 }
 
-// validate judges how agents are reached.
+// validate returns the errors of the flags of agents.
 func (a *Agents) validate() []error {
 	var errs []error
 	known := New().Agents.AddressTypes
 	for _, t := range a.AddressTypes {
 		if !slices.Contains(known, t) {
-			errs = append(errs, fmt.Errorf("--svclet-preferred-address-types: %q is none of %s", t, strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("--svclet-preferred-address-types: invalid type %q: must be one of %s", t, strings.Join(known, ", ")))
 		}
 	}
 	if len(a.AddressTypes) == 0 {
 		errs = append(errs, errors.New("--svclet-preferred-address-types: name at least one type"))
 	}
 	if a.Timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--svclet-timeout: %s is not above 0", a.Timeout))
+		errs = append(errs, fmt.Errorf("--svclet-timeout: %s must be above 0, as 5s", a.Timeout))
 	}
 	return errs
 }
 
-// validateFiles judges the flags that name files.
+// validateFiles returns the errors of flags that name files.
 func (o *Options) validateFiles() []error {
 	serving := o.SecureServing.ServerCert.CertKey
 	var errs []error
@@ -95,7 +94,7 @@ func (o *Options) validateFiles() []error {
 	return append(errs, readable("etcd-cafile", o.Etcd.TrustedCAFile)...)
 }
 
-// readable judges a file that a flag names; an empty name is none.
+// readable returns an error unless the file of a flag can be read. An empty name is no file.
 func readable(flag, file string) []error {
 	if file == "" {
 		return nil
@@ -128,7 +127,7 @@ func (o *Options) validateEtcd() []error {
 		}
 	}
 	if secure := o.Etcd.CertFile != "" || o.Etcd.TrustedCAFile != ""; secure && slices.ContainsFunc(o.Etcd.Servers, isPlain) {
-		errs = append(errs, errors.New("--etcd-certfile and --etcd-cafile mean nothing to --etcd-servers that begin with http://; write https://"))
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-cafile have no effect on --etcd-servers that begin with http://; write https://"))
 	}
 	if !strings.HasPrefix(o.Etcd.Prefix, "/") {
 		errs = append(errs, fmt.Errorf("--etcd-prefix: %q must begin with a slash", o.Etcd.Prefix))
@@ -170,7 +169,7 @@ func (r *Requests) validate() []error {
 	if r.ShutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration: %s is negative; 0 is none", r.ShutdownDelay))
 	}
-	// The library's rules of these two; all else in it is zero and valid.
+	// The library validates these two; its other fields are zero and valid.
 	browsers := genericoptions.ServerRunOptions{
 		ComponentGlobalsRegistry: compatibility.NewComponentGlobalsRegistry(),
 		CorsAllowedOriginList:    r.CORSOrigins,
@@ -218,7 +217,7 @@ func (s *ServiceAccounts) validate() []error {
 	return errs
 }
 
-// ServiceCIDRs are the ranges of cluster IPs, the primary family first.
+// ServiceCIDRs returns the ranges of cluster IPs, the primary family first.
 func (n *Network) ServiceCIDRs() ([]netip.Prefix, error) {
 	const flag = "--service-cluster-ip-range"
 	var ranges []netip.Prefix

@@ -1,9 +1,9 @@
-// Package routecache finds the route of a request.
+// Package routecache owns a cache of the routes that requests match.
 //
-// The library compares the path with every route of a group version, of which
-// core has two hundred, and copies those that fit. Nearly all requests are for
-// objects, their route does not depend on the object's name and namespace, and
-// there are few others: the library is asked once for each.
+// The library compares the path with every route of a group version, of which core
+// has two hundred, and copies those that match. Nearly all requests are for
+// resources, and their route does not depend on the names of object and namespace:
+// the library looks up each combination of what is left once.
 package routecache
 
 import (
@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// mostKnown bounds the routes that are remembered. The media types of a
-	// request are part of what tells it apart, and a client's choice.
-	mostKnown = 2048
-	// longestType is from what length on media types are not remembered.
-	longestType = 256
+	// maxRoutes is the maximum number of cached routes. Media types are part of the
+	// key, and clients can send any.
+	maxRoutes = 2048
+	// maxMediaType is the length from which media types are not cached.
+	maxMediaType = 256
 )
 
-// Router remembers what the library's router selects for resource requests. It
-// needs the request info. Its zero value is ready.
+// Router caches the routes that the library's router selects for resource requests.
+// It needs the request info. The zero value is ready to use.
 type Router struct {
 	library restful.CurlyRouter
 
 	mu sync.RWMutex
-	// services are those that known is about.
+	// services are the web services that the routes belong to.
 	services []*restful.WebService
-	known    map[target]choice
+	routes   map[target]choice
 }
 
 var _ restful.RouteSelector = &Router{}
 
-// target is all of a resource request that its route depends on.
+// target is what the route of a resource request depends on.
 type target struct {
 	method, prefix, group, version, resource, subresource string
 	namespaced, named                                     bool
@@ -59,7 +59,7 @@ func (r *Router) SelectRoute(services []*restful.WebService, req *http.Request) 
 	}
 	service, route, err := r.library.SelectRoute(services, req)
 	if err == nil {
-		r.remember(services, t, choice{service, route})
+		r.add(services, t, choice{service, route})
 	}
 	return service, route, err
 }
@@ -70,29 +70,29 @@ func (r *Router) find(services []*restful.WebService, t target) (choice, bool) {
 	if !same(r.services, services) {
 		return choice{}, false
 	}
-	c, ok := r.known[t]
+	c, ok := r.routes[t]
 	return c, ok
 }
 
-func (r *Router) remember(services []*restful.WebService, t target, c choice) {
+func (r *Router) add(services []*restful.WebService, t target, c choice) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !same(r.services, services) {
-		r.services, r.known = services, map[target]choice{}
+		r.services, r.routes = services, map[target]choice{}
 	}
-	if len(r.known) < mostKnown {
-		r.known[t] = c
+	if len(r.routes) < maxRoutes {
+		r.routes[t] = c
 	}
 }
 
-// same reports whether two slices are one. The container appends to its own, or
-// makes another.
+// same reports whether two slices are the same. The container appends to its slice,
+// or makes another one.
 func same(a, b []*restful.WebService) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// targetOf is the target of a request whose path is that of a resource, of an
-// object or of an object's subresource, and no more.
+// targetOf returns the target of a request. The path must be that of a resource, an
+// object or a subresource of an object, without further segments.
 func targetOf(req *http.Request) (target, bool) {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || len(info.Parts) < 1 || len(info.Parts) > 3 {
@@ -125,5 +125,5 @@ func targetOf(req *http.Request) (target, bool) {
 	for _, part := range info.Parts {
 		next(part)
 	}
-	return t, ok && rest == "" && len(t.contentType) < longestType && len(t.accept) < longestType
+	return t, ok && rest == "" && len(t.contentType) < maxMediaType && len(t.accept) < maxMediaType
 }

@@ -98,12 +98,12 @@ func TestEveryRequestGetsTheLibrarysRouteEachTime(t *testing.T) {
 			}
 		}
 	}
-	if len(router.known) == 0 {
-		t.Error("nothing was remembered")
+	if len(router.routes) == 0 {
+		t.Error("no route was cached")
 	}
 }
 
-func TestAnObjectsNameIsNotWhatIsRemembered(t *testing.T) {
+func TestTheNameOfAnObjectIsNotPartOfTheKey(t *testing.T) {
 	router, made := &Router{}, services()
 	for i := range 100 {
 		a := asked{http.MethodGet, fmt.Sprintf("/api/v1/namespaces/ns-%d/pods/pod-%d", i, i), "", "application/json"}
@@ -111,27 +111,27 @@ func TestAnObjectsNameIsNotWhatIsRemembered(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if len(router.known) != 1 {
-		t.Errorf("%d routes are remembered", len(router.known))
+	if len(router.routes) != 1 {
+		t.Errorf("%d routes are cached", len(router.routes))
 	}
 }
 
-func TestClientsCannotMakeItRememberWithoutEnd(t *testing.T) {
+func TestTheNumberOfCachedRoutesIsBounded(t *testing.T) {
 	router, made := &Router{}, services()
-	for i := range mostKnown + 10 {
+	for i := range maxRoutes + 10 {
 		outcome(t, router, made, asked{http.MethodGet, "/api/v1/pods", "", fmt.Sprintf("*/*, a/b%d", i)})
 	}
-	if len(router.known) != mostKnown {
-		t.Errorf("%d routes are remembered", len(router.known))
+	if len(router.routes) != maxRoutes {
+		t.Errorf("%d routes are cached", len(router.routes))
 	}
 	long := &Router{}
-	outcome(t, long, made, asked{http.MethodGet, "/api/v1/pods", "", "*/*, " + strings.Repeat("a", longestType)})
-	if len(long.known) != 0 {
-		t.Error("a long media type is remembered")
+	outcome(t, long, made, asked{http.MethodGet, "/api/v1/pods", "", "*/*, " + strings.Repeat("a", maxMediaType)})
+	if len(long.routes) != 0 {
+		t.Error("a long media type is cached")
 	}
 }
 
-func TestWebServicesThatComeAndGoAreSeen(t *testing.T) {
+func TestTheCacheFollowsChangesOfWebServices(t *testing.T) {
 	router, made := &Router{}, services()
 	a := asked{http.MethodGet, "/apis/apps/v1/deployments", "", ""}
 	if got := outcome(t, router, made, a); !strings.Contains(got, "route GETdeployments") {
@@ -139,10 +139,10 @@ func TestWebServicesThatComeAndGoAreSeen(t *testing.T) {
 	}
 	less := append([]*restful.WebService{}, made[0])
 	if got := outcome(t, router, less, a); strings.Contains(got, "route") {
-		t.Errorf("after its service has gone: %s", got)
+		t.Errorf("after its service was removed: %s", got)
 	}
 	if got := outcome(t, router, append(less, made[1]), a); !strings.Contains(got, "route GETdeployments") {
-		t.Errorf("after its service has come back: %s", got)
+		t.Errorf("after its service was added again: %s", got)
 	}
 }
 
@@ -154,7 +154,7 @@ func BenchmarkSelectRoute(b *testing.B) {
 	}
 	made := []*restful.WebService{service("/api/v1", paths...)}
 	req := asked{http.MethodGet, "/api/v1/namespaces/a/kind30/x", "", "application/json"}.request(b)
-	for name, router := range map[string]restful.RouteSelector{"remembered": &Router{}, "library": restful.CurlyRouter{}} {
+	for name, router := range map[string]restful.RouteSelector{"cached": &Router{}, "library": restful.CurlyRouter{}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -69,7 +69,7 @@ func describe(groups []view.Group) string {
 	return strings.Join(parts, " ")
 }
 
-func TestTwoViewsOfOneStorageShowTheirVersionsOfTheSameObjects(t *testing.T) {
+func TestTwoViewsOfOneStorageServeTheirVersionsOfTheSameObjects(t *testing.T) {
 	s := registrytest.Start(t, autoscaling.Kinds()...)
 	s.Do(http.MethodPost, "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler,
 		metadata: {name: a}, spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: d}}}`).Want(http.StatusCreated)
@@ -97,7 +97,7 @@ func TestTwoViewsOfOneStorageShowTheirVersionsOfTheSameObjects(t *testing.T) {
 	}
 }
 
-func TestAKindWithoutAShownVersionIsNotThere(t *testing.T) {
+func TestAKindWithoutAServedVersionIsNotServed(t *testing.T) {
 	s := registrytest.Start(t, slices.Concat(core.Kinds(), policy.Kinds())...)
 	groups, handler := show(t, s, func(gvk schema.GroupVersionKind) bool { return gvk.Kind != "Secret" && gvk.Group == "" })
 	if len(groups) != 1 || groups[0].Name != "" {
@@ -119,7 +119,7 @@ func TestAKindWithoutAShownVersionIsNotThere(t *testing.T) {
 	}
 }
 
-func TestDiscoveryShowsWhatAResourceCan(t *testing.T) {
+func TestDiscoveryHasTheVerbsOfAResource(t *testing.T) {
 	s := registrytest.Start(t, slices.Concat(core.Kinds(), policy.Kinds())...)
 	groups, _ := show(t, s, func(schema.GroupVersionKind) bool { return true })
 	for _, r := range groups[0].Versions[0].Resources {

@@ -12,26 +12,26 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// remembered is how many of the last events a newcomer can be told of.
-const remembered = 16
+// maxRecent is how many of the last events are kept for subscriptions that join.
+const maxRecent = 16
 
-// group is equal watches.
+// group is a group of equal watches.
 type group struct {
 	identity
 	versioner storage.Versioner
 	members   int // guarded by the lock of Watches
 
 	mu     sync.Mutex
-	shared *shared // nil while nobody shares
+	shared *shared // nil while no member shares
 }
 
-// shared is the watch that members share.
+// shared is the watch that members of a group share.
 type shared struct {
 	open   func(version uint64) (watch.Interface, error)
 	cancel context.CancelFunc
 	watch  watch.Interface
-	// version is how far it has come, and since from where on recent has every
-	// event.
+	// version is that of its last event. recent has every event after the version
+	// since.
 	version, since uint64
 	recent         []event
 	subscriptions  list.List // of *subscription, in the order in which they joined
@@ -43,8 +43,9 @@ type event struct {
 	version uint64
 }
 
-// join lets a subscription that has been told of all up to version go on with
-// what is shared, if that reaches back so far. What it has missed waits in it.
+// join adds a subscription that has received all events up to version to the
+// shared watch, and reports whether it could: recent must reach back to version.
+// Events after version become pending in the subscription.
 func (g *group) join(s *subscription, version uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,14 +59,14 @@ func (g *group) joinLocked(s *subscription, version uint64) bool {
 	s.shared, s.after = g.shared, version
 	for _, e := range g.shared.recent {
 		if e.version > version {
-			s.pending = append(s.pending, copied(e.Event))
+			s.pending = append(s.pending, copyOf(e.Event))
 		}
 	}
-	s.place = g.shared.subscriptions.PushBack(s)
+	s.element = g.shared.subscriptions.PushBack(s)
 	return true
 }
 
-// joinOrOpen is join, and begins to share if nobody does: with what open makes.
+// joinOrOpen is join, and first opens the shared watch if there is none.
 func (g *group) joinOrOpen(s *subscription, version uint64, source Source, opts storage.ListOptions) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +76,7 @@ func (g *group) joinOrOpen(s *subscription, version uint64, source Source, opts 
 	return g.joinLocked(s, version)
 }
 
-// open begins to share, from version on. The lock is held.
+// open opens the shared watch, after version. The lock is held.
 func (g *group) open(version uint64, source Source, opts storage.ListOptions) {
 	ctx, cancel := context.WithCancel(g.context())
 	opts.SendInitialEvents, opts.ResourceVersionMatch = nil, ""
@@ -86,19 +87,19 @@ func (g *group) open(version uint64, source Source, opts storage.ListOptions) {
 	}}
 	var err error
 	if s.watch, err = s.open(version); err != nil {
-		cancel() // the members go on with their own, which say what is wrong
+		cancel() // the members continue with their own watches, which report the error
 		return
 	}
 	g.shared = s
 	go g.run(s)
 }
 
-// run tells the subscriptions of what happens until none is left. The cache
-// ends watches whose reader was not given a processor in time, so that this one
-// goes on with another; if that has nothing to say, each learns why when it
-// watches anew.
+// run forwards events to the subscriptions until none is left. The cache ends a
+// watch whose reader is late, even if only for lack of a processor, so run opens
+// another one and continues. If that one ends without an event, run ends the
+// subscriptions: their clients get the error when they watch again.
 func (g *group) run(s *shared) {
-	for g.relay(s) && g.reopen(s) {
+	for g.forward(s) && g.reopen(s) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,9 +109,9 @@ func (g *group) run(s *shared) {
 	g.close(s)
 }
 
-// relay tells of what the watch says until it ends, and reports whether it has
-// said anything, and no error.
-func (g *group) relay(s *shared) (progress bool) {
+// forward broadcasts the events of the watch until it ends. It reports whether
+// there was an event, and no error.
+func (g *group) forward(s *shared) (progress bool) {
 	for e := range s.watch.ResultChan() {
 		if e.Type == watch.Error {
 			return false
@@ -119,13 +120,13 @@ func (g *group) relay(s *shared) (progress bool) {
 		if err != nil {
 			return false
 		}
-		g.tell(s, event{e, version})
+		g.broadcast(s, event{e, version})
 		progress = true
 	}
 	return progress
 }
 
-// reopen goes on with a new watch.
+// reopen replaces the watch by a new one from its version on, and reports whether it could.
 func (g *group) reopen(s *shared) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,12 +142,13 @@ func (g *group) reopen(s *shared) bool {
 	return true
 }
 
-func (g *group) tell(s *shared, e event) {
+// broadcast delivers an event to the subscriptions.
+func (g *group) broadcast(s *shared, e event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.version = e.version
 	if e.Type != watch.Bookmark {
-		if len(s.recent) == remembered {
+		if len(s.recent) == maxRecent {
 			s.since = s.recent[0].version
 			s.recent = slices.Delete(s.recent, 0, 1)
 		}
@@ -155,14 +157,14 @@ func (g *group) tell(s *shared, e event) {
 	for at := s.subscriptions.Front(); at != nil; {
 		member := at.Value.(*subscription)
 		at = at.Next() // before the member leaves
-		if e.version > member.after && (e.Type != watch.Bookmark || member.bookmarks) && !member.take(e.Event) {
+		if e.version > member.after && (e.Type != watch.Bookmark || member.bookmarks) && !member.deliver(e.Event) {
 			g.end(member)
 		}
 	}
 }
 
 // end ends a subscription. Its result is closed here or by the goroutine that
-// has it. The lock is held.
+// sends to it. The lock is held.
 func (g *group) end(s *subscription) {
 	if s.ended {
 		return
@@ -173,16 +175,16 @@ func (g *group) end(s *subscription) {
 	if s.live {
 		close(s.result)
 	}
-	if s.place == nil {
+	if s.element == nil {
 		return
 	}
-	s.shared.subscriptions.Remove(s.place)
+	s.shared.subscriptions.Remove(s.element)
 	if s.shared.subscriptions.Len() == 0 {
 		g.close(s.shared)
 	}
 }
 
-// close ends what is shared. The lock is held.
+// close ends the shared watch. The lock is held.
 func (g *group) close(s *shared) {
 	s.closed = true
 	s.cancel()
@@ -192,9 +194,9 @@ func (g *group) close(s *shared) {
 	}
 }
 
-// copied is an event for one more reader. Objects that the cache tells several
-// watches of take care of themselves.
-func copied(e watch.Event) watch.Event {
+// copyOf returns an event for another reader. Cacheable objects are safe to share;
+// others are copied.
+func copyOf(e watch.Event) watch.Event {
 	if _, ok := e.Object.(runtime.CacheableObject); !ok {
 		e.Object = e.Object.DeepCopyObject()
 	}

@@ -10,36 +10,36 @@ import (
 )
 
 const (
-	// ready is how many events a reader finds without anybody's help.
-	ready = 16
-	// most is how many events a reader may be behind before its watch ends.
-	most = 1_000
+	// resultBuffer is how many events are sent without a goroutine for the reader.
+	resultBuffer = 16
+	// maxPending is how many events a reader may be behind before its watch ends.
+	maxPending = 1_000
 )
 
-// subscription is a watch that shares, or is about to.
+// subscription is a watch that shares one, or will when its own has reached it.
 type subscription struct {
 	group     *group
-	bookmarks bool // are wanted
+	bookmarks bool // the client asks for them
 	result    chan watch.Event
 	done      chan struct{} // closed at the end
 	leave     func()        // called at the end
 
 	// Guarded by the group's lock.
-	shared  *shared       // once it has joined
-	place   *list.Element // there
-	after   uint64        // the resource version up to which it was told by a watch of its own
-	live    bool          // result gets events as they come; else a goroutine has it
+	shared  *shared       // nil before it has joined
+	element *list.Element // of shared.subscriptions
+	after   uint64        // the resource version up to which its own watch has sent events
+	live    bool          // events are sent to result at once; otherwise a goroutine sends them
 	pending []watch.Event // while it is not live
 	ended   bool
 }
 
-// subscribe opens a watch that will share. If it cannot, leave is not called.
+// subscribe opens a watch that will share one. If it returns an error, it does not call leave.
 func (g *group) subscribe(ctx context.Context, source Source, key string, opts storage.ListOptions, leave func()) (*subscription, error) {
 	s := &subscription{
 		group: g, bookmarks: opts.Predicate.AllowWatchBookmarks,
-		result: make(chan watch.Event, ready), done: make(chan struct{}), leave: leave,
+		result: make(chan watch.Event, resultBuffer), done: make(chan struct{}), leave: leave,
 	}
-	ownOpts, state := beginning(opts)
+	ownOpts, state := ownOptions(opts)
 	if !state {
 		version, err := g.versioner.ParseResourceVersion(opts.ResourceVersion)
 		if err != nil {
@@ -57,7 +57,7 @@ func (g *group) subscribe(ctx context.Context, source Source, key string, opts s
 		return nil, err
 	}
 	go func() {
-		if !s.begin(own, state, opts.SendInitialEvents != nil, func(version uint64) bool { return g.joinOrOpen(s, version, source, opts) }) {
+		if !s.forwardOwn(own, state, opts.SendInitialEvents != nil, func(version uint64) bool { return g.joinOrOpen(s, version, source, opts) }) {
 			s.Stop()
 			close(s.result)
 			return
@@ -69,11 +69,11 @@ func (g *group) subscribe(ctx context.Context, source Source, key string, opts s
 	return s, nil
 }
 
-// begin passes on what a watch of its own says until the subscription joins the
-// others, and reports whether it did. While state holds, the watch tells of the
-// objects that there are, in no order; a bookmark follows, which is only passed
-// on if it is wanted.
-func (s *subscription) begin(own watch.Interface, state, wanted bool, join func(version uint64) bool) bool {
+// forwardOwn sends the events of the subscription's own watch until the
+// subscription joins the shared one, and reports whether it did. If state is set,
+// the watch begins with the initial events, in any order. A bookmark follows them,
+// which is sent only if wanted is set.
+func (s *subscription) forwardOwn(own watch.Interface, state, wanted bool, join func(version uint64) bool) bool {
 	defer own.Stop()
 	for {
 		select {
@@ -81,10 +81,10 @@ func (s *subscription) begin(own watch.Interface, state, wanted bool, join func(
 			if !ok {
 				return false
 			}
-			// Of an error it is none, and nothing follows.
+			// An error event has no version, and is the last one.
 			version, err := s.group.versioner.ObjectResourceVersion(e.Object)
 			if e.Type != watch.Bookmark || s.bookmarks && (wanted || !state) {
-				if !s.pass(e) {
+				if !s.send(e) {
 					return false
 				}
 			}
@@ -100,8 +100,8 @@ func (s *subscription) begin(own watch.Interface, state, wanted bool, join func(
 	}
 }
 
-// pass hands an event to the reader.
-func (s *subscription) pass(e watch.Event) bool {
+// send sends an event to the reader, and reports whether it could before the end.
+func (s *subscription) send(e watch.Event) bool {
 	select {
 	case s.result <- e:
 		return true
@@ -110,40 +110,41 @@ func (s *subscription) pass(e watch.Event) bool {
 	}
 }
 
-// catchUp passes on what is pending until nothing is.
+// catchUp sends the pending events until there are none.
 func (s *subscription) catchUp() {
 	for {
-		missed := s.missed()
-		if len(missed) == 0 {
+		pending := s.takePending()
+		if len(pending) == 0 {
 			return
 		}
-		for _, e := range missed {
-			if !s.pass(e) {
+		for _, e := range pending {
+			if !s.send(e) {
 				break
 			}
 		}
 	}
 }
 
-// missed takes what is pending. If that is nothing, result is given away: to
-// those who tell of events, or, at the end, to nobody.
-func (s *subscription) missed() []watch.Event {
+// takePending removes and returns the pending events. If there are none, the
+// goroutine that calls it must not send to result any more: the subscription is
+// live, or it has ended and result is closed.
+func (s *subscription) takePending() []watch.Event {
 	s.group.mu.Lock()
 	defer s.group.mu.Unlock()
 	if s.ended {
 		close(s.result)
 		return nil
 	}
-	missed := s.pending
+	pending := s.pending
 	s.pending = nil
-	s.live = len(missed) == 0
-	return missed
+	s.live = len(pending) == 0
+	return pending
 }
 
-// take has the reader told of an event, and reports whether that is possible
-// yet. The group's lock is held.
-func (s *subscription) take(e watch.Event) bool {
-	e = copied(e)
+// deliver sends an event to the reader or makes it pending, and reports whether it
+// could: false means that the reader is too far behind. The group's lock is held.
+func (s *subscription) deliver(e watch.Event) bool {
+	e = copyOf(e)
 	if s.live {
 		select {
 		case s.result <- e:
@@ -153,7 +154,7 @@ func (s *subscription) take(e watch.Event) bool {
 		s.live = false
 		go s.catchUp()
 	}
-	if len(s.pending) == most {
+	if len(s.pending) == maxPending {
 		return false
 	}
 	s.pending = append(s.pending, e)

@@ -1,11 +1,12 @@
-// Package watchmux lets equal watches share one.
+// Package watchmux owns the sharing of one watch of the watch cache by many equal
+// watches of clients.
 //
 // The library's watch cache runs a goroutine, two queues and a filter for each
-// watch, also where a thousand clients watch the same: the informers of a
-// fleet's agents, of a controller's replicas. Here the first of them are the
-// cache's, as they always are; from then on a newcomer begins with a watch of
-// its own, and leaves it as soon as it has come to where one watch, whose
-// events go to all, is.
+// watch, even if a thousand clients watch the same objects: the informers of all
+// node agents, or of a controller's replicas. Here the first equal watches are
+// watches of the cache, as in the library. Every further one starts with a watch
+// of its own, and replaces it by the shared watch as soon as it has received all
+// events up to that one's version.
 package watchmux
 
 import (
@@ -20,19 +21,20 @@ import (
 )
 
 const (
-	// alone is how many equal watches do not share.
-	alone = 8
-	// shortest is how long a watch has to last to share: one that ends sooner
-	// is told by the cache, just before, how far it has come.
-	shortest = 2 * time.Minute
+	// maxUnshared is how many equal watches are watches of the cache before further
+	// ones share one.
+	maxUnshared = 8
+	// minDuration is how long a watch must last to share one. The cache sends
+	// bookmarks to a watch shortly before its end, which a shared one does not know.
+	minDuration = 2 * time.Minute
 )
 
-// A Source is what watches are opened on: a type's watch cache.
+// A Source opens watches: the watch cache of a type.
 type Source interface {
 	Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error)
 }
 
-// Watches are those of one type.
+// Watches are the watches of one type, in groups of equal ones.
 type Watches struct {
 	versioner storage.Versioner
 
@@ -40,27 +42,27 @@ type Watches struct {
 	groups map[identity]*group
 }
 
-// New has no watches yet.
+// New returns Watches without a watch.
 func New(versioner storage.Versioner) *Watches {
 	return &Watches{versioner: versioner, groups: map[identity]*group{}}
 }
 
-// identity is what equal watches have in common: they are told of the same
-// events. Namespace and name are the request's, by which the cache sorts its
-// watches.
+// identity is what equal watches have in common, so that they receive the same
+// events. Namespace and name are those of the request: the cache indexes watches
+// by them.
 type identity struct {
 	key, labels, fields, namespace, name string
 	recursive, progress                  bool
 }
 
-// Watch is source's, as storage.Interface describes it. A watch that is left
-// open has to be stopped, or its context ended.
+// Watch opens a watch of source as storage.Interface describes it. The caller must
+// stop it or cancel its context.
 func (w *Watches) Watch(ctx context.Context, source Source, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if !sharable(ctx, opts) {
 		return source.Watch(ctx, key, opts)
 	}
 	g, members := w.enter(identify(ctx, key, opts))
-	if members <= alone {
+	if members <= maxUnshared {
 		made, err := source.Watch(ctx, key, opts)
 		if err != nil {
 			w.leave(g)
@@ -77,11 +79,12 @@ func (w *Watches) Watch(ctx context.Context, source Source, key string, opts sto
 	return made, nil
 }
 
-// sharable reports whether a watch lasts, begins somewhere that is known, and
-// is for all of its objects.
+// sharable reports whether a watch may share one: it must last for minDuration,
+// begin at a known version or with the initial events, and not be of a shard.
+// Deadlines of contexts are by the machine's clock.
 func sharable(ctx context.Context, opts storage.ListOptions) bool {
 	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) >= shortest &&
+	return ok && time.Until(deadline) >= minDuration &&
 		opts.Predicate.Label != nil && opts.Predicate.Field != nil &&
 		(opts.Predicate.ShardSelector == nil || opts.Predicate.ShardSelector.Empty()) &&
 		(opts.SendInitialEvents == nil || *opts.SendInitialEvents)
@@ -99,12 +102,12 @@ func identify(ctx context.Context, key string, opts storage.ListOptions) identit
 	return id
 }
 
-// context has of a watch's what the cache asks for, and does not end with it.
+// context returns a context with the values that the cache reads, which is not cancelled with a request.
 func (id identity) context() context.Context {
 	return request.WithRequestInfo(request.WithNamespace(context.Background(), id.namespace), &request.RequestInfo{Name: id.name})
 }
 
-// enter counts a watch.
+// enter adds a watch to its group, and returns the number of watches in it.
 func (w *Watches) enter(id identity) (g *group, members int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,10 +128,10 @@ func (w *Watches) leave(g *group) {
 	}
 }
 
-// beginning is how a watch of its own says when it has told of the objects
-// that there were; told reports whether a watch with these options has to tell
-// of them. Such a watch would not say so if its client does not ask for it.
-func beginning(opts storage.ListOptions) (own storage.ListOptions, told bool) {
+// ownOptions returns the options of a subscription's own watch. They ask for a
+// bookmark after the initial events, even if the client does not. initial reports
+// whether the watch begins with initial events.
+func ownOptions(opts storage.ListOptions) (own storage.ListOptions, initial bool) {
 	own = opts
 	own.Predicate.AllowWatchBookmarks = true
 	if opts.SendInitialEvents == nil && (opts.ResourceVersion == "" || opts.ResourceVersion == "0") {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// cache is a source whose watches say what a test has them say.
+// cache is a source whose watches send the events that a test gives them.
 type cache struct {
 	opened []*fakeWatch
 	err    error
@@ -53,8 +53,8 @@ func (w *fakeWatch) Stop() {
 
 func (w *fakeWatch) end() { w.ended.Do(func() { close(w.result) }) }
 
-// say sends events, each its type's first letter and a resource version.
-func (w *fakeWatch) say(events ...string) {
+// emit sends events, each the first letter of its type and a resource version.
+func (w *fakeWatch) emit(events ...string) {
 	for _, e := range events {
 		types := map[byte]watch.EventType{'A': watch.Added, 'M': watch.Modified, 'D': watch.Deleted, 'B': watch.Bookmark}
 		w.result <- watch.Event{Type: types[e[0]], Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: e[1:]}}}
@@ -64,8 +64,8 @@ func (w *fakeWatch) say(events ...string) {
 
 func (c *cache) last() *fakeWatch { return c.opened[len(c.opened)-1] }
 
-// heard is what a reader finds, and whether its watch has ended.
-func heard(w watch.Interface) string {
+// received returns the events that a reader has, and "end" if its watch has ended.
+func received(w watch.Interface) string {
 	var all []string
 	for {
 		synctest.Wait()
@@ -94,21 +94,21 @@ func withBookmarks(opts storage.ListOptions) storage.ListOptions {
 	return opts
 }
 
-// crowd is a cache and as many watches as do not share.
-type crowd struct {
+// fullGroup is a cache and as many equal watches as do not share.
+type fullGroup struct {
 	*cache
 	watches *Watches
 	ctx     context.Context
 	first   []watch.Interface
 }
 
-// inCrowd runs a test where the next watch shares, and expects that nothing is
-// left behind when all watches are stopped.
-func inCrowd(t *testing.T, test func(t *testing.T, c *crowd)) {
+// withFullGroup runs a test in which the next watch shares, and then expects that
+// no group is left when all watches are stopped.
+func withFullGroup(t *testing.T, test func(t *testing.T, c *fullGroup)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		c := &crowd{cache: &cache{}, watches: New(storage.APIObjectVersioner{}), ctx: ctx}
-		for range alone {
+		c := &fullGroup{cache: &cache{}, watches: New(storage.APIObjectVersioner{}), ctx: ctx}
+		for range maxUnshared {
 			c.first = append(c.first, c.open(t, from("5")))
 		}
 		test(t, c)
@@ -120,7 +120,7 @@ func inCrowd(t *testing.T, test func(t *testing.T, c *crowd)) {
 	})
 }
 
-func (c *crowd) open(t *testing.T, opts storage.ListOptions) watch.Interface {
+func (c *fullGroup) open(t *testing.T, opts storage.ListOptions) watch.Interface {
 	t.Helper()
 	w, err := c.watches.Watch(c.ctx, c.cache, "/configmaps/", opts)
 	if err != nil {
@@ -137,8 +137,8 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestTheFirstEqualWatchesAreTheCachesOwn(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestTheFirstEqualWatchesAreWatchesOfTheCache(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		for i, w := range c.first {
 			if w != watch.Interface(c.opened[i]) {
 				t.Errorf("watch %d is a %T", i, w)
@@ -150,88 +150,88 @@ func TestTheFirstEqualWatchesAreTheCachesOwn(t *testing.T) {
 	})
 }
 
-func TestANewcomerSharesOnceItsOwnWatchHasComeToWhereTheOthersAre(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestASubscriptionJoinsWhenItsOwnWatchHasReachedTheSharedOne(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		a := c.open(t, from("0"))
 		own := c.last()
-		own.say("A3", "A1")
+		own.emit("A3", "A1")
 		if own.stopped {
-			t.Fatal("it shares before it knows all objects")
+			t.Fatal("it shares before it has all initial events")
 		}
-		own.say("B7")
+		own.emit("B7")
 		shared := c.last()
 		if !own.stopped || shared == own {
 			t.Fatal("it does not share")
 		}
 		expect(t, "the shared watch begins at", shared.opts.ResourceVersion, "7")
 
-		shared.say("M8", "D9")
+		shared.emit("M8", "D9")
 		b := c.open(t, from("8"))
 		if c.last() != shared {
-			t.Error("a watch of its own was opened for somebody who needs none")
+			t.Error("a watch of its own was opened for a subscription that needs none")
 		}
-		shared.say("A10")
-		expect(t, "from the state", heard(a), "A3 A1 M8 D9 A10")
-		expect(t, "from a version", heard(b), "D9 A10")
+		shared.emit("A10")
+		expect(t, "with initial events", received(a), "A3 A1 M8 D9 A10")
+		expect(t, "from a version", received(b), "D9 A10")
 
 		d := c.open(t, from("6"))
 		own = c.last()
-		own.say("M7")
+		own.emit("M7")
 		if !own.stopped {
-			t.Error("it does not share from the event on from which the others know all")
+			t.Error("it does not join when its own watch has reached the recent events")
 		}
-		shared.say("M11")
-		expect(t, "from before what is shared", heard(d), "M7 M8 D9 A10 M11")
+		shared.emit("M11")
+		expect(t, "from before the shared watch", received(d), "M7 M8 D9 A10 M11")
 	})
 }
 
-func TestWhatIsToldTwiceIsPassedOnOnce(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestAnEventOfBothWatchesIsSentOnce(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		c.open(t, from("0"))
-		c.last().say("B7")
+		c.last().emit("B7")
 		shared := c.last()
 		b := c.open(t, from("0"))
-		c.last().say("A9", "B9") // the shared watch is still behind
-		shared.say("M8", "A9", "M10")
-		expect(t, "heard", heard(b), "A9 M10")
+		c.last().emit("A9", "B9") // the shared watch is still behind
+		shared.emit("M8", "A9", "M10")
+		expect(t, "received", received(b), "A9 M10")
 	})
 }
 
-func TestTheWatchOfItsOwnGoesOnWhereNoneCanBeShared(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestASubscriptionKeepsItsOwnWatchIfTheSharedOneCannotBeOpened(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		a := c.open(t, from("0"))
 		own := c.last()
 		c.err = errors.New("refused")
-		own.say("A1", "B7", "M8")
-		expect(t, "heard", heard(a), "A1 M8")
+		own.emit("A1", "B7", "M8")
+		expect(t, "received", received(a), "A1 M8")
 		c.err = nil
-		own.say("M9")
-		c.last().say("M10")
-		expect(t, "heard later", heard(a), "M9 M10")
+		own.emit("M9")
+		c.last().emit("M10")
+		expect(t, "received later", received(a), "M9 M10")
 	})
 }
 
-func TestBookmarksAreForThoseWhoAskForThem(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestBookmarksAreSentOnlyToClientsThatAskForThem(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		plain, asking := c.open(t, from("0")), c.open(t, withBookmarks(from("0")))
 		initial := withBookmarks(from("0"))
 		initial.SendInitialEvents, initial.ResourceVersionMatch = new(true), metav1.ResourceVersionMatchNotOlderThan
 		streaming := c.open(t, initial)
-		for _, own := range c.opened[alone:] {
-			own.say("A1", "B7")
+		for _, own := range c.opened[maxUnshared:] {
+			own.emit("A1", "B7")
 		}
-		c.opened[slices.IndexFunc(c.opened, func(w *fakeWatch) bool { return w.opts.ResourceVersion == "7" })].say("M8", "B9")
-		expect(t, "without", heard(plain), "A1 M8")
-		expect(t, "with, the first being the state's end, of which it has not asked", heard(asking), "A1 M8 B9")
-		expect(t, "with initial events", heard(streaming), "A1 B7 M8 B9")
+		c.opened[slices.IndexFunc(c.opened, func(w *fakeWatch) bool { return w.opts.ResourceVersion == "7" })].emit("M8", "B9")
+		expect(t, "without", received(plain), "A1 M8")
+		expect(t, "with, except for the bookmark after the initial events", received(asking), "A1 M8 B9")
+		expect(t, "with initial events", received(streaming), "A1 B7 M8 B9")
 	})
 }
 
-// sharing opens watches that share, and returns them and what they share.
-func (c *crowd) sharing(t *testing.T, n int) ([]watch.Interface, *fakeWatch) {
+// sharing opens watches that share one, and returns them and the shared watch.
+func (c *fullGroup) sharing(t *testing.T, n int) ([]watch.Interface, *fakeWatch) {
 	t.Helper()
 	all := []watch.Interface{c.open(t, from("0"))}
-	c.last().say("B7")
+	c.last().emit("B7")
 	shared := c.last()
 	for len(all) < n {
 		all = append(all, c.open(t, from("7")))
@@ -242,89 +242,89 @@ func (c *crowd) sharing(t *testing.T, n int) ([]watch.Interface, *fakeWatch) {
 	return all, shared
 }
 
-func TestASlowReaderIsToldOfAllInOrderAndHoldsUpNobody(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestASlowReaderReceivesAllEventsInOrderAndDelaysNoOther(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		all, shared := c.sharing(t, 2)
 		var want []string
-		for i := range most {
+		for i := range maxPending {
 			e := "M" + strconv.Itoa(10+i)
 			want = append(want, e)
-			shared.say(e)
-			expect(t, "the quick one", heard(all[0]), e)
+			shared.emit(e)
+			expect(t, "the quick one", received(all[0]), e)
 		}
-		expect(t, "the slow one", heard(all[1]), strings.Join(want, " "))
-		shared.say("D5000")
-		expect(t, "the slow one when it has caught up", heard(all[1]), "D5000")
+		expect(t, "the slow one", received(all[1]), strings.Join(want, " "))
+		shared.emit("D5000")
+		expect(t, "the slow one when it has caught up", received(all[1]), "D5000")
 	})
 }
 
-func TestAReaderThatIsTooFarBehindIsEnded(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestASubscriptionEndsIfItsReaderIsTooFarBehind(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		all, shared := c.sharing(t, 2)
-		for i := range 3 * most {
-			shared.say("M" + strconv.Itoa(10+i))
-			heard(all[0])
+		for i := range 3 * maxPending {
+			shared.emit("M" + strconv.Itoa(10+i))
+			received(all[0])
 		}
-		told := strings.Fields(heard(all[1]))
-		if last := told[len(told)-1]; last != "end" || len(told) < ready {
-			t.Errorf("it was told of %d events, the last %s", len(told), last)
+		events := strings.Fields(received(all[1]))
+		if last := events[len(events)-1]; last != "end" || len(events) < resultBuffer {
+			t.Errorf("it received %d events, the last %s", len(events), last)
 		}
-		for i, e := range told[:len(told)-1] {
+		for i, e := range events[:len(events)-1] {
 			if e != fmt.Sprint("M", 10+i) {
 				t.Fatalf("event %d is %s", i, e)
 			}
 		}
-		shared.say("D5000")
-		expect(t, "the other", heard(all[0]), "D5000")
+		shared.emit("D5000")
+		expect(t, "the other", received(all[0]), "D5000")
 	})
 }
 
-func TestASharedWatchThatTheCacheEndsIsOpenedAgainFromWhereItWas(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestASharedWatchThatTheCacheEndsIsOpenedAgainFromItsVersion(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		all, shared := c.sharing(t, 2)
-		shared.say("M8", "B12")
+		shared.emit("M8", "B12")
 		shared.end()
 		synctest.Wait()
 		if c.last() == shared {
 			t.Fatal("it was not opened again")
 		}
 		expect(t, "it is opened from", c.last().opts.ResourceVersion, "12")
-		c.last().say("M13")
+		c.last().emit("M13")
 		for _, w := range all {
-			expect(t, "heard", heard(w), "M8 M13")
+			expect(t, "received", received(w), "M8 M13")
 		}
 	})
 }
 
-func TestSubscriptionsEndWithASharedWatchThatCannotGoOn(t *testing.T) {
-	for rule, end := range map[string]func(c *crowd, shared *fakeWatch){
-		"that has said nothing": func(_ *crowd, shared *fakeWatch) { shared.end() },
-		"that says an error": func(_ *crowd, shared *fakeWatch) {
-			shared.say("M8")
+func TestSubscriptionsEndWithASharedWatchThatCannotContinue(t *testing.T) {
+	for rule, end := range map[string]func(c *fullGroup, shared *fakeWatch){
+		"that has sent nothing": func(_ *fullGroup, shared *fakeWatch) { shared.end() },
+		"that sends an error": func(_ *fullGroup, shared *fakeWatch) {
+			shared.emit("M8")
 			shared.result <- watch.Event{Type: watch.Error, Object: &metav1.Status{Code: 410}}
 		},
-		"that cannot be opened again": func(c *crowd, shared *fakeWatch) {
-			shared.say("M8")
+		"that cannot be opened again": func(c *fullGroup, shared *fakeWatch) {
+			shared.emit("M8")
 			c.err = errors.New("refused")
 			shared.end()
 		},
 	} {
 		t.Run(rule, func(t *testing.T) {
-			inCrowd(t, func(t *testing.T, c *crowd) {
+			withFullGroup(t, func(t *testing.T, c *fullGroup) {
 				all, shared := c.sharing(t, 3)
 				end(c, shared)
 				synctest.Wait()
 				c.err = nil
 				for _, w := range all {
-					if told := heard(w); !strings.HasSuffix(told, "end") {
-						t.Errorf("told %q", told)
+					if events := received(w); !strings.HasSuffix(events, "end") {
+						t.Errorf("received %q", events)
 					}
 				}
 				if !shared.stopped || shared.ctx.Err() == nil {
-					t.Error("it is left open")
+					t.Error("the shared watch is left open")
 				}
-				if again, shared := c.sharing(t, 2); heard(again[0]) != "" || shared == nil {
-					t.Error("nobody can share any more")
+				if again, shared := c.sharing(t, 2); received(again[0]) != "" || shared == nil {
+					t.Error("later watches cannot share")
 				}
 			})
 		})
@@ -332,22 +332,22 @@ func TestSubscriptionsEndWithASharedWatchThatCannotGoOn(t *testing.T) {
 }
 
 func TestAWatchOfItsOwnThatEndsEndsTheSubscription(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		w := c.open(t, from("0"))
 		c.last().result <- watch.Event{Type: watch.Error, Object: &metav1.Status{Code: 410}}
 		c.last().end()
-		expect(t, "heard", heard(w), "error end")
+		expect(t, "received", received(w), "error end")
 	})
 }
 
-func TestWhatIsSharedEndsWithItsLastSubscription(t *testing.T) {
+func TestASharedWatchEndsWithItsLastSubscription(t *testing.T) {
 	for rule, stop := range map[string]func(w watch.Interface, cancel context.CancelFunc){
 		"that is stopped":          func(w watch.Interface, _ context.CancelFunc) { w.Stop(); w.Stop() },
 		"whose context has ended":  func(_ watch.Interface, cancel context.CancelFunc) { cancel() },
 		"that is stopped and ends": func(w watch.Interface, cancel context.CancelFunc) { w.Stop(); cancel() },
 	} {
 		t.Run(rule, func(t *testing.T) {
-			inCrowd(t, func(t *testing.T, c *crowd) {
+			withFullGroup(t, func(t *testing.T, c *fullGroup) {
 				var cancel context.CancelFunc
 				c.ctx, cancel = context.WithCancel(c.ctx)
 				all, shared := c.sharing(t, 2)
@@ -360,20 +360,20 @@ func TestWhatIsSharedEndsWithItsLastSubscription(t *testing.T) {
 				}
 				stop(all[1], cancel)
 				cancel()
-				expect(t, "heard", heard(all[0])+" "+heard(all[1]), "end end")
+				expect(t, "received", received(all[0])+" "+received(all[1]), "end end")
 				if !shared.stopped || shared.ctx.Err() == nil {
-					t.Error("it is left open")
+					t.Error("the shared watch is left open")
 				}
 			})
 		})
 	}
 }
 
-func TestASubscriptionThatIsStoppedAtItsBeginningLeavesNothing(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+func TestASubscriptionThatIsStoppedAtOnceLeavesNoWatch(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		w := c.open(t, from("0"))
 		w.Stop()
-		expect(t, "heard", heard(w), "end")
+		expect(t, "received", received(w), "end")
 		if !c.last().stopped {
 			t.Error("its own watch is left open")
 		}
@@ -381,7 +381,7 @@ func TestASubscriptionThatIsStoppedAtItsBeginningLeavesNothing(t *testing.T) {
 }
 
 func TestAWatchThatCannotBeOpenedIsNotCounted(t *testing.T) {
-	inCrowd(t, func(t *testing.T, c *crowd) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		c.err = errors.New("refused")
 		for range 3 {
 			if _, err := c.watches.Watch(c.ctx, c.cache, "/configmaps/", from("0")); !errors.Is(err, c.err) {
@@ -392,7 +392,7 @@ func TestAWatchThatCannotBeOpenedIsNotCounted(t *testing.T) {
 			}
 		}
 		if _, err := c.watches.Watch(c.ctx, c.cache, "/configmaps/", from("many")); err == nil {
-			t.Error("a wrong version was taken")
+			t.Error("an invalid version was accepted")
 		}
 	})
 }
@@ -425,7 +425,7 @@ func TestWatchesThatAreNotEqualDoNotShare(t *testing.T) {
 	} {
 		t.Run(rule, func(t *testing.T) {
 			c, w := &cache{}, New(storage.APIObjectVersioner{})
-			for range alone {
+			for range maxUnshared {
 				if _, err := w.Watch(hour, c, "/configmaps/", from("5")); err != nil {
 					t.Fatal(err)
 				}

@@ -44,7 +44,7 @@ func TestRequestHeaders(t *testing.T) {
 	}
 }
 
-func TestAnswerIsSpelledAsAsked(t *testing.T) {
+func TestTheContentTypeHasTheSpellingOfTheRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name, accept, answer, want string
 	}{

@@ -23,7 +23,7 @@ func TestSchemaExtensions(t *testing.T) {
 			want: `{"schema": {"type":"array","x-kubernetes-list-type":"map", "x-kubernetes-list-map-keys" : ["a"]}}`,
 		},
 		{
-			name: "text that speaks of an extension stays",
+			name: "text that contains an extension stays",
 			in:   `{"description":"x-svc-list-type","x-svc-map-type":"atomic"}`,
 			want: `{"description":"x-svc-list-type","x-kubernetes-map-type":"atomic"}`,
 		},
@@ -99,7 +99,7 @@ func TestSchemaExtensions(t *testing.T) {
 			if tc.contentType == "" {
 				tc.contentType = "application/json"
 			}
-			// A chunked body has no length that tells its size in advance.
+			// The size of a chunked body is not known in advance.
 			for name, body := range map[string]io.Reader{"with length": strings.NewReader(tc.in), "chunked": io.MultiReader(strings.NewReader(tc.in))} {
 				got, err := send(tc.method, tc.path, tc.contentType, body)
 				if err != nil {
@@ -113,7 +113,7 @@ func TestSchemaExtensions(t *testing.T) {
 	}
 }
 
-func TestSchemaBodyThatBreaksOffIsAnError(t *testing.T) {
+func TestATruncatedBodyIsAnError(t *testing.T) {
 	broken := errors.New("connection lost")
 	got, err := send(http.MethodPost, crds, "application/json", io.MultiReader(strings.NewReader(`{"x-svc-`), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || got != `{"x-svc-` {

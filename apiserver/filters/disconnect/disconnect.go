@@ -1,6 +1,6 @@
-// Package disconnect keeps clients that go away in the middle of a request out of
-// the log of errors: they may do that whenever they like, and nobody has to do
-// anything about it. What the libraries say of them is logged from verbosity 4 on.
+// Package disconnect owns the log messages about clients that disconnect during a
+// request. That is no error of the server, and operators need not act on it, so
+// the libraries' errors about it are logged as information, at verbosity 4.
 package disconnect
 
 import (
@@ -18,19 +18,19 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// verbosity is that of what is told about clients that have gone.
+// verbosity is that of messages about clients that have disconnected.
 const verbosity = 4
 
-// note is what is told about them, with what the library would have.
-const note = "A client has gone before the end of its request"
+// note is the message about them. The library's message is its value "remark".
+const note = "Client disconnected during its request"
 
-// ErrorHandler handles the errors that libraries cannot return, as the only one of
-// [utilruntime.ErrorHandlers]: those of clients that have gone it notes, and all
-// others it gives to those of next.
+// ErrorHandler returns a handler of the errors that libraries cannot return. It must
+// be the only one of [utilruntime.ErrorHandlers]. It logs errors about clients that
+// have disconnected, and passes all others to the handlers of next.
 func ErrorHandler(next ...utilruntime.ErrorHandler) utilruntime.ErrorHandler {
 	return func(ctx context.Context, err error, msg string, keysAndValues ...any) {
 		logger := klog.FromContext(ctx)
-		if hasGone(ctx) || isAftermath(err) {
+		if disconnected(ctx) || isAfterDisconnect(err) {
 			logger.V(verbosity).Info(note, append([]any{"remark", msg, "err", err}, keysAndValues...)...)
 			return
 		}
@@ -41,16 +41,16 @@ func ErrorHandler(next ...utilruntime.ErrorHandler) utilruntime.ErrorHandler {
 	}
 }
 
-// hasGone reports whether the context is that of a request whose client has gone.
+// disconnected reports whether the context is that of a request whose client has disconnected.
 // When the server takes too long, its deadline is exceeded instead.
-func hasGone(ctx context.Context) bool {
+func disconnected(ctx context.Context) bool {
 	return ctx.Value(http.ServerContextKey) != nil && errors.Is(ctx.Err(), context.Canceled)
 }
 
-// isAftermath reports whether an error only says that there is nobody left who
-// takes an answer, and comes without the request's context. The library's filter
-// of timeouts tells, with the context, when that is the server's own doing.
-func isAftermath(err error) bool {
+// isAfterDisconnect reports whether an error, which comes without the context of
+// its request, only says that the response could not be written. If the cause is a
+// timeout of the server, the library's timeout filter logs an error with the context.
+func isAfterDisconnect(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -65,8 +65,8 @@ func isAftermath(err error) bool {
 	}
 }
 
-// Filter has what is said of a request that is upgraded to a stream looked at in
-// the same way: the libraries log the errors of its connections themselves.
+// Filter treats the errors of upgraded requests in the same way: the libraries log
+// those of their connections by the logger of the request's context.
 func Filter(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if httpstream.IsUpgradeRequest(req) {
@@ -80,7 +80,7 @@ func Filter(handler http.Handler) http.Handler {
 	})
 }
 
-// sink takes the log of one request.
+// sink is the log sink of one request.
 type sink struct {
 	logr.LogSink
 	client string // its address
@@ -97,8 +97,8 @@ func (s *sink) Error(err error, msg string, keysAndValues ...any) {
 	}
 }
 
-// lost reports whether an error is that of the client's connection: it has been
-// reset or left, or closed by the server after that.
+// lost reports whether an error is that of the client's connection: the client has
+// reset or closed it, or the server has closed it after that.
 func (s *sink) lost(err error, msg string) bool {
 	var failed *net.OpError
 	var left *websocket.CloseError

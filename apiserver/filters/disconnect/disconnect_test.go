@@ -29,13 +29,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// told is what ErrorHandler lets through.
-type told struct {
+// errorLog is what ErrorHandler passes to the next handler.
+type errorLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-var all told
+var all errorLog
 
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{ErrorHandler(func(_ context.Context, err error, msg string, _ ...any) {
@@ -46,21 +46,21 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// record returns what has been told since it was called.
+// record returns a function that returns the errors since the call of record.
 func record() (since func() []string) {
 	before := len(all.copied())
 	return func() []string { return all.copied()[before:] }
 }
 
-func (t *told) copied() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.lines)
+func (l *errorLog) copied() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
 }
 
-// serve makes a request to the library's filters, as the server has them, before
-// a handler that gives the answer, and has the client go once that is asked for.
-// It returns when the handler has.
+// serve makes a request to a handler behind the library's filters, as the server
+// has them. If leave is set, the client disconnects when the handler runs. It
+// returns when the handler has returned.
 func serve(t *testing.T, timeout time.Duration, leave bool) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -82,7 +82,7 @@ func serve(t *testing.T, timeout time.Duration, leave bool) {
 		if !apierrors.IsTimeout(err) {
 			t.Errorf("the library's answer is %v", err)
 		}
-		// The filter gives the answer up at about the same time as the request.
+		// The filter aborts the response at about the same time as the request.
 		for err = nil; err == nil; {
 			_, err = w.Write([]byte(" "))
 		}
@@ -117,15 +117,15 @@ func serve(t *testing.T, timeout time.Duration, leave bool) {
 	<-answered
 }
 
-func TestAClientThatHasGoneIsNoError(t *testing.T) {
+func TestADisconnectedClientIsNotAnError(t *testing.T) {
 	left := record()
 	serve(t, time.Hour, true)
-	if told := left(); len(told) > 0 {
-		t.Errorf("there is told %q", told)
+	if errs := left(); len(errs) > 0 {
+		t.Errorf("logged %q", errs)
 	}
 }
 
-func TestAServerThatIsLateIsAnError(t *testing.T) {
+func TestATimeoutOfTheServerIsAnError(t *testing.T) {
 	left := record()
 	serve(t, time.Millisecond, false)
 	deadline, tick := time.After(time.Minute), time.NewTicker(time.Millisecond)
@@ -133,13 +133,13 @@ func TestAServerThatIsLateIsAnError(t *testing.T) {
 	for !slices.Contains(left(), "Post-timeout activity <nil>") {
 		select {
 		case <-deadline:
-			t.Fatalf("there is told %q", left())
+			t.Fatalf("logged %q", left())
 		case <-tick.C:
 		}
 	}
 }
 
-func TestWhatElseIsToldIsAnError(t *testing.T) {
+func TestOtherErrorsArePassedOn(t *testing.T) {
 	left := record()
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -147,8 +147,8 @@ func TestWhatElseIsToldIsAnError(t *testing.T) {
 	utilruntime.HandleError(errors.New("FinishRequest: post-timeout activity - time-elapsed: 1s, panicked: true, err: <nil>, panic-reason: broken"))
 	utilruntime.HandleError(fmt.Errorf("a controller was unable to sync: %w", context.Canceled))
 	utilruntime.HandleErrorWithContext(ended, nil, "A loop was broken off")
-	if told := left(); len(told) != 4 {
-		t.Errorf("there is told %q", told)
+	if errs := left(); len(errs) != 4 {
+		t.Errorf("logged %q", errs)
 	}
 }
 
@@ -169,13 +169,13 @@ func TestErrorsOfStreams(t *testing.T) {
 	}{
 		{"a client that resets its connection", fromClient, of("read", client), false},
 		{"a client to which nothing can be written", fromBackend, of("write", client), false},
-		{"a client that does not take leave", fromClient, io.ErrUnexpectedEOF, false},
+		{"a client that closes its connection without a close message", fromClient, io.ErrUnexpectedEOF, false},
 		{"a client's websocket that breaks off", fromClient, &websocket.CloseError{Code: websocket.CloseAbnormalClosure}, false},
-		{"a client that has taken leave", fromBackend, fmt.Errorf("write: %w", websocket.ErrCloseSent), false},
+		{"a client that has sent a close message", fromBackend, fmt.Errorf("write: %w", websocket.ErrCloseSent), false},
 		{"a connection that the server has closed", "Copying stdout failed", &net.OpError{Op: "write", Err: net.ErrClosed}, false},
 		{"an agent that resets its connection", fromBackend, of("read", agent), true},
 		{"an agent to which nothing can be written", fromClient, of("write", agent), true},
-		{"an agent that does not take leave", fromBackend, io.ErrUnexpectedEOF, true},
+		{"an agent that closes its connection without a close message", fromBackend, io.ErrUnexpectedEOF, true},
 		{"anything else", "Failed", errors.New("broken"), true},
 		{"no error at all", "Failed", nil, true},
 	} {
@@ -190,7 +190,7 @@ func TestErrorsOfStreams(t *testing.T) {
 			req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
 			handler.ServeHTTP(httptest.NewRecorder(), req)
 			if isError := told > 0; isError != test.isError {
-				t.Errorf("told: %t, want %t", isError, test.isError)
+				t.Errorf("logged as an error: %t, want %t", isError, test.isError)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Package drain ends watches when the server stops. They would last for up to
-// an hour, and a stopping server waits for the requests that it is answering.
+// Package drain owns the end of watches when the server stops: they would last for
+// up to an hour, and a stopping server waits for requests in flight.
 package drain
 
 import (
@@ -17,7 +17,7 @@ type Drain struct {
 	end context.CancelFunc
 }
 
-// New returns a Drain that lets watches run until Run ends them.
+// New returns a Drain. Watches run until its method Run ends them.
 func New() *Drain {
 	ctx, end := context.WithCancel(context.Background())
 	return &Drain{ctx, end}

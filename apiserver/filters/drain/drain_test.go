@@ -31,13 +31,13 @@ func TestOnlyWatchesEndAfterTheDelay(t *testing.T) {
 			t.Error("the watch goes on after the delay")
 		}
 		if get.Err() != nil {
-			t.Error("a request that is no watch was ended")
+			t.Error("a request that is not a watch was ended")
 		}
 	})
 }
 
 func TestAStoppedServerDoesNotWaitForTheDelay(t *testing.T) {
-	for rule, stopping := range map[string]bool{"that was told to stop": true, "that has failed": false} {
+	for rule, stopping := range map[string]bool{"that is stopping": true, "that has failed": false} {
 		t.Run(rule, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := New()

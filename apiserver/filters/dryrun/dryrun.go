@@ -1,4 +1,4 @@
-// Package dryrun accepts the query parameter dryRun without a value.
+// Package dryrun owns the acceptance of the query parameter dryRun without a value.
 package dryrun
 
 import (
@@ -18,8 +18,8 @@ func Filter(next http.Handler) http.Handler {
 	})
 }
 
-// withoutEmpty leaves a query that it cannot parse, or that has several values,
-// for the handlers to refuse.
+// withoutEmpty returns the query without an empty dryRun. It does not change a query
+// that it cannot parse or that has several values, which the handlers refuse.
 func withoutEmpty(raw string) string {
 	query, err := url.ParseQuery(raw)
 	if values, given := query["dryRun"]; err != nil || !given || len(values) != 1 || values[0] != "" {
