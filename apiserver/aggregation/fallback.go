@@ -13,6 +13,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1client "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	apiregistrationlisters "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -30,11 +31,12 @@ type fallback struct {
 	services map[string]*apiregistrationv1.APIService
 	lister   apiregistrationlisters.APIServiceLister
 	client   apiregistrationv1client.APIServicesGetter
+	clock    clock.Clock
 	wake     chan struct{}
 }
 
-func newFallback(lister apiregistrationlisters.APIServiceLister, client apiregistrationv1client.APIServicesGetter) *fallback {
-	return &fallback{services: map[string]*apiregistrationv1.APIService{}, lister: lister, client: client, wake: make(chan struct{}, 1)}
+func newFallback(lister apiregistrationlisters.APIServiceLister, client apiregistrationv1client.APIServicesGetter, clock clock.Clock) *fallback {
+	return &fallback{services: map[string]*apiregistrationv1.APIService{}, lister: lister, client: client, clock: clock, wake: make(chan struct{}, 1)}
 }
 
 // add adds an APIService to those that are created. It must be called before run.
@@ -73,7 +75,7 @@ func (f *fallback) retry(ctx context.Context, do func(context.Context) error) {
 		}
 		klog.FromContext(ctx).Error(err, "Failed to register fallback APIServices, will retry")
 		select {
-		case <-time.After(retryInterval):
+		case <-f.clock.After(retryInterval):
 		case <-ctx.Done():
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	apiregistrationv1client "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -48,6 +49,7 @@ type Config struct {
 	// APIServices and Client read and write APIServices.
 	APIServices apiregistrationinformers.APIServiceInformer
 	Client      apiregistrationv1client.APIServicesGetter
+	Clock       clock.Clock
 }
 
 // Registration maintains the APIServices of the versions that this process serves.
@@ -74,7 +76,7 @@ func New(c Config) (*Registration, error) {
 	r := &Registration{
 		local:      LocalServices(c.Local),
 		controller: autoregister.NewAutoRegisterController(c.APIServices, c.Client),
-		fallback:   newFallback(c.APIServices.Lister(), c.Client),
+		fallback:   newFallback(c.APIServices.Lister(), c.Client, c.Clock),
 		pending:    sets.New[string](),
 	}
 	for _, service := range r.local {

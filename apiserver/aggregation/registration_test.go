@@ -20,6 +20,7 @@ import (
 	apiregistrationfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+	"k8s.io/utils/clock"
 )
 
 var local = []schema.GroupVersion{
@@ -130,6 +131,7 @@ func prepare(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, ser
 		CRDs:        crdInformers.Apiextensions().V1().CustomResourceDefinitions(),
 		APIServices: serviceInformers.Apiregistration().V1().APIServices(),
 		Client:      c.services.ApiregistrationV1(),
+		Clock:       clock.RealClock{},
 	}); err != nil {
 		t.Fatal(err)
 	}

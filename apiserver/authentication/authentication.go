@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/utils/clock"
 )
 
 // Config selects the methods of authentication. An empty field disables its method.
@@ -36,6 +37,8 @@ type Config struct {
 	// Audiences are those of the API server: the tokens of TokenFile are valid for
 	// them. Empty if requests are not checked for audiences.
 	Audiences authenticator.Audiences
+	// Clock is the clock by which certificates expire.
+	Clock clock.PassiveClock
 	// Anonymous gives requests without credentials the user system:anonymous.
 	Anonymous bool
 }
@@ -57,7 +60,7 @@ func New(config Config) (Authenticators, error) {
 			h.AllowedClientNames, h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes))
 	}
 	if config.ClientCA != nil {
-		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion)))
+		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion), config.Clock))
 	}
 	tokens := slices.Clone(config.Tokens)
 	if config.TokenFile != "" {

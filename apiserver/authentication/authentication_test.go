@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/utils/clock"
 )
 
 // authority signs client certificates.
@@ -111,6 +112,7 @@ func TestTheUserOfARequest(t *testing.T) {
 		ClientCA:  users.provider(t),
 		TokenFile: tokenFile(t, "secret,ann,42,\"dev,ops\"\nbare,bob,43\n"),
 		Anonymous: true,
+		Clock:     clock.RealClock{},
 		RequestHeader: &authenticatorfactory.RequestHeaderConfig{
 			CAContentProvider:   proxies.provider(t),
 			AllowedClientNames:  headerrequest.StaticStringSlice{"front"},

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -21,10 +22,11 @@ const (
 type verified struct {
 	verify    authenticator.Request
 	responses *cache.LRUExpireCache
+	clock     clock.PassiveClock
 }
 
-func newVerified(verify authenticator.Request) *verified {
-	return &verified{verify: verify, responses: cache.NewLRUExpireCache(maxVerified)}
+func newVerified(verify authenticator.Request, clock clock.PassiveClock) *verified {
+	return &verified{verify: verify, responses: cache.NewLRUExpireCacheWithClock(maxVerified, clock), clock: clock}
 }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -40,7 +42,7 @@ func (v *verified) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	}
 	response, ok, err := v.verify.AuthenticateRequest(req)
 	if ok && err == nil {
-		v.responses.Add(leaf, response, min(verifiedTTL, time.Until(leaf.NotAfter)))
+		v.responses.Add(leaf, response, min(verifiedTTL, leaf.NotAfter.Sub(v.clock.Now())))
 	}
 	return response, ok, err
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// quick decodes as the serializer does, but finds out what is in a document
-// without reading all of it twice.
+// quick is a serializer that decodes a document without reading all of it twice to
+// find its apiVersion and kind.
 type quick struct {
 	runtime.Serializer
 	decoder runtime.Decoder
@@ -19,8 +19,8 @@ func newQuick(s runtime.Serializer, scheme *runtime.Scheme, strict bool) quick {
 	return quick{s, json.NewSerializerWithOptions(quickMeta{}, scheme, scheme, json.SerializerOptions{Strict: strict})}
 }
 
-// Decode implements runtime.Decoder. What is wrong with a document is the
-// library's to say.
+// Decode implements runtime.Decoder. Errors are those of the library, which decodes
+// an invalid document again.
 func (q quick) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := q.decoder.Decode(data, defaults, into)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
@@ -29,9 +29,9 @@ func (q quick) Decode(data []byte, defaults *schema.GroupVersionKind, into runti
 	return obj, gvk, err
 }
 
-// quickMeta reads the version and kind of a document whose members apiVersion
-// and kind are plain, and leaves others to the library. It does not look at
-// what is in the other members, which the decoder does.
+// quickMeta reads apiVersion and kind of a document if they are plain strings;
+// other documents it leaves to the library. It does not validate other members,
+// which the decoder does.
 type quickMeta struct{}
 
 var _ json.MetaFactory = quickMeta{}
@@ -49,9 +49,9 @@ func (quickMeta) Interpret(data []byte) (*schema.GroupVersionKind, error) {
 	return &schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}, nil
 }
 
-// typeOf reads the members of an object. It gives up where encoding/json would
-// need a second look: at escapes, at null, and at names in another case, which
-// it takes for the same.
+// typeOf reads apiVersion and kind from the members of an object. It reports false
+// if a member needs the rules of encoding/json: for escapes, null, and names in
+// another case, which encoding/json accepts.
 func typeOf(data []byte) (apiVersion, kind string, ok bool) {
 	s := scanner{data}
 	if !s.take('{') {
@@ -94,7 +94,7 @@ func typeOf(data []byte) (apiVersion, kind string, ok bool) {
 	}
 }
 
-// scanner is what is left of a document.
+// scanner is the rest of a document.
 type scanner struct{ rest []byte }
 
 func (s *scanner) space() {
@@ -117,7 +117,7 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// text takes a string of printable ASCII without escapes.
+// text consumes a string of printable ASCII without escapes.
 func (s *scanner) text() (text []byte, plain bool) {
 	if !s.take('"') {
 		return nil, false
@@ -134,7 +134,7 @@ func (s *scanner) text() (text []byte, plain bool) {
 	return nil, false
 }
 
-// skip takes a value. It only finds its end.
+// skip consumes a value, without validating it.
 func (s *scanner) skip() bool {
 	s.space()
 	depth := 0
@@ -170,7 +170,7 @@ func (s *scanner) skip() bool {
 	return false
 }
 
-// stringEnd is where the quote is that ends a string, or -1.
+// stringEnd returns the index of the quote that ends a string, or -1.
 func stringEnd(data []byte) int {
 	for from := 0; ; {
 		quote := bytes.IndexByte(data[from:], '"')

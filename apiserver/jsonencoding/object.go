@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// marker stands for the managed fields while the rest is encoded. No client
-// can know it.
+// marker replaces the managed fields while the rest of an object is encoded. It is
+// random, so that no client can send it.
 var (
 	marker      = rand.Text()
 	placeholder = []metav1.ManagedFieldsEntry{{Manager: marker}}
@@ -24,9 +24,9 @@ func hasManagedFields(obj runtime.Object) bool {
 	return ok && len(m.GetManagedFields()) > 0 && reflect.TypeOf(obj).Kind() == reflect.Pointer && reflect.TypeOf(obj).Elem().Kind() == reflect.Struct
 }
 
-// appendObject writes an object: a copy of it, shallow and with the marker in
-// place of its managed fields, and these where the marker came to stand.
-func appendObject(buffer *bytes.Buffer, obj runtime.Object) error {
+// appendObject writes an object. It encodes a shallow copy that has the marker in
+// place of the managed fields, and writes the managed fields at the marker's place.
+func (s fast) appendObject(buffer *bytes.Buffer, obj runtime.Object) error {
 	if _, own := obj.(json.Marshaler); own || !hasManagedFields(obj) {
 		return appendJSON(buffer, obj)
 	}
@@ -37,8 +37,8 @@ func appendObject(buffer *bytes.Buffer, obj runtime.Object) error {
 	fields := marked.GetManagedFields()
 	marked.SetManagedFields(placeholder)
 
-	scratch := buffers.Get().(*bytes.Buffer)
-	defer release(scratch)
+	scratch := s.buffers.Get().(*bytes.Buffer)
+	defer s.release(scratch)
 	if err := appendJSON(scratch, marked); err != nil {
 		return err
 	}

@@ -1,67 +1,80 @@
-// Package netbatch joins what is written to a connection in quick succession
-// into one system call.
+// Package netbatch owns the batching of writes to a connection: those that follow
+// each other quickly become one system call.
 //
-// HTTP/2 writes the header of an answer, its body and every event of a watch in
-// a TLS record of its own, and each record in a system call, which on its way
-// wakes the reader. With many watches on a connection that is most of the time
-// of telling of an event. Here a write ends when its bytes are in a buffer;
-// those that come until the system call begins, or while it lasts, go with the
-// next.
+// HTTP/2 writes the header of a response, its body and every event of a watch as a
+// TLS record each, and each record in a system call, which also wakes the reader.
+// With many watches on a connection, that is most of the time that sending an
+// event takes. Here a write returns when its bytes are in a buffer. The next
+// system call sends all bytes that are in the buffer when it begins.
 package netbatch
 
 import (
 	"net"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
-	// most is how many bytes wait for a system call before writes do, too.
-	most = 64 << 10
-	// direct is from what size on bytes are written at once, not copied, if
-	// nothing waits.
-	direct = 8 << 10
+	// maxPending is how many bytes the buffer may hold before writes wait for it to
+	// be sent.
+	maxPending = 64 << 10
+	// minDirect is the size from which a write is not copied to the buffer, but
+	// sent at once, if the buffer is empty.
+	minDirect = 8 << 10
 	// drainTimeout bounds how long closing a connection waits for its reader.
 	drainTimeout = time.Second
-	// keepAlivePeriod is the library's, which knows only its own connections.
+	// keepAlivePeriod is that of the library, which sets it only for its own type
+	// of connections.
 	keepAlivePeriod = 3 * time.Minute
 )
 
-// Listener makes connections whose writes are coalesced.
-type Listener struct{ net.Listener }
+// Listener accepts connections whose writes are batched.
+type Listener struct {
+	net.Listener
+	clock   clock.Clock
+	buffers sync.Pool
+}
+
+// NewListener returns a listener that batches the writes to the connections of l.
+func NewListener(l net.Listener, clock clock.Clock) *Listener {
+	return &Listener{Listener: l, clock: clock, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+}
 
 // Accept implements net.Listener.
-func (l Listener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		// An error is that of a connection that has gone already.
+		// An error means that the connection is closed already.
 		_ = tcp.SetKeepAlive(true)
 		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
 	}
-	return newConn(accepted), nil
+	return l.newConn(accepted), nil
 }
 
-// conn is a connection with bytes that wait to be written. An error of writing
-// them is that of the next write, and closes the connection, as its reader may
-// be the only one who is left to notice.
+// conn is a connection with a buffer of pending bytes. An error of sending them is
+// returned by the next write. It also closes the connection, as there may be no
+// next write, and then only the reader of the connection notices.
 type conn struct {
 	net.Conn
+	listener *Listener
 
 	mu sync.Mutex
 	// room is signaled when bytes have left pending, and when err is set.
 	room    *sync.Cond
 	pending []byte
 	err     error
-	// idle, while somebody writes to the connection, is closed when he ends;
-	// else it is nil.
+	// idle is nil if no goroutine writes to the connection, otherwise it is closed
+	// when that goroutine ends.
 	idle chan struct{}
 }
 
-func newConn(c net.Conn) *conn {
-	made := &conn{Conn: c}
+func (l *Listener) newConn(c net.Conn) *conn {
+	made := &conn{Conn: c, listener: l}
 	made.room = sync.NewCond(&made.mu)
 	return made
 }
@@ -70,17 +83,17 @@ func newConn(c net.Conn) *conn {
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.err == nil && len(c.pending) > 0 && len(c.pending)+len(p) > most {
+	for c.err == nil && len(c.pending) > 0 && len(c.pending)+len(p) > maxPending {
 		c.room.Wait()
 	}
 	if c.err != nil {
 		return 0, c.err
 	}
-	if c.idle == nil && len(p) >= direct {
+	if c.idle == nil && len(p) >= minDirect {
 		return c.writeNow(p)
 	}
 	if c.pending == nil {
-		c.pending = (*buffers.Get().(*[]byte))[:0]
+		c.pending = (*c.listener.buffers.Get().(*[]byte))[:0]
 	}
 	c.pending = append(c.pending, p...)
 	if c.idle == nil {
@@ -90,8 +103,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeNow writes while nothing is pending. What comes meanwhile is written
-// after it. The lock is held before and after.
+// writeNow writes p while the buffer is empty. Writes during its system call are
+// sent after it. The lock is held when it is called and when it returns.
 func (c *conn) writeNow(p []byte) (int, error) {
 	c.idle = make(chan struct{})
 	c.mu.Unlock()
@@ -101,12 +114,12 @@ func (c *conn) writeNow(p []byte) (int, error) {
 	if err == nil && len(c.pending) > 0 {
 		go c.flush()
 	} else {
-		c.rest()
+		c.finish()
 	}
 	return n, err
 }
 
-// flush writes what is pending until nothing is.
+// flush sends the pending bytes until there are none.
 func (c *conn) flush() {
 	c.mu.Lock()
 	for c.err == nil && len(c.pending) > 0 {
@@ -115,20 +128,20 @@ func (c *conn) flush() {
 		c.room.Broadcast()
 		c.mu.Unlock()
 		_, err := c.Conn.Write(data)
-		release(data)
+		c.listener.release(data)
 		c.mu.Lock()
 		c.err = err
 	}
 	failed := c.err != nil
-	c.rest()
+	c.finish()
 	c.mu.Unlock()
 	if failed {
-		_ = c.Conn.Close() // it is lost already
+		_ = c.Conn.Close() // the error of the write is what counts
 	}
 }
 
-// rest ends writing. The lock is held.
-func (c *conn) rest() {
+// finish marks the connection as idle. The lock is held.
+func (c *conn) finish() {
 	if c.err != nil {
 		c.pending = nil
 	}
@@ -137,8 +150,7 @@ func (c *conn) rest() {
 	c.room.Broadcast()
 }
 
-// drain waits until what was written has been passed on, or the reader proves
-// too slow.
+// drain waits until the pending bytes are sent, at most for drainTimeout.
 func (c *conn) drain() {
 	c.mu.Lock()
 	idle := c.idle
@@ -146,11 +158,11 @@ func (c *conn) drain() {
 	if idle == nil {
 		return
 	}
-	late := time.NewTimer(drainTimeout)
+	late := c.listener.clock.NewTimer(drainTimeout)
 	defer late.Stop()
 	select {
 	case <-idle:
-	case <-late.C:
+	case <-late.C():
 	}
 }
 
@@ -160,27 +172,29 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetWriteDeadline implements net.Conn. A deadline that is over, by which TLS
-// forbids further writes, is not for those that were made.
+// SetWriteDeadline implements net.Conn. TLS sets a deadline in the past to prevent
+// further writes; pending bytes are sent before it.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if !t.IsZero() && time.Until(t) <= 0 {
-		c.drain()
-	}
+	c.drainBefore(t)
 	return c.Conn.SetWriteDeadline(t)
 }
 
 // SetDeadline implements net.Conn, as SetWriteDeadline.
 func (c *conn) SetDeadline(t time.Time) error {
-	if !t.IsZero() && time.Until(t) <= 0 {
-		c.drain()
-	}
+	c.drainBefore(t)
 	return c.Conn.SetDeadline(t)
 }
 
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
+// drainBefore drains the connection if the deadline has passed.
+func (c *conn) drainBefore(deadline time.Time) {
+	if !deadline.IsZero() && !c.listener.clock.Now().Before(deadline) {
+		c.drain()
+	}
+}
 
-func release(buffer []byte) {
-	if cap(buffer) <= 2*most {
-		buffers.Put(&buffer)
+// release keeps a buffer for another connection, unless it has grown large.
+func (l *Listener) release(buffer []byte) {
+	if cap(buffer) <= 2*maxPending {
+		l.buffers.Put(&buffer)
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
-// gated is the far end of a connection: it takes one write for each token, and
-// all when the channel is closed.
+// gated is a connection that accepts one write for each token, and all writes when
+// the channel of tokens is closed.
 type gated struct {
 	net.Conn
 	tokens chan struct{}
@@ -68,10 +70,10 @@ func write(t *testing.T, c net.Conn, p []byte) {
 	}
 }
 
-func TestWhatIsWrittenMeanwhileGoesTogether(t *testing.T) {
+func TestWritesDuringASystemCallAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := newConn(end)
+		c := NewListener(nil, clock.RealClock{}).newConn(end)
 		write(t, c, []byte("a"))
 		synctest.Wait() // its system call lasts
 		for _, s := range []string{"b", "c", "d"} {
@@ -85,14 +87,14 @@ func TestWhatIsWrittenMeanwhileGoesTogether(t *testing.T) {
 	})
 }
 
-func TestAWriterWaitsForAReaderThatIsFarBehind(t *testing.T) {
+func TestAWriteWaitsIfTheBufferIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := newConn(end)
+		c := NewListener(nil, clock.RealClock{}).newConn(end)
 		write(t, c, []byte("a"))
 		synctest.Wait()
 		piece := make([]byte, 1<<10)
-		for range most / len(piece) {
+		for range maxPending / len(piece) {
 			write(t, c, piece)
 		}
 		written := make(chan struct{})
@@ -103,51 +105,51 @@ func TestAWriterWaitsForAReaderThatIsFarBehind(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-written:
-			t.Error("more than the most is kept")
+			t.Error("more than maxPending bytes are buffered")
 		default:
 		}
 		end.tokens <- struct{}{}
 		<-written
 		close(end.tokens)
 		synctest.Wait()
-		if _, all := end.taken(); len(all) != 1+most+len(piece) {
+		if _, all := end.taken(); len(all) != 1+maxPending+len(piece) {
 			t.Errorf("%d bytes", len(all))
 		}
 	})
 }
 
-func TestALargeWriteIsNotKept(t *testing.T) {
+func TestALargeWriteIsNotBuffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := newConn(end)
+		c := NewListener(nil, clock.RealClock{}).newConn(end)
 		written := make(chan struct{})
 		go func() {
-			write(t, c, make([]byte, direct))
+			write(t, c, make([]byte, minDirect))
 			close(written)
 		}()
 		synctest.Wait()
 		write(t, c, []byte("after"))
 		select {
 		case <-written:
-			t.Error("it was kept")
+			t.Error("it was buffered")
 		default:
 		}
 		end.tokens <- struct{}{}
 		<-written
 		end.tokens <- struct{}{}
 		synctest.Wait()
-		if n, all := end.taken(); n != 2 || all[direct:] != "after" {
+		if n, all := end.taken(); n != 2 || all[minDirect:] != "after" {
 			t.Errorf("%d system calls", n)
 		}
 	})
 }
 
-func TestAnErrorIsThatOfTheNextWriteAndEndsTheConnection(t *testing.T) {
+func TestAnErrorIsReturnedByTheNextWriteAndClosesTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
 		end.err = errors.New("broken")
 		close(end.tokens)
-		c := newConn(end)
+		c := NewListener(nil, clock.RealClock{}).newConn(end)
 		write(t, c, []byte("a"))
 		<-end.closed
 		for range 2 {
@@ -161,16 +163,16 @@ func TestAnErrorIsThatOfTheNextWriteAndEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestClosingWaitsForWhatWasWritten(t *testing.T) {
+func TestClosingWaitsUntilPendingBytesAreSent(t *testing.T) {
 	for name, stop := range map[string]func(net.Conn) error{
-		"close":                                net.Conn.Close,
-		"a deadline that is over, as TLS sets": func(c net.Conn) error { return c.SetWriteDeadline(time.Now()) },
+		"close":                               net.Conn.Close,
+		"a deadline in the past, as TLS sets": func(c net.Conn) error { return c.SetWriteDeadline(time.Now()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end := newGated()
-				c := newConn(end)
-				write(t, c, []byte("last words"))
+				c := NewListener(nil, clock.RealClock{}).newConn(end)
+				write(t, c, []byte("pending"))
 				go func() {
 					time.Sleep(drainTimeout / 2)
 					close(end.tokens)
@@ -178,7 +180,7 @@ func TestClosingWaitsForWhatWasWritten(t *testing.T) {
 				if err := stop(c); err != nil {
 					t.Error(err)
 				}
-				if _, all := end.taken(); all != "last words" {
+				if _, all := end.taken(); all != "pending" {
 					t.Errorf("got %q", all)
 				}
 			})
@@ -189,7 +191,7 @@ func TestClosingWaitsForWhatWasWritten(t *testing.T) {
 func TestClosingDoesNotWaitLongForAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := newConn(end)
+		c := NewListener(nil, clock.RealClock{}).newConn(end)
 		write(t, c, []byte("a"))
 		began := time.Now()
 		if err := c.Close(); err != nil {
@@ -210,7 +212,7 @@ func TestEveryByteArrivesInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := Listener{listener}
+	ours := NewListener(listener, clock.RealClock{})
 	defer func() { _ = ours.Close() }()
 	data := make([]byte, 8<<20)
 	rand.New(rand.NewSource(1)).Read(data)
@@ -243,7 +245,7 @@ func TestEveryByteArrivesInOrder(t *testing.T) {
 	}
 }
 
-func TestAServerAnswersThroughIt(t *testing.T) {
+func TestAServerRespondsThroughTheListener(t *testing.T) {
 	body := bytes.Repeat([]byte("answer "), 1<<15)
 	for _, http2 := range []bool{false, true} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -251,7 +253,7 @@ func TestAServerAnswersThroughIt(t *testing.T) {
 				t.Error(err)
 			}
 		}))
-		server.Listener = Listener{server.Listener}
+		server.Listener = NewListener(server.Listener, clock.RealClock{})
 		server.EnableHTTP2 = http2
 		server.StartTLS()
 		var clients sync.WaitGroup
@@ -273,14 +275,14 @@ func TestAServerAnswersThroughIt(t *testing.T) {
 	}
 }
 
-func TestTLSSaysGoodbye(t *testing.T) {
+func TestTLSClosesWithItsAlert(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // for its certificate
 	defer server.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := tls.NewListener(Listener{listener}, &tls.Config{Certificates: server.TLS.Certificates})
+	ours := tls.NewListener(NewListener(listener, clock.RealClock{}), &tls.Config{Certificates: server.TLS.Certificates})
 	defer func() { _ = ours.Close() }()
 	go func() {
 		c, err := ours.Accept()
@@ -299,7 +301,7 @@ func TestTLSSaysGoodbye(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	// Without the alert the end would be an unexpected one.
+	// Without the alert the client would get an unexpected EOF.
 	if got, err := io.ReadAll(client); err != nil || string(got) != "all" {
 		t.Errorf("%q, %v", got, err)
 	}

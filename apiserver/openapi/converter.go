@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// TypeConverter makes the converter for the named models (the OpenAPI names of
-// the kinds of a group version, with all that they refer to), on first use.
+// TypeConverter returns the converter of the named models (the OpenAPI names of the
+// kinds of a group version, and all that they refer to). It is built when it is
+// first used.
 func (d *Documents) TypeConverter(models ...string) managedfields.TypeConverter {
 	return lazyConverter(sync.OnceValues(func() (managedfields.TypeConverter, error) {
 		definitions, err := builder3.BuildOpenAPIDefinitionsForResources(d.ConfigV3(models...), models...)
@@ -49,10 +50,10 @@ func (c lazyConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, e
 	return made.TypedToObject(value)
 }
 
-// trustingConverter does not hold objects of Go types against the schema, which
-// was generated from these types: it takes half the time of finding out what a
-// write changed. What is left to find, an element of a list map without its
-// key, is found when objects are compared.
+// trustingConverter does not validate objects of Go types against the schema, which
+// was generated from these types: validation would take half of the time of
+// comparing the objects of a write. The one error that is possible, an element of a
+// list map without its key, is found by the comparison.
 type trustingConverter struct {
 	managedfields.TypeConverter
 	// types holds, by GroupVersionKind, a *typed.TypedValue of the type.
@@ -76,7 +77,7 @@ func (c *trustingConverter) ObjectToTyped(obj runtime.Object, options ...typed.V
 	return typed.AsTypedUnvalidated(v, t.Schema(), t.TypeRef()), nil
 }
 
-// typeOf is an empty value of an object's type, which has its schema.
+// typeOf returns an empty value of an object's type, with its schema.
 func (c *trustingConverter) typeOf(obj runtime.Object) (*typed.TypedValue, error) {
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if known, ok := c.types.Load(gvk); ok {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
@@ -22,11 +23,11 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// converters are the package's converter of the kinds and the library's, which
-// holds every object against the schema.
+// converters returns the package's converter of the kinds and the library's, which
+// validates every object against the schema.
 func converters(t testing.TB, kinds []*resource.Kind) (trusting, checking managedfields.TypeConverter) {
 	t.Helper()
-	docs := New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(kinds) })
+	docs := New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(kinds) }, clock.RealClock{})
 	var models []string
 	for _, k := range kinds {
 		models = append(models, util.GetCanonicalTypeName(k.New()))
@@ -51,7 +52,7 @@ func compare(c managedfields.TypeConverter, before, after runtime.Object) (*type
 	return a.Compare(b)
 }
 
-func TestWhatAWriteChangedIsTheSameWithoutTheSchemasCheck(t *testing.T) {
+func TestComparisonsAreTheSameWithoutValidation(t *testing.T) {
 	kinds := apis.Kinds()
 	trusting, checking := converters(t, kinds)
 	scheme, err := apis.NewScheme(kinds)
@@ -115,7 +116,7 @@ func TestAListWithTwoElementsOfAKeyIsCompared(t *testing.T) {
 	}
 }
 
-func TestWhatAClientAppliesIsCheckedAgainstTheSchema(t *testing.T) {
+func TestAnAppliedConfigurationIsValidatedAgainstTheSchema(t *testing.T) {
 	trusting, _ := converters(t, apis.Kinds())
 	applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "nonsense": "a"}}
 	if _, err := trusting.ObjectToTyped(applied); err == nil {
@@ -134,7 +135,7 @@ func TestAKindWithoutASchemaIsAnError(t *testing.T) {
 	}
 }
 
-// BenchmarkTyped is what a write pays for telling what it changed.
+// BenchmarkTyped measures the comparison of the objects of a write.
 func BenchmarkTyped(b *testing.B) {
 	trusting, checking := converters(b, apis.Kinds())
 	pod := &corev1.Pod{

@@ -1,7 +1,8 @@
-// Package openapi serves the OpenAPI documents of the built-in kinds, and
-// makes the type converters of server-side apply. Nothing is built before
-// somebody asks for it: the definitions are most of what a server like this
-// would otherwise allocate at its start.
+// Package openapi owns the OpenAPI documents of the built-in kinds and the type
+// converters of server-side apply.
+//
+// Each is built when a client first asks for it: the definitions would otherwise be
+// most of the memory that the server allocates at its start.
 package openapi
 
 import (
@@ -14,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,45 +31,46 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/utils/clock"
 )
 
-// Definitions makes the definitions of the named models and of what they refer
-// to; without names, all.
+// Definitions returns the definitions of the named models and of all that they
+// refer to; without names, of all models.
 type Definitions func(models ...string) common.GetOpenAPIDefinitions
 
-// All are definitions that are made as a whole.
+// All returns Definitions that ignore the names of models.
 func All(definitions common.GetOpenAPIDefinitions) Definitions {
 	return func(...string) common.GetOpenAPIDefinitions { return definitions }
 }
 
-// Documents makes the documents of one server.
+// Documents are the OpenAPI documents of one server.
 type Documents struct {
 	// title and version are the documents' info.
 	title, version string
 	definitions    Definitions
 	namer          func() *openapi.DefinitionNamer
+	clock          clock.PassiveClock
 }
 
-// New makes documents of the given definitions. scheme must know the external
-// types alone: the internal ones would appear in x-kubernetes-group-version-kind.
-// version names the release and the build: documents of the same version are
-// the same.
-func New(title, version string, definitions Definitions, scheme func() *runtime.Scheme) *Documents {
+// New returns the documents of the definitions. scheme must have only the external
+// types: internal ones would appear in x-kubernetes-group-version-kind. version is
+// that of the release and the build; documents of equal versions must be equal.
+func New(title, version string, definitions Definitions, scheme func() *runtime.Scheme, clock clock.PassiveClock) *Documents {
 	return &Documents{
-		title: title, version: version, definitions: definitions,
+		title: title, version: version, definitions: definitions, clock: clock,
 		namer: sync.OnceValue(func() *openapi.DefinitionNamer { return openapi.NewDefinitionNamer(scheme()) }),
 	}
 }
 
-// ConfigV2 is the configuration of the version 2 document.
+// ConfigV2 returns the configuration of the version 2 document.
 func (d *Documents) ConfigV2() *common.Config {
 	config := genericapiserver.DefaultOpenAPIConfig(d.definitions(), d.namer())
 	config.Info.Title, config.Info.Version = d.title, d.version
 	return config
 }
 
-// ConfigV3 is the configuration of the version 3 documents of the named
-// models; without names, of all.
+// ConfigV3 returns the configuration of the version 3 documents of the named models;
+// without names, of all models.
 func (d *Documents) ConfigV3(models ...string) *common.OpenAPIV3Config {
 	config := genericapiserver.DefaultOpenAPIV3Config(d.definitions(models...), d.namer())
 	config.Info.Title, config.Info.Version = d.title, d.version
@@ -109,14 +110,14 @@ func (d *Documents) hash(container *restful.Container) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// versions serves the version 3 documents. Its index names each by the
-// server's version and routes rather than by a hash of its content, so that the index
-// can be read without building them all.
+// versions serves the version 3 documents. The hash of a document in the index is
+// that of the server's version and routes, not of the document's content, so that
+// the index does not need the documents.
 type versions struct {
 	docs     *Documents
 	services map[string]*restful.WebService
 	made     *handler3.OpenAPIService
-	// hash names what is served: the server's version and its routes.
+	// hash is that of the server's version and routes.
 	hash string
 }
 
@@ -130,7 +131,7 @@ func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
 	return doc, v.hash, nil
 }
 
-// models are the names of the types in the bodies of the service's routes.
+// models returns the names of the types in the bodies of the service's routes.
 func models(ws *restful.WebService) []string {
 	seen := map[string]bool{}
 	add := func(sample any) {
@@ -156,7 +157,7 @@ func (v *versions) serveIndex(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// The connection's failure is the client's to notice.
+	// An error means that the client has closed the connection.
 	_ = json.NewEncoder(w).Encode(index)
 }
 
@@ -167,7 +168,7 @@ func (v *versions) serveDocument(w http.ResponseWriter, r *http.Request) {
 	}
 	if query := r.URL.Query(); query.Get("hash") == v.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
-		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+		w.Header().Set("Expires", v.docs.clock.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 		r = r.Clone(r.Context())
 		query.Del("hash")
 		r.URL.RawQuery = query.Encode()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/apps"
@@ -59,7 +60,7 @@ func serve(t *testing.T, version string, declarations ...resource.Declaration) *
 			s.made.Add(1)
 			return definitions.Definitions(models...)(ref)
 		}
-	}, func() *runtime.Scheme { return apis.NewExternalScheme(stack.Kinds) })
+	}, func() *runtime.Scheme { return apis.NewExternalScheme(stack.Kinds) }, clock.RealClock{})
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(stack.Scheme), inprocess.Chain, http.NotFoundHandler())
 	if _, err := (view.View{
 		Scheme:      stack.Scheme,
@@ -127,7 +128,7 @@ type modelSchema struct {
 
 const appsDoc = "/openapi/v3/apis/apps/v1"
 
-func TestNothingIsBuiltBeforeSomebodyAsksForIt(t *testing.T) {
+func TestNothingIsBuiltBeforeItsFirstRequest(t *testing.T) {
 	s := serve(t, "1", apps.Kinds()...)
 	converter := s.docs.TypeConverter("io.k8s.api.apps.v1.Deployment")
 	if got := s.index(); got["apis/apps/v1"] == "" {
@@ -153,7 +154,7 @@ func TestNothingIsBuiltBeforeSomebodyAsksForIt(t *testing.T) {
 		ask()
 		once := s.made.Load()
 		if once == before {
-			t.Errorf("%s was there before somebody asked", name)
+			t.Errorf("%s was built before its first request", name)
 		}
 		ask()
 		if s.made.Load() != once {
@@ -162,7 +163,7 @@ func TestNothingIsBuiltBeforeSomebodyAsksForIt(t *testing.T) {
 	}
 }
 
-func TestTheIndexNamesADocumentByVersionAndRoutes(t *testing.T) {
+func TestTheHashInTheIndexDependsOnVersionAndRoutes(t *testing.T) {
 	hash := func(version string, declarations ...resource.Declaration) string {
 		u, err := url.Parse(serve(t, version, declarations...).index()["apis/apps/v1"])
 		if err != nil {
@@ -202,8 +203,8 @@ func TestADocumentIsFetched(t *testing.T) {
 		{"as protobuf", current, protobuf3 + "@v1.0+protobuf", http.StatusOK, protobuf3 + ".v1.0+protobuf", true},
 		{"as protobuf by the later name", current, protobuf3 + ".v1.0+protobuf", http.StatusOK, protobuf3 + ".v1.0+protobuf", true},
 		{"as nothing else", current, "image/png", http.StatusNotAcceptable, "", true},
-		{"unless it is not there", "/openapi/v3/apis/apps/v9", "", http.StatusNotFound, "", false},
-		{"unless it is nowhere", "/openapi/v3/", "", http.StatusNotFound, "", false},
+		{"unless there is no such version", "/openapi/v3/apis/apps/v9", "", http.StatusNotFound, "", false},
+		{"unless the path is empty", "/openapi/v3/", "", http.StatusNotFound, "", false},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			w := s.get(test.url, "Accept", test.accept)

@@ -77,7 +77,7 @@ func (m *mainREST) markTerminating(ctx context.Context, name string, validate re
 			}
 			at := metaOf(existing)
 			if at.GetDeletionTimestamp() == nil {
-				now := metav1.Now()
+				now := metav1.NewTime(m.strategy.env.Clock.Now())
 				at.SetDeletionTimestamp(&now)
 				m.kind.Terminate(existing)
 			}

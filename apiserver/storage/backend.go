@@ -42,6 +42,9 @@ type Config struct {
 	// SharedWatches serves equal watches from one watch of the cache, with package
 	// watchmux.
 	SharedWatches bool
+	// Clock is that of compaction and of the watch caches; the default is the
+	// machine's. Deadlines of requests are always by the machine's clock.
+	Clock clock.WithTicker
 }
 
 const (
@@ -75,6 +78,9 @@ func Open(config Config) (*Backend, error) {
 	if config.CompactionInterval == 0 {
 		config.CompactionInterval = storagebackend.DefaultCompactInterval
 	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
 	client, err := config.connect()
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %v: %w", config.Servers, err)
@@ -83,7 +89,7 @@ func Open(config Config) (*Backend, error) {
 	return &Backend{
 		config:    config,
 		client:    client,
-		compactor: etcd3.NewCompactor(client.Client, config.CompactionInterval, clock.RealClock{}, nil),
+		compactor: etcd3.NewCompactor(client.Client, config.CompactionInterval, config.Clock, nil),
 	}, nil
 }
 

@@ -146,6 +146,23 @@ func TestTheFirstListOrWatchMakesTheCache(t *testing.T) {
 	}
 }
 
+func TestWatchesAreSharedOnlyIfTheyAreConfiguredToBe(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		b, err := Open(Config{Servers: []string{"unix:///nowhere"}, SharedWatches: shared})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, destroy := configMaps(t, b)
+		if got := lazyOf(s).watches != nil; got != shared {
+			t.Errorf("SharedWatches is %v: shared %v", shared, got)
+		}
+		destroy()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestConcurrentFirstReadersShareOneCache(t *testing.T) {
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
 	s, _ := configMaps(t, b)

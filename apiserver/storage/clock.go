@@ -13,17 +13,20 @@ const step = 250 * time.Millisecond
 // step of the time of day. Every cache checks about once a second, after a random
 // time, whether bookmarks are due: without alignment, 60 caches would wake an
 // idle process 60 times a second.
-type alignedClock struct{ clock.RealClock }
+type alignedClock struct{ clock.WithTicker }
 
 // NewTimer implements clock.WithTicker.
-func (s alignedClock) NewTimer(d time.Duration) clock.Timer {
-	return alignedTimer{s.RealClock.NewTimer(untilStep(time.Now(), d))}
+func (c alignedClock) NewTimer(d time.Duration) clock.Timer {
+	return alignedTimer{c.WithTicker.NewTimer(untilStep(c.Now(), d)), c}
 }
 
-type alignedTimer struct{ clock.Timer }
+type alignedTimer struct {
+	clock.Timer
+	clock clock.PassiveClock
+}
 
 // Reset implements clock.Timer.
-func (t alignedTimer) Reset(d time.Duration) bool { return t.Timer.Reset(untilStep(time.Now(), d)) }
+func (t alignedTimer) Reset(d time.Duration) bool { return t.Timer.Reset(untilStep(t.clock.Now(), d)) }
 
 // untilStep returns the time from now until the step that is nearest to the end
 // of d, or d if d is less than a second.

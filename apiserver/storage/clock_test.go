@@ -2,15 +2,17 @@ package storage
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestTimersOfCachesFireAtMultiplesOfTheStep(t *testing.T) {
 	for _, c := range []struct {
 		rule                   string
 		since, timer, reset    time.Duration // since a full second
-		fires, firesAfterReset time.Duration // since it was set
+		fires, firesAfterReset time.Duration // after it was set
 	}{
 		{rule: "the nearest step, after", since: 100 * time.Millisecond, timer: 1100 * time.Millisecond, reset: 1200 * time.Millisecond,
 			fires: 1150 * time.Millisecond, firesAfterReset: 1250 * time.Millisecond},
@@ -22,19 +24,28 @@ func TestTimersOfCachesFireAtMultiplesOfTheStep(t *testing.T) {
 			fires: 100 * time.Millisecond, firesAfterReset: 999 * time.Millisecond},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(c.since) // a bubble's time begins with a full second
-				set := time.Now()
-				timer := alignedClock{}.NewTimer(c.timer)
-				if got := (<-timer.C()).Sub(set); got != c.fires {
-					t.Errorf("a timer of %s fires after %s; want %s", c.timer, got, c.fires)
-				}
-				set = time.Now()
-				timer.Reset(c.reset)
-				if got := (<-timer.C()).Sub(set); got != c.firesAfterReset {
-					t.Errorf("a timer reset to %s fires after %s; want %s", c.reset, got, c.firesAfterReset)
-				}
-			})
+			fake := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0).Add(c.since))
+			timer := alignedClock{fake}.NewTimer(c.timer)
+			expectFires(t, fake, timer, c.fires)
+			timer.Reset(c.reset)
+			expectFires(t, fake, timer, c.firesAfterReset)
 		})
+	}
+}
+
+// expectFires fails the test unless the timer fires exactly after d.
+func expectFires(t *testing.T, fake *clocktesting.FakeClock, timer clock.Timer, d time.Duration) {
+	t.Helper()
+	fake.Step(d - time.Nanosecond)
+	select {
+	case <-timer.C():
+		t.Errorf("the timer fires before %s", d)
+	default:
+	}
+	fake.Step(time.Nanosecond)
+	select {
+	case <-timer.C():
+	default:
+		t.Errorf("the timer does not fire after %s", d)
 	}
 }

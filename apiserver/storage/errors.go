@@ -26,7 +26,8 @@ import (
 // a timeout without a reason or, if an answer has begun, closes the connection.
 type translatedErrors struct{ storage.Interface }
 
-// shorten returns a context whose deadline is shortly before that of ctx.
+// shorten returns a context whose deadline is shortly before that of ctx. Deadlines
+// of contexts are by the machine's clock.
 func shorten(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

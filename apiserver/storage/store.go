@@ -83,7 +83,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 			IndexerFuncs:        triggers,
 			Indexers:            indexers,
 			Codec:               config.Codec,
-			Clock:               alignedClock{},
+			Clock:               alignedClock{b.config.Clock},
 		},
 	}
 	if b.config.SharedWatches {

@@ -97,7 +97,7 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 
 func (s *Stack) install(plugin admission.Interface) {
 	s.t.Helper()
-	docs := openapi.New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(s.Kinds) })
+	docs := openapi.New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(s.Kinds) }, clock.RealClock{})
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
 	var err error
 	s.Groups, err = view.View{
