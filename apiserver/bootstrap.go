@@ -26,9 +26,7 @@ const (
 
 // addBootstrap adds a post-start hook for each step, which creates an object that
 // every cluster needs. The server is ready when each step has succeeded once.
-func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer,
-	clock clock.WithTicker,
-) ([]*bootstrapStep, error) {
+func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer) ([]*bootstrapStep, error) {
 	_, port, err := config.SecureServing.HostPort()
 	if err != nil {
 		return nil, err
@@ -36,7 +34,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	advertise, _ := netip.AddrFromSlice(config.PublicAddress)
 	steps := bootstrap.Steps(bootstrap.Config{
 		Client: c.clients.typed,
-		Clock:  clock,
+		Clock:  c.clock,
 		Service: bootstrap.Service{
 			ClusterIP: bootstrap.FirstAddress(c.stores.env.ServiceCIDRs[0]), Port: servicePort, TargetPort: int32(port),
 		},
@@ -50,7 +48,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {
-		s := &bootstrapStep{Step: step, clock: clock, succeeded: make(chan context.Context, 1)}
+		s := &bootstrapStep{Step: step, clock: c.clock, succeeded: make(chan context.Context, 1)}
 		if err := server.AddPostStartHook(step.Name, s.hook); err != nil {
 			return nil, err
 		}

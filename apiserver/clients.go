@@ -5,7 +5,7 @@ import (
 
 	noopoteltrace "go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
 	"k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/apiserver/aggregation"
-	"svc.dev/svc/apiserver/gates"
+
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/options"
 )
@@ -29,8 +29,8 @@ type clients struct {
 }
 
 // newClients makes the internal view, and the clients and informers on it.
-func newClients(o *options.Options, id *identity, s *stores) (*clients, error) {
-	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizer, utilfeature.DefaultFeatureGate.Enabled(gates.SvcFastJSON))}
+func newClients(o *options.Options, id *identity, s *stores, l layers) (*clients, error) {
+	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizer, l.fastJSON())}
 	c.requests = inprocess.NewStoppable(c.view)
 	c.loopback = inprocess.ClientConfig(c.requests)
 	config := rest.CopyConfig(c.loopback)

@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
+	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
@@ -20,8 +21,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/admission/escalation"
-	"svc.dev/svc/apiserver/gates"
-	"svc.dev/svc/apiserver/netbatch"
+
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/release"
 )
@@ -88,9 +88,7 @@ func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {
 		}
 		return fmt.Errorf("TLS: %w; see --tls-cert-file, --tls-private-key-file and the other --tls flags", err)
 	}
-	if config.FeatureGate.Enabled(gates.SvcBatchedWrites) {
-		config.SecureServing.Listener = netbatch.Listener{Listener: config.SecureServing.Listener}
-	}
+	config.SecureServing.Listener = c.layers.listener(config.SecureServing.Listener, c.clock)
 	advertise := o.Network.AdvertiseAddress
 	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
 		advertise = o.SecureServing.BindAddress
@@ -132,8 +130,9 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
+	webhooks := webhookinit.NewPluginInitializer(c.clients.webhookAuth(), c.clients.services)
 	if err := c.options.Admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
-		utilfeature.DefaultFeatureGate, release.Internal(), c.admissionInitializers()...); err != nil {
+		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
 	if c.identity.roles != nil {

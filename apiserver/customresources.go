@@ -1,53 +1,50 @@
 package apiserver
 
 import (
-	"net/http"
-	"strings"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+
+	"svc.dev/svc/apiserver/filters/noprotobuf"
+	"svc.dev/svc/apiserver/openapi"
 )
 
-// noProtobuf is the server of custom resources. It answers protobuf objects with
-// 415 (document 1, section 4): the library's decoder of custom resources has no
-// protobuf, dereferences nil and drops the connection.
-type noProtobuf struct {
-	genericapiserver.DelegationTarget
-	serializer runtime.NegotiatedSerializer
-}
-
-// UnprotectedHandler implements genericapiserver.DelegationTarget.
-func (n noProtobuf) UnprotectedHandler() http.Handler {
-	next := n.DelegationTarget.UnprotectedHandler()
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if sendsProtobufObject(req) {
-			err := negotiation.NewUnsupportedMediaTypeError([]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML})
-			responsewriters.ErrorNegotiated(err, n.serializer, schema.GroupVersion{}, w, req)
-			return
-		}
-		next.ServeHTTP(w, req)
-	})
-}
-
-// sendsProtobufObject reports whether the body is a custom resource in
-// protobuf. Definitions, scales and the options of a deletion have Go types and
-// are accepted in protobuf.
-func sendsProtobufObject(req *http.Request) bool {
-	if req.Method != http.MethodPost && req.Method != http.MethodPut || !strings.Contains(req.Header.Get("Content-Type"), "protobuf") {
-		return false
+// customResources makes the last server: CustomResourceDefinitions and their
+// objects.
+func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*apiextensionsserver.CustomResourceDefinitions, error) {
+	config := linkConfig(shared)
+	config.Serializer = apiextensionsserver.Codecs
+	codec := apiextensionsserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
+	config.RESTOptionsGetter = c.stores.backend.RESTOptions(codec, apiextensionsv1.SchemeGroupVersion)
+	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(apiextensionsopenapi.GetOpenAPIDefinitions),
+		func() *runtime.Scheme { return apiextensionsserver.Scheme }, c.clock)
+	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
+	made := apiextensionsserver.Config{
+		GenericConfig: &config,
+		ExtraConfig: apiextensionsserver.ExtraConfig{
+			CRDRESTOptionsGetter: c.stores.backend.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
+			MasterCount:          1,
+			ServiceResolver:      c.clients.services,
+			AuthResolverWrapper:  c.clients.webhookAuth(),
+		},
 	}
-	info, ok := request.RequestInfoFrom(req.Context())
-	return ok && info.IsResourceRequest && info.APIGroup != apiextensionsv1.GroupName && info.Subresource != "scale"
+	server, err := made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(
+		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)))
+	if err != nil {
+		return nil, err
+	}
+	handler := server.GenericAPIServer.Handler
+	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
+	return server, server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer().SetTransform(addCreatedAt)
 }
 
-// addCreatedAt is a transformation of the informer by which the server of custom
-// resources learns of definitions. A type without columns of its own gets the
+// addCreatedAt is the transform function of the informer of definitions. A type without columns of its own gets the
 // column Created At in tables (document 1, section 2); the library's own choice is
 // Age.
 func addCreatedAt(obj any) (any, error) {

@@ -15,13 +15,13 @@ import (
 	"svc.dev/svc/apiserver/filters/alias"
 	"svc.dev/svc/apiserver/filters/collection"
 	"svc.dev/svc/apiserver/filters/compression"
+	"svc.dev/svc/apiserver/filters/deprecation"
 	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/filters/dryrun"
 	"svc.dev/svc/apiserver/filters/healthline"
 	"svc.dev/svc/apiserver/filters/mediatype"
 	"svc.dev/svc/apiserver/filters/warnings"
 	"svc.dev/svc/apiserver/nodeproxy"
-	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -37,7 +37,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	}
 	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
-	handler = release.Warnings(handler, c.options.Release, c.stores.kinds)
+	handler = deprecation.Filter(handler, c.options.Release, c.stores.kinds)
 	handler = c.drain.Filter(handler)
 	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, c.stores.kinds)
 	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)

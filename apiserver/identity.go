@@ -35,7 +35,7 @@ type identity struct {
 // newIdentity reads the files that the flags name. The objects are those that
 // tokens of service accounts are bound to; they are read with the first request.
 func newIdentity(o *options.Options, objects func(schema.GroupResource) resource.Objects, clock clock.Clock) (*identity, error) {
-	config, err := authenticationConfig(o)
+	config, err := authenticationConfig(o, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,9 @@ func newIdentity(o *options.Options, objects func(schema.GroupResource) resource
 }
 
 // authenticationConfig reads the files of the authentication methods.
-func authenticationConfig(o *options.Options) (authentication.Config, error) {
+func authenticationConfig(o *options.Options, clock clock.PassiveClock) (authentication.Config, error) {
 	config := authentication.Config{
+		Clock:     clock,
 		TokenFile: o.Authentication.TokenAuthFile,
 		// With AlwaysAllow, an anonymous request would have all rights.
 		Anonymous: o.Authentication.Anonymous && !slices.Contains(o.Authorization.Modes, authorization.AlwaysAllow),
@@ -92,7 +93,7 @@ func authenticationConfig(o *options.Options) (authentication.Config, error) {
 // key to sign them with.
 func newTokens(o options.ServiceAccounts, keys *serviceaccount.Keys, clock clock.Clock) (resource.Tokens, error) {
 	if keys.Empty() && len(o.Issuers) > 0 {
-		return nil, errors.New("--service-account-issuer needs --service-account-key-file: name the keys by which the issuer's tokens are checked")
+		return nil, errors.New("--service-account-issuer needs --service-account-key-file: name the keys that verify the issuer's tokens")
 	}
 	if !keys.Signing() {
 		return nil, nil
@@ -103,7 +104,7 @@ func newTokens(o options.ServiceAccounts, keys *serviceaccount.Keys, clock clock
 	})
 }
 
-// tokenKeyFiles returns the files of the keys that check tokens. By default that
+// tokenKeyFiles returns the files of the keys that verify tokens. By default that
 // is the key of the serving certificate (document 2, section 5), if its
 // algorithm can sign tokens.
 func tokenKeyFiles(o *options.Options) []string {
@@ -117,8 +118,8 @@ func tokenKeyFiles(o *options.Options) []string {
 	return []string{fallback}
 }
 
-// addTokenDiscovery serves the documents of OpenID Connect discovery, by which
-// other parties check the server's tokens, if the issuer is a URL.
+// addTokenDiscovery serves the documents of OpenID Connect discovery, by which other
+// servers verify the tokens of this one, if the issuer is a URL.
 func (i *identity) addTokenDiscovery(o options.ServiceAccounts, server *genericapiserver.GenericAPIServer) {
 	if len(o.Issuers) == 0 || i.keys.Empty() {
 		return

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/filters/drain"
@@ -68,15 +69,16 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStores(o, id, kinds, clock)
+	l := layers{utilfeature.DefaultFeatureGate}
+	s, err := newStores(o, id, kinds, l, clock)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClients(o, id, s)
+	c, err := newClients(o, id, s, l)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	server, err := newChain(o, id, s, c).assemble(clock)
+	server, err := newChain(o, id, s, c, l, clock).assemble()
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -7,14 +7,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
-	"svc.dev/svc/apiserver/gates"
+
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
@@ -36,7 +36,7 @@ type stores struct {
 
 // newStores opens the connection to etcd, which close closes, and installs the
 // storage of the kinds in the registry. It does not wait for etcd.
-func newStores(o *options.Options, id *identity, r *registry.Registry, clock clock.Clock) (*stores, error) {
+func newStores(o *options.Options, id *identity, r *registry.Registry, l layers, clock clock.WithTicker) (*stores, error) {
 	s := &stores{kinds: kindsOf(o), registry: r}
 	var err error
 	if s.served, err = release.NewServed(o.Release, o.RuntimeConfig, s.kinds,
@@ -47,7 +47,7 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, clock clo
 		return nil, err
 	}
 	etcd := o.Etcd
-	etcd.SharedWatches = utilfeature.DefaultFeatureGate.Enabled(gates.SvcSharedWatches)
+	etcd.SharedWatches, etcd.Clock = l.sharedWatches(), clock
 	if s.backend, err = storage.Open(etcd); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 	}, nil
 }
 
-// close ends all stores and the connection to etcd.
+// close stops all stores and closes the connection to etcd.
 func (s *stores) close() error {
 	s.registry.Destroy()
 	return s.backend.Close()

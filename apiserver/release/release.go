@@ -1,9 +1,8 @@
-// Package release says which Kubernetes release the server is: what /version
-// tells clients, and which API versions are served.
+// Package release owns the Kubernetes release that the server emulates: the content
+// of /version, and the API versions that are served.
 //
-// The types of k8s.io/api carry the releases in which they were introduced
-// and removed, so that one binary can serve exactly what a given release
-// served.
+// The types of k8s.io/api have the releases in which they were introduced and
+// removed, so that one binary can serve exactly the versions of a given release.
 package release
 
 import (
@@ -24,8 +23,8 @@ var Default = Release{1, 28}
 // Newest is the release of the libraries: no later one is known to this build.
 var Newest = mustParse(baseversion.DefaultKubeBinaryVersion)
 
-// Parse reads "1.28" (a leading v is allowed). It refuses what is not a
-// release and what is newer than this build.
+// Parse parses "1.28" (a leading v is allowed). It returns an error if the text is
+// not a release or the release is newer than this build.
 func Parse(s string) (Release, error) {
 	r, err := parse(s)
 	if err != nil {
@@ -37,7 +36,7 @@ func Parse(s string) (Release, error) {
 	return r, nil
 }
 
-// String is the release as Parse reads it.
+// String returns the release in the form that Parse accepts.
 func (r Release) String() string { return fmt.Sprintf("%d.%d", r.Major, r.Minor) }
 
 // Before reports whether r came out before other.

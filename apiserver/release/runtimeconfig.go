@@ -13,25 +13,25 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// runtimeConfig is what --runtime-config says: the more special wins, so a
-// resource over its version over the version's stability.
+// runtimeConfig is the value of --runtime-config. The more specific key applies: a
+// resource's before its version's before that of the version's stability.
 type runtimeConfig struct {
 	stabilities map[stability]bool
 	versions    map[schema.GroupVersion]bool
 	resources   map[schema.GroupVersionResource]bool
 }
 
-// NewServed is what the release serves of the kinds, corrected by the flag
-// --runtime-config: keys are
+// NewServed returns the versions of the kinds that the release serves, as changed
+// by the flag --runtime-config. Its keys are
 //
 //	api/all, api/ga, api/beta, api/alpha   all versions of that stability
 //	v1, <group>/<version>                  all resources of the version
 //	v1/<resource>, <group>/<version>/<resource>
 //
-// and values true (also if omitted) or false. The more special key wins.
-// Others are versions that are served without a declaration, such as
-// apiextensions.k8s.io/v1. The error names every key that is unknown, has a
-// bad value, or enables what the release does not have.
+// and its values true (also if omitted) or false. The more specific key applies.
+// others are versions that are served without a declaration, such as
+// apiextensions.k8s.io/v1. The error names every key that is unknown, has an invalid
+// value, or enables a version that the release does not have.
 func NewServed(r Release, config map[string]string, kinds []*resource.Kind, others ...schema.GroupVersion) (Served, error) {
 	s := Served{release: r, config: runtimeConfig{
 		stabilities: map[stability]bool{},
@@ -43,7 +43,7 @@ func NewServed(r Release, config map[string]string, kinds []*resource.Kind, othe
 		known[gv.WithResource("")] = true
 	}
 	var errs []error
-	// Sorted, api/all comes before api/ga and its like, which correct it.
+	// Sorted, api/all comes before api/ga and the others, which override it.
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		on, err := parseSwitch(config[key])
 		if err == nil {
@@ -56,7 +56,7 @@ func NewServed(r Release, config map[string]string, kinds []*resource.Kind, othe
 	return s, errors.Join(errs...)
 }
 
-// set takes one key. Known is as knownResources makes it.
+// set adds one key. known is the result of knownResources.
 func (c *runtimeConfig) set(key string, on bool, r Release, known map[schema.GroupVersionResource]bool) error {
 	switch key {
 	case "api/all":
@@ -85,8 +85,8 @@ func (c *runtimeConfig) set(key string, on bool, r Release, known map[schema.Gro
 	return nil
 }
 
-// parseKey splits <group>/<version>[/<resource>], in which the core group has
-// no name. The resource is empty for a whole version.
+// parseKey parses <group>/<version>[/<resource>], where the core group has no name.
+// The resource is empty for a whole version.
 func parseKey(key string) (schema.GroupVersionResource, error) {
 	parts := strings.Split(key, "/")
 	if parts[0] == "v1" {
@@ -113,8 +113,8 @@ func parseSwitch(value string) (bool, error) {
 	return on, nil
 }
 
-// knownResources are all resources of the kinds in all versions and, with an
-// empty resource, the versions; each with whether the release has it.
+// knownResources returns all resources of the kinds in all versions and, with an
+// empty resource, the versions. The value is whether the release has it.
 func knownResources(r Release, kinds []*resource.Kind) map[schema.GroupVersionResource]bool {
 	known := map[schema.GroupVersionResource]bool{}
 	add := func(gv schema.GroupVersion, name string, exists bool) {

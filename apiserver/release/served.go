@@ -9,9 +9,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// Served says which API versions are served: those that the release has, that
-// are stable (or beta and on by default), as --runtime-config corrects it.
-// NewServed makes it.
+// Served reports which API versions are served: those of the release that are
+// stable, or beta and on by default, as changed by --runtime-config.
 type Served struct {
 	release Release
 	config  runtimeConfig
@@ -21,8 +20,8 @@ type Served struct {
 // (document 1, section 9).
 var betaOff = Release{1, 22}
 
-// Versions are the served versions of the kind, in the declaration's order:
-// the hub, if served, comes first.
+// Versions returns the served versions of the kind, in the declaration's order: the
+// hub, if it is served, is the first.
 func (s Served) Versions(k *resource.Kind) []schema.GroupVersionKind {
 	var served []schema.GroupVersionKind
 	if s.Serves(k.Hub, k.Name, k.New(), k.Computed != nil) {
@@ -37,9 +36,9 @@ func (s Served) Versions(k *resource.Kind) []schema.GroupVersionKind {
 }
 
 // Serves reports whether the resource (or subresource, such as
-// "deployments/scale") is served in the version. The example is an object of
-// the version's Go type: it knows in which releases the version exists.
-// onByDefault is what the declaration says of a beta version.
+// "deployments/scale") is served in the version. example is an object of the
+// version's Go type, which has the releases in which the version exists.
+// onByDefault is whether the declaration serves a beta version by default.
 func (s Served) Serves(gvk schema.GroupVersionKind, name string, example runtime.Object, onByDefault bool) bool {
 	if !s.release.has(example) {
 		return false
@@ -82,8 +81,8 @@ func introducedBefore(obj runtime.Object, r Release) bool {
 	return ok && at(t.APILifecycleIntroduced()).Before(r)
 }
 
-// introduced and removed are what k8s.io/api's types implement; a type without
-// them has always existed, and always will.
+// introduced and removed are interfaces of k8s.io/api's types. A type without them
+// exists in every release.
 type introduced interface {
 	APILifecycleIntroduced() (major, minor int)
 }
@@ -93,7 +92,7 @@ type removed interface {
 
 func at(major, minor int) Release { return Release{major, minor} }
 
-// stability is how much a version promises, by its name.
+// stability is the stability level of a version, by its name.
 type stability string
 
 const (

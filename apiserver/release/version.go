@@ -16,28 +16,28 @@ import (
 // (-ldflags "-X svc.dev/svc/apiserver/release.svcVersion=0.2.0").
 var svcVersion = "0.1.0"
 
-// SVCVersion is the version of svc itself, without a leading v.
+// SVCVersion returns the version of svc itself, without a leading v.
 func SVCVersion() string { return svcVersion }
 
-// Public is the version of the view that clients see: it emulates r, and
-// /version says v<r>.0+svc-<svcVersion>.
+// Public returns the version of the public view: it emulates r, and gitVersion at
+// /version is v<r>.0+svc-<svcVersion>.
 func Public(r Release, svcVersion string) compatibility.EffectiveVersion {
 	v := effective()
 	v.SetEmulationVersion(r.version())
 	return public{EffectiveVersion: v, info: info(r, svcVersion)}
 }
 
-// Internal is the version of the view that the server's own clients see: it
-// serves all that the libraries know.
+// Internal returns the version of the internal view, for the server's own clients:
+// it serves all versions of the libraries.
 func Internal() compatibility.EffectiveVersion { return effective() }
 
-// effective is the libraries' own version. The library's own constructor lets
-// it emulate only the last three releases; here any release may be emulated.
+// effective returns the libraries' own version. The library's constructor allows the
+// emulation of the last three releases only; this one allows every release.
 func effective() compatibility.MutableEffectiveVersion {
 	return compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "1.0", "1.0")
 }
 
-// public answers /version with a release instead of the libraries' version.
+// public is an effective version whose /version is that of a release.
 type public struct {
 	compatibility.EffectiveVersion
 	info apimachineryversion.Info
@@ -49,8 +49,8 @@ func (p public) Info() *apimachineryversion.Info {
 	return &info
 }
 
-// info is the answer to /version. Git's part comes from the build information
-// that go build records, and is empty for a build outside a checkout.
+// info returns the content of /version. Commit and date come from the build
+// information of go build, and are empty for a build outside a checkout.
 func info(r Release, svcVersion string) apimachineryversion.Info {
 	major, minor := strconv.Itoa(r.Major), strconv.Itoa(r.Minor)
 	i := apimachineryversion.Info{

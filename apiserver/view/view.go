@@ -1,6 +1,5 @@
-// Package view serves storage over HTTP: a view installs the versions of the
-// kinds that it shows, under the names that it gives them, on a container of
-// web services. Several views may show the same storage.
+// Package view owns the HTTP routes of kinds: a view installs versions of the kinds
+// on a container of web services. Several views may serve the same storage.
 package view
 
 import (
@@ -30,12 +29,12 @@ import (
 	"svc.dev/svc/internal/footprint"
 )
 
-// View says what to install and how requests are treated.
+// View is what to install, and how requests are handled.
 type View struct {
 	Scheme *runtime.Scheme
-	// Versions are those of a kind that the view shows.
+	// Versions returns the versions of a kind that the view serves.
 	Versions func(*resource.Kind) []schema.GroupVersionKind
-	// Converter makes the type converter of the named OpenAPI models.
+	// Converter returns the type converter of the named OpenAPI models.
 	Converter func(models ...string) managedfields.TypeConverter
 	// Admission may be nil.
 	Admission           admission.Interface
@@ -62,13 +61,7 @@ type Group struct {
 
 // Install adds the web services of the kinds to the container.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
-	storage := v.storage(kinds)
-	library := serializer.NewCodecFactory(v.Scheme,
-		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
-	var codecs runtime.NegotiatedSerializer = library
-	if v.FastJSON {
-		codecs = jsonencoding.New(v.Scheme, library)
-	}
+	storage, codecs := v.storage(kinds), v.codecs()
 	var groups []Group
 	for _, group := range v.groups(kinds) {
 		made := Group{Name: group}
@@ -91,7 +84,17 @@ func (v View) Install(container *restful.Container, kinds *registry.Registry) ([
 	return groups, nil
 }
 
-// storage sorts the storage of the kinds by the versions that show it.
+// codecs returns the serializers of requests and responses.
+func (v View) codecs() runtime.NegotiatedSerializer {
+	library := serializer.NewCodecFactory(v.Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	if !v.FastJSON {
+		return library
+	}
+	return jsonencoding.New(v.Scheme, library)
+}
+
+// storage returns the storage of the kinds by the versions that serve it.
 func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[string]rest.Storage {
 	storage := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, res := range kinds.Resources {
@@ -106,7 +109,7 @@ func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[stri
 	return storage
 }
 
-// groups are the groups that the view shows, in the order of the kinds.
+// groups returns the groups that the view serves, in the order of the kinds.
 func (v View) groups(kinds *registry.Registry) []string {
 	var groups []string
 	for _, res := range kinds.Resources {
@@ -152,9 +155,9 @@ func (v View) install(container *restful.Container, gv schema.GroupVersion, all 
 	return resources, err
 }
 
-// convertor converts objects for the field manager. What that converts from one
-// version to another, to find out which fields a manager has dropped, is untyped;
-// with defaults such a field would appear to be there still.
+// convertor converts objects for the field manager, without defaults. To find the
+// fields that a manager does not apply any more, the field manager converts untyped
+// objects between versions; a default would look like an applied field.
 type convertor struct{ runtime.ObjectConvertor }
 
 // ConvertToVersion implements runtime.ObjectConvertor.
@@ -165,8 +168,8 @@ func (c convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVersi
 	return c.ObjectConvertor.ConvertToVersion(in, target)
 }
 
-// creater makes objects. The library's handler of creations begins with it in a
-// goroutine of its own.
+// creater makes objects. It is the first call of the library's create handler in
+// its own goroutine, so it grows the stack of that goroutine.
 type creater struct{ *runtime.Scheme }
 
 // New implements runtime.ObjectCreater.
@@ -175,7 +178,7 @@ func (c creater) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return c.Scheme.New(kind)
 }
 
-// models are the OpenAPI names of the types of the version's kinds, in all
+// models returns the OpenAPI names of the types of the version's kinds, in all
 // versions of these kinds: the field manager converts an object to every version
 // by which a manager has written it, and drops managers whose version has no type.
 func (v View) models(gv schema.GroupVersion, kinds *registry.Registry) ([]string, error) {
@@ -199,7 +202,7 @@ func (v View) models(gv schema.GroupVersion, kinds *registry.Registry) ([]string
 	return slices.Compact(models), nil
 }
 
-// model is the OpenAPI name of the type that the storage has in the version.
+// model returns the OpenAPI name of the storage's type in the version.
 func (v View) model(gv schema.GroupVersion, s rest.Storage) (string, error) {
 	kind, err := genericapi.GetResourceKind(gv, s, v.Scheme)
 	if err != nil {
@@ -225,7 +228,7 @@ func servedVersions(group string, all map[schema.GroupVersion]map[string]rest.St
 	return served
 }
 
-// APIGroup is the group as discovery describes it.
+// APIGroup returns the group as discovery serves it.
 func (g Group) APIGroup() metav1.APIGroup {
 	group := metav1.APIGroup{Name: g.Name}
 	for _, version := range g.Versions {

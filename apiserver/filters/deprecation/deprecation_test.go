@@ -1,4 +1,4 @@
-package release
+package deprecation
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/release"
 )
 
-type heard struct{ texts []string }
+type warnings struct{ texts []string }
 
-func (h *heard) AddWarning(_, text string) { h.texts = append(h.texts, text) }
+func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) }
 
 func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 	kind := resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind()
@@ -24,18 +25,18 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 	const other = "metadata.finalizers: prefer a domain-qualified finalizer name"
 	for _, test := range []struct {
 		rule    string
-		release Release
+		release release.Release
 		group   string
 		want    []string
 	}{
-		{"a deprecation of a later release is not told", Release{1, 28}, flowcontrolv1beta3.GroupName, []string{other}},
-		{"one of the release is", Release{1, 29}, flowcontrolv1beta3.GroupName, []string{beta, other}},
-		{"other resources' warnings pass", Release{1, 28}, "example.com", []string{beta, other}},
-		{"one of an earlier release is", Release{1, 30}, flowcontrolv1beta3.GroupName, []string{beta, other}},
+		{"a deprecation of a later release is dropped", release.Release{Major: 1, Minor: 28}, flowcontrolv1beta3.GroupName, []string{other}},
+		{"one of the release passes", release.Release{Major: 1, Minor: 29}, flowcontrolv1beta3.GroupName, []string{beta, other}},
+		{"other resources' warnings pass", release.Release{Major: 1, Minor: 28}, "example.com", []string{beta, other}},
+		{"one of an earlier release passes", release.Release{Major: 1, Minor: 30}, flowcontrolv1beta3.GroupName, []string{beta, other}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			var got heard
-			handler := Warnings(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			var got warnings
+			handler := Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				warning.AddWarning(req.Context(), "", beta)
 				warning.AddWarning(req.Context(), "", other)
 			}), test.release, []*resource.Kind{kind})

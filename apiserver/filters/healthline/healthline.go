@@ -1,5 +1,5 @@
-// Package healthline gives the verbose answers of all health endpoints the same
-// last line.
+// Package healthline owns the last line of the verbose responses of the health
+// endpoints, which is the same for all of them.
 package healthline
 
 import (
@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// passed is the last line of a verbose answer when all checks pass (document 2,
+// passed is the last line of a verbose response if all checks pass (document 2,
 // section 4, rule 2). The library's line names the endpoint instead.
 const passed = "healthz check passed\n"
 
-// Filter replaces the last line of the verbose answers of /livez and /readyz.
+// Filter replaces the last line of the verbose responses of /livez and /readyz.
 func Filter(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if (req.URL.Path == "/livez" || req.URL.Path == "/readyz") && req.URL.Query().Has("verbose") {
@@ -21,8 +21,8 @@ func Filter(handler http.Handler) http.Handler {
 	})
 }
 
-// writer replaces the library's last line, which the library writes in a call
-// of its own.
+// writer replaces the library's last line. The library writes it in a separate
+// call.
 type writer struct {
 	http.ResponseWriter
 	replaced string

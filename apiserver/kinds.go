@@ -1,0 +1,42 @@
+package apiserver
+
+import (
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"svc.dev/svc/apiserver/view"
+)
+
+// kinds makes the server of the kinds.
+func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, []view.Group, error) {
+	config := *shared
+	config.EnableDiscovery = false
+	server, err := config.Complete().New("svc-apiserver", next)
+	if err != nil {
+		return nil, nil, err
+	}
+	container := server.Handler.GoRestfulContainer
+	container.Router(c.layers.router())
+	groups, err := view.View{
+		Scheme:              c.stores.scheme,
+		Versions:            c.stores.served.Versions,
+		Converter:           c.docs.TypeConverter,
+		Admission:           config.AdmissionControl,
+		Authorizer:          config.Authorization.Authorizer,
+		Equivalents:         server.EquivalentResourceRegistry,
+		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
+		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
+		FastJSON:            c.layers.fastJSON(),
+	}.Install(container, c.stores.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	server.RegisterDestroyFunc(c.stores.registry.Destroy)
+	for _, group := range groups {
+		addToDiscovery(server, group)
+	}
+	c.docs.Install(container, server.Handler.NonGoRestfulMux)
+	c.identity.addTokenDiscovery(c.options.ServiceAccounts, server)
+	return server, groups, nil
+}

@@ -1,0 +1,40 @@
+package apiserver
+
+import (
+	"net"
+
+	"github.com/emicklei/go-restful/v3"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/netbatch"
+	"svc.dev/svc/apiserver/routecache"
+)
+
+// layers are the layers of the server that exist only for speed. Each is used if its
+// gate is on; otherwise the library's code does the same.
+type layers struct{ gate featuregate.FeatureGate }
+
+// listener returns l, with batched writes if SvcBatchedWrites is on.
+func (a layers) listener(l net.Listener, clock clock.Clock) net.Listener {
+	if !a.gate.Enabled(gates.SvcBatchedWrites) {
+		return l
+	}
+	return netbatch.NewListener(l, clock)
+}
+
+// router returns the router of the kinds' web services, which caches routes if
+// SvcCachedRoutes is on.
+func (a layers) router() restful.RouteSelector {
+	if !a.gate.Enabled(gates.SvcCachedRoutes) {
+		return restful.CurlyRouter{} // the library's choice
+	}
+	return &routecache.Router{}
+}
+
+// sharedWatches reports whether equal watches share one (storage.Config.SharedWatches).
+func (a layers) sharedWatches() bool { return a.gate.Enabled(gates.SvcSharedWatches) }
+
+// fastJSON reports whether package jsonencoding is used (view.View.FastJSON).
+func (a layers) fastJSON() bool { return a.gate.Enabled(gates.SvcFastJSON) }
