@@ -87,7 +87,7 @@ func (w wants) without(pods []*corev1.Pod) wants {
 	var left wants
 	for _, want := range w {
 		for _, pod := range pods {
-			want.amount -= frees(pod, want.resource)
+			want.amount -= freedBy(pod, want.resource)
 		}
 		if want.amount > 0 {
 			left = append(left, want)
@@ -105,8 +105,8 @@ func (w wants) choose(pods []*corev1.Pod) []*corev1.Pod {
 		best := slices.MinFunc(pods, func(a, b *corev1.Pod) int {
 			return cmp.Or(
 				cmp.Compare(w.distance(a), w.distance(b)),
-				cmp.Compare(frees(a, corev1.ResourceMemory), frees(b, corev1.ResourceMemory)),
-				cmp.Compare(frees(a, corev1.ResourceCPU), frees(b, corev1.ResourceCPU)))
+				cmp.Compare(freedBy(a, corev1.ResourceMemory), freedBy(b, corev1.ResourceMemory)),
+				cmp.Compare(freedBy(a, corev1.ResourceCPU), freedBy(b, corev1.ResourceCPU)))
 		})
 		w = w.without([]*corev1.Pod{best})
 		chosen = append(chosen, best)
@@ -120,17 +120,17 @@ func (w wants) choose(pods []*corev1.Pod) []*corev1.Pod {
 func (w wants) distance(pod *corev1.Pod) float64 {
 	var distance float64
 	for _, want := range w {
-		if left := float64(want.amount - frees(pod, want.resource)); left > 0 {
+		if left := float64(want.amount - freedBy(pod, want.resource)); left > 0 {
 			distance += (left / float64(want.amount)) * (left / float64(want.amount))
 		}
 	}
 	return distance
 }
 
-// frees returns how much of a resource a pod frees: what its admission counted,
+// freedBy returns how much of a resource a pod frees: what its admission counted,
 // including overhead. (kubelet 1.36 counts less for pods with pod-level resources,
 // and misses some victims.)
-func frees(pod *corev1.Pod, name corev1.ResourceName) int64 {
+func freedBy(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1
 	}

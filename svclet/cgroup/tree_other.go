@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func newTree(Options) (tree, error) { return nil, notHere() }
+func newTree(Options) (tree, error) { return nil, errNotLinux() }
 
-func newProcesses(_ clock.Clock, _, _ name) (processes, error) { return nil, notHere() }
+func newProcesses(_ clock.Clock, _, _ name) (processes, error) { return nil, errNotLinux() }
 
-func notHere() error { return errors.New("cgroups are Linux's; this is " + runtime.GOOS) }
+func errNotLinux() error { return errors.New("cgroups need Linux: this is " + runtime.GOOS) }

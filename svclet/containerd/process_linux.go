@@ -143,13 +143,13 @@ func (c Config) find() (p *process, heard bool, err error) {
 	if p, err = findProcess(c.socket()); p != nil || err != nil {
 		return p, p != nil, err
 	}
-	p, err = c.findUnheard()
+	p, err = c.findWithoutSocket()
 	return p, false, err
 }
 
-// findUnheard returns the process that was started as c's containerd, or nil. No
+// findWithoutSocket returns the process that was started as c's containerd, or nil. No
 // other one can start while it runs, because it locks the database.
-func (c Config) findUnheard() (*process, error) {
+func (c Config) findWithoutSocket() (*process, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)

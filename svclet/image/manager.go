@@ -131,7 +131,7 @@ func (m *Manager) ensure(ctx context.Context, r request) (ref, reason string, er
 	if r.policy != corev1.PullAlways {
 		found, err := m.options.Runtime.ImageStatus(ctx, spec)
 		if err != nil {
-			return m.refuse(ctx, r, ImageInspect, "InspectFailed", fmt.Errorf("Failed to inspect image %q: %w", r.image, ownWords(err))) //nolint:staticcheck // The message is kubelet's.
+			return m.refuse(ctx, r, ImageInspect, "InspectFailed", fmt.Errorf("Failed to inspect image %q: %w", r.image, withoutOperation(err))) //nolint:staticcheck // The message is kubelet's.
 		}
 		ref = found.GetId()
 		present = answerOf(ref != "")

@@ -138,7 +138,7 @@ func (m *Manager) tryLogins(ctx context.Context, spec *runtimeapi.ImageSpec, log
 
 func (m *Manager) tryLogin(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	ref, err := m.options.Runtime.PullImage(ctx, spec, auth, sandbox)
-	err = ownWords(err)
+	err = withoutOperation(err)
 	// The code Unknown would hide the reasons that are prefixes of messages.
 	if s, ok := status.FromError(err); ok && s.Code() == codes.Unknown {
 		return "", errors.New(s.Message())
@@ -146,9 +146,9 @@ func (m *Manager) tryLogin(ctx context.Context, spec *runtimeapi.ImageSpec, auth
 	return ref, err
 }
 
-// ownWords returns the runtime's own error without the operation and the image:
+// withoutOperation returns the runtime's own error without the operation and the image:
 // events and statuses name the image already.
-func ownWords(err error) error {
+func withoutOperation(err error) error {
 	var own interface {
 		error
 		GRPCStatus() *status.Status

@@ -101,7 +101,7 @@ func (m *Manager) round(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if !m.needsCare(c.Path) {
+		if !m.needsRotation(c.Path) {
 			continue
 		}
 		workers.Go(func() error {
@@ -124,9 +124,9 @@ func (m *Manager) care(ctx context.Context, c Container) error {
 	return err
 }
 
-// needsCare reports whether a log is too large, or does not exist although its
+// needsRotation reports whether a log is too large, or does not exist although its
 // container runs.
-func (m *Manager) needsCare(path string) bool {
+func (m *Manager) needsRotation(path string) bool {
 	info, err := os.Lstat(path)
 	return err != nil || info.Size() >= m.options.MaxSize
 }

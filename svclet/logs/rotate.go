@@ -45,16 +45,16 @@ func (m *Manager) rotate(ctx context.Context, containerID, path string) error {
 	case info.Size() < m.options.MaxSize:
 		return nil
 	}
-	newest, err := m.tidy(ctx, dir, log)
+	newest, err := m.makeRoom(ctx, dir, log)
 	if err != nil {
 		return err
 	}
-	return m.moveOn(ctx, dir, log, containerID, newest)
+	return m.startNewLog(ctx, dir, log, containerID, newest)
 }
 
-// tidy makes room for one more rotated log and compresses the others. It returns
+// makeRoom makes room for one more rotated log and compresses the others. It returns
 // the timestamp of the newest one.
-func (m *Manager) tidy(ctx context.Context, dir *os.Root, log string) (newest string, err error) {
+func (m *Manager) makeRoom(ctx context.Context, dir *os.Root, log string) (newest string, err error) {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		return "", err
@@ -140,9 +140,9 @@ func nextStamp(now time.Time, newest string) string {
 	return last.Add(time.Second).Format(stamp)
 }
 
-// moveOn renames the log and has the runtime open a new one. If that fails, the
+// startNewLog renames the log and has the runtime open a new one. If that fails, the
 // log is renamed back.
-func (m *Manager) moveOn(ctx context.Context, dir *os.Root, log, containerID, newest string) error {
+func (m *Manager) startNewLog(ctx context.Context, dir *os.Root, log, containerID, newest string) error {
 	rotated := log + "." + nextStamp(m.options.Clock.Now(), newest)
 	if err := dir.Rename(log, rotated); err != nil {
 		return fmt.Errorf("failed to rotate log %q to %q: %w", log, rotated, err)

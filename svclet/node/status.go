@@ -25,7 +25,7 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	if addresses := n.addresses.update(ctx, &n.o); addresses != nil {
 		node.Status.Addresses = addresses
 	}
-	n.tellReboot(node.Status.NodeInfo.BootID)
+	n.recordReboot(node.Status.NodeInfo.BootID)
 	node.Status.Capacity = capacity(&n.o, node.Status.Capacity)
 	node.Status.Allocatable = allocatable(node.Status.Capacity, n.o.Reserved)
 	node.Status.NodeInfo = n.info(health)
@@ -40,20 +40,20 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	for _, reason := range n.setConditions(&node.Status, health.problems) {
 		n.statusEvent(reason)
 	}
-	n.tellSchedulable(base.Spec.Unschedulable)
+	n.recordSchedulable(base.Spec.Unschedulable)
 	return node
 }
 
-// tellReboot records an event, once, if the machine has rebooted since the last
+// recordReboot records an event, once, if the machine has rebooted since the last
 // status.
-func (n *Node) tellReboot(bootID string) {
+func (n *Node) recordReboot(bootID string) {
 	if now := n.o.Machine.BootID; bootID != "" && bootID != now && !n.rebooted {
 		n.rebooted = true
 		n.event(corev1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", n.o.Name, now))
 	}
 }
 
-func (n *Node) tellSchedulable(off bool) {
+func (n *Node) recordSchedulable(off bool) {
 	if off == n.wasOff {
 		return
 	}

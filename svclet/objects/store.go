@@ -224,8 +224,9 @@ func (a *answer) give() (first, missed bool) {
 	}
 }
 
-// errorTimeout is how long errors of the API server are treated as temporary: the node authorizer, for
-// example, receives a pod later than its node. Kubelet's value is the same.
+// errorTimeout is how long errors of the API server are treated as temporary: the
+// node authorizer, for example, receives a pod later than its node. Kubelet's value
+// is the same.
 const errorTimeout = time.Second
 
 func (s *Store) await(ctx context.Context, a *answer) error {

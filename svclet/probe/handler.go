@@ -115,7 +115,7 @@ func (m *Manager) exec(ctx context.Context, t target, action *corev1.ExecAction,
 	case tookTooLong(err):
 		return failed(fmt.Sprintf("command timed out: %q timed out after %s", strings.Join(command, " "), timeout))
 	case err != nil:
-		return outcome{verdict: unknown, err: ownWords(err)}
+		return outcome{verdict: unknown, err: withoutOperation(err)}
 	}
 	output := append(stdout, stderr...)
 	output = output[:min(len(output), maxOutput)]
@@ -129,9 +129,9 @@ func tookTooLong(err error) bool {
 	return errors.Is(err, cri.ErrCommandTimedOut) || errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
 
-// ownWords returns the runtime's own error without the operation and the
+// withoutOperation returns the runtime's own error without the operation and the
 // container: events name the container already.
-func ownWords(err error) error {
+func withoutOperation(err error) error {
 	var own interface {
 		error
 		GRPCStatus() *status.Status

@@ -85,7 +85,7 @@ func (m *Manager) runHook(ctx context.Context, t target, handler *corev1.Lifecyc
 func (m *Manager) hookExec(ctx context.Context, t target, command []string) error {
 	stdout, stderr, code, err := m.options.Executor.ExecSync(ctx, t.containerID, command, 0)
 	output := append(stdout, stderr...)
-	err = ownWords(err)
+	err = withoutOperation(err)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("command '%s' exited with %d: %s", strings.Join(command, " "), code, stderr)
 	}

@@ -36,7 +36,7 @@ type Options struct {
 	Recorder Recorder
 	// Result is called when a probe reaches a threshold for the first time, and when
 	// its result changes. Calls for one probe are sequential; no lock is held, and a
-	// call that blocks delays only its own probe. A call in runCtx is not waited for
+	// call that blocks delays only its own probe. A call in flight is not waited for
 	// when its probe is stopped.
 	Result func(types.UID, pod.ProbeResult)
 	// Version is the release in the User-Agent of probes ("kube-probe/1.36").
@@ -56,7 +56,7 @@ type Manager struct {
 	started time.Time
 	// wake signals that the first element of due has changed.
 	wake chan struct{}
-	// inFlight counts the probes in runCtx.
+	// inFlight counts the probes in flight.
 	inFlight sync.WaitGroup
 
 	mu   sync.Mutex
@@ -96,7 +96,7 @@ type probeKey struct {
 	kind        pod.ProbeKind
 }
 
-// running is an active probe. It is in the schedule (index >= 0), in runCtx
+// running is an active probe. It is in the schedule (index >= 0), in flight
 // (cancel is set), or on hold because its result can no longer matter.
 type running struct {
 	uid       types.UID
@@ -225,7 +225,7 @@ func (m *Manager) schedule(r *running) {
 	}
 }
 
-// Run runs the probes until ctx is done, and waits for those in runCtx.
+// Run runs the probes until ctx is done, and waits for those in flight.
 func (m *Manager) Run(ctx context.Context) {
 	defer m.inFlight.Wait()
 	for {
@@ -284,7 +284,7 @@ func (m *Manager) run(ctx context.Context, r *running) {
 	if reached, success := m.count(r, found, took); reached {
 		m.options.Result(r.uid, pod.ProbeResult{Kind: kind, ContainerID: target.containerID, Success: success, Message: found.output})
 	}
-	m.again(r)
+	m.reschedule(r)
 }
 
 // count updates the counts, and reports whether a threshold is reached, so that the
@@ -300,10 +300,10 @@ func (m *Manager) count(r *running, found outcome, took time.Duration) (reached,
 	return r.counter.add(success, r.probe.Spec), success
 }
 
-// again schedules the next run of a probe: a period after this one was due, or at
+// reschedule schedules the next run of a probe: a period after this one was due, or at
 // once if it took longer. A startup probe that was reported, and a liveness probe
 // whose failure was reported, are on hold: the container is going to be replaced.
-func (m *Manager) again(r *running) {
+func (m *Manager) reschedule(r *running) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.cancel()

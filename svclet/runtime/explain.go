@@ -76,7 +76,7 @@ func explain(ctx context.Context, service, endpoint string, timeout time.Duratio
 	}
 	switch code := rootCode(err); code {
 	case codes.Unimplemented:
-		if speaksAlpha(ctx, endpoint) {
+		if supportsAlpha(ctx, endpoint) {
 			return fmt.Errorf("%s at %s is too old: it speaks CRI v1alpha2 and not v1: use containerd 1.6, CRI-O 1.20 or later", service, endpoint)
 		}
 		return fmt.Errorf("%s at %s does not speak CRI v1: enable its CRI plugin (containerd: take \"cri\" off disabled_plugins)", service, endpoint)
@@ -97,9 +97,9 @@ func rootCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// speaksAlpha reports whether the runtime answers CRI v1alpha2, whose messages are
+// supportsAlpha reports whether the runtime answers CRI v1alpha2, whose messages are
 // the same.
-func speaksAlpha(ctx context.Context, endpoint string) bool {
+func supportsAlpha(ctx context.Context, endpoint string) bool {
 	return ask(ctx, endpoint, 5*time.Second, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &runtimeapi.VersionRequest{}, &runtimeapi.VersionResponse{})
 	}) == nil

@@ -43,7 +43,7 @@ func (c *Client) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter)
 
 // RemoveImage removes an image. It is not an error if the image does not exist.
 func (c *Client) RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error {
-	return c.unlessGone(ctx, "remove_image", "remove image "+image.GetImage(), func(ctx context.Context) error {
+	return c.doUnlessNotFound(ctx, "remove_image", "remove image "+image.GetImage(), func(ctx context.Context) error {
 		return c.images.RemoveImage(ctx, image)
 	})
 }

@@ -49,7 +49,7 @@ func (c *Client) RunSandbox(ctx context.Context, config *runtimeapi.PodSandboxCo
 // sandbox does not exist.
 func (c *Client) StopSandbox(ctx context.Context, id string) error {
 	defer c.invalidate(id)
-	return c.unlessGone(ctx, "stop_podsandbox", "stop sandbox "+id, func(ctx context.Context) error {
+	return c.doUnlessNotFound(ctx, "stop_podsandbox", "stop sandbox "+id, func(ctx context.Context) error {
 		return c.runtime.StopPodSandbox(ctx, id)
 	})
 }
@@ -58,7 +58,7 @@ func (c *Client) StopSandbox(ctx context.Context, id string) error {
 // sandbox does not exist.
 func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
 	defer c.invalidate(id)
-	return c.unlessGone(ctx, "remove_podsandbox", "remove sandbox "+id, func(ctx context.Context) error {
+	return c.doUnlessNotFound(ctx, "remove_podsandbox", "remove sandbox "+id, func(ctx context.Context) error {
 		return c.runtime.RemovePodSandbox(ctx, id)
 	})
 }
@@ -94,7 +94,7 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 // exist.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	defer c.invalidate(id)
-	return c.unlessGone(ctx, "stop_container", "stop container "+id, func(ctx context.Context) error {
+	return c.doUnlessNotFound(ctx, "stop_container", "stop container "+id, func(ctx context.Context) error {
 		return c.runtime.StopContainer(ctx, id, int64(wholeSeconds(grace)/time.Second))
 	})
 }
@@ -103,7 +103,7 @@ func (c *Client) StopContainer(ctx context.Context, id string, grace time.Durati
 // not exist.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	defer c.invalidate(id)
-	return c.unlessGone(ctx, "remove_container", "remove container "+id, func(ctx context.Context) error {
+	return c.doUnlessNotFound(ctx, "remove_container", "remove container "+id, func(ctx context.Context) error {
 		return c.runtime.RemoveContainer(ctx, id)
 	})
 }
@@ -211,8 +211,8 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (*runtimeapi.PodS
 	return answer.GetStatus(), err
 }
 
-// unlessGone is do for requests that succeed if the object does not exist.
-func (c *Client) unlessGone(ctx context.Context, operation, what string, request func(ctx context.Context) error) error {
+// doUnlessNotFound is do for requests that succeed if the object does not exist.
+func (c *Client) doUnlessNotFound(ctx context.Context, operation, what string, request func(ctx context.Context) error) error {
 	return c.do(ctx, operation, what, func(ctx context.Context) error {
 		if err := request(ctx); !IsNotFound(err) {
 			return err

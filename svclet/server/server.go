@@ -173,17 +173,17 @@ func (l limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	mortal := &mortalConn{Conn: c}
-	mortal.timer = time.AfterFunc(maxConnection, func() { _ = c.Close() })
-	return mortal, nil
+	accepted := &limitedConn{Conn: c}
+	accepted.timer = time.AfterFunc(maxConnection, func() { _ = c.Close() })
+	return accepted, nil
 }
 
-type mortalConn struct {
+type limitedConn struct {
 	net.Conn
 	timer *time.Timer
 }
 
-func (c *mortalConn) Close() error {
+func (c *limitedConn) Close() error {
 	c.timer.Stop()
 	return c.Conn.Close()
 }

@@ -67,7 +67,7 @@ func (s *Sources) readFiles(ctx context.Context) {
 	for {
 		// The timers exist only while something is pending.
 		var later, again <-chan time.Time
-		if f.hasUnlogged() {
+		if f.hasUnloggedError() {
 			later = s.o.Clock.After(settleTime)
 		}
 		if w.watcher == nil {
@@ -298,8 +298,8 @@ func (f *files) wanted(ctx context.Context, paths []string) []*corev1.Pod {
 	return wanted
 }
 
-// hasUnlogged reports whether an invalid file has not been logged yet.
-func (f *files) hasUnlogged() bool {
+// hasUnloggedError reports whether an invalid file has not been logged yet.
+func (f *files) hasUnloggedError() bool {
 	for path, known := range f.known {
 		if known.err != nil && f.logged[path] != known.err.Error() {
 			return true

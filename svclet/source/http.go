@@ -38,7 +38,7 @@ type poller struct {
 func (s *Sources) pollURL(ctx context.Context) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
-	p := &poller{s: s, client: &http.Client{Timeout: urlTimeout, Transport: transport, CheckRedirect: s.mayRedirect}}
+	p := &poller{s: s, client: &http.Client{Timeout: urlTimeout, Transport: transport, CheckRedirect: s.checkRedirect}}
 	ticker := s.o.Clock.NewTicker(s.o.HTTPCheckFrequency)
 	defer ticker.Stop()
 	for {
@@ -144,9 +144,9 @@ func (p *poller) decode(ctx context.Context, data []byte) ([]*corev1.Pod, error)
 	return m.pods, nil
 }
 
-// mayRedirect removes the configured headers, which may be secrets, on redirects
+// checkRedirect removes the configured headers, which may be secrets, on redirects
 // to other hosts and to unencrypted connections.
-func (s *Sources) mayRedirect(req *http.Request, via []*http.Request) error {
+func (s *Sources) checkRedirect(req *http.Request, via []*http.Request) error {
 	switch first := via[0].URL; {
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("it was redirected %d times", maxRedirects)

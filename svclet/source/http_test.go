@@ -52,7 +52,7 @@ func polled(t *testing.T, url string, header http.Header) *poller {
 	s.updates = make(chan Update, 100)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &poller{s: s, client: &http.Client{Transport: transport, CheckRedirect: s.mayRedirect}}
+	return &poller{s: s, client: &http.Client{Transport: transport, CheckRedirect: s.checkRedirect}}
 }
 
 func TestPodsOfAURL(t *testing.T) {

@@ -136,7 +136,7 @@ func (m *mirrors) listed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known = true
-	m.again()
+	m.enqueueAll()
 }
 
 // complete records that all static pods are known.
@@ -144,10 +144,11 @@ func (m *mirrors) complete() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sure = true
-	m.again()
+	m.enqueueAll()
 }
 
-func (m *mirrors) again() {
+// enqueueAll enqueues all static pods and mirror pods.
+func (m *mirrors) enqueueAll() {
 	for key := range m.static {
 		m.queue.Add(key)
 	}

@@ -27,9 +27,9 @@ func isOwn(t corev1.PodConditionType) bool { return slices.Contains(ownCondition
 // isShared reports whether the node and other writers set the condition.
 func isShared(t corev1.PodConditionType) bool { return t == corev1.DisruptionTarget }
 
-// proceed returns the status that follows old: next, completed with what must be
+// nextStatus returns the status that follows old: next, completed with what must be
 // kept, and normalized. A terminal phase is final.
-func proceed(pod *corev1.Pod, old, next *corev1.PodStatus, now time.Time) *corev1.PodStatus {
+func nextStatus(pod *corev1.Pod, old, next *corev1.PodStatus, now time.Time) *corev1.PodStatus {
 	s := next.DeepCopy()
 	s.ObservedGeneration = max(pod.Generation, old.ObservedGeneration)
 	if podspec.IsTerminal(old.Phase) && s.Phase != old.Phase {
@@ -76,9 +76,9 @@ func keepRestarts(old, next []corev1.ContainerStatus) {
 	}
 }
 
-// legal returns an error if a status may not follow the old one: terminated
+// checkTransition returns an error if a status may not follow the old one: terminated
 // containers that are not to be restarted must not run again.
-func legal(spec *corev1.PodSpec, old, next *corev1.PodStatus) error {
+func checkTransition(spec *corev1.PodSpec, old, next *corev1.PodStatus) error {
 	if spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return nil
 	}

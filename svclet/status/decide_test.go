@@ -46,7 +46,7 @@ func TestATerminalPhaseIsFinal(t *testing.T) {
 			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
 		},
 	}
-	got := proceed(pod, old, next, noon)
+	got := nextStatus(pod, old, next, noon)
 	second := metav1.Time{Time: noon.Truncate(time.Second)}
 	want := &corev1.PodStatus{
 		ObservedGeneration: 3, Phase: corev1.PodFailed, Reason: "Evicted", Message: "no room", StartTime: &earlier,
@@ -90,15 +90,15 @@ func TestTerminatedContainersThatAreNotRestartedMustNotRun(t *testing.T) {
 		code      int32
 		init      bool
 		container corev1.Container
-		legal     bool
+		valid     bool
 	}{
 		"never":                 {policy: corev1.RestartPolicyNever, container: corev1.Container{Name: "s"}},
 		"never, failed":         {policy: corev1.RestartPolicyNever, code: 1, container: corev1.Container{Name: "s"}},
 		"on failure, succeeded": {policy: corev1.RestartPolicyOnFailure, container: corev1.Container{Name: "s"}},
-		"on failure, failed":    {policy: corev1.RestartPolicyOnFailure, code: 1, container: corev1.Container{Name: "s"}, legal: true},
-		"always":                {policy: corev1.RestartPolicyAlways, container: corev1.Container{Name: "s"}, legal: true},
+		"on failure, failed":    {policy: corev1.RestartPolicyOnFailure, code: 1, container: corev1.Container{Name: "s"}, valid: true},
+		"always":                {policy: corev1.RestartPolicyAlways, container: corev1.Container{Name: "s"}, valid: true},
 		"init, never":           {policy: corev1.RestartPolicyNever, init: true, container: corev1.Container{Name: "s"}},
-		"sidecar":               {policy: corev1.RestartPolicyNever, init: true, container: sidecar, legal: true},
+		"sidecar":               {policy: corev1.RestartPolicyNever, init: true, container: sidecar, valid: true},
 	} {
 		spec := &corev1.PodSpec{RestartPolicy: c.policy}
 		old, next := &corev1.PodStatus{}, &corev1.PodStatus{}
@@ -109,7 +109,7 @@ func TestTerminatedContainersThatAreNotRestartedMustNotRun(t *testing.T) {
 			spec.Containers = []corev1.Container{c.container}
 			old.ContainerStatuses, next.ContainerStatuses = before, after
 		}
-		if err := legal(spec, old, next); (err == nil) != c.legal {
+		if err := checkTransition(spec, old, next); (err == nil) != c.valid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

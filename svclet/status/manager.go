@@ -113,11 +113,11 @@ func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 func (m *Manager) set(e *entry, pod *corev1.Pod, status corev1.PodStatus) {
 	e.pod = pod
 	old := e.last()
-	if err := legal(&pod.Spec, old, &status); err != nil {
+	if err := checkTransition(&pod.Spec, old, &status); err != nil {
 		klog.Background().Error(err, "Ignoring invalid update of pod status", "pod", klog.KObj(pod), "podUID", pod.UID)
 		return
 	}
-	next := proceed(pod, old, &status, m.o.Clock.Now())
+	next := nextStatus(pod, old, &status, m.o.Clock.Now())
 	if e.want != nil && same(e.want, next) {
 		return
 	}
@@ -180,7 +180,7 @@ func (m *Manager) Status(uid types.UID) (corev1.PodStatus, bool) {
 func (m *Manager) Observed(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entry(uidHere(pod))
+	e := m.entry(localUID(pod))
 	if e.api != nil && e.api.UID == pod.UID {
 		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, e.api.ResourceVersion)
 		switch {
@@ -202,7 +202,7 @@ func (m *Manager) Observed(pod *corev1.Pod) {
 func (m *Manager) Gone(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.pods[uidHere(pod)]; e != nil && e.api != nil && e.api.UID == pod.UID {
+	if e := m.pods[localUID(pod)]; e != nil && e.api != nil && e.api.UID == pod.UID {
 		m.lose(e)
 	}
 }
@@ -253,9 +253,9 @@ func isMirror(pod *corev1.Pod) bool {
 	return ok
 }
 
-// uidHere returns the UID on this node of a pod in the API server: for a mirror
+// localUID returns the UID on this node of a pod in the API server: for a mirror
 // pod the UID of its static pod, from the annotation.
-func uidHere(pod *corev1.Pod) types.UID {
+func localUID(pod *corev1.Pod) types.UID {
 	if uid, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		return types.UID(uid)
 	}

@@ -69,7 +69,7 @@ func (w writer) write(files map[string]file) error {
 	if err := w.link(files); err != nil {
 		return err
 	}
-	return w.tidy(current, files)
+	return w.removeOld(current, files)
 }
 
 func (w writer) path(elements ...string) string {
@@ -190,9 +190,9 @@ func (w writer) link(files map[string]file) error {
 	return nil
 }
 
-// tidy removes symlinks to files that no longer exist, and the directories of
+// removeOld removes symlinks to files that no longer exist, and the directories of
 // earlier sets.
-func (w writer) tidy(current string, files map[string]file) error {
+func (w writer) removeOld(current string, files map[string]file) error {
 	wanted := map[string]bool{dataLink: true, current: true}
 	for name := range files {
 		top, _, _ := strings.Cut(name, "/")

@@ -111,7 +111,7 @@ func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.Persiste
 	if source == "" {
 		return mounted, fmt.Errorf("LocalVolume volume %q path is empty", pv.Name)
 	}
-	if err := noBacksteps(source); err != nil {
+	if err := checkNoParent(source); err != nil {
 		return mounted, fmt.Errorf("invalid path: %s %w", source, err)
 	}
 	info, err := os.Stat(source)

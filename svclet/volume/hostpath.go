@@ -15,7 +15,7 @@ import (
 // creates it if the type says so.
 func mountHostPath(name string, source *corev1.HostPathVolumeSource, readOnly bool) (mountedVolume, error) {
 	mounted := mountedVolume{name: name, Mounted: Mounted{HostPath: source.Path, ReadOnly: readOnly}}
-	if err := noBacksteps(source.Path); err != nil {
+	if err := checkNoParent(source.Path); err != nil {
 		return mounted, fmt.Errorf("invalid HostPath `%s`: %w", source.Path, err)
 	}
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
@@ -24,8 +24,8 @@ func mountHostPath(name string, source *corev1.HostPathVolumeSource, readOnly bo
 	return mounted, checkHostPath(source.Path, *source.Type)
 }
 
-// noBacksteps refuses paths with "..".
-func noBacksteps(path string) error {
+// checkNoParent refuses paths with "..".
+func checkNoParent(path string) error {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return errors.New("must not contain '..'")
 	}

@@ -23,7 +23,7 @@ func (m *Manager) SubPath(ctx context.Context, pod *corev1.Pod, container *corev
 	if filepath.IsAbs(subPath) {
 		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", subPath)
 	}
-	if err := noBacksteps(subPath); err != nil {
+	if err := checkNoParent(subPath); err != nil {
 		return "", fmt.Errorf("unable to provision SubPath `%s`: %w", subPath, err)
 	}
 	if err := m.layout.check(pod); err != nil {

@@ -65,7 +65,7 @@ func (a *Authorizer) Authorize(ctx context.Context, u *User, method, path string
 	}
 	verb, subresources := verbOf(method, path), subresourcesOf(path)
 	for _, subresource := range subresources {
-		allowed, err := a.ask(ctx, a.question(u, verb, subresource))
+		allowed, err := a.review(ctx, a.question(u, verb, subresource))
 		if err != nil {
 			return &Refusal{Failed: true, Cause: err, Message: fmt.Sprintf(
 				"Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.Name, verb, subresource)}
@@ -93,7 +93,8 @@ func (a *Authorizer) question(u *User, verb, subresource string) authorizationv1
 	return q
 }
 
-func (a *Authorizer) ask(ctx context.Context, q authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+// review creates a SubjectAccessReview, or returns the cached result of an equal one.
+func (a *Authorizer) review(ctx context.Context, q authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	key, err := json.Marshal(q)
 	if err != nil {
 		return false, fmt.Errorf("encode a subject access review: %w", err)

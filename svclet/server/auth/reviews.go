@@ -37,7 +37,7 @@ func (r reviewer) review(ctx context.Context, obj client.Object) error {
 		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 		last = r.api.Create(ctx, obj)
-		if last != nil && !worthAnotherTry(last) {
+		if last != nil && !isRetryable(last) {
 			return false, last
 		}
 		return last == nil, nil
@@ -48,7 +48,7 @@ func (r reviewer) review(ctx context.Context, obj client.Object) error {
 	return err
 }
 
-func worthAnotherTry(err error) bool {
+func isRetryable(err error) bool {
 	if _, wait := apierrors.SuggestsClientDelay(err); wait {
 		return true
 	}

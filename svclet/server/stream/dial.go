@@ -29,11 +29,11 @@ func ParseRuntimeURL(address string) (*url.URL, error) {
 // one-time token in the URL, which came over the runtime's socket, authenticates
 // the runtime.
 //
-// hangUp closes the connection. The SPDY library closes it only once all its
+// disconnect closes the connection. The SPDY library closes it only once all its
 // streams have ended, which never happens if one of them was being opened.
-func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, hangUp func(), err error) {
-	line := &line{}
-	upgrades := &http.Transport{DialContext: line.dial}
+func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, disconnect func(), err error) {
+	connector := &connector{}
+	upgrades := &http.Transport{DialContext: connector.dial}
 	if runtime.Scheme == "https" {
 		upgrades.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // see above
 	}
@@ -41,16 +41,16 @@ func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, hangUp f
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the container runtime: %w", err)
 	}
-	return transport, line.hangUp, nil
+	return transport, connector.disconnect, nil
 }
 
-// line is the connection of a transport that is used once.
-type line struct {
+// connector is the connection of a transport that is used once.
+type connector struct {
 	mu   sync.Mutex
 	conn net.Conn
 }
 
-func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (l *connector) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
@@ -62,7 +62,7 @@ func (l *line) dial(ctx context.Context, network, address string) (net.Conn, err
 	return l.conn, nil
 }
 
-func (l *line) hangUp() {
+func (l *connector) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {

@@ -144,11 +144,11 @@ func (f *forwarder) connect() (httpstream.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, hangUp, err := spdyTransport(runtime)
+	transport, disconnect, err := spdyTransport(runtime)
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(f.ctx, hangUp)
+	context.AfterFunc(f.ctx, disconnect)
 	request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, runtime.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the container runtime: %w", err)

@@ -50,11 +50,11 @@ func (s *session) attempt(ctx context.Context, in io.Reader, out, errOut io.Writ
 }
 
 func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, resize <-chan criremote.TerminalSize) error {
-	transport, hangUp, err := spdyTransport(s.runtime)
+	transport, disconnect, err := spdyTransport(s.runtime)
 	if err != nil {
 		return err
 	}
-	defer hangUp()
+	defer disconnect()
 	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(transport, clientspdy.NewUpgraderForStreaming(transport), http.MethodPost, s.runtime)
 	if err != nil {
 		return fmt.Errorf("connect to the container runtime: %w", err)
