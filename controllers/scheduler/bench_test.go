@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// BenchmarkCore is the life of a pod in the core, on 1,000 nodes in three zones:
-// it comes, is decided on, and is seen bound.
+// BenchmarkCore measures the core with 1,000 nodes in three zones: a pod is created,
+// decided on, and observed with its node.
 func BenchmarkCore(b *testing.B) {
 	nodes := func(c *core) {
 		for i := range 1000 {
@@ -43,7 +43,7 @@ func BenchmarkCore(b *testing.B) {
 				}},
 			}}
 		},
-		"refused": func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} },
+		"unschedulable": func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} },
 	} {
 		b.Run(name, func(b *testing.B) {
 			c := newCore("default-scheduler", time.Now, rand.IntN)

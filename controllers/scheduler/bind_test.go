@@ -22,17 +22,17 @@ func TestBindReadsThePodAfterAnError(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		answer error
-		now    func(*corev1.Pod) // what the API server says afterwards; nil is gone
+		now    func(*corev1.Pod) // the pod at the API server afterwards; nil if it was deleted
 		bound  bool
 		failed bool
 	}{
 		{name: "it is bound", bound: true},
-		{name: "it was bound, but the answer was lost", answer: refused, now: func(p *corev1.Pod) { p.Spec.NodeName = "n" }, bound: true},
+		{name: "it was bound, but the response was lost", answer: refused, now: func(p *corev1.Pod) { p.Spec.NodeName = "n" }, bound: true},
 		{name: "another scheduler has bound it", answer: refused, now: func(p *corev1.Pod) { p.Spec.NodeName = "other" }},
-		{name: "it is gone", answer: refused},
-		{name: "it is another one", answer: refused, now: func(p *corev1.Pod) { p.UID = "2" }},
+		{name: "it was deleted", answer: refused},
+		{name: "another pod has its name", answer: refused, now: func(p *corev1.Pod) { p.UID = "2" }},
 		{name: "it is being deleted", answer: refused, now: func(p *corev1.Pod) { p.DeletionTimestamp = &now; p.Finalizers = []string{"example.com/x"} }},
-		{name: "it was refused", answer: refused, now: func(*corev1.Pod) {}, failed: true},
+		{name: "it was rejected", answer: refused, now: func(*corev1.Pod) {}, failed: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
@@ -84,9 +84,9 @@ func TestBindClaims(t *testing.T) {
 		t.Errorf("volume is %v: %v", pv, err)
 	}
 	if err := b.bindClaims(t.Context(), pod, "n", []decision.ClaimDecision{{Claim: "a", Volume: "taken"}}); err == nil {
-		t.Error("a volume that is another claim's was taken")
+		t.Error("the volume of another claim is reserved")
 	}
 	if err := b.bindClaims(t.Context(), pod, "n", []decision.ClaimDecision{{Claim: "none", Volume: "free"}}); err == nil {
-		t.Error("a claim that is gone was bound")
+		t.Error("a deleted claim is bound")
 	}
 }

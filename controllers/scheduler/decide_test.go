@@ -17,15 +17,15 @@ import (
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
-// cluster tells a core what happens, as the watches would, and remembers the
-// objects.
+// cluster has the objects of a cluster, and delivers their events to a core as the
+// watches do.
 type cluster struct {
 	t     *testing.T
 	now   time.Time
 	core  *core
 	pods  map[string]*corev1.Pod
 	nodes map[string]*corev1.Node
-	// steps are the last of each pod.
+	// steps has the last step of each pod.
 	steps map[string]step
 }
 
@@ -35,7 +35,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// node makes or changes a node with two processors.
+// node creates or updates a node with two CPUs.
 func (c *cluster) node(name string, change func(*corev1.Node)) {
 	before := c.nodes[name]
 	after := &corev1.Node{
@@ -54,7 +54,7 @@ func (c *cluster) node(name string, change func(*corev1.Node)) {
 	c.core.nodeChanged(before, after)
 }
 
-// pod makes or changes a pod that wants one processor.
+// pod creates or updates a pod that requests one CPU.
 func (c *cluster) pod(name string, change func(*corev1.Pod)) {
 	before := c.pods[name]
 	after := &corev1.Pod{
@@ -82,8 +82,7 @@ func (c *cluster) removePod(name string) {
 
 func on(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
 
-// expect compares what the core does next, until it has nothing to do, with
-// lines such as "a -> node" or "a: Insufficient cpu" (a part of the message).
+// expect compares the next steps of the core, until there are none, with lines such as "a -> node" or "a: Insufficient cpu" (a part of the message).
 func (c *cluster) expect(want ...string) {
 	c.t.Helper()
 	var got []string
@@ -155,7 +154,7 @@ func TestFailedBindingFreesResources(t *testing.T) {
 
 func TestDeletionOfAnAssumedPodFreesResources(t *testing.T) {
 	for name, gone := range map[string]func(*cluster){
-		"gone":        func(c *cluster) { c.removePod("a") },
+		"deleted":     func(c *cluster) { c.removePod("a") },
 		"terminating": func(c *cluster) { c.pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }) },
 		"replaced":    func(c *cluster) { c.pod("a", func(p *corev1.Pod) { p.UID, p.Spec.SchedulerName = "a2", "other" }) },
 	} {
@@ -219,14 +218,14 @@ func TestEventsRetryUnschedulablePods(t *testing.T) {
 		before        func(*cluster)
 		after         func(*cluster)
 	}{
-		{"when a node comes", "no nodes available to schedule pods", nil, func(c *cluster) { c.node("n", nil) }},
+		{"when a node is created", "no nodes available to schedule pods", nil, func(c *cluster) { c.node("n", nil) }},
 		{
 			"when a node is uncordoned", "1 node(s) were unschedulable",
 			func(c *cluster) { c.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
 			func(c *cluster) { c.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = false }) },
 		},
 		{
-			"when a taint goes", "1 node(s) had untolerated taint",
+			"when a taint is removed", "1 node(s) had untolerated taint",
 			func(c *cluster) { c.node("n", func(n *corev1.Node) { n.Spec.Taints = taint }) },
 			func(c *cluster) { c.node("n", func(n *corev1.Node) { n.Spec.Taints = nil }) },
 		},
@@ -247,12 +246,12 @@ func TestEventsRetryUnschedulablePods(t *testing.T) {
 			},
 		},
 		{
-			"when a pod is gone", "1 Insufficient cpu",
+			"when a pod is deleted", "1 Insufficient cpu",
 			func(c *cluster) { c.node("n", nil); c.pod("b", on("n")); c.pod("c", on("n")) },
 			func(c *cluster) { c.removePod("b") },
 		},
 		{
-			"when a pod has ended", "1 Insufficient cpu",
+			"when a pod has terminated", "1 Insufficient cpu",
 			func(c *cluster) { c.node("n", nil); c.pod("b", on("n")); c.pod("c", on("n")) },
 			func(c *cluster) { c.pod("b", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }) },
 		},

@@ -15,7 +15,7 @@ func (w *world) leftovers() error {
 			continue // cannot be collected
 		}
 		if o.Deleting && !w.stuck(o, map[types.UID]bool{}) {
-			return fmt.Errorf("%s %s is still there: %v", o.kind, o.UID, o.Object)
+			return fmt.Errorf("%s %s still exists: %v", o.kind, o.UID, o.Object)
 		}
 		if o.Deleting || w.undecidable(o) {
 			continue

@@ -31,7 +31,7 @@ func TestOnlyGarbageIsCollected(t *testing.T) {
 	}
 	steps := 0
 	for s := first; s == first || *seed == 0 && time.Now().Before(end); s++ {
-		p := newPlay(s)
+		p := newSimulation(s)
 		for range 300 {
 			steps++
 			if err := p.step(); err != nil {
@@ -54,8 +54,8 @@ func trace(format string, args ...any) {
 	}
 }
 
-// playing is a graph and a simulated collector, with steps in random order.
-type playing struct {
+// simulation is a graph and a simulated collector, with steps in random order.
+type simulation struct {
 	*world
 	g        *Graph
 	ready    []Subject
@@ -69,7 +69,7 @@ type request struct {
 	action   Action
 	result   Result
 	executed bool
-	// lost requests belong to a collector that has crashed.
+	// lost requests were sent by a collector that has crashed.
 	lost bool
 }
 
@@ -79,33 +79,33 @@ type watching struct {
 	revision       uint64
 }
 
-func newPlay(seed uint64) *playing {
-	p := &playing{world: newWorld(rand.New(rand.NewPCG(seed, seed))), monitors: map[schema.GroupKind]*watching{}}
+func newSimulation(seed uint64) *simulation {
+	p := &simulation{world: newWorld(rand.New(rand.NewPCG(seed, seed))), monitors: map[schema.GroupKind]*watching{}}
 	p.restart()
 	return p
 }
 
-// restart starts with an empty graph, which does not remember orphaned dependents.
-func (p *playing) restart() {
+// restart starts with an empty graph, which does not know the orphaned dependents.
+func (p *simulation) restart() {
 	p.g, p.ready, p.later, p.protected = New(), nil, nil, map[types.UID]bool{}
 	for _, r := range p.inFlight {
 		r.lost = true
 	}
 	for _, kind := range watchedKinds {
 		p.monitors[kind] = &watching{}
-		if !p.away[kind] {
+		if !p.unavailable[kind] {
 			p.serve(kind)
 		}
 	}
 	p.g.Serve(unwatched, true, false)
 }
 
-func (p *playing) serve(kind schema.GroupKind) {
+func (p *simulation) serve(kind schema.GroupKind) {
 	p.monitors[kind].served = true
 	p.g.Serve(kind, namespacedKind(kind), true)
 }
 
-func (p *playing) step() error {
+func (p *simulation) step() error {
 	switch n := p.rand.IntN(100); {
 	case n < 30:
 		p.user()
@@ -116,19 +116,19 @@ func (p *playing) step() error {
 	case n < 97:
 		return p.progress(p.rand.IntN(6) == 0)
 	case n < 98:
-		return p.upset()
+		return p.disturb()
 	case n < 99:
 		p.ready, p.later = append(p.ready, p.later...), nil
 	}
 	return nil
 }
 
-// user does a random action of a user.
-func (p *playing) user() {
+// user does a random request of a user.
+func (p *simulation) user() {
 	if p.rand.IntN(3) == 0 || len(p.objects) < 4 {
 		kinds := append([]schema.GroupKind{unwatched}, watchedKinds...)
 		kind := kinds[p.rand.IntN(len(kinds))]
-		if p.away[kind] {
+		if p.unavailable[kind] {
 			return
 		}
 		var finalizers []string
@@ -144,7 +144,7 @@ func (p *playing) user() {
 		return
 	}
 	o := p.any()
-	if p.away[o.kind] {
+	if p.unavailable[o.kind] {
 		return
 	}
 	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
@@ -169,12 +169,12 @@ func (p *playing) user() {
 }
 
 // watch delivers the next event of a kind, or a list.
-func (p *playing) watch(kind schema.GroupKind) {
+func (p *simulation) watch(kind schema.GroupKind) {
 	m := p.monitors[kind]
 	switch {
 	case !m.served:
 		return
-	case p.away[kind]:
+	case p.unavailable[kind]:
 		p.g.Failing(kind)
 	case !m.listed:
 		p.list(kind, p.revision)
@@ -196,18 +196,18 @@ func (p *playing) watch(kind schema.GroupKind) {
 	p.drain()
 }
 
-func (p *playing) list(kind schema.GroupKind, revision uint64) {
+func (p *simulation) list(kind schema.GroupKind, revision uint64) {
 	trace("list: %s at %d of %d", kind, revision, p.revision)
 	p.g.Replace(kind, p.at(kind, revision))
 	p.monitors[kind].listed, p.monitors[kind].revision = true, revision
 }
 
-func (p *playing) drain() {
+func (p *simulation) drain() {
 	p.g.Notices()
 	p.enqueue(p.g.Ready()...)
 }
 
-func (p *playing) enqueue(subjects ...Subject) {
+func (p *simulation) enqueue(subjects ...Subject) {
 	for _, s := range subjects {
 		if !slices.Contains(p.ready, s) {
 			p.ready = append(p.ready, s)
@@ -216,7 +216,7 @@ func (p *playing) enqueue(subjects ...Subject) {
 }
 
 // start starts the action of a ready subject.
-func (p *playing) start() error {
+func (p *simulation) start() error {
 	if len(p.ready) == 0 {
 		return nil
 	}
@@ -239,9 +239,9 @@ func (p *playing) start() error {
 	return nil
 }
 
-// mayBeReleased returns why an owner must not lose its finalizer: a dependent in the
-// graph blocks its deletion.
-func (p *playing) mayBeReleased(a Action) error {
+// mayBeReleased returns why the finalizer must not be removed from an owner: a
+// dependent in the graph blocks its deletion.
+func (p *simulation) mayBeReleased(a Action) error {
 	for uid, o := range p.objects {
 		n := p.g.nodes[uid]
 		if n == nil || n.version != o.Version {
@@ -257,7 +257,7 @@ func (p *playing) mayBeReleased(a Action) error {
 }
 
 // progress executes a request, or delivers its response.
-func (p *playing) progress(fail bool) error {
+func (p *simulation) progress(fail bool) error {
 	if len(p.inFlight) == 0 {
 		return nil
 	}
@@ -294,37 +294,37 @@ func (p *playing) progress(fail bool) error {
 	return nil
 }
 
-// upset does a random rare event.
-func (p *playing) upset() error {
+// disturb does a random rare event.
+func (p *simulation) disturb() error {
 	kind := watchedKinds[p.rand.IntN(len(watchedKinds))]
 	m := p.monitors[kind]
 	what := p.rand.IntN(8)
-	trace("upset %d: %s", what, kind)
+	trace("disturb %d: %s", what, kind)
 	switch what {
 	case 0, 1: // a watch ends unexpectedly, and a list is old
-		if m.listed && !p.away[kind] {
+		if m.listed && !p.unavailable[kind] {
 			p.g.InvalidateLookups()
 			p.list(kind, p.revision-min(p.revision, uint64(p.rand.IntN(60))))
 		}
 	case 2: // an extension server is unavailable
-		p.away[kind] = true
+		p.unavailable[kind] = true
 	case 3:
-		p.away[kind] = false
+		p.unavailable[kind] = false
 		if !m.served {
 			p.serve(kind)
 		}
 	case 4: // its discovery fails, too
-		if p.away[kind] && m.served {
+		if p.unavailable[kind] && m.served {
 			*m = watching{}
 			p.g.RemoveKind(kind)
 		}
 	case 5: // a custom kind is removed, after its objects
 		for _, o := range p.objects {
-			if o.kind == custom && !p.away[custom] {
+			if o.kind == custom && !p.unavailable[custom] {
 				p.write(o, func(o *thing) { o.Deleting, o.Finalizers = true, nil })
 			}
 		}
-		p.away[custom] = true
+		p.unavailable[custom] = true
 	case 6:
 		if p.rand.IntN(4) == 0 {
 			p.restart()
@@ -341,7 +341,7 @@ func (p *playing) upset() error {
 // restore restores the world to an earlier state. The watches end and all requests
 // fail. The collector removes the objects of a kind when it lists the kind again,
 // and uses them until then.
-func (p *playing) restore() error {
+func (p *simulation) restore() error {
 	then := p.revision - min(p.revision, uint64(p.rand.IntN(60)))
 	p.objects = map[types.UID]*thing{}
 	awaiting := map[types.UID]bool{}
@@ -372,7 +372,7 @@ func (p *playing) restore() error {
 		if p.monitors[kind].served {
 			p.serve(kind)
 		}
-		if p.monitors[kind].served && !p.away[kind] {
+		if p.monitors[kind].served && !p.unavailable[kind] {
 			p.list(kind, p.revision)
 		}
 		p.drain()
@@ -380,10 +380,10 @@ func (p *playing) restore() error {
 	return nil
 }
 
-// finish runs until nothing changes, and returns what is wrong then.
-func (p *playing) finish() (steps int, err error) {
-	for kind := range p.away {
-		p.away[kind] = false
+// finish runs until nothing changes. The error says what is wrong then.
+func (p *simulation) finish() (steps int, err error) {
+	for kind := range p.unavailable {
+		p.unavailable[kind] = false
 	}
 	for _, kind := range watchedKinds {
 		if !p.monitors[kind].served {
@@ -402,7 +402,7 @@ func (p *playing) finish() (steps int, err error) {
 			}
 			for len(p.ready)+len(p.inFlight) > 0 {
 				if steps++; steps > 100_000 {
-					return steps, fmt.Errorf("it does not come to rest: %d ready, %d under way", len(p.ready), len(p.inFlight))
+					return steps, fmt.Errorf("it does not become idle: %d ready, %d in flight", len(p.ready), len(p.inFlight))
 				}
 				if err := errors.Join(p.start(), p.progress(false)); err != nil {
 					return steps, err
@@ -427,7 +427,7 @@ func (p *playing) finish() (steps int, err error) {
 }
 
 // last is the revision of the last change to a kind.
-func (p *playing) last(kind schema.GroupKind) uint64 {
+func (p *simulation) last(kind schema.GroupKind) uint64 {
 	if h := p.history[kind]; len(h) > 0 {
 		return h[len(h)-1].revision
 	}

@@ -19,15 +19,15 @@ type world struct {
 	uids     int
 	history  map[schema.GroupKind][]change
 
-	// dead are those that were, for references to name; orphaned are those that
-	// were deleted with the finalizer orphan, and protected those among them
-	// that the collector has released since it began.
-	dead                []*thing
+	// removed are former objects, which references may name. orphaned are the UIDs of
+	// objects that were deleted with the finalizer orphan, and protected those of them
+	// from which the collector has removed it since its start.
+	removed             []*thing
 	orphaned, protected map[types.UID]bool
-	// awaiting are those that were deleted in the foreground.
+	// awaiting are the UIDs of objects that were deleted in the foreground.
 	awaiting map[types.UID]bool
-	// away kinds are unavailable, although their objects exist.
-	away map[schema.GroupKind]bool
+	// unavailable kinds are not served, although their objects exist.
+	unavailable map[schema.GroupKind]bool
 }
 
 type thing struct {
@@ -65,11 +65,11 @@ func newWorld(r *rand.Rand) *world {
 	return &world{
 		rand: r, objects: map[types.UID]*thing{}, history: map[schema.GroupKind][]change{},
 		orphaned: map[types.UID]bool{}, protected: map[types.UID]bool{}, awaiting: map[types.UID]bool{},
-		away: map[schema.GroupKind]bool{},
+		unavailable: map[schema.GroupKind]bool{},
 	}
 }
 
-// find returns the object of a name.
+// find returns the object with a name.
 func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
 	for _, o := range w.objects {
 		if o.kind == kind && o.Namespace == namespace && o.Name == name {
@@ -79,7 +79,7 @@ func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
 	return nil
 }
 
-// any returns a random object, the same for the same random numbers.
+// any returns a random object, which depends on the random numbers only.
 func (w *world) any() *thing {
 	if len(w.objects) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (w *world) create(kind schema.GroupKind, owners []metav1.OwnerReference, fi
 	w.record(o, false)
 }
 
-// write stores an object that how has changed. An object that is being deleted and
+// write stores an object after how has changed it. An object that is being deleted and
 // has no finalizers is removed.
 func (w *world) write(o *thing, how func(*thing)) {
 	o = o.copy()
@@ -128,7 +128,7 @@ func (w *world) write(o *thing, how func(*thing)) {
 	o.Version = w.revision
 	if o.Deleting && len(o.Finalizers) == 0 {
 		delete(w.objects, o.UID)
-		w.dead = append(w.dead, o)
+		w.removed = append(w.removed, o)
 		w.record(o, true)
 		return
 	}
@@ -160,8 +160,8 @@ func (w *world) references() []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for range w.rand.IntN(3) {
 		o := w.any()
-		if len(w.dead) > 0 && w.rand.IntN(8) == 0 {
-			o = w.dead[w.rand.IntN(len(w.dead))]
+		if len(w.removed) > 0 && w.rand.IntN(8) == 0 {
+			o = w.removed[w.rand.IntN(len(w.removed))]
 		}
 		if o == nil {
 			break
@@ -225,9 +225,10 @@ func (w *world) truth(o *thing, ref metav1.OwnerReference) hold {
 	return holds
 }
 
-// perform executes an action like an API server, and returns what is wrong with it.
+// perform executes an action like an API server. The error says why the collector must
+// not do it.
 func (w *world) perform(a Action) (Result, error) {
-	if w.away[a.Object.Kind] || a.Object.Kind == bogus {
+	if w.unavailable[a.Object.Kind] || a.Object.Kind == bogus {
 		return Result{Outcome: Failed}, nil
 	}
 	if !slices.Contains(watchedKinds, a.Object.Kind) && a.Object.Kind != unwatched {
@@ -244,14 +245,14 @@ func (w *world) perform(a Action) (Result, error) {
 	}
 	switch a.Verb {
 	case Delete:
-		if err := w.mayGo(o); err != nil {
+		if err := w.mayDelete(o); err != nil {
 			return Result{}, fmt.Errorf("%s: %w", a, err)
 		}
 		w.delete(o, a.Policy)
 		return Result{Outcome: Done}, nil
 	case Disown:
 		for _, r := range a.References {
-			if err := w.mayLose(o, r); err != nil {
+			if err := w.mayDisown(o, r); err != nil {
 				return Result{}, fmt.Errorf("%s: %w", a, err)
 			}
 		}
@@ -288,8 +289,8 @@ func patched(o *thing, a Action) {
 	}
 }
 
-// mayGo returns why an object must not be deleted.
-func (w *world) mayGo(o *thing) error {
+// mayDelete returns why an object must not be deleted.
+func (w *world) mayDelete(o *thing) error {
 	if len(o.Owners) == 0 {
 		return fmt.Errorf("it has no owners")
 	}
@@ -298,7 +299,7 @@ func (w *world) mayGo(o *thing) error {
 		case h == holds:
 			return fmt.Errorf("%s %s holds it", ref.Kind, ref.UID)
 		case h == unknown:
-			return fmt.Errorf("it is not known whether %s %s holds it", ref.Kind, ref.UID)
+			return fmt.Errorf("the state of its owner %s %s is unknown", ref.Kind, ref.UID)
 		case w.protected[ref.UID]:
 			return fmt.Errorf("%s %s has orphaned it", ref.Kind, ref.UID)
 		}
@@ -306,8 +307,8 @@ func (w *world) mayGo(o *thing) error {
 	return nil
 }
 
-// mayLose returns why an owner reference must not be removed.
-func (w *world) mayLose(o *thing, r Reference) error {
+// mayDisown returns why an owner reference must not be removed.
+func (w *world) mayDisown(o *thing, r Reference) error {
 	ref := o.Owners[r.Index]
 	if ref.UID != r.UID {
 		return fmt.Errorf("owner %d is %s", r.Index, ref.UID)

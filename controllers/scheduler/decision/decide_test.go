@@ -123,6 +123,6 @@ func TestUnusedCountsAreDropped(t *testing.T) {
 		t.Errorf("%d counts left", len(s.counts.byKey))
 	}
 	if d := s.Decide(parsePod("web away={app=web}/host"), nil); d.Node != "" {
-		t.Error("a count that was dropped is wrong when it is asked for again")
+		t.Error("a count that was dropped is wrong when it is computed again")
 	}
 }

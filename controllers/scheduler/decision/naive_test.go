@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// fits returns the nodes that a pod may go to, by looking at all objects, for
-// every rule from all objects.
+// fits returns the nodes that fit a pod. Each naive rule is computed from all objects,
+// without the sums that a snapshot keeps.
 func (w *world) fits(pod *corev1.Pod) []string {
 	rules := []func(*corev1.Pod, *corev1.Node) bool{
 		w.naiveTaints, w.naiveNodeAffinity, w.naivePorts, w.naiveResources, w.naiveSpread,
@@ -135,7 +135,7 @@ func (w *world) uncordonedTaints(pod *corev1.Pod, n *corev1.Node) bool {
 	return w.naiveTaints(pod, n)
 }
 
-// matching counts the pods of a node that stay and match.
+// matching counts the pods of a node that match and are not being deleted.
 func (w *world) matching(node, namespace string, selector labels.Selector) int {
 	count := 0
 	for _, other := range w.on(node) {
@@ -146,14 +146,14 @@ func (w *world) matching(node, namespace string, selector labels.Selector) int {
 	return count
 }
 
-// selects reports whether a term of one pod selects another.
-func (w *world) selects(t *corev1.PodAffinityTerm, holder, other *corev1.Pod) bool {
+// selects reports whether a term of owner selects the other pod.
+func (w *world) selects(t *corev1.PodAffinityTerm, owner, other *corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 	if err != nil || !selector.Matches(labels.Set(other.Labels)) {
 		return false
 	}
 	if t.NamespaceSelector == nil && len(t.Namespaces) == 0 {
-		return holder.Namespace == other.Namespace
+		return owner.Namespace == other.Namespace
 	}
 	byLabels, err := metav1.LabelSelectorAsSelector(t.NamespaceSelector)
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *world) selects(t *corev1.PodAffinityTerm, holder, other *corev1.Pod) bo
 	return slices.Contains(t.Namespaces, other.Namespace) || byLabels.Matches(set)
 }
 
-// together reports whether a pod is in the domain of a node.
+// together reports whether a pod is in the same domain as a node.
 func (w *world) together(other *corev1.Pod, n *corev1.Node, key string) bool {
 	theirs := w.nodes[other.Spec.NodeName]
 	if theirs == nil {
@@ -221,14 +221,14 @@ func (w *world) naiveTheirAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-// avoids reports whether holder avoids the other pod, and the one that has a node
-// is in the domain of n.
-func (w *world) avoids(holder, other, placed *corev1.Pod, n *corev1.Node) bool {
-	if holder.Spec.Affinity == nil || holder.Spec.Affinity.PodAntiAffinity == nil {
+// avoids reports whether the required anti-affinity of owner selects the other pod,
+// and placed, the one of both that has a node, is in the domain of n.
+func (w *world) avoids(owner, other, placed *corev1.Pod, n *corev1.Node) bool {
+	if owner.Spec.Affinity == nil || owner.Spec.Affinity.PodAntiAffinity == nil {
 		return false
 	}
-	for _, t := range holder.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if w.selects(&t, holder, other) && w.together(placed, n, t.TopologyKey) {
+	for _, t := range owner.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if w.selects(&t, owner, other) && w.together(placed, n, t.TopologyKey) {
 			return true
 		}
 	}

@@ -18,7 +18,7 @@ import (
 var runs = flag.Int("runs", 60, "the number of random clusters")
 
 // TestIncrementalSnapshotDecidesLikeANewOne changes random clusters, and compares the
-// decisions of the snapshot with those of a new snapshot and with the naive ones.
+// decisions of the snapshot with those of a new snapshot and of the naive rules.
 func TestIncrementalSnapshotDecidesLikeANewOne(t *testing.T) {
 	for seed := range uint64(*runs) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { runCluster(t, seed) }) {
@@ -27,14 +27,14 @@ func TestIncrementalSnapshotDecidesLikeANewOne(t *testing.T) {
 	}
 }
 
-// world is a cluster in its objects, and the snapshot that was told of them.
+// world has the objects of a cluster, and the snapshot that is updated with them.
 type world struct {
 	*rand.Rand
 	snapshot   *Snapshot
 	nodes      map[string]*corev1.Node
 	pods       map[string]*corev1.Pod
 	namespaces map[string]*corev1.Namespace
-	made       int // pods so far
+	created    int // the number of pods
 	log        []string
 }
 
@@ -55,28 +55,28 @@ func runCluster(t *testing.T, seed uint64) {
 	}
 }
 
-// change makes one change.
+// change changes one random object.
 func (w *world) change() {
 	switch w.IntN(12) {
 	case 0, 1, 2:
 		line := w.nodeLine(w.nodeName())
-		w.tell("node " + line)
+		w.record("node " + line)
 		n := parseNode(line)
 		w.nodes[n.Name] = n
 		w.snapshot.SetNode(n)
 	case 3:
 		name := w.nodeName()
-		w.tell("remove node " + name)
+		w.record("remove node " + name)
 		delete(w.nodes, name)
 		w.snapshot.RemoveNode(name)
 	case 4:
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.one("default", "n1", "n2"), Labels: map[string]string{"team": w.one("a", "b")}}}
-		w.tell("namespace " + ns.Name + " {team=" + ns.Labels["team"] + "}")
+		w.record("namespace " + ns.Name + " {team=" + ns.Labels["team"] + "}")
 		w.namespaces[ns.Name] = ns
 		w.snapshot.SetNamespace(ns)
 	case 5, 6:
 		for _, key := range slices.Sorted(maps.Keys(w.pods)) {
-			w.tell("remove pod " + key)
+			w.record("remove pod " + key)
 			w.snapshot.RemovePod(w.pods[key])
 			delete(w.pods, key)
 			break
@@ -95,7 +95,7 @@ func (w *world) change() {
 	}
 }
 
-// changePod changes what may change of a pod that has a node.
+// changePod changes a mutable field of a pod that has a node.
 func (w *world) changePod() {
 	if len(w.pods) == 0 {
 		return
@@ -119,22 +119,22 @@ func (w *world) changePod() {
 }
 
 func (w *world) next() int {
-	w.made++
-	return w.made
+	w.created++
+	return w.created
 }
 
-func (w *world) tell(line string) { w.log = append(w.log, line) }
+func (w *world) record(line string) { w.log = append(w.log, line) }
 
 func (w *world) setPod(pod *corev1.Pod) {
-	w.tell(fmt.Sprintf("pod %s on=%s %v", pod.UID, pod.Spec.NodeName, pod.Labels))
+	w.record(fmt.Sprintf("pod %s on=%s %v", pod.UID, pod.Spec.NodeName, pod.Labels))
 	w.snapshot.SetPod(pod)
 	if delete(w.pods, string(pod.UID)); occupies(pod) {
 		w.pods[string(pod.UID)] = pod
 	}
 }
 
-// check compares the snapshot with one made of the objects as they are, and the
-// answers with the naive ones.
+// check compares the snapshot with a new one of the same objects, and its decisions
+// with those of the naive rules.
 func (w *world) check(t *testing.T) {
 	fresh := NewSnapshot()
 	for _, ns := range w.namespaces {
@@ -149,7 +149,7 @@ func (w *world) check(t *testing.T) {
 	for i := range 5 {
 		line := w.podLine(fmt.Sprint("asks", i))
 		pod := parsePod(line)
-		w.tell("decide " + line)
+		w.record("decide " + line)
 		for _, score := range scores {
 			if got, want := w.snapshot.scoreOf(score.name, pod), fresh.scoreOf(score.name, pod); got != want {
 				t.Errorf("score %s: got %s, new snapshot %s", score.name, got, want)
@@ -170,7 +170,7 @@ func (w *world) check(t *testing.T) {
 			t.Errorf("message: got %s, new snapshot %s", got, want)
 		}
 	}
-	// What was counted is the same as if it was counted now.
+	// The incremental counts are those of a new snapshot.
 	for key, c := range w.snapshot.counts.byKey {
 		comparePodCount(t, "count "+key, &c.podCount, &fresh.countOf(c.selection).podCount)
 	}
@@ -198,7 +198,7 @@ func byName(t *podCount) map[string]int {
 	return m
 }
 
-// dump writes down everything that the objects determine.
+// dump returns all counts of the snapshot as text.
 func (s *Snapshot) dump() string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

@@ -63,8 +63,8 @@ func (s *Snapshot) run(command, rest string) string {
 	return ""
 }
 
-// answer is the best node, or all of them if there are several, with what is to
-// be done about claims; or the reasons why there is none.
+// answer returns the best nodes with the claims to bind, or the reasons why no node
+// fits.
 func (s *Snapshot) answer(pod *corev1.Pod) string {
 	ties := 1
 	best := s.Decide(pod, func(n int) int { ties = n; return 0 })
@@ -87,7 +87,7 @@ func (s *Snapshot) answer(pod *corev1.Pod) string {
 	return answer
 }
 
-// fits gives the nodes that pass the filters, or the reasons why none does.
+// fits returns the nodes that pass the filters, or the reasons why none does.
 func (s *Snapshot) fits(pod *corev1.Pod) string {
 	var names []string
 	for _, n := range s.pass(newRequest(pod)) {
@@ -121,7 +121,7 @@ func (s *Snapshot) pass(r *request) []*node {
 	return nodes
 }
 
-// scoreOf gives the value of one score, or of "all" with their weights, for each
+// scoreOf returns the value of one score, or of "all" with their weights, for each
 // node that passes the filters.
 func (s *Snapshot) scoreOf(name string, pod *corev1.Pod) string {
 	r := newRequest(pod)
