@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func TestSchemeKnowsAllKinds(t *testing.T) {
@@ -67,23 +68,24 @@ func exercise(t *testing.T, k *resource.Kind, obj, old runtime.Object) {
 	k.Default(obj)
 	k.Default(old)
 	for _, c := range k.Columns {
-		_ = fmt.Sprint(c.Value(obj))
+		_ = fmt.Sprint(c.Cell(obj, resourcetest.Now))
 	}
 	for _, value := range k.Fields {
 		_ = value(obj)
 	}
 	created := obj.DeepCopyObject()
-	k.PrepareCreate(t.Context(), created)
-	_ = append(k.Validate(created), k.Restrict(&resource.Env{}, created)...).ToAggregate()
+	env := resourcetest.Env()
+	k.PrepareCreate(t.Context(), env, created)
+	_ = append(k.Validate(created), k.Restrict(env, created)...).ToAggregate()
 	updated := obj.DeepCopyObject()
-	k.PrepareUpdate(t.Context(), updated, old)
+	k.PrepareUpdate(t.Context(), env, updated, old)
 	_ = append(k.Validate(updated), k.ValidateUpdate(updated, old)...).ToAggregate()
 	status := obj.DeepCopyObject()
-	k.PrepareStatus(status, old)
-	_ = k.ValidateStatus(status, old).ToAggregate()
+	k.PrepareStatus(env, status, old)
+	_ = append(k.ValidateStatus(status, old), k.RestrictStatus(env, status, old)...).ToAggregate()
 	for _, v := range k.Views {
 		view := obj.DeepCopyObject()
-		v.Prepare(view, old)
+		v.Prepare(env, view, old)
 		_ = v.Validate(view, old).ToAggregate()
 	}
 }

@@ -34,7 +34,7 @@ var daemonSets = resource.Type[*appsv1.DaemonSet]{
 		return warnTemplate(ds, old, &ds.Spec.Template)
 	},
 	Generation: true,
-	PrepareCreate: func(_ context.Context, ds *appsv1.DaemonSet) {
+	PrepareCreate: func(_ context.Context, _ *resource.Env, ds *appsv1.DaemonSet) {
 		setTemplateGeneration(ds, max(templateGeneration(ds), 1))
 	},
 	PrepareUpdate:  countTemplateChange,
@@ -78,7 +78,7 @@ func defaultDaemonSet(ds *appsv1.DaemonSet) {
 
 // countTemplateChange counts the versions of the template in an annotation,
 // which clients can read but not write.
-func countTemplateChange(_ context.Context, ds, old *appsv1.DaemonSet) {
+func countTemplateChange(_ context.Context, _ *resource.Env, ds, old *appsv1.DaemonSet) {
 	n := templateGeneration(old)
 	if !apiequality.Semantic.DeepEqual(ds.Spec.Template, old.Spec.Template) {
 		n++

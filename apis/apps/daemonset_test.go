@@ -62,21 +62,21 @@ func TestValidateDaemonSet(t *testing.T) {
 func TestDaemonSetCountsTemplates(t *testing.T) {
 	generation := func(ds *appsv1.DaemonSet) string { return ds.Annotations["deprecated.daemonset.template.generation"] }
 	created := validDaemonSet(t)
-	daemonSets.PrepareCreate(t.Context(), created)
+	daemonSets.PrepareCreate(t.Context(), nil, created)
 	if got := generation(created); got != "1" {
 		t.Errorf("a new daemon set has template generation %q, want 1", got)
 	}
 	changed := created.DeepCopy()
 	changed.Annotations = nil
 	changed.Spec.Template.Labels["new"] = "label"
-	countTemplateChange(t.Context(), changed, created)
+	countTemplateChange(t.Context(), nil, changed, created)
 	if got := generation(changed); got != "2" {
 		t.Errorf("a changed template has generation %q, want 2", got)
 	}
 	same := changed.DeepCopy()
 	same.Spec.MinReadySeconds = 5
 	same.Annotations["deprecated.daemonset.template.generation"] = "7"
-	countTemplateChange(t.Context(), same, changed)
+	countTemplateChange(t.Context(), nil, same, changed)
 	if got := generation(same); got != "2" {
 		t.Errorf("an unchanged template has generation %q, want 2", got)
 	}

@@ -37,7 +37,7 @@ var deployments = resource.Type[*appsv1.Deployment]{
 	Generation:     true,
 	PrepareUpdate:  countAnnotationChange,
 	Status:         true,
-	PrepareStatus:  func(d, old *appsv1.Deployment) { d.Labels = old.Labels },
+	PrepareStatus:  func(_ *resource.Env, d, old *appsv1.Deployment) { d.Labels = old.Labels },
 	StatusResets:   []string{"metadata.labels"},
 	ValidateStatus: validateDeploymentStatus,
 	Scale: &resource.Scale[*appsv1.Deployment]{
@@ -81,7 +81,7 @@ func defaultDeployment(d *appsv1.Deployment) {
 
 // countAnnotationChange makes a change of annotations a new generation: the
 // controller must copy them to the replica sets.
-func countAnnotationChange(_ context.Context, d, old *appsv1.Deployment) {
+func countAnnotationChange(_ context.Context, _ *resource.Env, d, old *appsv1.Deployment) {
 	if !apiequality.Semantic.DeepEqual(d.Annotations, old.Annotations) {
 		d.Generation = old.Generation + 1
 	}

@@ -112,10 +112,10 @@ func TestDeploymentWarnsOfItsNameOnce(t *testing.T) {
 func TestDeploymentCountsAnnotationChanges(t *testing.T) {
 	old := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
 	same := old.DeepCopy()
-	countAnnotationChange(t.Context(), same, old)
+	countAnnotationChange(t.Context(), nil, same, old)
 	changed := old.DeepCopy()
 	changed.Annotations = map[string]string{"note": "new"}
-	countAnnotationChange(t.Context(), changed, old)
+	countAnnotationChange(t.Context(), nil, changed, old)
 	if same.Generation != 4 || changed.Generation != 5 {
 		t.Errorf("generations are %d without and %d with a change of annotations, want 4 and 5", same.Generation, changed.Generation)
 	}

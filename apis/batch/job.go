@@ -116,7 +116,7 @@ func ownLabels(j *batchv1.Job) map[string]string {
 // selectOwnPods makes the job's selector and the labels of its template,
 // unless the client answers for both. What the client set of them stays, for
 // validation to judge.
-func selectOwnPods(_ context.Context, j *batchv1.Job) {
+func selectOwnPods(_ context.Context, _ *resource.Env, j *batchv1.Job) {
 	if ptr.Deref(j.Spec.ManualSelector, false) {
 		return
 	}

@@ -82,7 +82,7 @@ func TestValidateJobSelector(t *testing.T) {
 
 func TestJobSelectsItsOwnPods(t *testing.T) {
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "pi", UID: "1234"}}
-	selectOwnPods(t.Context(), j)
+	selectOwnPods(t.Context(), nil, j)
 	if want := map[string]string{"batch.kubernetes.io/controller-uid": "1234"}; !maps.Equal(j.Spec.Selector.MatchLabels, want) {
 		t.Errorf("the selector is %v, want %v", j.Spec.Selector.MatchLabels, want)
 	}
@@ -97,7 +97,7 @@ func TestJobSelectsItsOwnPods(t *testing.T) {
 	unlabeled := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "pi", UID: "1234"}}
 	unlabeled.Spec.Template.Labels = map[string]string{"app": "pi"}
 	defaultJob(unlabeled)
-	selectOwnPods(t.Context(), unlabeled)
+	selectOwnPods(t.Context(), nil, unlabeled)
 	want["app"] = "pi"
 	if !maps.Equal(unlabeled.Labels, want) {
 		t.Errorf("the labels of a job that has none of its own are %v, want %v", unlabeled.Labels, want)
@@ -105,11 +105,11 @@ func TestJobSelectsItsOwnPods(t *testing.T) {
 	labeled := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "pi", UID: "1234", Labels: map[string]string{"app": "pi"}}}
 	labeled.Spec.Template.Labels = map[string]string{"app": "pi"}
 	defaultJob(labeled)
-	if selectOwnPods(t.Context(), labeled); len(labeled.Labels) != 1 {
+	if selectOwnPods(t.Context(), nil, labeled); len(labeled.Labels) != 1 {
 		t.Errorf("the labels of a job with its own are %v", labeled.Labels)
 	}
 	manual := &batchv1.Job{Spec: batchv1.JobSpec{ManualSelector: ptr.To(true)}}
-	if selectOwnPods(t.Context(), manual); manual.Spec.Selector != nil || manual.Spec.Template.Labels != nil {
+	if selectOwnPods(t.Context(), nil, manual); manual.Spec.Selector != nil || manual.Spec.Template.Labels != nil {
 		t.Errorf("a manual selector was changed: %v", manual.Spec)
 	}
 }

@@ -111,14 +111,14 @@ func TestRequestsCarryTheirUser(t *testing.T) {
 	jane := &user.DefaultInfo{Name: "jane", UID: "7", Groups: []string{"readers"}, Extra: map[string][]string{"k": {"v"}}}
 
 	r := &certificatesv1.CertificateSigningRequest{Spec: claimed}
-	signWithUser(request.WithUser(t.Context(), jane), r)
+	signWithUser(request.WithUser(t.Context(), jane), nil, r)
 	if diff := cmp.Diff(certificatesv1.CertificateSigningRequestSpec{Username: "jane", UID: "7", Groups: []string{"readers"},
 		Extra: map[string]certificatesv1.ExtraValue{"k": {"v"}}}, r.Spec); diff != "" {
 		t.Errorf("with a user (-want +got):\n%s", diff)
 	}
 
 	r = &certificatesv1.CertificateSigningRequest{Spec: claimed}
-	signWithUser(t.Context(), r)
+	signWithUser(t.Context(), nil, r)
 	if diff := cmp.Diff(certificatesv1.CertificateSigningRequestSpec{}, r.Spec); diff != "" {
 		t.Errorf("without a user (-want +got):\n%s", diff)
 	}
@@ -132,11 +132,11 @@ func TestConditionsGetTheirTimes(t *testing.T) {
 	r := &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
 		Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: "A", Status: "True"}, {Type: "B", Status: "True"}},
 	}}
-	stampConditions(r, old)
-	if c := r.Status.Conditions[0]; !c.LastTransitionTime.Equal(&before) || !c.LastUpdateTime.After(before.Time) {
+	stampConditions(r, old, metav1.NewTime(resourcetest.Now))
+	if c := r.Status.Conditions[0]; !c.LastTransitionTime.Equal(&before) || !c.LastUpdateTime.Time.Equal(resourcetest.Now) {
 		t.Errorf("a condition whose status stays: %v", c)
 	}
-	if c := r.Status.Conditions[1]; !c.LastTransitionTime.After(before.Time) || !c.LastUpdateTime.After(before.Time) {
+	if c := r.Status.Conditions[1]; !c.LastTransitionTime.Time.Equal(resourcetest.Now) || !c.LastUpdateTime.Time.Equal(resourcetest.Now) {
 		t.Errorf("a new condition: %v", c)
 	}
 }

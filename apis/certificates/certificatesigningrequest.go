@@ -32,7 +32,9 @@ var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSignin
 	Name: "certificatesigningrequests", ShortNames: []string{"csr"},
 	NameRule:      resource.PathSegmentName,
 	PrepareCreate: signWithUser,
-	PrepareUpdate: func(_ context.Context, r, old *certificatesv1.CertificateSigningRequest) { r.Spec = old.Spec },
+	PrepareUpdate: func(_ context.Context, _ *resource.Env, r, old *certificatesv1.CertificateSigningRequest) {
+		r.Spec = old.Spec
+	},
 	Validate:      validateRequest,
 	Status:        true,
 	PrepareStatus: prepareStatus,
@@ -69,7 +71,7 @@ var requestDoc = certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
 
 // signWithUser writes who asks into the request: signers rely on it, so it is
 // never the client's word.
-func signWithUser(ctx context.Context, r *certificatesv1.CertificateSigningRequest) {
+func signWithUser(ctx context.Context, _ *resource.Env, r *certificatesv1.CertificateSigningRequest) {
 	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = "", "", nil, nil
 	user, ok := request.UserFrom(ctx)
 	if !ok {
@@ -137,7 +139,7 @@ func checkPKCS10(data []byte) error {
 
 // prepareStatus lets a signer's update leave the verdict as it is, whatever
 // the signer makes of its details.
-func prepareStatus(r, old *certificatesv1.CertificateSigningRequest) {
+func prepareStatus(env *resource.Env, r, old *certificatesv1.CertificateSigningRequest) {
 	for _, verdict := range verdicts {
 		is, was := conditionsOf(r, verdict), conditionsOf(old, verdict)
 		if len(is) != len(was) {
@@ -147,20 +149,19 @@ func prepareStatus(r, old *certificatesv1.CertificateSigningRequest) {
 			*is[i] = *was[i]
 		}
 	}
-	stampConditions(r, old)
+	stampConditions(r, old, metav1.NewTime(env.Clock.Now()))
 }
 
 // prepareApproval lets the verdict, and nothing but conditions, change.
-func prepareApproval(r, old *certificatesv1.CertificateSigningRequest) {
-	stampConditions(r, old)
+func prepareApproval(env *resource.Env, r, old *certificatesv1.CertificateSigningRequest) {
+	stampConditions(r, old, metav1.NewTime(env.Clock.Now()))
 	r.Spec = old.Spec
 	r.Status.Certificate = old.Status.Certificate
 }
 
 // stampConditions fills the times that clients leave out. A condition keeps
 // the time of its transition for as long as its status stays.
-func stampConditions(r, old *certificatesv1.CertificateSigningRequest) {
-	now := metav1.Now()
+func stampConditions(r, old *certificatesv1.CertificateSigningRequest, now metav1.Time) {
 	for i := range r.Status.Conditions {
 		c := &r.Status.Conditions[i]
 		if c.LastUpdateTime.IsZero() {

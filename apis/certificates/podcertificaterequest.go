@@ -42,8 +42,8 @@ var podCertificateRequests = resource.Type[*certificatesv1.PodCertificateRequest
 		return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
 	},
 	Status: true,
-	ValidateStatus: func(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
-		return validatePodStatus(r, old, time.Now())
+	RestrictStatus: func(env *resource.Env, r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
+		return validatePodStatus(r, old, env.Clock.Now())
 	},
 	RequireVersion: true,
 	Columns: []resource.Column[*certificatesv1.PodCertificateRequest]{

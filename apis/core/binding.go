@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,7 +42,7 @@ func bind(ctx context.Context, env *resource.Env, b *corev1.Binding, namespace, 
 	}
 	_, err := env.Objects(podResource).Update(ctx, namespace, name, dryRun, func(obj runtime.Object) (runtime.Object, error) {
 		pod := obj.(*corev1.Pod)
-		if err := assign(pod, b); err != nil {
+		if err := assign(pod, b, env.Clock.Now()); err != nil {
 			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, err)
 		}
 		return pod, nil
@@ -63,7 +64,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 // assign puts the pod on the binding's node, with the binding's annotations
 // and labels, unless the pod has a node, must not get one yet, or is not the
 // one that the binding names.
-func assign(pod *corev1.Pod, b *corev1.Binding) error {
+func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
 	switch {
 	case b.UID != "" && b.UID != pod.UID:
 		return fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", b.UID, pod.UID)
@@ -81,7 +82,7 @@ func assign(pod *corev1.Pod, b *corev1.Binding) error {
 	pod.Status.NominatedNodeName = ""
 	pod.Annotations = merged(pod.Annotations, b.Annotations)
 	pod.Labels = merged(pod.Labels, b.Labels)
-	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, now)
 	return nil
 }
 

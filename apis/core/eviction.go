@@ -148,7 +148,7 @@ func deleteEvicted(ctx context.Context, env *resource.Env, req resource.ActionRe
 			setPodCondition(pod, corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 				Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
-			})
+			}, env.Clock.Now())
 			return pod, nil
 		})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"svc.dev/svc/apis/core/disruptionbudget"
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 const runningPod = `status: {phase: Running, conditions: [{type: Ready, status: "True"}]}`
@@ -50,11 +51,11 @@ func TestEvict(t *testing.T) {
 		{rule: "the eviction of a pending pod that starts meanwhile is decided again", pod: `status: {phase: Pending}`,
 			meanwhile: func(p *corev1.Pod) {
 				p.Status.Phase = corev1.PodRunning
-				setPodCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+				setPodCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}, resourcetest.Now)
 			}, deleted: true, allowed: 0},
 		{rule: "an unready pod that becomes ready meanwhile stays", pod: `status: {phase: Running}`,
 			meanwhile: func(p *corev1.Pod) {
-				setPodCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+				setPodCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}, resourcetest.Now)
 			}, reason: metav1.StatusReasonTooManyRequests, allowed: 1},
 		{rule: "an unready pod is deleted and takes no disruption", pod: `status: {phase: Running}`, deleted: true, allowed: 1},
 		{rule: "the client's precondition must be met", pod: `status: {phase: Pending}`,

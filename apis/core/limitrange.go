@@ -25,7 +25,7 @@ var limitRanges = resource.Type[*corev1.LimitRange]{
 }
 
 // nameLimitRange names a LimitRange that the client has not named after its UID.
-func nameLimitRange(_ context.Context, l *corev1.LimitRange) {
+func nameLimitRange(_ context.Context, _ *resource.Env, l *corev1.LimitRange) {
 	if l.Name == "" {
 		l.Name = string(l.UID)
 	}

@@ -16,13 +16,13 @@ var namespaces = resource.Type[*corev1.Namespace]{
 	NameRule:       apivalidation.ValidateNamespaceName,
 	Default:        defaultNamespace,
 	PrepareCreate:  prepareNamespace,
-	PrepareUpdate:  func(_ context.Context, ns, old *corev1.Namespace) { ns.Spec = old.Spec },
+	PrepareUpdate:  func(_ context.Context, _ *resource.Env, ns, old *corev1.Namespace) { ns.Spec = old.Spec },
 	Validate:       validateNamespace,
 	Status:         true,
 	ValidateStatus: validateNamespaceStatus,
 	Views: []resource.View[*corev1.Namespace]{{
 		Name: "finalize", NoPatch: true,
-		Prepare:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
+		Prepare:  func(_ *resource.Env, ns, old *corev1.Namespace) { ns.Status = old.Status },
 		Validate: func(ns, _ *corev1.Namespace) field.ErrorList { return validateFinalize(ns) },
 		Resets:   []string{"status"},
 	}},
@@ -49,7 +49,7 @@ func defaultNamespace(ns *corev1.Namespace) {
 // prepareNamespace starts a namespace's life: active, and held by the
 // finalizer that the namespace controller removes once it is empty. A name
 // made from generateName is known only now.
-func prepareNamespace(_ context.Context, ns *corev1.Namespace) {
+func prepareNamespace(_ context.Context, _ *resource.Env, ns *corev1.Namespace) {
 	labelNamespace(ns)
 	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {

@@ -34,19 +34,19 @@ func TestNamespaceLife(t *testing.T) {
 	k := namespaces.Kind()
 	made := resourcetest.Object(t, k, `{metadata: {generateName: a-}, spec: {finalizers: [example.com/b]}, status: {phase: Terminating}}`).(*corev1.Namespace)
 	made.Name = "a-1"
-	k.PrepareCreate(t.Context(), made)
+	k.PrepareCreate(t.Context(), nil, made)
 	if made.Labels[corev1.LabelMetadataName] != "a-1" || made.Status.Phase != corev1.NamespaceActive || len(made.Spec.Finalizers) != 2 {
 		t.Errorf("a new namespace is %+v", made)
 	}
 
 	updated := made.DeepCopy()
 	updated.Spec.Finalizers = nil
-	if k.PrepareUpdate(t.Context(), updated, made); len(updated.Spec.Finalizers) != 2 {
+	if k.PrepareUpdate(t.Context(), nil, updated, made); len(updated.Spec.Finalizers) != 2 {
 		t.Error("an update removed the finalizers")
 	}
 	finalized := made.DeepCopy()
 	finalized.Spec.Finalizers, finalized.Status.Phase = nil, ""
-	if k.Views[0].Prepare(finalized, made); finalized.Status.Phase != corev1.NamespaceActive || k.Held(finalized) || !k.Held(made) {
+	if k.Views[0].Prepare(nil, finalized, made); finalized.Status.Phase != corev1.NamespaceActive || k.Held(finalized) || !k.Held(made) {
 		t.Errorf("a finalized namespace is %+v", finalized)
 	}
 	if k.Terminate(made); made.Status.Phase != corev1.NamespaceTerminating {

@@ -21,15 +21,15 @@ import (
 var nodes = resource.Type[*corev1.Node]{
 	Name: "nodes", ShortNames: []string{"no"},
 	Default:        defaultNode,
-	PrepareCreate:  func(_ context.Context, n *corev1.Node) { dropNodeConfig(n) },
-	PrepareUpdate:  func(_ context.Context, n, _ *corev1.Node) { dropNodeConfig(n) },
+	PrepareCreate:  func(_ context.Context, _ *resource.Env, n *corev1.Node) { dropNodeConfig(n) },
+	PrepareUpdate:  func(_ context.Context, _ *resource.Env, n, _ *corev1.Node) { dropNodeConfig(n) },
 	Validate:       validateNode,
 	ValidateUpdate: validateNodeUpdate,
 	Warn:           warnNode,
 	Status:         true,
 	// A node agent registers its node together with what it has.
 	StatusOnCreate: true,
-	PrepareStatus:  func(n, _ *corev1.Node) { dropNodeConfig(n) },
+	PrepareStatus:  func(_ *resource.Env, n, _ *corev1.Node) { dropNodeConfig(n) },
 	ValidateStatus: func(n, _ *corev1.Node) field.ErrorList { return validateNodeStatus(n) },
 	Fields: map[string]func(*corev1.Node) string{
 		"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) },

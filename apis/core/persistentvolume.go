@@ -39,20 +39,20 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 }
 
 // preparePersistentVolume starts a volume's life.
-func preparePersistentVolume(_ context.Context, v *corev1.PersistentVolume) {
+func preparePersistentVolume(_ context.Context, env *resource.Env, v *corev1.PersistentVolume) {
 	v.Status.Phase = corev1.VolumePending
-	v.Status.LastPhaseTransitionTime = new(metav1.Now())
+	v.Status.LastPhaseTransitionTime = new(metav1.NewTime(env.Clock.Now()))
 }
 
 // preparePersistentVolumeStatus notes the time of a change of phase, unless
 // the client does.
-func preparePersistentVolumeStatus(v, old *corev1.PersistentVolume) {
+func preparePersistentVolumeStatus(env *resource.Env, v, old *corev1.PersistentVolume) {
 	at, was := &v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime
 	switch {
 	case v.Status.Phase == old.Status.Phase && *at == nil:
 		*at = was
 	case v.Status.Phase != old.Status.Phase && (*at == nil || (*at).Equal(was)):
-		*at = new(metav1.Now())
+		*at = new(metav1.NewTime(env.Clock.Now()))
 	}
 }
 

@@ -72,19 +72,19 @@ func TestPersistentVolumeSourceIsImmutable(t *testing.T) {
 func TestPersistentVolumeNotesWhenItsPhaseChanges(t *testing.T) {
 	k := persistentVolumes.Kind()
 	old := resourcetest.Object(t, k, volume).(*corev1.PersistentVolume)
-	k.PrepareCreate(t.Context(), old)
-	if old.Status.LastPhaseTransitionTime == nil {
-		t.Fatal("a new volume has no time of its first phase")
+	k.PrepareCreate(t.Context(), resourcetest.Env(), old)
+	if at := old.Status.LastPhaseTransitionTime; at == nil || !at.Time.Equal(resourcetest.Now) {
+		t.Fatalf("a new volume has the time %v of its first phase", at)
 	}
 	*old.Status.LastPhaseTransitionTime = metav1.Unix(1, 0)
 	same := old.DeepCopy()
 	same.Status.LastPhaseTransitionTime = nil
-	if k.PrepareStatus(same, old); !same.Status.LastPhaseTransitionTime.Equal(old.Status.LastPhaseTransitionTime) {
+	if k.PrepareStatus(resourcetest.Env(), same, old); !same.Status.LastPhaseTransitionTime.Equal(old.Status.LastPhaseTransitionTime) {
 		t.Error("the time changed without the phase")
 	}
 	bound := old.DeepCopy()
 	bound.Status.Phase = corev1.VolumeBound
-	if k.PrepareStatus(bound, old); bound.Status.LastPhaseTransitionTime.Equal(old.Status.LastPhaseTransitionTime) {
+	if k.PrepareStatus(resourcetest.Env(), bound, old); !bound.Status.LastPhaseTransitionTime.Time.Equal(resourcetest.Now) {
 		t.Error("the phase changed without the time")
 	}
 }
@@ -135,7 +135,7 @@ func TestPersistentVolumeClaimSourceHasTwoNames(t *testing.T) {
 		{"a source elsewhere is dropped", `spec: {dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: b}}`, "", ""},
 	} {
 		c := resourcetest.Object(t, k, claim, test.change).(*corev1.PersistentVolumeClaim)
-		k.PrepareCreate(t.Context(), c)
+		k.PrepareCreate(t.Context(), resourcetest.Env(), c)
 		source, ref := "", ""
 		if c.Spec.DataSource != nil {
 			source = c.Spec.DataSource.Name

@@ -18,9 +18,13 @@ import (
 
 var persistentVolumeClaims = resource.Type[*corev1.PersistentVolumeClaim]{
 	Name: "persistentvolumeclaims", ShortNames: []string{"pvc"}, Namespaced: true, ReturnDeleted: true,
-	Default:       defaultPersistentVolumeClaim,
-	PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, nil) },
-	PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { prepareDataSource(&c.Spec, &old.Spec) },
+	Default: defaultPersistentVolumeClaim,
+	PrepareCreate: func(_ context.Context, _ *resource.Env, c *corev1.PersistentVolumeClaim) {
+		prepareDataSource(&c.Spec, nil)
+	},
+	PrepareUpdate: func(_ context.Context, _ *resource.Env, c, old *corev1.PersistentVolumeClaim) {
+		prepareDataSource(&c.Spec, &old.Spec)
+	},
 	Validate: func(c *corev1.PersistentVolumeClaim) field.ErrorList {
 		return podspec.ValidateClaimSpec(&c.Spec, specPath)
 	},

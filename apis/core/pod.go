@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +58,7 @@ func podIPs(p *corev1.Pod) string {
 }
 
 // preparePod begins a pod's life: pending, of a class of service that stays.
-func preparePod(_ context.Context, p *corev1.Pod) {
+func preparePod(_ context.Context, env *resource.Env, p *corev1.Pod) {
 	// Admission may have chosen the account since defaulting.
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOSClass(&p.Spec)}
@@ -65,7 +66,7 @@ func preparePod(_ context.Context, p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates",
-			LastTransitionTime: metav1.Now(),
+			LastTransitionTime: metav1.NewTime(env.Clock.Now()),
 		}}
 	}
 	selectByOwnLabels(p)
@@ -164,8 +165,8 @@ func validateNewPod(p *corev1.Pod) field.ErrorList {
 
 // setPodCondition adds the condition to the pod or replaces the one of its
 // type. The time of transition changes only if the status does.
-func setPodCondition(p *corev1.Pod, c corev1.PodCondition) {
-	c.LastTransitionTime = metav1.Now()
+func setPodCondition(p *corev1.Pod, c corev1.PodCondition, now time.Time) {
+	c.LastTransitionTime = metav1.NewTime(now)
 	old := podspec.Condition(&p.Status, c.Type)
 	if old == nil {
 		p.Status.Conditions = append(p.Status.Conditions, c)

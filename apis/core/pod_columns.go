@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,7 +16,7 @@ var podColumns = append([]resource.Column[*corev1.Pod]{
 	{Name: "Status", Description: "The aggregate status of the containers in this pod.",
 		Value: func(p *corev1.Pod) any { return summarize(p).status }},
 	{Name: "Restarts", Description: "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
-		Value: func(p *corev1.Pod) any { return summarize(p).restartsAt(time.Now()) }},
+		Value: func(p *corev1.Pod) any { return summarize(p).restartsAt }},
 	resource.Age[*corev1.Pod](),
 }, resource.Wide(
 	resource.Column[*corev1.Pod]{Name: "IP", Description: corev1.PodStatus{}.SwaggerDoc()["podIP"],

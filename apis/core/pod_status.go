@@ -16,7 +16,7 @@ import (
 
 // preparePodStatus keeps what a node, whose status may be older than the pod,
 // must not undo.
-func preparePodStatus(p, old *corev1.Pod) {
+func preparePodStatus(_ *resource.Env, p, old *corev1.Pod) {
 	p.DeletionTimestamp = old.DeletionTimestamp
 	p.OwnerReferences = old.OwnerReferences
 	if p.Status.QOSClass == "" {

@@ -69,7 +69,7 @@ func TestDefaultingAnyPod(t *testing.T) {
 			if k.Default(obj); !apiequality.Semantic.DeepEqual(once, obj) {
 				t.Fatalf("seed %d: defaulting twice changes a %s:\n%s", seed, k.Hub.Kind, diff.Diff(once, obj))
 			}
-			k.PrepareCreate(t.Context(), obj)
+			k.PrepareCreate(t.Context(), resourcetest.Env(), obj)
 			k.Validate(obj)
 			for _, c := range k.Columns {
 				c.Value(obj)
@@ -80,7 +80,7 @@ func TestDefaultingAnyPod(t *testing.T) {
 
 func TestNewPodsHaveNoStatusOfTheirOwn(t *testing.T) {
 	p := podOf(t, `{status: {phase: Running, podIP: 10.0.0.1, conditions: [{type: Ready, status: "True"}]}}`)
-	preparePod(t.Context(), p)
+	preparePod(t.Context(), resourcetest.Env(), p)
 	want := corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}
 	if !apiequality.Semantic.DeepEqual(p.Status, want) {
 		t.Errorf("status of a new pod:\n%s", diff.Diff(want, p.Status))
@@ -113,7 +113,7 @@ func TestPrepareCreate(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			p := podOf(t, test.change)
-			if preparePod(t.Context(), p); !test.check(p) {
+			if preparePod(t.Context(), resourcetest.Env(), p); !test.check(p) {
 				t.Errorf("got %+v", p)
 			}
 		})
@@ -139,7 +139,7 @@ func TestQOSClass(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			p := podOf(t, test.change)
-			if preparePod(t.Context(), p); p.Status.QOSClass != test.want {
+			if preparePod(t.Context(), resourcetest.Env(), p); p.Status.QOSClass != test.want {
 				t.Errorf("class %s, want %s", p.Status.QOSClass, test.want)
 			}
 		})
@@ -200,7 +200,7 @@ func TestPodWarnings(t *testing.T) {
 func TestNodesCannotUndoWhatTheyDoNotKnow(t *testing.T) {
 	old := podOf(t, `{metadata: {ownerReferences: [{apiVersion: v1, kind: X, name: x, uid: u}]}, status: {qosClass: Burstable, observedGeneration: 3, conditions: [{type: Ready, status: "False", observedGeneration: 2}]}}`)
 	p := podOf(t, `status: {phase: Running, conditions: [{type: Ready, status: "True"}]}`)
-	preparePodStatus(p, old)
+	preparePodStatus(nil, p, old)
 	if len(p.OwnerReferences) != 1 || p.Status.QOSClass != corev1.PodQOSBurstable || p.Status.ObservedGeneration != 3 || p.Status.Conditions[0].ObservedGeneration != 2 {
 		t.Errorf("lost: %+v %+v", p.OwnerReferences, p.Status)
 	}

@@ -45,7 +45,7 @@ func podPathsExcept(fields ...string) []string {
 	return paths
 }
 
-func keepAllButEphemeralContainers(p, old *corev1.Pod) {
+func keepAllButEphemeralContainers(_ *resource.Env, p, old *corev1.Pod) {
 	guests := p.Spec.EphemeralContainers
 	p.Spec, p.Status = old.Spec, old.Status
 	p.Spec.EphemeralContainers = guests
@@ -75,7 +75,7 @@ func validateEphemeralContainersUpdate(p, old *corev1.Pod) field.ErrorList {
 
 // keepAllButResources leaves a changed list of containers for validation to
 // refuse.
-func keepAllButResources(p, old *corev1.Pod) {
+func keepAllButResources(_ *resource.Env, p, old *corev1.Pod) {
 	spec := p.Spec
 	p.Status = old.Status
 	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)

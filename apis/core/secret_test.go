@@ -58,7 +58,7 @@ func TestSecretWarnsOfAKeyWithoutItsCertificate(t *testing.T) {
 func TestServiceAccountKeepsTheNamesOfSecrets(t *testing.T) {
 	k := serviceAccounts.Kind()
 	sa := resourcetest.Object(t, k, `secrets: [{name: a, namespace: b, kind: c}]`).(*corev1.ServiceAccount)
-	if k.PrepareCreate(t.Context(), sa); sa.Secrets[0] != (corev1.ObjectReference{Name: "a"}) {
+	if k.PrepareCreate(t.Context(), nil, sa); sa.Secrets[0] != (corev1.ObjectReference{Name: "a"}) {
 		t.Errorf("secrets are %+v", sa.Secrets)
 	}
 }

@@ -89,7 +89,7 @@ func defaultSessionAffinity(spec *corev1.ServiceSpec) {
 }
 
 // prepareService completes clusterIPs for clients that know only clusterIP.
-func prepareService(_ context.Context, s *corev1.Service) {
+func prepareService(_ context.Context, _ *resource.Env, s *corev1.Service) {
 	dropInternalTrafficPolicy(s)
 	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
@@ -99,7 +99,7 @@ func prepareService(_ context.Context, s *corev1.Service) {
 // prepareServiceUpdate makes an update mean what its writer wants: what the
 // server allocated stays although the client left it out, and what belongs to
 // another type of service goes.
-func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
+func prepareServiceUpdate(_ context.Context, _ *resource.Env, s, old *corev1.Service) {
 	keepAllocated(s, old)
 	alignClusterIPs(s, old)
 	dropForeignFields(s, old)

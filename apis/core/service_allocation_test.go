@@ -89,7 +89,7 @@ func service(name string, change func(*corev1.Service)) *corev1.Service {
 
 func create(t *testing.T, env *resource.Env, s *corev1.Service, dryRun bool) (func(bool), error) {
 	t.Helper()
-	prepareService(t.Context(), s)
+	prepareService(t.Context(), nil, s)
 	if errs := validateService(s); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
@@ -109,7 +109,7 @@ func mustCreate(t *testing.T, env *resource.Env, s *corev1.Service) *corev1.Serv
 func update(t *testing.T, env *resource.Env, s, old *corev1.Service) (func(bool), error) {
 	t.Helper()
 	defaultService(s)
-	prepareServiceUpdate(t.Context(), s, old)
+	prepareServiceUpdate(t.Context(), nil, s, old)
 	if errs := append(validateService(s), validateServiceUpdate(s, old)...); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}

@@ -119,7 +119,7 @@ func TestServiceKeepsWhatTheServerAllocated(t *testing.T) {
 		{name: http, port: 80, nodePort: 30080}, {name: https, port: 443, nodePort: 30443}]}`).(*corev1.Service)
 	s := resourcetest.Object(t, k, webService, `spec: {type: NodePort, ports: [
 		{name: http, port: 8080}, {name: https, port: 443, nodePort: 30080}, {name: new, port: 1}]}`).(*corev1.Service)
-	prepareServiceUpdate(t.Context(), s, old)
+	prepareServiceUpdate(t.Context(), nil, s, old)
 	if s.Spec.ClusterIP != "10.0.0.1" || !slices.Equal(s.Spec.ClusterIPs, []string{"10.0.0.1"}) {
 		t.Errorf("addresses are %q and %q", s.Spec.ClusterIP, s.Spec.ClusterIPs)
 	}

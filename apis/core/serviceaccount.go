@@ -11,8 +11,8 @@ import (
 var serviceAccounts = resource.Type[*corev1.ServiceAccount]{
 	Name: "serviceaccounts", ShortNames: []string{"sa"}, Namespaced: true, ReturnDeleted: true,
 	Actions:       []resource.Action{token},
-	PrepareCreate: func(_ context.Context, sa *corev1.ServiceAccount) { keepSecretNames(sa) },
-	PrepareUpdate: func(_ context.Context, sa, _ *corev1.ServiceAccount) { keepSecretNames(sa) },
+	PrepareCreate: func(_ context.Context, _ *resource.Env, sa *corev1.ServiceAccount) { keepSecretNames(sa) },
+	PrepareUpdate: func(_ context.Context, _ *resource.Env, sa, _ *corev1.ServiceAccount) { keepSecretNames(sa) },
 	Columns: []resource.Column[*corev1.ServiceAccount]{
 		resource.Name[*corev1.ServiceAccount](),
 		resource.Age[*corev1.ServiceAccount](),

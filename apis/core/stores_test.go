@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis/core/disruptionbudget"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 // store holds one object of a resource type.
@@ -35,7 +35,9 @@ func newStores(pod *corev1.Pod, budgets ...*policyv1.PodDisruptionBudget) stores
 }
 
 func (s stores) env() *resource.Env {
-	return &resource.Env{Clock: clock.RealClock{}, Objects: func(r schema.GroupResource) resource.Objects { return s[r] }}
+	env := resourcetest.Env()
+	env.Objects = func(r schema.GroupResource) resource.Objects { return s[r] }
+	return env
 }
 
 func (s *store) Get(context.Context, string, string) (runtime.Object, error) {

@@ -61,7 +61,7 @@ func TestLabelsCountAsAGeneration(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			s := old.DeepCopy()
 			s.Generation, s.Labels[discoveryv1.LabelServiceName] = test.generation, test.service
-			prepareSliceUpdate(t.Context(), s, old)
+			prepareSliceUpdate(t.Context(), nil, s, old)
 			if s.Generation != test.want {
 				t.Errorf("generation %d, want %d", s.Generation, test.want)
 			}

@@ -34,7 +34,7 @@ var endpointSlices = resource.Type[*discoveryv1.EndpointSlice]{
 			resource.Fill(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 		}
 	},
-	PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) { dropTopology(s) },
+	PrepareCreate: func(_ context.Context, _ *resource.Env, s *discoveryv1.EndpointSlice) { dropTopology(s) },
 	PrepareUpdate: prepareSliceUpdate,
 	Validate:      validateSlice,
 	ValidateUpdate: func(s, old *discoveryv1.EndpointSlice) field.ErrorList {
@@ -62,7 +62,7 @@ func dropTopology(s *discoveryv1.EndpointSlice) {
 
 // prepareSliceUpdate counts a change of the labels as a generation too: the
 // service that a slice belongs to is a label.
-func prepareSliceUpdate(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+func prepareSliceUpdate(_ context.Context, _ *resource.Env, s, old *discoveryv1.EndpointSlice) {
 	dropTopology(s)
 	if s.Generation == old.Generation && !apiequality.Semantic.DeepEqual(s.Labels, old.Labels) {
 		s.Generation++

@@ -1,9 +1,10 @@
-// Package metrics declares what nodes and pods use at the moment: the resource
-// metrics of metrics.k8s.io, which kubectl top shows and autoscalers read.
+// Package metrics declares the kinds of the resource metrics API
+// (metrics.k8s.io): the current usage of nodes and pods, which kubectl top shows
+// and autoscalers read.
 //
-// Nothing is stored and nothing is sampled in the background: when a client
-// asks, the agents of the nodes in question are asked. An agent that does not
-// answer takes no more than its own node and pods out of the answer.
+// No metrics are stored or sampled in the background: a request fetches the
+// stats summary of each node agent that it needs. If an agent does not answer,
+// its node and pods are left out.
 package metrics
 
 import (
@@ -17,22 +18,22 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// Kinds are the kinds of metrics.k8s.io. They are not among those of every
-// server: a cluster may have a metrics server of its own.
+// Kinds returns the kinds of metrics.k8s.io. A server serves them only if the
+// cluster has no metrics server of its own.
 func Kinds() []resource.Declaration {
-	agents := newSurvey()
+	s := newSummaries()
 	return []resource.Declaration{
-		nodes(agents),
-		pods(agents),
+		nodes(s),
+		pods(s),
 	}
 }
 
-// window is over how long a time an agent has measured, at the most. It does
-// not tell; kubelet measures every 10 to 15 seconds.
+// window is the longest time over which an agent has measured CPU usage. The
+// summary does not contain it; kubelet measures every 10 to 15 seconds.
 const window = 30 * time.Second
 
-// usage is what is used of processors and memory, or nothing if one of them is
-// not known yet.
+// usage returns the usage of CPU and memory, or nil if one of them has not been
+// measured yet.
 func usage(cpu *statsapi.CPUStats, memory *statsapi.MemoryStats) corev1.ResourceList {
 	if cpu == nil || cpu.UsageNanoCores == nil || memory == nil || memory.WorkingSetBytes == nil {
 		return nil
@@ -43,12 +44,12 @@ func usage(cpu *statsapi.CPUStats, memory *statsapi.MemoryStats) corev1.Resource
 	}
 }
 
-// about is the metadata of what is known about an object.
-func about(obj metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: obj.GetName(), Namespace: obj.GetNamespace(), Labels: obj.GetLabels(), CreationTimestamp: metav1.Now()}
+// metadataFor returns the metadata of an object's metrics.
+func metadataFor(obj metav1.Object, now time.Time) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: obj.GetName(), Namespace: obj.GetNamespace(), Labels: obj.GetLabels(), CreationTimestamp: metav1.NewTime(now)}
 }
 
-// columns are those of the table: metrics-server's.
+// columns returns the columns of the table view, which are metrics-server's.
 func columns[T resource.Object](used func(obj T) corev1.ResourceList, window func(obj T) metav1.Duration) []resource.Column[T] {
 	quantity := func(name corev1.ResourceName) resource.Column[T] {
 		return resource.Column[T]{Name: string(name), Format: "quantity", Value: func(obj T) any {

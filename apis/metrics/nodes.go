@@ -11,8 +11,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// nodes tell what nodes use, by asking their agents.
-func nodes(agents *survey) resource.Computed[*metricsv1beta1.NodeMetrics] {
+// nodes declares the usage of nodes.
+func nodes(s *summaries) resource.Computed[*metricsv1beta1.NodeMetrics] {
 	return resource.Computed[*metricsv1beta1.NodeMetrics]{
 		Name: "nodes", Singular: "node",
 		Columns: columns(
@@ -24,7 +24,7 @@ func nodes(agents *survey) resource.Computed[*metricsv1beta1.NodeMetrics] {
 			if err != nil {
 				return nil, err
 			}
-			found, err := agents.nodes(ctx, env, []*corev1.Node{obj.(*corev1.Node)})
+			found, err := s.nodes(ctx, env, []*corev1.Node{obj.(*corev1.Node)})
 			if err != nil {
 				return nil, err
 			}
@@ -38,12 +38,12 @@ func nodes(agents *survey) resource.Computed[*metricsv1beta1.NodeMetrics] {
 			if err != nil {
 				return nil, err
 			}
-			return agents.nodes(ctx, env, selected)
+			return s.nodes(ctx, env, selected)
 		},
 	}
 }
 
-// list are the selected objects of a core resource.
+// list returns the selected objects of a core resource.
 func list[T metav1.Object](ctx context.Context, env *resource.Env, name string, selection resource.Selection) ([]T, error) {
 	objects, err := env.Objects(corev1.Resource(name)).List(ctx, selection.Namespace, selection.Labels)
 	if err != nil {
@@ -58,23 +58,24 @@ func list[T metav1.Object](ctx context.Context, env *resource.Env, name string, 
 	return selected, nil
 }
 
-// nodes is what is known about nodes, in their order.
-func (s *survey) nodes(ctx context.Context, env *resource.Env, nodes []*corev1.Node) ([]*metricsv1beta1.NodeMetrics, error) {
-	answers, err := s.ask(ctx, env.Agents, nodes)
+// nodes returns the metrics of the nodes whose agents have answered, in the order
+// of nodes.
+func (s *summaries) nodes(ctx context.Context, env *resource.Env, nodes []*corev1.Node) ([]*metricsv1beta1.NodeMetrics, error) {
+	fetched, err := s.get(ctx, env, nodes)
 	if err != nil {
 		return nil, err
 	}
-	var known []*metricsv1beta1.NodeMetrics
+	var metrics []*metricsv1beta1.NodeMetrics
 	for _, n := range nodes {
-		a := answers[n.Name]
-		if a == nil {
+		summary := fetched[n.Name]
+		if summary == nil {
 			continue
 		}
-		if used := usage(a.node.CPU, a.node.Memory); used != nil {
-			known = append(known, &metricsv1beta1.NodeMetrics{
-				ObjectMeta: about(n), Timestamp: a.node.CPU.Time, Window: metav1.Duration{Duration: window}, Usage: used,
+		if used := usage(summary.node.CPU, summary.node.Memory); used != nil {
+			metrics = append(metrics, &metricsv1beta1.NodeMetrics{
+				ObjectMeta: metadataFor(n, env.Clock.Now()), Timestamp: summary.node.CPU.Time, Window: metav1.Duration{Duration: window}, Usage: used,
 			})
 		}
 	}
-	return known, nil
+	return metrics, nil
 }

@@ -17,9 +17,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// pods tell what the containers of pods use, by asking the agents of the nodes
-// on which they run.
-func pods(agents *survey) resource.Computed[*metricsv1beta1.PodMetrics] {
+// pods declares the usage of the containers of pods.
+func pods(s *summaries) resource.Computed[*metricsv1beta1.PodMetrics] {
 	return resource.Computed[*metricsv1beta1.PodMetrics]{
 		Name: "pods", Singular: "pod", Namespaced: true,
 		Columns: columns(total, func(m *metricsv1beta1.PodMetrics) metav1.Duration { return m.Window }),
@@ -28,7 +27,7 @@ func pods(agents *survey) resource.Computed[*metricsv1beta1.PodMetrics] {
 			if err != nil {
 				return nil, err
 			}
-			found, err := agents.pods(ctx, env, []*corev1.Pod{obj.(*corev1.Pod)})
+			found, err := s.pods(ctx, env, []*corev1.Pod{obj.(*corev1.Pod)})
 			if err != nil {
 				return nil, err
 			}
@@ -42,12 +41,12 @@ func pods(agents *survey) resource.Computed[*metricsv1beta1.PodMetrics] {
 			if err != nil {
 				return nil, err
 			}
-			return agents.pods(ctx, env, selected)
+			return s.pods(ctx, env, selected)
 		},
 	}
 }
 
-// total is what the containers of a pod use together.
+// total returns the sum of the usage of a pod's containers.
 func total(m *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, c := range m.Containers {
@@ -60,46 +59,47 @@ func total(m *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	return sum
 }
 
-// pods is what is known about pods, in their order.
-func (s *survey) pods(ctx context.Context, env *resource.Env, pods []*corev1.Pod) ([]*metricsv1beta1.PodMetrics, error) {
+// pods returns the metrics of the pods whose nodes' agents have answered, in the
+// order of pods.
+func (s *summaries) pods(ctx context.Context, env *resource.Env, pods []*corev1.Pod) ([]*metricsv1beta1.PodMetrics, error) {
 	nodes, err := nodesOf(ctx, env, pods)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := s.ask(ctx, env.Agents, nodes)
+	fetched, err := s.get(ctx, env, nodes)
 	if err != nil {
 		return nil, err
 	}
-	var known []*metricsv1beta1.PodMetrics
+	var metrics []*metricsv1beta1.PodMetrics
 	for _, p := range pods {
-		a := answers[p.Spec.NodeName]
-		if a == nil || !runs(p) {
+		summary := fetched[p.Spec.NodeName]
+		if summary == nil || !mayRun(p) {
 			continue
 		}
-		used := a.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
-		if used == nil || !means(used.PodRef.UID, p) {
+		stats := summary.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
+		if stats == nil || !hasUID(p, stats.PodRef.UID) {
 			continue
 		}
-		if m := podMetrics(used); m != nil {
-			m.ObjectMeta = about(p)
-			known = append(known, m)
+		if m := podMetrics(stats); m != nil {
+			m.ObjectMeta = metadataFor(p, env.Clock.Now())
+			metrics = append(metrics, m)
 		}
 	}
-	return known, nil
+	return metrics, nil
 }
 
-// nodesOf are the nodes on which pods run, each once. One that is not there
-// has no agent to ask.
+// nodesOf returns the nodes on which the pods run, each once. A node that does
+// not exist is left out.
 func nodesOf(ctx context.Context, env *resource.Env, pods []*corev1.Pod) ([]*corev1.Node, error) {
 	names := sets.New[string]()
 	for _, p := range pods {
-		if runs(p) {
+		if mayRun(p) {
 			names.Insert(p.Spec.NodeName)
 		}
 	}
 	objects := env.Objects(corev1.Resource("nodes"))
 	var nodes []*corev1.Node
-	if names.Len() <= few {
+	if names.Len() <= maxGets {
 		for name := range names {
 			obj, err := objects.Get(ctx, "", name)
 			if err == nil {
@@ -119,24 +119,25 @@ func nodesOf(ctx context.Context, env *resource.Env, pods []*corev1.Pod) ([]*cor
 	return nodes, err
 }
 
-// few is how many nodes are looked up one by one.
-const few = 3
+// maxGets is the greatest number of nodes that are read one by one instead of by
+// a list.
+const maxGets = 3
 
-// runs reports whether a pod may have running containers.
-func runs(p *corev1.Pod) bool {
+// mayRun reports whether the pod may have running containers.
+func mayRun(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !podspec.IsTerminal(p.Status.Phase)
 }
 
-// means reports whether an agent's pod is this one, and not one of the same
-// name that was there before. An agent knows a static pod by the UID that it
-// gave it, which its mirror shows.
-func means(uid string, p *corev1.Pod) bool {
+// hasUID reports whether the agent's pod with the UID is this pod, and not an
+// earlier one of the same name. The agent reports a static pod by the UID from
+// its source, which is an annotation of the mirror pod.
+func hasUID(p *corev1.Pod, uid string) bool {
 	return uid == string(p.UID) || uid == p.Annotations[corev1.MirrorPodAnnotationKey]
 }
 
-// podMetrics is what a pod's containers use, or nil as long as that of one of
-// them is not known: the sum would mislead. The time is that of the earliest
-// sample.
+// podMetrics returns the usage of a pod's containers, or nil if that of one
+// container has not been measured yet: the sum would be too low. The timestamp
+// is that of the earliest sample.
 func podMetrics(p *statsapi.PodStats) *metricsv1beta1.PodMetrics {
 	m := &metricsv1beta1.PodMetrics{Window: metav1.Duration{Duration: window}}
 	for i := range p.Containers {

@@ -8,8 +8,10 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -35,8 +37,8 @@ type Kind struct {
 	NameRule       func(name string, prefix bool) []string
 	AnyFinalizer   bool
 	Default        func(obj runtime.Object)
-	PrepareCreate  func(ctx context.Context, obj runtime.Object)
-	PrepareUpdate  func(ctx context.Context, obj, old runtime.Object)
+	PrepareCreate  func(ctx context.Context, env *Env, obj runtime.Object)
+	PrepareUpdate  func(ctx context.Context, env *Env, obj, old runtime.Object)
 	Validate       func(obj runtime.Object) field.ErrorList
 	ValidateCreate func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
@@ -46,9 +48,10 @@ type Kind struct {
 
 	Status         bool
 	StatusOnCreate bool
-	PrepareStatus  func(obj, old runtime.Object)
+	PrepareStatus  func(env *Env, obj, old runtime.Object)
 	StatusResets   []string
 	ValidateStatus func(obj, old runtime.Object) field.ErrorList
+	RestrictStatus func(env *Env, obj, old runtime.Object) field.ErrorList
 	Generation     bool
 	// Scale is nil for a kind that does not scale.
 	Scale    *KindScale
@@ -96,10 +99,11 @@ type KindScale struct {
 type KindView struct {
 	Name     string
 	NoPatch  bool
-	Prepare  func(obj, old runtime.Object)
+	Prepare  func(env *Env, obj, old runtime.Object)
 	Validate func(obj, old runtime.Object) field.ErrorList
-	// Restrict is the kind's; the status, which is a view too, has none.
-	Restrict func(env *Env, obj runtime.Object) field.ErrorList
+	// Restrict is the kind's Restrict, or RestrictStatus for the status, which is
+	// a view too.
+	Restrict func(env *Env, obj, old runtime.Object) field.ErrorList
 	Resets   []string
 }
 
@@ -116,8 +120,22 @@ type KindColumn struct {
 	Value                           func(obj runtime.Object) any
 }
 
-// Stored reports whether the kind's objects are kept, rather than answered or
-// found out when somebody asks.
+// Cell returns the cell of an object as a table shows it at a time.
+func (c *KindColumn) Cell(obj runtime.Object, now time.Time) any {
+	switch value := c.Value(obj).(type) {
+	case func(time.Time) string:
+		return value(now)
+	case metav1.Time:
+		if value.IsZero() {
+			return "<unknown>"
+		}
+		return duration.HumanDuration(now.Sub(value.Time))
+	default:
+		return value
+	}
+}
+
+// Stored reports whether the kind's objects are stored, as those of a Type are.
 func (k *Kind) Stored() bool { return k.Answer == nil && k.Computed == nil }
 
 // Resource is the kind's group and plural name.
@@ -147,19 +165,19 @@ func (t Type[T]) Kind() *Kind {
 		k.NameRule = apivalidation.NameIsDNSSubdomain
 	}
 	k.AnyFinalizer = t.AnyFinalizer
-	k.Default = one(t.Default)
-	k.PrepareCreate = func(ctx context.Context, obj runtime.Object) {
+	k.Default = change(t.Default)
+	k.PrepareCreate = func(ctx context.Context, env *Env, obj runtime.Object) {
 		if t.PrepareCreate != nil {
-			t.PrepareCreate(ctx, obj.(T))
+			t.PrepareCreate(ctx, env, obj.(T))
 		}
 	}
-	k.PrepareUpdate = func(ctx context.Context, obj, old runtime.Object) {
+	k.PrepareUpdate = func(ctx context.Context, env *Env, obj, old runtime.Object) {
 		if t.PrepareUpdate != nil {
-			t.PrepareUpdate(ctx, obj.(T), old.(T))
+			t.PrepareUpdate(ctx, env, obj.(T), old.(T))
 		}
 	}
-	k.Validate, k.ValidateCreate = examine(t.Validate), examine(t.ValidateCreate)
-	k.ValidateUpdate = judge(t.ValidateUpdate)
+	k.Validate, k.ValidateCreate = validate(t.Validate), validate(t.ValidateCreate)
+	k.ValidateUpdate = compare(t.ValidateUpdate)
 	k.Restrict = func(env *Env, obj runtime.Object) field.ErrorList {
 		if t.Restrict == nil {
 			return nil
@@ -174,7 +192,13 @@ func (t Type[T]) Kind() *Kind {
 		return t.Warn(obj.(T), before)
 	}
 	k.Status, k.StatusOnCreate, k.Generation = t.Status, t.StatusOnCreate, t.Generation
-	k.PrepareStatus, k.ValidateStatus, k.StatusResets = two(t.PrepareStatus), judge(t.ValidateStatus), t.StatusResets
+	k.PrepareStatus, k.ValidateStatus, k.StatusResets = prepare(t.PrepareStatus), compare(t.ValidateStatus), t.StatusResets
+	k.RestrictStatus = func(env *Env, obj, old runtime.Object) field.ErrorList {
+		if t.RestrictStatus == nil {
+			return nil
+		}
+		return t.RestrictStatus(env, obj.(T), old.(T))
+	}
 	if t.Scale != nil {
 		k.Scale = &KindScale{
 			Get: func(obj runtime.Object) (*autoscalingv1.Scale, error) { return t.Scale.scaleOf(obj.(T)) },
@@ -182,7 +206,10 @@ func (t Type[T]) Kind() *Kind {
 		}
 	}
 	for _, v := range t.Views {
-		k.Views = append(k.Views, KindView{Name: v.Name, NoPatch: v.NoPatch, Prepare: two(v.Prepare), Validate: judge(v.Validate), Restrict: k.Restrict, Resets: v.Resets})
+		k.Views = append(k.Views, KindView{
+			Name: v.Name, NoPatch: v.NoPatch, Prepare: prepare(v.Prepare), Validate: compare(v.Validate), Resets: v.Resets,
+			Restrict: func(env *Env, obj, _ runtime.Object) field.ErrorList { return k.Restrict(env, obj) },
+		})
 	}
 	k.Actions, k.Connects = t.Actions, t.Connects
 	k.Columns = eraseColumns(t.Columns)
@@ -208,7 +235,7 @@ func (t Type[T]) eraseHooks(k *Kind) {
 		k.GracePeriod = func(obj runtime.Object, requested *int64) int64 { return t.GracePeriod(obj.(T), requested) }
 	}
 	if t.Terminate != nil {
-		k.Terminate = one(t.Terminate)
+		k.Terminate = change(t.Terminate)
 	}
 	if t.Held != nil {
 		k.Held = func(obj runtime.Object) bool { return t.Held(obj.(T)) }
@@ -234,7 +261,7 @@ func (t Type[T]) eraseHooks(k *Kind) {
 // Kind implements Declaration.
 func (v Virtual[T]) Kind() *Kind {
 	k := newKind[T](v.Name, v.Singular, v.Namespaced)
-	k.Default = one[T](nil)
+	k.Default = change[T](nil)
 	k.Answer = func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (runtime.Object, error) {
 		return v.Run(ctx, env, obj.(T), dryRun)
 	}
@@ -245,7 +272,7 @@ func (v Virtual[T]) Kind() *Kind {
 func (c Computed[T]) Kind() *Kind {
 	k := newKind[T](c.Name, c.Singular, c.Namespaced)
 	k.ShortNames, k.Categories, k.Columns = c.ShortNames, c.Categories, eraseColumns(c.Columns)
-	k.Default = one[T](nil)
+	k.Default = change[T](nil)
 	k.Computed = &KindComputed{
 		Get: func(ctx context.Context, env *Env, namespace, name string) (runtime.Object, error) {
 			obj, err := c.Get(ctx, env, namespace, name)
@@ -287,7 +314,7 @@ func newKind[T Object](name, singular string, namespaced bool) *Kind {
 	return k
 }
 
-func one[T Object](f func(T)) func(runtime.Object) {
+func change[T Object](f func(T)) func(runtime.Object) {
 	return func(obj runtime.Object) {
 		if f != nil {
 			f(obj.(T))
@@ -295,15 +322,15 @@ func one[T Object](f func(T)) func(runtime.Object) {
 	}
 }
 
-func two[T Object](f func(obj, old T)) func(obj, old runtime.Object) {
-	return func(obj, old runtime.Object) {
+func prepare[T Object](f func(env *Env, obj, old T)) func(env *Env, obj, old runtime.Object) {
+	return func(env *Env, obj, old runtime.Object) {
 		if f != nil {
-			f(obj.(T), old.(T))
+			f(env, obj.(T), old.(T))
 		}
 	}
 }
 
-func examine[T Object](f func(obj T) field.ErrorList) func(obj runtime.Object) field.ErrorList {
+func validate[T Object](f func(obj T) field.ErrorList) func(obj runtime.Object) field.ErrorList {
 	return func(obj runtime.Object) field.ErrorList {
 		if f == nil {
 			return nil
@@ -312,7 +339,7 @@ func examine[T Object](f func(obj T) field.ErrorList) func(obj runtime.Object) f
 	}
 }
 
-func judge[T Object](f func(obj, old T) field.ErrorList) func(obj, old runtime.Object) field.ErrorList {
+func compare[T Object](f func(obj, old T) field.ErrorList) func(obj, old runtime.Object) field.ErrorList {
 	return func(obj, old runtime.Object) field.ErrorList {
 		if f == nil {
 			return nil

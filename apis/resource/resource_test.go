@@ -36,10 +36,10 @@ func TestADeclarationOfANameAloneIsEnough(t *testing.T) {
 	}
 	obj, old := k.New(), k.New()
 	k.Default(obj)
-	k.PrepareCreate(t.Context(), obj)
-	k.PrepareUpdate(t.Context(), obj, old)
-	k.PrepareStatus(obj, old)
-	errs := slices.Concat(k.Validate(obj), k.ValidateCreate(obj), k.ValidateUpdate(obj, old), k.ValidateStatus(obj, old))
+	k.PrepareCreate(t.Context(), nil, obj)
+	k.PrepareUpdate(t.Context(), nil, obj, old)
+	k.PrepareStatus(nil, obj, old)
+	errs := slices.Concat(k.Validate(obj), k.ValidateCreate(obj), k.ValidateUpdate(obj, old), k.ValidateStatus(obj, old), k.RestrictStatus(nil, obj, old))
 	if len(errs) > 0 || len(k.Warn(obj, nil)) > 0 {
 		t.Errorf("refused by rules that nobody declared: %v", errs)
 	}
@@ -60,14 +60,15 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 		Name: "pods", Singular: "one", ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
 		NameRule:       func(string, bool) []string { call("NameRule"); return nil },
 		Default:        func(*corev1.Pod) { call("Default") },
-		PrepareCreate:  func(context.Context, *corev1.Pod) { call("PrepareCreate") },
-		PrepareUpdate:  func(context.Context, *corev1.Pod, *corev1.Pod) { call("PrepareUpdate") },
+		PrepareCreate:  func(context.Context, *resource.Env, *corev1.Pod) { call("PrepareCreate") },
+		PrepareUpdate:  func(_ context.Context, _ *resource.Env, _, _ *corev1.Pod) { call("PrepareUpdate") },
 		Validate:       func(*corev1.Pod) field.ErrorList { return errs("Validate") },
 		ValidateCreate: func(*corev1.Pod) field.ErrorList { return errs("ValidateCreate") },
 		ValidateUpdate: func(_, _ *corev1.Pod) field.ErrorList { return errs("ValidateUpdate") },
 		Warn:           func(_, old *corev1.Pod) []string { call(fmt.Sprint("Warn ", old == nil)); return nil },
-		PrepareStatus:  func(_, _ *corev1.Pod) { call("PrepareStatus") },
+		PrepareStatus:  func(_ *resource.Env, _, _ *corev1.Pod) { call("PrepareStatus") },
 		ValidateStatus: func(_, _ *corev1.Pod) field.ErrorList { return errs("ValidateStatus") },
+		RestrictStatus: func(_ *resource.Env, _, _ *corev1.Pod) field.ErrorList { return errs("RestrictStatus") },
 		GracePeriod:    func(*corev1.Pod, *int64) int64 { call("GracePeriod"); return 0 },
 		Terminate:      func(*corev1.Pod) { call("Terminate") },
 		Held:           func(*corev1.Pod) bool { call("Held"); return false },
@@ -82,7 +83,7 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 		AfterDelete:  func(context.Context, *resource.Env, *corev1.Pod) { call("AfterDelete") },
 		Reservations: func(*corev1.Pod) map[string][]string { call("Reservations"); return nil },
 		Views: []resource.View[*corev1.Pod]{{
-			Name: "v", Prepare: func(_, _ *corev1.Pod) { call("view Prepare") },
+			Name: "v", Prepare: func(_ *resource.Env, _, _ *corev1.Pod) { call("view Prepare") },
 			Validate: func(_, _ *corev1.Pod) field.ErrorList { return errs("view Validate") },
 		}},
 		Columns: []resource.Column[*corev1.Pod]{{Name: "C", Value: func(*corev1.Pod) any { call("column"); return nil }}},
@@ -93,15 +94,16 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 	obj, old := k.New(), k.New()
 	k.NameRule("", false)
 	k.Default(obj)
-	k.PrepareCreate(t.Context(), obj)
-	k.PrepareUpdate(t.Context(), obj, old)
+	k.PrepareCreate(t.Context(), nil, obj)
+	k.PrepareUpdate(t.Context(), nil, obj, old)
 	k.Validate(obj)
 	k.ValidateCreate(obj)
 	k.ValidateUpdate(obj, old)
 	k.Warn(obj, nil)
 	k.Warn(obj, old)
-	k.PrepareStatus(obj, old)
+	k.PrepareStatus(nil, obj, old)
 	k.ValidateStatus(obj, old)
+	k.RestrictStatus(nil, obj, old)
 	k.GracePeriod(obj, nil)
 	k.Terminate(obj)
 	k.Held(obj)
@@ -109,11 +111,11 @@ func TestEveryPartOfADeclarationIsCarriedOver(t *testing.T) {
 	_, _ = k.BeginUpdate(t.Context(), nil, obj, old, false)
 	k.AfterDelete(t.Context(), nil, obj)
 	k.Reservations(obj)
-	k.Views[0].Prepare(obj, old)
+	k.Views[0].Prepare(nil, obj, old)
 	k.Views[0].Validate(obj, old)
 	k.Columns[0].Value(obj)
 	k.Fields["f"](obj)
-	want := "NameRule Default PrepareCreate PrepareUpdate Validate ValidateCreate ValidateUpdate Warn true Warn false PrepareStatus ValidateStatus " +
+	want := "NameRule Default PrepareCreate PrepareUpdate Validate ValidateCreate ValidateUpdate Warn true Warn false PrepareStatus ValidateStatus RestrictStatus " +
 		"GracePeriod Terminate Held BeginCreate BeginUpdate AfterDelete Reservations view Prepare view Validate column field"
 	if got := strings.Join(called, " "); got != want {
 		t.Errorf("called %s\nwant   %s", got, want)

@@ -48,8 +48,8 @@ type Type[T Object] struct {
 	// PrepareCreate and PrepareUpdate put an object in order before it is
 	// validated: drop what clients may not set, derive what the server sets.
 	// What Status and Generation imply is done already.
-	PrepareCreate func(ctx context.Context, obj T)
-	PrepareUpdate func(ctx context.Context, obj, old T)
+	PrepareCreate func(ctx context.Context, env *Env, obj T)
+	PrepareUpdate func(ctx context.Context, env *Env, obj, old T)
 	// Validate judges an object on create and on every update; ValidateCreate
 	// judges what an object may get later, but not begin with; ValidateUpdate
 	// judges what changed. Metadata is checked by the server itself.
@@ -72,9 +72,12 @@ type Type[T Object] struct {
 	// PrepareStatus runs before ValidateStatus, after what Status implies.
 	// StatusResets are the paths of metadata ("metadata.labels") that it takes
 	// from old, for field ownership.
-	PrepareStatus  func(obj, old T)
+	PrepareStatus  func(env *Env, obj, old T)
 	StatusResets   []string
 	ValidateStatus func(obj, old T) field.ErrorList
+	// RestrictStatus judges a status, whenever ValidateStatus does, by the time of
+	// the server's clock.
+	RestrictStatus func(env *Env, obj, old T) field.ErrorList
 	// Generation makes metadata.generation count the changes of everything
 	// outside metadata and status.
 	Generation bool
@@ -156,8 +159,8 @@ type Column[T Object] struct {
 	// Priority is 0 for columns that are always shown and 1 for those of the
 	// wide table.
 	Priority int32
-	// Value is the cell: a string, an int64, a bool or a metav1.Time, which
-	// becomes the time since then.
+	// Value returns the cell: a string, an int64, a bool, a metav1.Time, of which
+	// the time since then is shown, or a func(now time.Time) string.
 	Value func(obj T) any
 }
 
@@ -178,7 +181,7 @@ type View[T Object] struct {
 	Name    string
 	NoPatch bool
 	// Prepare keeps from old all that the view may not change.
-	Prepare  func(obj, old T)
+	Prepare  func(env *Env, obj, old T)
 	Validate func(obj, old T) field.ErrorList
 	// Resets are the paths that Prepare takes from old, for field ownership;
 	// a path is dotted ("spec", "metadata.labels").

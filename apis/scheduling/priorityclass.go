@@ -29,7 +29,7 @@ var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
 		resource.Fill(&pc.PreemptionPolicy, corev1.PreemptLowerPriority)
 	},
 	// The generation is 1 and stays so: what matters of a class is immutable.
-	PrepareCreate:  func(_ context.Context, pc *schedulingv1.PriorityClass) { pc.Generation = 1 },
+	PrepareCreate:  func(_ context.Context, _ *resource.Env, pc *schedulingv1.PriorityClass) { pc.Generation = 1 },
 	Validate:       validatePriorityClass,
 	ValidateUpdate: validatePriorityClassUpdate,
 	Columns: []resource.Column[*schedulingv1.PriorityClass]{

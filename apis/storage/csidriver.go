@@ -45,7 +45,7 @@ var csiDrivers = resource.Type[*storagev1.CSIDriver]{
 		return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
 	},
 	// The first change begins to count.
-	PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+	PrepareUpdate: func(_ context.Context, _ *resource.Env, d, old *storagev1.CSIDriver) {
 		if !apiequality.Semantic.DeepEqual(d.Spec, old.Spec) {
 			d.Generation = old.Generation + 1
 		}

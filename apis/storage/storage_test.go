@@ -130,7 +130,7 @@ func TestADriversGenerationCountsItsChanges(t *testing.T) {
 		} else {
 			d.Spec.RequiresRepublish = ptr.To(true)
 		}
-		if csiDrivers.PrepareUpdate(t.Context(), d, old); d.Generation != want {
+		if csiDrivers.PrepareUpdate(t.Context(), nil, d, old); d.Generation != want {
 			t.Errorf("after a change of the %s it is %d, want %d", change, d.Generation, want)
 		}
 	}

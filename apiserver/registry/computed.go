@@ -31,7 +31,7 @@ var (
 )
 
 func newComputed(kind *resource.Kind, env *resource.Env) *computedREST {
-	return &computedREST{TableConvertor: newTable(kind), kind: kind, env: env}
+	return &computedREST{TableConvertor: newTable(kind, env.Clock), kind: kind, env: env}
 }
 
 func (c *computedREST) New() runtime.Object     { return c.kind.New() }

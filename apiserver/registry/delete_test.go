@@ -26,7 +26,7 @@ func space() resource.Type[*corev1.Namespace] {
 		Name: "namespaces", Status: true,
 		Views: []resource.View[*corev1.Namespace]{{
 			Name: "finalize", NoPatch: true,
-			Prepare: func(ns, old *corev1.Namespace) { ns.Status = old.Status },
+			Prepare: func(_ *resource.Env, ns, old *corev1.Namespace) { ns.Status = old.Status },
 		}},
 		Terminate: func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
 		Held:      func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },

@@ -53,7 +53,7 @@ func newMain(kind *resource.Kind, scheme *runtime.Scheme, options generic.RESTOp
 		CreateStrategy:            s,
 		UpdateStrategy:            s,
 		DeleteStrategy:            s,
-		TableConvertor:            newTable(kind),
+		TableConvertor:            newTable(kind, env.Clock),
 		ReturnDeletedObject:       kind.GracePeriod != nil || kind.ReturnDeleted,
 	}
 	if kind.Status {

@@ -83,11 +83,12 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 			Name:     "status",
 			Prepare:  main.strategy.prepareStatus,
 			Validate: kind.ValidateStatus,
+			Restrict: kind.RestrictStatus,
 			Resets:   slices.Concat(main.strategy.shape.exceptStatus(), kind.StatusResets),
 		})
 	}
 	if kind.Scale != nil {
-		storage[kind.Name+"/scale"] = &scaleREST{main: main}
+		storage[kind.Name+"/scale"] = &scaleREST{TableConvertor: tableOf(scaleColumns, env.Clock), main: main}
 	}
 	for _, v := range kind.Views {
 		storage[kind.Name+"/"+v.Name] = newView(main, v)

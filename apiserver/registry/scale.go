@@ -20,7 +20,10 @@ import (
 )
 
 // scaleREST is the scale subresource.
-type scaleREST struct{ main *mainREST }
+type scaleREST struct {
+	rest.TableConvertor
+	main *mainREST
+}
 
 var (
 	_ rest.Patcher                  = &scaleREST{}
@@ -39,20 +42,15 @@ func (s *scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
-// ConvertToTable implements rest.TableConvertor.
-func (s *scaleREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return scaleTable.ConvertToTable(ctx, obj, options)
-}
-
-// scaleTable is the table view of every kind's scale.
-var scaleTable = tableOf([]resource.KindColumn{
+// scaleColumns are the columns of the table view of every kind's scale.
+var scaleColumns = []resource.KindColumn{
 	{Name: "Name", Format: "name", Value: func(obj runtime.Object) any { return obj.(*autoscalingv1.Scale).Name }},
 	{Name: "Desired", Type: "integer", Description: "Number of replicas that are wanted.",
 		Value: func(obj runtime.Object) any { return int64(obj.(*autoscalingv1.Scale).Spec.Replicas) }},
 	{Name: "Available", Type: "integer", Description: "Number of replicas that exist.",
 		Value: func(obj runtime.Object) any { return int64(obj.(*autoscalingv1.Scale).Status.Replicas) }},
 	{Name: "Age", Value: func(obj runtime.Object) any { return obj.(*autoscalingv1.Scale).CreationTimestamp }},
-})
+}
 
 // Get implements rest.Getter.
 func (s *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

@@ -105,7 +105,7 @@ func TestAStatusIsNotCreatedByAnUpdate(t *testing.T) {
 
 func TestFieldsThatAnEndpointResetsAreNotOwned(t *testing.T) {
 	d := set()
-	d.PrepareStatus, d.StatusResets = func(d, old *appsv1.Deployment) { d.Labels = old.Labels }, []string{"metadata.labels"}
+	d.PrepareStatus, d.StatusResets = func(_ *resource.Env, d, old *appsv1.Deployment) { d.Labels = old.Labels }, []string{"metadata.labels"}
 	s := registrytest.Start(t, d)
 	s.Patch("apply", aSet+"?fieldManager=ann&force=true", setBody).Want(http.StatusCreated)
 	s.Patch("apply", aSet+"/status?fieldManager=bob&force=true", setBody).Want(http.StatusOK)
@@ -171,8 +171,8 @@ func TestEachValidationOfADeclarationRunsForItsOperations(t *testing.T) {
 		return nil
 	}
 	d.Default = func(d *appsv1.Deployment) { resource.Fill(&d.Spec.RevisionHistoryLimit, 10) }
-	d.PrepareCreate = func(_ context.Context, d *appsv1.Deployment) { d.Spec.MinReadySeconds = 11 }
-	d.PrepareUpdate = func(_ context.Context, d, old *appsv1.Deployment) {
+	d.PrepareCreate = func(_ context.Context, _ *resource.Env, d *appsv1.Deployment) { d.Spec.MinReadySeconds = 11 }
+	d.PrepareUpdate = func(_ context.Context, _ *resource.Env, d, old *appsv1.Deployment) {
 		d.Spec.MinReadySeconds = old.Spec.MinReadySeconds + 1
 	}
 	d.Validate = func(d *appsv1.Deployment) field.ErrorList {
@@ -254,7 +254,7 @@ func TestAViewChangesOnlyWhatItsPrepareAllows(t *testing.T) {
 	d.Views = []resource.View[*appsv1.Deployment]{
 		{
 			Name: "finalize", NoPatch: true,
-			Prepare: func(d, old *appsv1.Deployment) { d.Status = old.Status },
+			Prepare: func(_ *resource.Env, d, old *appsv1.Deployment) { d.Status = old.Status },
 			Validate: func(d, _ *appsv1.Deployment) field.ErrorList {
 				if d.Spec.MinReadySeconds > 2 {
 					return field.ErrorList{field.Invalid(field.NewPath("spec", "minReadySeconds"), 3, "too much")}

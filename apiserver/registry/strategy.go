@@ -48,7 +48,7 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	if s.kind.Generation {
 		metaOf(obj).SetGeneration(1)
 	}
-	s.kind.PrepareCreate(ctx, obj)
+	s.kind.PrepareCreate(ctx, s.env, obj)
 }
 
 // Validate implements rest.RESTCreateStrategy.
@@ -68,7 +68,7 @@ func (s *strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object
 	if s.kind.Status {
 		s.shape.keepStatus(obj, old)
 	}
-	s.kind.PrepareUpdate(ctx, obj, old)
+	s.kind.PrepareUpdate(ctx, s.env, obj, old)
 	s.updateGeneration(obj, old)
 }
 
@@ -137,9 +137,9 @@ func (s *strategy) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageC
 	return rest.DeleteDependents
 }
 
-func (s *strategy) prepareStatus(obj, old runtime.Object) {
+func (s *strategy) prepareStatus(env *resource.Env, obj, old runtime.Object) {
 	s.shape.keepOthers(obj, old)
-	s.kind.PrepareStatus(obj, old)
+	s.kind.PrepareStatus(env, obj, old)
 }
 
 // gracefulStrategy is the strategy of a kind whose objects are deleted gracefully.
@@ -168,17 +168,14 @@ func (s viewStrategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	s.view.Prepare(obj, old)
+	s.view.Prepare(s.env, obj, old)
 	s.updateGeneration(obj, old)
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := append(s.validateMeta(obj, old), s.view.Validate(obj, old)...)
-	if s.view.Restrict == nil {
-		return errs
-	}
-	return append(errs, s.view.Restrict(s.env, obj)...)
+	return append(errs, s.view.Restrict(s.env, obj, old)...)
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.

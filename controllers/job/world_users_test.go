@@ -25,7 +25,7 @@ func (w *world) setJob(change func(*batchv1.JobSpec)) []string {
 	}
 	change(&job.Spec)
 	if w.job == nil {
-		w.jobs.PrepareCreate(context.Background(), job)
+		w.jobs.PrepareCreate(context.Background(), nil, job)
 	}
 	w.jobs.Default(job)
 	var errs []string

@@ -86,10 +86,8 @@ func wideTable(k *resource.Kind, obj runtime.Object) string {
 		if c.Priority > 0 {
 			heading += " (wide)"
 		}
-		value := c.Value(obj)
-		if at, ok := value.(metav1.Time); ok && at.IsZero() {
-			value = "<unknown>"
-		} else if ok {
+		value := c.Cell(obj, Now)
+		if at, ok := c.Value(obj).(metav1.Time); ok && !at.IsZero() {
 			value = "since " + at.UTC().Format("2006-01-02T15:04:05Z")
 		}
 		fmt.Fprintf(w, "%s\t%v\n", heading, value)

@@ -4,16 +4,26 @@ package resourcetest
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"svc.dev/svc/apis/resource"
 )
+
+// Now is the time of the clock in Env.
+var Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Env returns an environment with a clock that stands at Now, and nothing else.
+func Env() *resource.Env {
+	return &resource.Env{Clock: testingclock.NewFakePassiveClock(Now)}
+}
 
 // Rule is one rule of what a kind accepts. Objects are made from the table's
 // base by JSON merge patches, written in YAML.
@@ -47,23 +57,24 @@ func Rules(t *testing.T, d resource.Declaration, base string, rules []Rule) {
 }
 
 func judge(t *testing.T, k *resource.Kind, r Rule, obj, old runtime.Object) field.ErrorList {
+	env := Env()
 	switch {
 	case r.Status:
-		k.PrepareStatus(obj, old)
-		return k.ValidateStatus(obj, old)
+		k.PrepareStatus(env, obj, old)
+		return append(k.ValidateStatus(obj, old), k.RestrictStatus(env, obj, old)...)
 	case r.View != "":
 		for _, v := range k.Views {
 			if v.Name == r.View {
-				v.Prepare(obj, old)
+				v.Prepare(env, obj, old)
 				return v.Validate(obj, old)
 			}
 		}
 		t.Fatalf("%s has no view %s", k.Name, r.View)
 	case r.Update:
-		k.PrepareUpdate(t.Context(), obj, old)
+		k.PrepareUpdate(t.Context(), env, obj, old)
 		return append(k.Validate(obj), k.ValidateUpdate(obj, old)...)
 	}
-	k.PrepareCreate(t.Context(), obj)
+	k.PrepareCreate(t.Context(), env, obj)
 	var errs field.ErrorList
 	name, err := meta.Accessor(obj)
 	if err != nil {

@@ -24,12 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/warning"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
 )
 
-// agents are those of nodes, by host and port, and count what they are asked.
+// agents answers for the agents of all nodes and records the requests.
 type agents struct {
 	mu           sync.Mutex
 	answer       func(ctx context.Context, host string) (int, string, error)
@@ -54,7 +55,7 @@ func (a *agents) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Status: fmt.Sprint(code), Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// objects are those of one core resource.
+// objects holds the objects of one core resource.
 type objects struct {
 	resource.Objects
 	name string
@@ -76,7 +77,7 @@ func (o objects) List(_ context.Context, _ string, selector labels.Selector) ([]
 	}), nil
 }
 
-// cluster is an environment of n nodes, node-0 and so on, with one pod each.
+// cluster returns an environment with n nodes, node-0 and so on, with one pod each.
 func cluster(a *agents, n int) *resource.Env {
 	nodes, pods := objects{name: "nodes"}, objects{name: "pods"}
 	for i := range n {
@@ -89,6 +90,7 @@ func cluster(a *agents, n int) *resource.Env {
 		})
 	}
 	return &resource.Env{
+		Clock:  clock.RealClock{},
 		Agents: resource.Agents{Transport: a, AddressTypes: []corev1.NodeAddressType{corev1.NodeHostName}},
 		Objects: func(gr schema.GroupResource) resource.Objects {
 			return map[string]objects{"nodes": nodes, "pods": pods}[gr.Resource]
@@ -96,11 +98,11 @@ func cluster(a *agents, n int) *resource.Env {
 	}
 }
 
-// summary is what the agent of a node of cluster says.
-func summary(host string) string {
+// summaryOf returns the summary of a node of cluster.
+func summaryOf(host string) string {
 	name, _, _ := strings.Cut(host, ":")
 	cpu, memory := &statsapi.CPUStats{UsageNanoCores: ptr.To[uint64](5e8)}, &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](1 << 30)}
-	said, err := json.Marshal(statsapi.Summary{
+	body, err := json.Marshal(statsapi.Summary{
 		Node: statsapi.NodeStats{NodeName: name, CPU: cpu, Memory: memory},
 		Pods: []statsapi.PodStats{{
 			PodRef:     statsapi.PodReference{Namespace: "ns", Name: strings.Replace(name, "node", "pod", 1), UID: "uid"},
@@ -110,14 +112,14 @@ func summary(host string) string {
 	if err != nil {
 		panic(err)
 	}
-	return string(said)
+	return string(body)
 }
 
 func answers(_ context.Context, host string) (int, string, error) {
-	return http.StatusOK, summary(host), nil
+	return http.StatusOK, summaryOf(host), nil
 }
 
-// read lists a kind, and returns the names of what is known.
+// read lists a kind and returns the names of its objects.
 func read(ctx context.Context, t *testing.T, k *resource.Kind, env *resource.Env) []string {
 	t.Helper()
 	selection := resource.Selection{Labels: labels.Everything(), Fields: fields.Everything()}
@@ -132,7 +134,7 @@ func read(ctx context.Context, t *testing.T, k *resource.Kind, env *resource.Env
 	return names
 }
 
-func TestManyAgentsAreAskedAtATimeButNotAll(t *testing.T) {
+func TestFetchesInFlightAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &agents{answer: func(ctx context.Context, host string) (int, string, error) {
 			time.Sleep(time.Second)
@@ -140,16 +142,16 @@ func TestManyAgentsAreAskedAtATimeButNotAll(t *testing.T) {
 		}}
 		began := time.Now()
 		if known := read(t.Context(), t, Kinds()[0].Kind(), cluster(a, 250)); len(known) != 250 || known[17] != "node-17" {
-			t.Errorf("known are %v", known)
+			t.Errorf("listed %v", known)
 		}
-		if took := time.Since(began); a.widest != most || took != 3*time.Second {
+		if took := time.Since(began); a.widest != maxConcurrent || took != 3*time.Second {
 			t.Errorf("%d were asked at a time, and all in %v", a.widest, took)
 		}
-		time.Sleep(fresh)
+		time.Sleep(cacheTTL)
 	})
 }
 
-func TestAnAgentIsAskedOnceForAllWhoWantToKnow(t *testing.T) {
+func TestRequestsShareAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &agents{answer: func(ctx context.Context, host string) (int, string, error) {
 			time.Sleep(time.Second)
@@ -167,28 +169,28 @@ func TestAnAgentIsAskedOnceForAllWhoWantToKnow(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		leave() // who asked first must not take the others along
+		leave() // the first request must not cancel the fetch of the others
 		asking.Wait()
 		if len(read(t.Context(), t, kinds[0].Kind(), env)) != 1 || !slices.Equal(a.asked, []string{"https://node-0:10250/stats/summary?only_cpu_and_memory=true"}) {
 			t.Errorf("asked %v", a.asked)
 		}
-		time.Sleep(fresh)
+		time.Sleep(cacheTTL)
 		synctest.Wait()
 		read(t.Context(), t, kinds[0].Kind(), env)
 		if len(a.asked) != 2 {
-			t.Error("an old answer is given again")
+			t.Error("an expired summary is used again")
 		}
-		time.Sleep(fresh)
+		time.Sleep(cacheTTL)
 	})
 }
 
-// warnings collects what a client is warned of.
+// warnings records the warnings of a client.
 type warnings struct{ bytes.Buffer }
 
 // AddWarning implements warning.Recorder.
 func (w *warnings) AddWarning(_, text string) { fmt.Fprintln(w, text) }
 
-func TestWhoDoesNotAnswerIsLeftOut(t *testing.T) {
+func TestAgentsThatDoNotAnswerAreLeftOutWithAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &agents{answer: func(ctx context.Context, host string) (int, string, error) {
 			switch host {
@@ -204,47 +206,47 @@ func TestWhoDoesNotAnswerIsLeftOut(t *testing.T) {
 			}
 			return answers(ctx, host)
 		}}
-		said := &warnings{}
-		ctx := warning.WithWarningRecorder(t.Context(), said)
+		warned := &warnings{}
+		ctx := warning.WithWarningRecorder(t.Context(), warned)
 		if known := read(ctx, t, Kinds()[1].Kind(), cluster(a, 6)); !slices.Equal(known, []string{"pod-5"}) {
-			t.Errorf("known are %v", known)
+			t.Errorf("listed %v", known)
 		}
 		want := `node "node-0" and its pods are left out: its agent has not answered within 5s
 node "node-1" and its pods are left out: its agent answers 403
 node "node-2" and its pods are left out: its agent's answer cannot be read: unexpected EOF
-so are 2 more
+2 more nodes and their pods are left out
 `
-		if said.String() != want {
-			t.Errorf("the client is told\n%swant\n%s", said, want)
+		if warned.String() != want {
+			t.Errorf("warnings\n%swant\n%s", warned, want)
 		}
-		time.Sleep(fresh)
+		time.Sleep(cacheTTL)
 	})
 }
 
-func TestARequestIsAnsweredInTime(t *testing.T) {
+func TestARequestIsAnsweredWithinItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &agents{answer: func(ctx context.Context, host string) (int, string, error) {
 			<-ctx.Done()
 			return 0, "", ctx.Err()
 		}}
 		began := time.Now()
-		if known := read(t.Context(), t, Kinds()[0].Kind(), cluster(a, 5*most)); len(known) != 0 || time.Since(began) != requestTimeout {
-			t.Errorf("known are %v, after %v", known, time.Since(began))
+		if known := read(t.Context(), t, Kinds()[0].Kind(), cluster(a, 5*maxConcurrent)); len(known) != 0 || time.Since(began) != requestTimeout {
+			t.Errorf("listed %v, after %v", known, time.Since(began))
 		}
 		time.Sleep(time.Minute)
 	})
 }
 
-func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
+func TestASummaryIsBoundedInSize(t *testing.T) {
 	a := &agents{answer: func(context.Context, string) (int, string, error) {
-		return http.StatusOK, `{"node": {"nodeName": "` + strings.Repeat("x", longest), nil
+		return http.StatusOK, `{"node": {"nodeName": "` + strings.Repeat("x", maxSummaryBytes), nil
 	}}
 	if known := read(t.Context(), t, Kinds()[0].Kind(), cluster(a, 1)); len(known) != 0 {
-		t.Errorf("known are %v", known)
+		t.Errorf("listed %v", known)
 	}
 }
 
-func TestAServerThatTrustsNoAgentSaysSo(t *testing.T) {
+func TestAServerWithoutAnAgentCAIsUnavailable(t *testing.T) {
 	env := cluster(nil, 1)
 	env.Agents.Transport = nil
 	for _, d := range Kinds() {
