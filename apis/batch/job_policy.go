@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/workload"
 )
@@ -30,7 +31,7 @@ func validatePodFailurePolicy(spec *batchv1.JobSpec, path *field.Path) field.Err
 	rules, path := spec.PodFailurePolicy.Rules, path.Child("rules")
 	errs := atMost(len(rules), maxRules, path)
 	containers := sets.New[string]()
-	for _, c := range slices.Concat(spec.Template.Spec.Containers, spec.Template.Spec.InitContainers) {
+	for _, c := range podspec.NonEphemeral(&spec.Template.Spec) {
 		containers.Insert(c.Name)
 	}
 	for i, rule := range rules {

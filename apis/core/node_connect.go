@@ -19,6 +19,16 @@ import (
 // everyMethod are the methods that a proxy allows.
 var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
 
+// splitName splits the name in a proxy's URL: SCHEME:NAME:PORT, of which only the
+// name is required.
+func splitName(kind, text string) (scheme, name, port string, err error) {
+	scheme, name, port, valid := utilnet.SplitSchemeNamePort(text)
+	if !valid {
+		return "", "", "", apierrors.NewBadRequest(fmt.Sprintf("invalid %s request %q", kind, text))
+	}
+	return scheme, name, port, nil
+}
+
 // agentURL returns the URL of a path of a node's agent.
 func agentURL(ctx context.Context, env *resource.Env, name, path string) (*url.URL, error) {
 	obj, err := env.Objects(corev1.Resource("nodes")).Get(ctx, "", name)
@@ -39,9 +49,9 @@ var nodeProxy = resource.Connect{
 	Options:     func() runtime.Object { return &corev1.NodeProxyOptions{} },
 	Subpath:     true,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
-		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
-		if !valid {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid node request %q", req.Name))
+		scheme, name, port, err := splitName("node", req.Name)
+		if err != nil {
+			return nil, err
 		}
 		agent, err := agentURL(ctx, env, name, req.Options.(*corev1.NodeProxyOptions).Path)
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/podspec"
@@ -186,9 +185,9 @@ var podProxy = resource.Connect{
 	Options:     func() runtime.Object { return &corev1.PodProxyOptions{} },
 	Subpath:     true,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
-		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
-		if !valid {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid pod request %q", req.Name))
+		scheme, name, port, err := splitName("pod", req.Name)
+		if err != nil {
+			return nil, err
 		}
 		p, err := getPod(ctx, env, req.Namespace, name)
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -26,9 +25,9 @@ var serviceProxy = resource.Connect{
 	Options:     func() runtime.Object { return &corev1.ServiceProxyOptions{} },
 	Subpath:     true,
 	Locate: func(ctx context.Context, env *resource.Env, req resource.ConnectRequest) (*resource.Location, error) {
-		scheme, name, port, valid := utilnet.SplitSchemeNamePort(req.Name)
-		if !valid {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid service request %q", req.Name))
+		scheme, name, port, err := splitName("service", req.Name)
+		if err != nil {
+			return nil, err
 		}
 		if _, err := strconv.Atoi(port); err == nil {
 			if port, err = portName(ctx, env, req.Namespace, name, port); err != nil {

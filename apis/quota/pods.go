@@ -52,14 +52,7 @@ func measuresPods(name corev1.ResourceName) bool {
 	return slices.Contains(podResources(), name) ||
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) ||
-		requests && isExtended(corev1.ResourceName(extended))
-}
-
-// isExtended reports whether nodes advertise a resource for others, such as the
-// makers of devices: it has a domain, and not one of the project's.
-func isExtended(name corev1.ResourceName) bool {
-	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) &&
-		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+		requests && podspec.IsExtendedResource(corev1.ResourceName(extended))
 }
 
 // PodUsage is what a pod takes of a quota. A pod that has ended, or should have
@@ -96,7 +89,7 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 		if native {
 			usage[name] = amount
 		}
-		if native || isExtended(name) {
+		if native || podspec.IsExtendedResource(name) {
 			usage[corev1.DefaultResourceRequestsPrefix+name] = amount
 		}
 	}
@@ -137,21 +130,7 @@ func podInScope(s corev1.ScopedResourceSelectorRequirement, item runtime.Object)
 // terminates reports whether a pod runs for a bounded time.
 func terminates(pod *corev1.Pod) bool { return ptr.Deref(pod.Spec.ActiveDeadlineSeconds, -1) >= 0 }
 
-func bestEffort(pod *corev1.Pod) bool {
-	if class := pod.Status.QOSClass; class != "" {
-		return class == corev1.PodQOSBestEffort
-	}
-	own := []corev1.ResourceRequirements{}
-	if pod.Spec.Resources != nil {
-		own = append(own, *pod.Spec.Resources)
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		own = append(own, c.Resources)
-	}
-	return !slices.ContainsFunc(own, func(r corev1.ResourceRequirements) bool {
-		return !r.Requests.Cpu().IsZero() || !r.Requests.Memory().IsZero() || !r.Limits.Cpu().IsZero() || !r.Limits.Memory().IsZero()
-	})
-}
+func bestEffort(pod *corev1.Pod) bool { return podspec.QOSClassOf(pod) == corev1.PodQOSBestEffort }
 
 // affineAcrossNamespaces reports whether pods of other namespaces matter to where
 // a pod may run: KEP-2249.
@@ -194,7 +173,7 @@ func podConstraints(required []corev1.ResourceName, item runtime.Object) error {
 	var missing []string
 	for _, name := range demanded {
 		silent := sets.Set[string]{}
-		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for _, c := range podspec.NonEphemeral(&pod.Spec) {
 			if _, says := compute(c.Resources.Requests, c.Resources.Limits)[name]; !says {
 				silent.Insert(c.Name)
 			}

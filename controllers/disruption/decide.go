@@ -119,17 +119,7 @@ func setAllowed(s *policyv1.PodDisruptionBudgetStatus, c metav1.Condition, now t
 
 // ready reports whether a pod is healthy, by its condition Ready (KEP-85).
 func ready(pod *corev1.Pod) bool {
-	c := condition(pod, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
-}
-
-func condition(pod *corev1.Pod, name corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == name {
-			return c
-		}
-	}
-	return nil
+	return podspec.IsConditionTrue(&pod.Status, corev1.PodReady)
 }
 
 // targetTimeout is how long a pod can have the condition DisruptionTarget without
@@ -141,7 +131,7 @@ const targetTimeout = 2 * time.Minute
 // termination by the node, which can take any time, nor for terminated pods, which
 // keep it as their reason.
 func disruptionTargetSince(pod *corev1.Pod) *time.Time {
-	c := condition(pod, corev1.DisruptionTarget)
+	c := podspec.Condition(&pod.Status, corev1.DisruptionTarget)
 	switch {
 	case c == nil, c.Status != corev1.ConditionTrue, c.Reason == corev1.PodReasonTerminationByKubelet,
 		pod.DeletionTimestamp != nil, podspec.IsTerminal(pod.Status.Phase):

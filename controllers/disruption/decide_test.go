@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -177,7 +179,7 @@ func TestDisruptionTargetIsResetAfterTwoMinutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(clock)}
-	if diff := cmp.Diff(want, *condition(stale, corev1.DisruptionTarget), cmpopts.EquateApproxTime(0)); diff != "" {
+	if diff := cmp.Diff(want, *podspec.Condition(&stale.Status, corev1.DisruptionTarget), cmpopts.EquateApproxTime(0)); diff != "" {
 		t.Error(diff)
 	}
 }

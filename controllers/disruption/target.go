@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // targets reads pods; it alone resets their condition DisruptionTarget when the
@@ -32,7 +34,7 @@ func (t *targets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if left := since.Add(targetTimeout).Sub(now); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	*condition(pod, corev1.DisruptionTarget) = corev1.PodCondition{
+	*podspec.Condition(&pod.Status, corev1.DisruptionTarget) = corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse,
 		ObservedGeneration: pod.Generation, LastTransitionTime: metav1.NewTime(now),
 	}

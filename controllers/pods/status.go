@@ -21,18 +21,12 @@ func IsTerminating(pod *corev1.Pod) bool { return !IsTerminal(pod) && pod.Deleti
 
 // Condition returns the pod's condition of that type, or nil.
 func Condition(pod *corev1.Pod, name corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == name {
-			return c
-		}
-	}
-	return nil
+	return podspec.Condition(&pod.Status, name)
 }
 
 // IsReady reports whether the pod is ready.
 func IsReady(pod *corev1.Pod) bool {
-	c := Condition(pod, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return podspec.IsConditionTrue(&pod.Status, corev1.PodReady)
 }
 
 // ReadyAt returns since when the pod is ready. It is zero if the pod is not ready or

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/podspec"
@@ -89,7 +87,7 @@ func inOrder(list corev1.ResourceList) []corev1.ResourceName {
 func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, offered := allocatable[name]
-		return !offered && Extended(name)
+		return !offered && podspec.IsExtendedResource(name)
 	}
 	pod = pod.DeepCopy()
 	for _, container := range podspec.NonEphemeral(&pod.Spec) {
@@ -100,15 +98,4 @@ func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Po
 		}
 	}
 	return pod
-}
-
-// Extended reports whether a resource is an extended resource: its name has a
-// domain other than Kubernetes' own.
-func Extended(name corev1.ResourceName) bool {
-	text := string(name)
-	native := !strings.Contains(text, "/") || strings.Contains(text, corev1.ResourceDefaultNamespacePrefix)
-	if native || strings.HasPrefix(text, corev1.DefaultResourceRequestsPrefix) {
-		return false
-	}
-	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+text)) == 0
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/dump"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // role distinguishes init containers, sidecars, regular and ephemeral containers.
@@ -85,20 +87,17 @@ func containersOf(pod *corev1.Pod, known []container, status *corev1.PodStatus) 
 		n.restore(statusOf(statuses, c.Name))
 		all = append(all, n)
 	}
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		r := initial
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			r = sidecar
+	for at, c := range podspec.All(spec) {
+		switch {
+		case podspec.IsSidecar(at.List, c):
+			add(c, sidecar, status.InitContainerStatuses)
+		case at.List == podspec.InitContainers:
+			add(c, initial, status.InitContainerStatuses)
+		case at.List == podspec.Containers:
+			add(c, regular, status.ContainerStatuses)
+		default:
+			add(c, ephemeral, status.EphemeralContainerStatuses)
 		}
-		add(c, r, status.InitContainerStatuses)
-	}
-	for i := range spec.Containers {
-		add(&spec.Containers[i], regular, status.ContainerStatuses)
-	}
-	for i := range spec.EphemeralContainers {
-		add((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon), ephemeral,
-			status.EphemeralContainerStatuses)
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func nextStatus(pod *corev1.Pod, old, next *corev1.PodStatus, now time.Time) *co
 	}
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
-		if before := condition(old, c.Type); before != nil && before.Status == c.Status && !before.LastTransitionTime.IsZero() {
+		if before := podspec.Condition(old, c.Type); before != nil && before.Status == c.Status && !before.LastTransitionTime.IsZero() {
 			c.LastTransitionTime = before.LastTransitionTime
 		} else if c.LastTransitionTime.IsZero() {
 			c.LastTransitionTime = metav1.NewTime(now)
@@ -53,15 +53,6 @@ func nextStatus(pod *corev1.Pod, old, next *corev1.PodStatus, now time.Time) *co
 	keepRestarts(old.EphemeralContainerStatuses, s.EphemeralContainerStatuses)
 	normalize(pod, s)
 	return s
-}
-
-func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == t {
-			return &s.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // keepRestarts keeps restart counts from decreasing, which would happen after the
@@ -212,12 +203,12 @@ func notReady(s, api *corev1.PodStatus) {
 		reason = "PodCompleted"
 	}
 	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
-		c := condition(s, t)
+		c := podspec.Condition(s, t)
 		if c == nil || c.Status != corev1.ConditionTrue {
 			continue
 		}
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, ""
-		if before := condition(api, t); before != nil && before.Status == c.Status {
+		if before := podspec.Condition(api, t); before != nil && before.Status == c.Status {
 			c.LastTransitionTime = before.LastTransitionTime
 		}
 	}

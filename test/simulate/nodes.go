@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // ExitAnnotation makes a pod end as soon as it has started: with the exit code
@@ -253,7 +255,7 @@ func (n *Nodes) sync(ctx context.Context, pod *corev1.Pod) error {
 	pods := n.client.CoreV1().Pods(pod.Namespace)
 	exit, ends := pod.Annotations[ExitAnnotation]
 	switch {
-	case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
+	case pod.DeletionTimestamp != nil && !podspec.IsTerminal(pod.Status.Phase):
 		_, err = pods.UpdateStatus(ctx, ended(pod, killed), metav1.UpdateOptions{})
 	case pod.DeletionTimestamp != nil:
 		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{
@@ -317,11 +319,9 @@ func ended(pod *corev1.Pod, exit string) *corev1.Pod {
 
 func setCondition(pod *corev1.Pod, name corev1.PodConditionType, status corev1.ConditionStatus) {
 	condition := corev1.PodCondition{Type: name, Status: status, LastTransitionTime: metav1.Now()}
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == name {
-			pod.Status.Conditions[i] = condition
-			return
-		}
+	if old := podspec.Condition(&pod.Status, name); old != nil {
+		*old = condition
+		return
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, condition)
 }

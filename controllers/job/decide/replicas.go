@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/controllers/pods"
 )
 
@@ -170,11 +171,8 @@ func (r Replica) Pod(job *batchv1.Job, kind schema.GroupVersionKind) *corev1.Pod
 	end := "-" + index + "-"
 	pod.GenerateName = job.Name[:min(len(job.Name), maxGenerateName-len(end))] + end
 	pod.Spec.Hostname = job.Name + "-" + index
-	for i := range pod.Spec.InitContainers {
-		addIndexVariable(&pod.Spec.InitContainers[i])
-	}
-	for i := range pod.Spec.Containers {
-		addIndexVariable(&pod.Spec.Containers[i])
+	for _, c := range podspec.NonEphemeral(&pod.Spec) {
+		addIndexVariable(c)
 	}
 	return pod
 }

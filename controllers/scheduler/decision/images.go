@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // images are the container images that nodes have: name -> node -> bytes.
@@ -62,11 +64,8 @@ func imageLocality(s *Snapshot, r *request, nodes []*node, scores []int64) bool 
 			}
 		}
 	}
-	for i := range spec.InitContainers {
-		add(spec.InitContainers[i].Image)
-	}
-	for i := range spec.Containers {
-		add(spec.Containers[i].Image)
+	for _, c := range podspec.NonEphemeral(spec) {
+		add(c.Image)
 	}
 	for i := range spec.Volumes {
 		if image := spec.Volumes[i].Image; image != nil {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/component-helpers/node/topology"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // node is a node and the sum of its pods.
@@ -141,21 +143,15 @@ const allAddresses = "0.0.0.0"
 // hostPorts returns those of containers and sidecars.
 func hostPorts(pod *corev1.Pod) []hostPort {
 	var ports []hostPort
-	add := func(c *corev1.Container) {
+	for at, c := range podspec.NonEphemeral(&pod.Spec) {
+		if at.List == podspec.InitContainers && !podspec.IsSidecar(at.List, c) {
+			continue
+		}
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
 				ports = append(ports, hostPort{cmp.Or(p.HostIP, allAddresses), cmp.Or(p.Protocol, corev1.ProtocolTCP), p.HostPort})
 			}
 		}
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
 	}
 	return ports
 }

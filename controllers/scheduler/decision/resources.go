@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // resources are amounts, in thousandths of a CPU, bytes, and pieces.
@@ -148,15 +150,11 @@ func sumOfContainers(pod *corev1.Pod) (requirements, bool) {
 
 // everyContainerRequests reports whether all containers request CPU and memory.
 func everyContainerRequests(pod *corev1.Pod) bool {
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			requests := containers[i].Resources.Requests
-			if _, ok := requests[corev1.ResourceCPU]; !ok {
-				return false
-			}
-			if _, ok := requests[corev1.ResourceMemory]; !ok {
-				return false
-			}
+	for _, c := range podspec.NonEphemeral(&pod.Spec) {
+		_, cpu := c.Resources.Requests[corev1.ResourceCPU]
+		_, memory := c.Resources.Requests[corev1.ResourceMemory]
+		if !cpu || !memory {
+			return false
 		}
 	}
 	return true
