@@ -3,7 +3,6 @@ package apiserver
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -16,7 +15,6 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"svc.dev/svc/apiserver/aggregation"
-	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/view"
 )
 
@@ -25,15 +23,12 @@ import (
 func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *genericapiserver.GenericAPIServer,
 	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
 ) (*aggregatorserver.APIAggregator, error) {
-	config := linkConfig(shared)
-	config.Serializer = aggregatorscheme.Codecs
-	codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
-	config.RESTOptionsGetter = c.stores.backend.RESTOptions(codec, apiregistrationv1.SchemeGroupVersion)
+	config := c.linkConfig(shared, library{
+		scheme: aggregatorscheme.Scheme, codecs: aggregatorscheme.Codecs, version: apiregistrationv1.SchemeGroupVersion,
+		definitions: aggregatoropenapi.GetOpenAPIDefinitions,
+	})
 	config.SkipOpenAPIInstallation = true
 	config.DisabledPostStartHooks = sets.NewString(libraryInformers)
-	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(aggregatoropenapi.GetOpenAPIDefinitions),
-		func() *runtime.Scheme { return aggregatorscheme.Scheme }, c.clock)
-	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	made := aggregatorserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: aggregatorserver.ExtraConfig{

@@ -4,7 +4,10 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
@@ -89,12 +92,26 @@ func (c *chain) assemble() (*Server, error) {
 	}, nil
 }
 
-// linkConfig returns the configuration of one server of the chain. All share the
-// port, the filters and the life cycle; each has its own hooks, storage and
+// library is what a server of the libraries has of its own: its types, and their
 // documents.
-func linkConfig(shared *genericapiserver.RecommendedConfig) genericapiserver.RecommendedConfig {
+type library struct {
+	scheme      *runtime.Scheme
+	codecs      serializer.CodecFactory
+	version     schema.GroupVersion // in which its objects are stored
+	definitions common.GetOpenAPIDefinitions
+}
+
+// linkConfig returns the configuration of a server of the libraries in the chain.
+// All share the port, the filters and the life cycle; each has its own hooks,
+// storage and documents.
+func (c *chain) linkConfig(shared *genericapiserver.RecommendedConfig, own library) genericapiserver.RecommendedConfig {
 	config := *shared
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	config.Serializer = own.codecs
+	config.RESTOptionsGetter = c.stores.backend.RESTOptions(own.codecs.LegacyCodec(own.version), own.version)
+	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(own.definitions),
+		func() *runtime.Scheme { return own.scheme }, c.clock)
+	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	return config
 }
 

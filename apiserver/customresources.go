@@ -6,25 +6,20 @@ import (
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 
 	"svc.dev/svc/apiserver/filters/noprotobuf"
-	"svc.dev/svc/apiserver/openapi"
 )
 
 // customResources makes the last server: CustomResourceDefinitions and their
 // objects.
 func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*apiextensionsserver.CustomResourceDefinitions, error) {
-	config := linkConfig(shared)
-	config.Serializer = apiextensionsserver.Codecs
-	codec := apiextensionsserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
-	config.RESTOptionsGetter = c.stores.backend.RESTOptions(codec, apiextensionsv1.SchemeGroupVersion)
-	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(apiextensionsopenapi.GetOpenAPIDefinitions),
-		func() *runtime.Scheme { return apiextensionsserver.Scheme }, c.clock)
-	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
+	config := c.linkConfig(shared, library{
+		scheme: apiextensionsserver.Scheme, codecs: apiextensionsserver.Codecs, version: apiextensionsv1.SchemeGroupVersion,
+		definitions: apiextensionsopenapi.GetOpenAPIDefinitions,
+	})
 	made := apiextensionsserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: apiextensionsserver.ExtraConfig{

@@ -16,14 +16,9 @@ func TestARunningServerRenewsBeforeTheExpiry(t *testing.T) {
 	e := newEnvironment(t)
 	p := e.open(t)
 	before := e.all(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	defer run(t, p)()
 
-	// The first turn comes with leaves that are not near their end, the second
-	// with leaves that are.
+	// At the first turn the leaves do not expire soon, at the second they do.
 	turn(g, e, day)
 	turn(g, e, leafLifetime-leafRenewal)
 	g.Eventually(func() string { return e.read(t, "apiserver.crt") }).ShouldNot(gomega.Equal(before["apiserver.crt"]))
@@ -43,11 +38,7 @@ func TestARunningServerRetriesAFailedRenewal(t *testing.T) {
 	p := e.open(t)
 	before := e.all(t)
 	e.remove(t, "ca.key")
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	defer run(t, p)()
 
 	turn(g, e, leafLifetime)
 	if err := os.WriteFile(e.path("ca.key"), []byte(before["ca.key"]), 0o600); err != nil {
@@ -55,6 +46,17 @@ func TestARunningServerRetriesAFailedRenewal(t *testing.T) {
 	}
 	turn(g, e, renewalInterval)
 	g.Eventually(func() string { return e.read(t, "apiserver.crt") }).ShouldNot(gomega.Equal(before["apiserver.crt"]))
+}
+
+// run runs p until the function that it returns is called, which waits for the end.
+func run(t *testing.T, p *PKI) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // turn steps the clock when Run waits for it.

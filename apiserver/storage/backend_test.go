@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -58,10 +59,11 @@ func open(t *testing.T, member *etcd.Server) *Backend {
 	return b
 }
 
-// configMaps makes the store of config maps.
-func configMaps(t *testing.T, b *Backend) (storage.Interface, func()) {
+// storeOf makes the store of a namespaced kind of the core group, and the function
+// that stops it.
+func storeOf(t *testing.T, b *Backend, plural string) (storage.Interface, func()) {
 	t.Helper()
-	kinds := slices.DeleteFunc(apis.Kinds(), func(k *resource.Kind) bool { return k.Name != "configmaps" })
+	kinds := slices.DeleteFunc(apis.Kinds(), func(k *resource.Kind) bool { return k.Name != plural })
 	scheme, err := apis.NewScheme(kinds)
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +73,14 @@ func configMaps(t *testing.T, b *Backend) (storage.Interface, func()) {
 		t.Fatal(err)
 	}
 	s, destroy, err := options.Decorator(options.StorageConfig, options.ResourcePrefix,
-		func(obj runtime.Object) (string, error) { return keyOf(obj.(*corev1.ConfigMap).Name), nil },
+		func(obj runtime.Object) (string, error) {
+			m, err := meta.Accessor(obj)
+			return "/" + plural + "/default/" + m.GetName(), err
+		},
 		kinds[0].New, kinds[0].NewList,
 		func(obj runtime.Object) (labels.Set, fields.Set, error) {
-			return nil, fields.Set{"metadata.name": obj.(*corev1.ConfigMap).Name}, nil
+			m, err := meta.Accessor(obj)
+			return nil, fields.Set{"metadata.name": m.GetName()}, err
 		},
 		nil, nil)
 	if err != nil {
@@ -82,6 +88,12 @@ func configMaps(t *testing.T, b *Backend) (storage.Interface, func()) {
 	}
 	t.Cleanup(destroy)
 	return s, destroy
+}
+
+// configMaps makes the store of config maps.
+func configMaps(t *testing.T, b *Backend) (storage.Interface, func()) {
+	t.Helper()
+	return storeOf(t, b, "configmaps")
 }
 
 func keyOf(name string) string { return "/configmaps/default/" + name }

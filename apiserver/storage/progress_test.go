@@ -3,51 +3,17 @@ package storage
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
-	"svc.dev/svc/apis"
-	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/etcd"
 )
-
-// coreStore makes the store of a namespaced kind of the core group.
-func coreStore(t *testing.T, b *Backend, plural string) storage.Interface {
-	t.Helper()
-	kinds := slices.DeleteFunc(apis.Kinds(), func(k *resource.Kind) bool { return k.Name != plural })
-	scheme, err := apis.NewScheme(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options, err := b.RESTOptions(KindCodec(scheme, kinds)).GetRESTOptions(kinds[0].Resource(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, destroy, err := options.Decorator(options.StorageConfig, options.ResourcePrefix,
-		func(obj runtime.Object) (string, error) {
-			m, err := meta.Accessor(obj)
-			return "/" + plural + "/default/" + m.GetName(), err
-		},
-		kinds[0].New, kinds[0].NewList,
-		func(runtime.Object) (labels.Set, fields.Set, error) { return nil, nil, nil },
-		nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(destroy)
-	return s
-}
 
 // backends are the two ways to reach an etcd, each with an etcd of its own.
 func backends(t *testing.T) map[string]*Backend {
@@ -69,7 +35,8 @@ func backends(t *testing.T) map[string]*Backend {
 // of secrets was filled after its creation.
 func cachedConfigMaps(t *testing.T, b *Backend) (s storage.Interface, version string) {
 	t.Helper()
-	s, secrets := coreStore(t, b, "configmaps"), coreStore(t, b, "secrets")
+	s, _ = storeOf(t, b, "configmaps")
+	secrets, _ := storeOf(t, b, "secrets")
 	create(t.Context(), t, s, "a")
 	if _, err := list(t.Context(), s, everything); err != nil {
 		t.Fatal(err)
