@@ -1,6 +1,6 @@
-// Package bodycheck is the stage that checks the bodies of requests before a
-// decoder reads them: it refuses what would exhaust the decoders, and completes
-// what the specification lets a client leave out.
+// Package bodycheck owns the checks of request bodies before a decoder reads them:
+// it refuses bodies that would exhaust the decoders, and completes fields that the
+// specification lets clients omit.
 package bodycheck
 
 import (

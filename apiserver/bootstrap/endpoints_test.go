@@ -43,7 +43,7 @@ func TestServersPublishEachOtherUntilTheirLeasesEnd(t *testing.T) {
 	pass(renewInterval, a)
 	pass(renewInterval, a)
 	expect(t, client, "192.0.2.1 on 6443")
-	// b comes back: its lease is gone, and it makes another.
+	// b runs again: its lease was deleted, and it creates another.
 	if err := b.Ensure(t.Context()); err == nil {
 		t.Error("b did not notice that its lease was removed")
 	}

@@ -3,7 +3,7 @@
 // node port.
 //
 // A reservation is a key of its own, created by a transaction that fails if the
-// key exists. So the servers need not know of one another, nothing is kept in
+// key exists. So the servers need not coordinate, nothing is kept in
 // memory, and a restart loses nothing. A crash may leave a reservation without
 // an object, and the restore of a backup an object without its reservation:
 // Store.Repair corrects both.

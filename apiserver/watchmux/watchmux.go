@@ -24,8 +24,9 @@ const (
 	// maxUnshared is how many equal watches are watches of the cache before further
 	// ones share one.
 	maxUnshared = 8
-	// minDuration is how long a watch must last to share one. The cache sends
-	// bookmarks to a watch shortly before its end, which a shared one does not know.
+	// minDuration is how long a watch must last to share one. The cache sends a
+	// bookmark to each watch shortly before its deadline, which members of a group
+	// do not have in common.
 	minDuration = 2 * time.Minute
 )
 

@@ -1,8 +1,8 @@
-// Package alias lets clients use svc's spelling of the identifiers that
-// Kubernetes brands with its own name (document 1, section 2): the protobuf
-// media type, the groups in the parameters of media types, and the extensions of
-// schemas. The response uses the spelling of the request. The rest of the server
-// knows only Kubernetes' spelling.
+// Package alias owns the translation of svc's spelling of the identifiers that
+// Kubernetes brands with its own name (document 1, section 2): the protobuf media
+// type, the groups in the parameters of media types, and the extensions of schemas.
+// The response uses the spelling of the request. The rest of the server uses only
+// Kubernetes' spelling.
 package alias
 
 import (
@@ -24,12 +24,12 @@ const (
 // tables and metadata, and of aggregated discovery.
 var groups = []string{"meta", discovery}
 
-// Filter translates requests from svc's spelling to Kubernetes' before they
-// reach next, and the responses back for those clients that asked with svc's. A
-// request without an alias costs no allocation. Domain is the group domain.
+// Filter translates requests from svc's spelling to Kubernetes', and the responses
+// back for clients that use svc's. A request without an alias costs no allocation.
+// domain is the group domain.
 //
-// It must surround the whole chain, so that errors, discovery and custom
-// resources are reached too.
+// It must enclose all filters that write responses, so that it also applies to
+// errors, discovery and custom resources.
 func Filter(next http.Handler, domain string) http.Handler {
 	f := filter{next: next, schemaPaths: []string{schemaPath(kubeDomain)}}
 	for _, d := range slices.Compact([]string{defaultDomain, domain}) {

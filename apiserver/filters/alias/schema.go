@@ -170,13 +170,13 @@ func inJSON(body []byte, prefix string) []int {
 	return places
 }
 
-// level is what is known of an open object or array of a JSON document.
+// level is an open object or array of a JSON document.
 type level struct {
 	object bool
-	// wantsKey says that the next token is a key; key is the last one.
+	// wantsKey is whether the next token is a key; key is the last one.
 	wantsKey bool
 	key      string
-	// properties says that the keys are the names of a schema's properties.
+	// properties is whether the keys are the names of a schema's properties.
 	properties bool
 }
 
@@ -243,7 +243,7 @@ func offset(body []byte, lines []int, key *yaml.Node) (int, error) {
 		at++
 	}
 	if !bytes.HasPrefix(body[at:], []byte(key.Value)) {
-		return 0, errors.New("the key is spelled otherwise")
+		return 0, errors.New("the key is escaped")
 	}
 	return at, nil
 }

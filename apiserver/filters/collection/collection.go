@@ -1,5 +1,5 @@
-// Package collection puts metadata.continue into every list (document 1, section
-// 2): it is empty when the list is complete, where the libraries leave it out.
+// Package collection owns the field metadata.continue of lists (document 1, section
+// 2): in a complete list it is empty, but the libraries omit it.
 package collection
 
 import (
@@ -26,15 +26,15 @@ func Filter(next http.Handler) http.Handler {
 	})
 }
 
-// writer changes the beginning of a list in JSON, and the end of one in YAML.
+// writer adds the field to the beginning of a list in JSON, or the end of one in YAML.
 type writer struct {
 	http.ResponseWriter
 	status int
 	begun  bool
-	// place finds where the field is missing in the beginning of a body. It is nil
-	// when nothing more is to be changed.
+	// place returns where the field is to be added to the beginning of a body. It is
+	// nil if the body needs no further change.
 	place func(head []byte) (at insertion, decided bool)
-	head  []byte // is held back until place has decided
+	head  []byte // not written before place has decided
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -47,7 +47,7 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// begin decides what is to be changed.
+// begin selects the change of the body.
 func (w *writer) begin() {
 	if w.begun {
 		return

@@ -1,6 +1,6 @@
-// Package compression compresses what get and list respond with, when the client
-// asks for it (document 1, section 4). The library compresses only what is larger
-// than 128 KiB.
+// Package compression owns the compression of the responses to get and list for
+// clients that accept it (document 1, section 4). The library compresses only
+// responses of more than 128 KiB.
 package compression
 
 import (
@@ -18,15 +18,16 @@ import (
 // level is the fastest; the higher ones save little of JSON and cost much.
 const level = gzip.BestSpeed
 
-var writers = sync.Pool{New: func() any {
+func newGzipWriter() any {
 	// The error is that of an unknown level.
 	w, _ := gzip.NewWriterLevel(nil, level)
 	return w
-}}
+}
 
 // Filter compresses the objects that next responds with to get and list. Next does
 // not see the header Accept-Encoding of such requests.
 func Filter(next http.Handler) http.Handler {
+	writers := &sync.Pool{New: newGzipWriter}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest || info.Verb != "get" && info.Verb != "list" || !acceptsGzip(req.Header["Accept-Encoding"]) {
@@ -36,7 +37,7 @@ func Filter(next http.Handler) http.Handler {
 		inner := req.WithContext(req.Context())
 		inner.Header = maps.Clone(req.Header)
 		delete(inner.Header, "Accept-Encoding")
-		compressed := &writer{ResponseWriter: w, status: http.StatusOK}
+		compressed := &writer{ResponseWriter: w, status: http.StatusOK, pool: writers}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(compressed), inner)
 		compressed.finish()
 	})
@@ -63,12 +64,13 @@ func isZero(parameter string) bool {
 	return found && strings.EqualFold(key, "q") && err == nil && weight == 0
 }
 
-// writer compresses objects. Other bodies, such as logs, it passes on.
+// writer compresses objects. It does not change other bodies, such as logs.
 type writer struct {
 	http.ResponseWriter
 	status int
 	begun  bool
 	gzip   *gzip.Writer // nil unless the body is compressed
+	pool   *sync.Pool   // of *gzip.Writer
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -93,7 +95,7 @@ func (w *writer) begin() {
 	header.Set("Content-Encoding", "gzip")
 	header.Add("Vary", "Accept-Encoding")
 	header.Del("Content-Length")
-	w.gzip = writers.Get().(*gzip.Writer)
+	w.gzip = w.pool.Get().(*gzip.Writer)
 	w.gzip.Reset(w.ResponseWriter)
 }
 
@@ -119,7 +121,7 @@ func (w *writer) Write(p []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *writer) Flush() {
 	if w.gzip != nil {
-		// An error is that of the connection, which the server notices itself.
+		// An error means that the client has closed the connection.
 		_ = w.gzip.Flush()
 	}
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
@@ -135,6 +137,6 @@ func (w *writer) finish() {
 	}
 	_ = w.gzip.Close() // as in Flush
 	w.gzip.Reset(nil)
-	writers.Put(w.gzip)
+	w.pool.Put(w.gzip)
 	w.gzip = nil
 }

@@ -1,6 +1,6 @@
-// Package mediatype rewrites the media types of requests to the form that the
-// libraries understand: one header, in lower case, without ranges of a type
-// (application/*) and without what the client refuses (q=0). Media types are
+// Package mediatype owns the translation of the media types of requests to the form
+// that the libraries accept: one header, in lower case, without ranges of a type
+// (application/*) and without types that the client refuses (q=0). Media types are
 // not case-sensitive, and a weight of 0 means "not acceptable" (RFC 9110, sections
 // 8.3.1 and 12.4.2); the libraries compare bytes and drop neither.
 package mediatype

@@ -1,5 +1,5 @@
-// Package warnings writes the warnings of a request as headers of its response,
-// one for each.
+// Package warnings owns the Warning headers of responses: one for each warning that
+// was added to the request's context.
 package warnings
 
 import (
@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// freely is the length up to which no warning of a response is truncated, and
-	// maxItem the length of each warning after that, in runes.
-	freely  = 4 << 10
-	maxItem = 256
+	// maxWhole is the length of all warnings of a response up to which none is
+	// truncated, and maxItem the length of each warning after that, in runes.
+	maxWhole = 4 << 10
+	maxItem  = 256
 	// maxTotal bounds the length of all warnings of a response, in runes. The library
 	// stops at 4096, which is too few for the 100 unknown and duplicate fields that a
 	// decoder reports: each has its warning (document 1, section 4).
@@ -49,9 +49,9 @@ func (r *recorder) AddWarning(agent, text string) {
 		r.added = map[string]bool{}
 	}
 	r.added[text] = true
-	limit := freely
+	limit := maxWhole
 	runes := []rune(text)
-	if r.written+len(runes) > freely {
+	if r.written+len(runes) > maxWhole {
 		limit = maxItem
 	}
 	runes = runes[:min(len(runes), limit)]
