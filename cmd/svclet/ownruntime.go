@@ -46,7 +46,7 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 	}
 	logger := klog.FromContext(ctx)
 	for _, warning := range own.Warnings {
-		logger.Info("This machine lacks something that pods use", "warning", warning)
+		logger.Info("Machine lacks a feature that pods use", "warning", warning)
 	}
 	logger.Info("Running a containerd for the pods of this node", "version", own.Version, "endpoint", own.Endpoint, "log", own.LogFile)
 	c.Containerd, c.Configuration.ContainerRuntimeEndpoint = own, own.Endpoint

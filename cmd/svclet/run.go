@@ -146,7 +146,7 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	}
 	defer unlock()
 	for _, problem := range host.Prepare(ctx, machine) {
-		klog.FromContext(ctx).Info("The host does not give svclet all that it is to have", "problem", problem)
+		klog.FromContext(ctx).Info("Failed to configure the host fully", "problem", problem)
 	}
 	if profiled := *s.Configuration.EnableDebuggingHandlers && *s.Configuration.EnableProfilingHandler; profiled && s.Configuration.EnableContentionProfiling {
 		runtime.SetBlockProfileRate(1)

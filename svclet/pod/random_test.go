@@ -36,8 +36,8 @@ func TestInvariantsHoldInRandomScenarios(t *testing.T) {
 	}
 }
 
-// life is one scenario.
-type life struct {
+// scenario is a random scenario of one pod.
+type scenario struct {
 	*world
 	r       *rand.Rand
 	history []string
@@ -51,7 +51,7 @@ type life struct {
 
 func live(t *testing.T, seed int64, verbose bool) {
 	r := rand.New(rand.NewSource(seed))
-	l := &life{world: newWorld(t, randomSpec(r)), r: r}
+	l := &scenario{world: newWorld(t, randomSpec(r)), r: r}
 	defer func() {
 		if v := recover(); v != nil {
 			t.Logf("%s", strings.Join(l.history, "\n"))
@@ -100,12 +100,12 @@ func live(t *testing.T, seed int64, verbose bool) {
 	t.Errorf("it never goes")
 }
 
-func (l *life) log(format string, args ...any) {
+func (l *scenario) log(format string, args ...any) {
 	l.history = append(l.history, fmt.Sprintf("%s ", l.now.Sub(epoch))+fmt.Sprintf(format, args...))
 }
 
 // check calls Next and checks its output.
-func (l *life) check() {
+func (l *scenario) check() {
 	before := l.status
 	out := l.next()
 	for _, o := range out.Start {
@@ -151,7 +151,7 @@ func (l *life) check() {
 }
 
 // checkStart checks an operation that is to be started.
-func (l *life) checkStart(o Operation) {
+func (l *scenario) checkStart(o Operation) {
 	switch o.Kind {
 	case SetUp, CreateSandbox, StartContainer:
 		if l.unwanted || l.ended {
@@ -212,7 +212,7 @@ func checkConditions(fail func(string, ...any), before, after *corev1.PodStatus)
 	}
 }
 
-func (l *life) running() string {
+func (l *scenario) running() string {
 	for _, c := range l.observed.Containers {
 		if c.State == Running {
 			return c.ID
@@ -222,7 +222,7 @@ func (l *life) running() string {
 }
 
 // checkStuck checks that progress is possible, unless the pod runs or has ended.
-func (l *life) checkStuck(out Output) {
+func (l *scenario) checkStuck(out Output) {
 	if len(l.flight) > 0 || !out.Wake.IsZero() || out.Ended {
 		return
 	}
@@ -232,7 +232,7 @@ func (l *life) checkStuck(out Output) {
 }
 
 // happen applies a random event.
-func (l *life) happen() {
+func (l *scenario) happen() {
 	r := l.r
 	switch n := r.Intn(100); {
 	case n < 40 && len(l.flight) > 0:
@@ -279,7 +279,7 @@ func (l *life) happen() {
 }
 
 // command makes the pod deleted, removed or evicted.
-func (l *life) command() {
+func (l *scenario) command() {
 	switch l.r.Intn(3) {
 	case 0:
 		now, grace := metav1.NewTime(l.now), int64(l.r.Intn(40))
@@ -301,7 +301,7 @@ func (l *life) command() {
 }
 
 // disturb applies a random event to a container.
-func (l *life) disturb(c *Container) {
+func (l *scenario) disturb(c *Container) {
 	r := l.r
 	switch n := r.Intn(12); {
 	case n < 6 && c.State == Running:

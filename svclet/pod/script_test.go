@@ -110,7 +110,7 @@ func (p *player) step(verb, rest, more string) {
 	default:
 		p.happen(verb, words)
 	}
-	p.tell(p.w.next())
+	p.printOutput(p.w.next())
 }
 
 // happen applies events of the runtime, of probes, of users and of time.
@@ -191,7 +191,7 @@ func (p *player) run() {
 			return
 		}
 		w.finish(w.flight[0], Result{})
-		p.tell(w.next())
+		p.printOutput(w.next())
 	}
 	p.t.Fatal("it never comes to rest")
 }
@@ -228,8 +228,8 @@ func (p *player) say(format string, args ...any) {
 	p.said = append(p.said, fmt.Sprintf(format, args...))
 }
 
-// tell writes the output of Next, and the changed lines of the status.
-func (p *player) tell(out Output) {
+// printOutput writes the output of Next, and the changed lines of the status.
+func (p *player) printOutput(out Output) {
 	for _, e := range out.Events {
 		about := ""
 		if e.Container != "" {

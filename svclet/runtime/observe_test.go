@@ -36,7 +36,7 @@ func TestAnObservationHasEverythingTheRuntimeReports(t *testing.T) {
 		status.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{2, 3}}}
 	})
 
-	observed := w.look("a")
+	observed := w.inspect("a")
 	if len(observed.Sandboxes) != 2 || observed.Sandboxes[0].ID != second || !observed.Sandboxes[0].Ready || observed.Sandboxes[0].Attempt != 1 ||
 		len(observed.Sandboxes[0].IPs) != 1 || observed.Sandboxes[1].Ready || observed.Sandboxes[1].IPs != nil {
 		t.Errorf("sandboxes %+v", observed.Sandboxes)
@@ -67,17 +67,17 @@ func TestAnObservationHasEverythingTheRuntimeReports(t *testing.T) {
 
 func TestAPodThatIsGoneIsObservedAsEmpty(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
-	if observed := w.look("a"); !nothing(observed) {
+	if observed := w.inspect("a"); !nothing(observed) {
 		t.Errorf("observed %+v", observed)
 	}
 	id := w.sandbox("a", 0)
-	if observed := w.look("a"); nothing(observed) {
+	if observed := w.inspect("a"); nothing(observed) {
 		t.Error("the sandbox is not seen")
 	}
 	if err := w.client.RemoveSandbox(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if observed := w.look("a"); !nothing(observed) {
+	if observed := w.inspect("a"); !nothing(observed) {
 		t.Errorf("observed %+v", observed)
 	}
 }
@@ -107,7 +107,7 @@ func TestHostNetworkAndInvalidAddressesAreLeftOut(t *testing.T) {
 			w := start(t, runtimetest.Options{}, runtime.Options{})
 			w.sandbox("a", 0)
 			w.Rule("PodSandboxStatus", test.rule)
-			if diff := cmp.Diff(test.want, w.look("a").Sandboxes[0].IPs); diff != "" {
+			if diff := cmp.Diff(test.want, w.inspect("a").Sandboxes[0].IPs); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -118,14 +118,14 @@ func TestStatusesAreRequestedOnlyForChangedContainers(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	one, two := w.run("a", "one", 0), w.run("a", "two", 0)
-	w.look("a")
+	w.inspect("a")
 	boxes, containers := w.Calls("PodSandboxStatus"), w.Calls("ContainerStatus")
-	w.look("a")
+	w.inspect("a")
 	if w.Calls("PodSandboxStatus") != boxes || w.Calls("ContainerStatus") != containers {
 		t.Error("statuses are asked for although nothing has changed")
 	}
 	w.End(one, runtimetest.End{})
-	w.look("a")
+	w.inspect("a")
 	if got := w.Calls("ContainerStatus") - containers; got != 1 {
 		t.Errorf("%d statuses are asked for after one container has ended", got)
 	}
@@ -133,7 +133,7 @@ func TestStatusesAreRequestedOnlyForChangedContainers(t *testing.T) {
 	if err := w.client.UpdateResources(t.Context(), two, resources); err != nil {
 		t.Fatal(err)
 	}
-	for _, container := range w.look("a").Containers {
+	for _, container := range w.inspect("a").Containers {
 		if container.ID == two && container.Resources.Limits.Memory().Value() != 1<<20 {
 			t.Errorf("after their change the resources are %+v", container.Resources)
 		}
@@ -183,10 +183,10 @@ func TestAnInvalidAnswerAboutOnePodDoesNotAffectOthers(t *testing.T) {
 				t.Fatalf("Pods: %v %v", pods, err)
 			}
 			if err := pods[0].Err; err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), bad) || !nothing(pods[0].Observed) {
-				t.Errorf("the pod is told as %+v with the error %v", pods[0].Observed, err)
+				t.Errorf("the pod is reports as %+v with the error %v", pods[0].Observed, err)
 			}
 			if pods[1].Err != nil || !in("app", pod.Running)(pods[1].Observed) {
-				t.Errorf("the other pod is told as %+v with the error %v", pods[1].Observed, pods[1].Err)
+				t.Errorf("the other pod is reports as %+v with the error %v", pods[1].Observed, pods[1].Err)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestAnUnsupportedStateIsUnknown(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	w.Change(w.run("a", "app", 0), func(status *runtimeapi.ContainerStatus) { status.State = 99 })
-	if observed := w.look("a"); !in("app", pod.Unknown)(observed) {
+	if observed := w.inspect("a"); !in("app", pod.Unknown)(observed) {
 		t.Errorf("observed %+v", observed)
 	}
 }
@@ -208,10 +208,10 @@ func TestContainersRemovedBetweenListAndStatusAreLeftOut(t *testing.T) {
 	missing := runtimetest.Rule{Err: status.Error(codes.NotFound, "gone"), Times: 1}
 	w.Rule("PodSandboxStatus", missing)
 	w.Rule("ContainerStatus", missing)
-	if observed := w.look("a"); !nothing(observed) {
+	if observed := w.inspect("a"); !nothing(observed) {
 		t.Errorf("observed %+v", observed)
 	}
-	if observed := w.look("a"); !in("app", pod.Running)(observed) || len(observed.Sandboxes) != 1 {
+	if observed := w.inspect("a"); !in("app", pod.Running)(observed) || len(observed.Sandboxes) != 1 {
 		t.Errorf("observed %+v", observed)
 	}
 }
@@ -224,7 +224,7 @@ func TestListsWithoutLabelsOrIDsDoNotPanic(t *testing.T) {
 		list := answer.(*runtimeapi.ListContainersResponse)
 		list.Containers = append(list.Containers, &runtimeapi.Container{}, &runtimeapi.Container{Labels: list.Containers[0].Labels})
 	}})
-	if observed := w.look("a"); len(observed.Containers) != 1 {
+	if observed := w.inspect("a"); len(observed.Containers) != 1 {
 		t.Errorf("observed %+v", observed)
 	}
 }
@@ -238,13 +238,13 @@ func TestInspectionsOfOnePodNeverOverlap(t *testing.T) {
 	w.Rule("ContainerStatus", runtimetest.Rule{Gate: gate, Times: 1})
 	asked := w.Calls("ContainerStatus")
 	first, second := make(chan pod.Observed), make(chan pod.Observed)
-	go func() { first <- w.look("a") }()
+	go func() { first <- w.inspect("a") }()
 	eventually(t, "the first look is under way", func() bool { return w.Calls("ContainerStatus") > asked })
 	lists := w.Calls("ListPodSandbox")
 	w.End(id, runtimetest.End{})
-	go func() { second <- w.look("a") }()
+	go func() { second <- w.inspect("a") }()
 	// Another pod is not delayed.
-	w.look("b")
+	w.inspect("b")
 	if got := w.Calls("ListPodSandbox") - lists; got != 1 {
 		t.Errorf("%d looks have begun beside the first one, instead of that at the other pod", got)
 	}

@@ -34,16 +34,16 @@ var kinds = []kind{
 var withEvents = kinds[:2]
 
 // each runs a test with each kind, once its watch receives events.
-func each(t *testing.T, kinds []kind, test func(t *testing.T, w *world, heard *told)) {
+func each(t *testing.T, kinds []kind, test func(t *testing.T, w *world, reported *reports)) {
 	t.Helper()
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			w := start(t, kind.served, kind.options)
-			heard := w.watch()
+			reported := w.watch()
 			if kind.name != "relist" {
 				eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
 			}
-			test(t, w, heard)
+			test(t, w, reported)
 		})
 	}
 }
@@ -56,40 +56,40 @@ func TestAWatchFirstReportsExistingPods(t *testing.T) {
 			w.End(w.run("a", "app", 0), runtimetest.End{Code: 2})
 			w.sandbox("b", 0)
 			w.run("b", "app", 0)
-			heard := w.watch()
-			got := heard.until("a", in("app", pod.Exited))
+			reported := w.watch()
+			got := reported.until("a", in("app", pod.Exited))
 			if got.Name != "pod-a" || got.Namespace != "default" || got.Observed.Containers[0].ExitCode != 2 {
 				t.Errorf("told %+v", got)
 			}
-			heard.until("b", in("app", pod.Running))
+			reported.until("b", in("app", pod.Running))
 		})
 	}
 }
 
 func TestAWatchReportsChangesOfAPod(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
 		box := w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
-		heard.until("a", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
 		w.End(id, runtimetest.End{Code: 9, Message: "enough"})
-		ended := heard.until("a", in("app", pod.Exited)).Observed.Containers[0]
+		ended := reported.until("a", in("app", pod.Exited)).Observed.Containers[0]
 		if ended.ExitCode != 9 || ended.Reason != "Error" || ended.Message != "enough" {
 			t.Errorf("told %+v", ended)
 		}
 		again := w.run("a", "app", 1)
-		heard.until("a", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
 		w.OOM(again)
-		killed := heard.until("a", in("app", pod.Exited)).Observed.Containers[0]
+		killed := reported.until("a", in("app", pod.Exited)).Observed.Containers[0]
 		if killed.ID != again || killed.Reason != "OOMKilled" || killed.ExitCode != 137 {
 			t.Errorf("told %+v", killed)
 		}
 		w.BreakSandbox(box)
-		heard.until("a", func(observed pod.Observed) bool { return !observed.Sandboxes[0].Ready })
+		reported.until("a", func(observed pod.Observed) bool { return !observed.Sandboxes[0].Ready })
 		if err := w.client.RemoveSandbox(t.Context(), box); err != nil {
 			t.Fatal(err)
 		}
-		if got := heard.until("a", nothing); got.Name != "pod-a" {
-			t.Errorf("a pod that is gone is told as %+v", got)
+		if got := reported.until("a", nothing); got.Name != "pod-a" {
+			t.Errorf("a pod that is gone is reports as %+v", got)
 		}
 	})
 }
@@ -100,10 +100,10 @@ func TestAWatchReportsPodsCreatedByAnotherClient(t *testing.T) {
 			// The relist that resolves containers without a known pod.
 			kind.options.PollPeriod = 5 * time.Millisecond
 			w := start(t, kind.served, kind.options)
-			heard := w.watch()
+			reported := w.watch()
 			w.sandbox("own", 0)
 			w.run("own", "app", 0)
-			heard.until("own", in("app", pod.Running))
+			reported.until("own", in("app", pod.Running))
 			other, err := runtime.Connect(t.Context(), runtime.Options{RuntimeEndpoint: w.Endpoint()})
 			if err != nil {
 				t.Fatal(err)
@@ -116,46 +116,46 @@ func TestAWatchReportsPodsCreatedByAnotherClient(t *testing.T) {
 			theirs := &world{Runtime: w.Runtime, t: t, client: other}
 			theirs.sandbox("a", 0)
 			id := theirs.run("a", "app", 0)
-			heard.until("a", in("app", pod.Running))
+			reported.until("a", in("app", pod.Running))
 			w.End(id, runtimetest.End{})
-			heard.until("a", in("app", pod.Exited))
+			reported.until("a", in("app", pod.Exited))
 		})
 	}
 }
 
 func TestAnEventBeforeItsStateIsVisibleIsNotLost(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
-		heard.until("a", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
 		w.Hold()
 		looks := w.Calls("ListContainers")
 		w.End(id, runtimetest.End{Code: 1})
 		eventually(t, "the pod has been looked at in vain", func() bool { return w.Calls("ListContainers") > looks+1 })
 		w.Release()
-		heard.until("a", in("app", pod.Exited))
+		reported.until("a", in("app", pod.Exited))
 	})
 }
 
 func TestAReasonSetAfterTheExitIsReported(t *testing.T) {
-	each(t, kinds[1:2], func(t *testing.T, w *world, heard *told) {
+	each(t, kinds[1:2], func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		w.End(id, runtimetest.End{Code: 137})
-		heard.until("a", in("app", pod.Exited))
+		reported.until("a", in("app", pod.Exited))
 		w.LateOOM(id)
-		heard.until("a", func(observed pod.Observed) bool { return observed.Containers[0].Reason == "OOMKilled" })
+		reported.until("a", func(observed pod.Observed) bool { return observed.Containers[0].Reason == "OOMKilled" })
 	})
 }
 
 func TestChangesDuringAnOutageAreReportedAfterIt(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		w.sandbox("b", 0)
 		other := w.run("b", "app", 0)
-		heard.until("a", in("app", pod.Running))
-		heard.until("b", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
+		reported.until("b", in("app", pod.Running))
 		w.Down()
 		w.End(id, runtimetest.End{Code: 4})
 		eventually(t, "the runtime is missed", func() bool {
@@ -165,10 +165,10 @@ func TestChangesDuringAnOutageAreReportedAfterIt(t *testing.T) {
 		if err := w.Up(); err != nil {
 			t.Fatal(err)
 		}
-		heard.until("a", in("app", pod.Exited))
+		reported.until("a", in("app", pod.Exited))
 		// Later changes are received too.
 		w.End(other, runtimetest.End{})
-		heard.until("b", in("app", pod.Exited))
+		reported.until("b", in("app", pod.Exited))
 		if health := w.client.Health(); health.Err != nil {
 			t.Errorf("health %+v", health)
 		}
@@ -176,19 +176,19 @@ func TestChangesDuringAnOutageAreReportedAfterIt(t *testing.T) {
 }
 
 func TestABrokenEventStreamIsReopened(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		w.sandbox("b", 0)
 		other := w.run("b", "app", 0)
-		heard.until("a", in("app", pod.Running))
-		heard.until("b", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
+		reported.until("b", in("app", pod.Running))
 		w.BreakStreams()
 		w.End(id, runtimetest.End{})
-		heard.until("a", in("app", pod.Exited))
+		reported.until("a", in("app", pod.Exited))
 		eventually(t, "the watch listens again", func() bool { return w.Listeners() == 1 })
 		w.End(other, runtimetest.End{})
-		heard.until("b", in("app", pod.Exited))
+		reported.until("b", in("app", pod.Exited))
 	})
 }
 
@@ -216,12 +216,12 @@ func TestARelistFindsChangesWithoutAnEvent(t *testing.T) {
 	w := start(t, runtimetest.Options{Events: true}, runtime.Options{PollPeriod: 5 * time.Millisecond, CheckPeriod: 5 * time.Millisecond})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
-	heard := w.watch()
-	heard.until("a", in("app", pod.Running))
+	reported := w.watch()
+	reported.until("a", in("app", pod.Running))
 	w.Change(id, func(status *runtimeapi.ContainerStatus) {
 		status.State, status.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, 1
 	})
-	heard.until("a", in("app", pod.Exited))
+	reported.until("a", in("app", pod.Exited))
 }
 
 func TestAWatchReportsWhatAnotherInspectionFound(t *testing.T) {
@@ -229,18 +229,18 @@ func TestAWatchReportsWhatAnotherInspectionFound(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
-	heard := w.watch()
-	heard.until("a", in("app", pod.Running))
+	reported := w.watch()
+	reported.until("a", in("app", pod.Running))
 	w.End(id, runtimetest.End{})
-	w.look("a")
-	heard.until("a", in("app", pod.Exited))
+	w.inspect("a")
+	reported.until("a", in("app", pod.Exited))
 }
 
 func TestObservationsOfAPodAreReportedInOrder(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
-		heard.until("a", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
 		// The watch's inspection hangs in the status request while another caller inspects
 		// the pod.
 		gate := make(chan struct{})
@@ -249,10 +249,10 @@ func TestObservationsOfAPodAreReportedInOrder(t *testing.T) {
 		w.End(id, runtimetest.End{Code: 1})
 		eventually(t, "the watch looks", func() bool { return w.Calls("ContainerStatus") > asked })
 		looked := make(chan pod.Observed)
-		go func() { looked <- w.look("a") }()
+		go func() { looked <- w.inspect("a") }()
 		close(gate)
 		fresh := <-looked
-		older := heard.until("a", in("app", pod.Exited))
+		older := reported.until("a", in("app", pod.Exited))
 		if !in("app", pod.Exited)(fresh) {
 			t.Errorf("the fresh look has found %+v", fresh)
 		}
@@ -263,7 +263,7 @@ func TestObservationsOfAPodAreReportedInOrder(t *testing.T) {
 }
 
 func TestAContainerCreatedDuringAnInspectionStaysKnown(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
 		// The inspection has listed sandboxes, and is about to list containers.
 		gate := make(chan struct{})
 		w.Rule("ListContainers", runtimetest.Rule{Gate: gate, Times: 1, Match: func(request proto.Message) bool {
@@ -271,24 +271,24 @@ func TestAContainerCreatedDuringAnInspectionStaysKnown(t *testing.T) {
 		}})
 		lists := w.Calls("ListContainers")
 		looked := make(chan pod.Observed)
-		go func() { looked <- w.look("a") }()
+		go func() { looked <- w.inspect("a") }()
 		eventually(t, "the look is under way", func() bool { return w.Calls("ListContainers") > lists })
 		box := w.sandbox("a", 0)
 		close(gate)
 		<-looked
 		w.BreakSandbox(box)
-		heard.until("a", func(observed pod.Observed) bool { return len(observed.Sandboxes) == 1 && !observed.Sandboxes[0].Ready })
+		reported.until("a", func(observed pod.Observed) bool { return len(observed.Sandboxes) == 1 && !observed.Sandboxes[0].Ready })
 	})
 }
 
 func TestABurstOfEventsCausesOneInspection(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		var ids []string
 		for range 50 {
 			ids = append(ids, w.run("a", "app", uint32(len(ids))))
 		}
-		heard.until("a", func(observed pod.Observed) bool {
+		reported.until("a", func(observed pod.Observed) bool {
 			return len(observed.Containers) == 50 && observed.Containers[0].State == pod.Running
 		})
 		gate := make(chan struct{})
@@ -304,10 +304,10 @@ func TestABurstOfEventsCausesOneInspection(t *testing.T) {
 		// pod, it has processed those before.
 		w.sandbox("b", 0)
 		w.run("b", "app", 0)
-		heard.until("b", in("app", pod.Running))
+		reported.until("b", in("app", pod.Running))
 		others := w.Calls("ListContainers") - looks
 		close(gate)
-		heard.until("a", func(observed pod.Observed) bool {
+		reported.until("a", func(observed pod.Observed) bool {
 			for _, container := range observed.Containers {
 				if container.State != pod.Exited {
 					return false
@@ -322,36 +322,36 @@ func TestABurstOfEventsCausesOneInspection(t *testing.T) {
 }
 
 func TestAPodWithInvalidAnswersIsRetriedAndOthersAreReported(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
 		w.sandbox("a", 0)
 		bad := w.run("a", "app", 0)
 		w.sandbox("b", 0)
 		good := w.run("b", "app", 0)
-		heard.until("a", in("app", pod.Running))
-		heard.until("b", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
+		reported.until("b", in("app", pod.Running))
 		w.Rule("ContainerStatus", runtimetest.Rule{Err: status.Error(codes.Internal, "corrupt"), Match: func(request proto.Message) bool {
 			return request.(*runtimeapi.ContainerStatusRequest).ContainerId == bad
 		}})
 		w.End(bad, runtimetest.End{})
 		w.End(good, runtimetest.End{})
-		heard.until("b", in("app", pod.Exited))
+		reported.until("b", in("app", pod.Exited))
 		w.RemoveRules("ContainerStatus")
-		heard.until("a", in("app", pod.Exited))
+		reported.until("a", in("app", pod.Exited))
 	})
 }
 
 func TestHangingContainersDoNotDelayOtherPods(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, heard *told) {
+	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
 		hang := map[string]bool{}
 		for i := range 10 {
 			uid := fmt.Sprintf("hangs-%d", i)
 			w.sandbox(uid, 0)
 			hang[w.run(uid, "app", 0)] = true
-			heard.until(uid, in("app", pod.Running))
+			reported.until(uid, in("app", pod.Running))
 		}
 		w.sandbox("a", 0)
 		good := w.run("a", "app", 0)
-		heard.until("a", in("app", pod.Running))
+		reported.until("a", in("app", pod.Running))
 		asked := w.Calls("ContainerStatus")
 		w.Rule("ContainerStatus", runtimetest.Rule{Hang: true, Match: func(request proto.Message) bool {
 			return hang[request.(*runtimeapi.ContainerStatusRequest).ContainerId]
@@ -361,7 +361,7 @@ func TestHangingContainersDoNotDelayOtherPods(t *testing.T) {
 		}
 		eventually(t, "as many pods are looked at as may be at once", func() bool { return w.Calls("ContainerStatus") >= asked+8 })
 		w.End(good, runtimetest.End{})
-		heard.until("a", in("app", pod.Exited))
+		reported.until("a", in("app", pod.Exited))
 	})
 }
 
@@ -370,21 +370,21 @@ func TestAWatchSurvivesAHangingRuntime(t *testing.T) {
 	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond, RequestTimeout: 3 * time.Second})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
-	heard := w.watch()
-	heard.until("a", in("app", pod.Running))
+	reported := w.watch()
+	reported.until("a", in("app", pod.Running))
 	w.Rule("ListPodSandbox", runtimetest.Rule{Hang: true})
 	eventually(t, "the runtime is missed", func() bool { return w.client.Health().Err != nil })
 	w.End(id, runtimetest.End{})
 	w.RemoveRules("ListPodSandbox")
-	heard.until("a", in("app", pod.Exited))
+	reported.until("a", in("app", pod.Exited))
 }
 
 func TestNoRequestsAreMadeWithoutChanges(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, heard *told) {
+	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
 		for _, uid := range []string{"a", "b", "c"} {
 			w.sandbox(uid, 0)
 			w.run(uid, "app", 0)
-			heard.until(uid, in("app", pod.Running))
+			reported.until(uid, in("app", pod.Running))
 		}
 		// Relists that find nothing new; the first ones may overlap with the inspections
 		// at the start of the pods.

@@ -27,8 +27,8 @@ const image = "localhost/app:1"
 const (
 	// never is longer than any test: what is due after it does not happen.
 	never = time.Hour
-	// patience is the timeout of a test's wait.
-	patience = time.Minute
+	// waitTimeout is the timeout of a test's wait.
+	waitTimeout = time.Minute
 )
 
 // world is a fake runtime and a client of it.
@@ -136,8 +136,8 @@ func (w *world) run(uid, name string, attempt uint32, edits ...func(*runtimeapi.
 	return id
 }
 
-// look inspects a pod.
-func (w *world) look(uid string) pod.Observed {
+// inspect inspects a pod.
+func (w *world) inspect(uid string) pod.Observed {
 	w.t.Helper()
 	observed, err := w.client.Pod(w.t.Context(), types.UID(uid))
 	if err != nil {
@@ -146,8 +146,8 @@ func (w *world) look(uid string) pod.Observed {
 	return observed
 }
 
-// told records what a watch has reported.
-type told struct {
+// reports are what a watch has reported.
+type reports struct {
 	t       *testing.T
 	mu      sync.Mutex
 	changed chan struct{}
@@ -156,22 +156,22 @@ type told struct {
 }
 
 // watch watches until the end of the test.
-func (w *world) watch() *told {
+func (w *world) watch() *reports {
 	w.t.Helper()
-	heard := &told{t: w.t, changed: make(chan struct{}, 1), pods: map[types.UID]runtime.Pod{}}
+	observed := &reports{t: w.t, changed: make(chan struct{}, 1), pods: map[types.UID]runtime.Pod{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- w.client.Watch(ctx, heard.tell) }()
+	go func() { done <- w.client.Watch(ctx, observed.add) }()
 	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			w.t.Errorf("Watch ended with %v", err)
 		}
 	})
-	return heard
+	return observed
 }
 
-func (h *told) tell(p runtime.Pod) {
+func (h *reports) add(p runtime.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last, ok := h.pods[p.UID]; ok && last.Observed.Sequence >= p.Observed.Sequence {
@@ -185,9 +185,9 @@ func (h *told) tell(p runtime.Pod) {
 }
 
 // until waits until the last reported observation of a pod meets a condition.
-func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
+func (h *reports) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 	h.t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitTimeout)
 	for {
 		h.mu.Lock()
 		p, ok := h.pods[types.UID(uid)]
@@ -198,7 +198,7 @@ func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 		select {
 		case <-h.changed:
 		case <-timeout:
-			h.t.Fatalf("pod %s is told as %+v", uid, p)
+			h.t.Fatalf("pod %s is reports as %+v", uid, p)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func (h *told) until(uid string, is func(pod.Observed) bool) runtime.Pod {
 // eventually polls a condition without an event.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitTimeout)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !is() {

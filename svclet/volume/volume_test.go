@@ -57,13 +57,13 @@ func (o *objects) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountToke
 	return o.token, nil
 }
 
-// pretender records mounts instead of making them.
-type pretender struct {
+// recordingMounter records mounts instead of making them.
+type recordingMounter struct {
 	mutex  sync.Mutex
 	mounts []Mount
 }
 
-func (p *pretender) Mounted(path string) (bool, error) {
+func (p *recordingMounter) Mounted(path string) (bool, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if _, err := os.Lstat(path); err != nil {
@@ -72,22 +72,22 @@ func (p *pretender) Mounted(path string) (bool, error) {
 	return slices.ContainsFunc(p.mounts, func(m Mount) bool { return m.Path == path }), nil
 }
 
-func (p *pretender) Mount(fstype, target, options string) error {
+func (p *recordingMounter) Mount(fstype, target, options string) error {
 	return p.add(Mount{Path: target, Type: fstype, Options: options})
 }
 
-func (p *pretender) Bind(source, target string) error {
+func (p *recordingMounter) Bind(source, target string) error {
 	return p.add(Mount{Path: target, Root: source})
 }
 
-func (p *pretender) add(m Mount) error {
+func (p *recordingMounter) add(m Mount) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.mounts = append(p.mounts, m)
 	return nil
 }
 
-func (p *pretender) Unmount(path string) error {
+func (p *recordingMounter) Unmount(path string) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for i, m := range slices.Backward(p.mounts) {
@@ -99,7 +99,7 @@ func (p *pretender) Unmount(path string) error {
 	return nil
 }
 
-func (p *pretender) Under(dir string) ([]Mount, error) {
+func (p *recordingMounter) Under(dir string) ([]Mount, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	var under []Mount
@@ -115,7 +115,7 @@ func (p *pretender) Under(dir string) ([]Mount, error) {
 type house struct {
 	*Manager
 	objects *objects
-	mounter *pretender
+	mounter *recordingMounter
 	clock   *clocktesting.FakePassiveClock
 }
 
@@ -131,7 +131,7 @@ func newHouse(t *testing.T) *house {
 			volumes: map[string]*corev1.PersistentVolume{},
 			token:   "header.payload.signature",
 		},
-		mounter: &pretender{},
+		mounter: &recordingMounter{},
 		clock:   clocktesting.NewFakePassiveClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)),
 	}
 	manager, err := New(Options{
