@@ -91,7 +91,7 @@ func available(name string) (func(Grants) Authorizer, bool) {
 
 // masters allows everything to the group of administrators, system:masters.
 func masters() Authorizer {
-	return Grants{{Group: user.SystemPrivilegedGroup, Rules: everything()}}
+	return Grants{{Group: user.SystemPrivilegedGroup, Rules: Everything()}}
 }
 
 // member is one authorizer of a union. Its name is unique in the union and the

@@ -32,7 +32,7 @@ type DefaultRole struct {
 // without roles, and the administrators' role.
 func DefaultRoles() []DefaultRole {
 	return []DefaultRole{
-		{"cluster-admin", []string{user.SystemPrivilegedGroup}, everything()},
+		{"cluster-admin", []string{user.SystemPrivilegedGroup}, Everything()},
 		{"system:public-info-viewer", []string{user.AllAuthenticated, user.AllUnauthenticated}, publicInfo()},
 		{"system:discovery", []string{user.AllAuthenticated}, []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: slices.Sorted(slices.Values(slices.Concat(publicInfo()[0].NonResourceURLs, discovery()[0].NonResourceURLs)))}}},
 		{"system:basic-user", []string{user.AllAuthenticated}, self()},
@@ -78,7 +78,8 @@ func self() []rbacv1.PolicyRule {
 	}
 }
 
-func everything() []rbacv1.PolicyRule {
+// Everything returns the rules that allow every request.
+func Everything() []rbacv1.PolicyRule {
 	all := []string{rbacv1.VerbAll}
 	return []rbacv1.PolicyRule{
 		{Verbs: all, APIGroups: all, Resources: all},

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"svc.dev/svc/apiserver/authorization"
 )
 
 // Roles looks up the rules of users and roles.
@@ -91,7 +93,7 @@ func (g *guard) role(ctx context.Context, a admission.Attributes, name string, r
 	if err := g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), rules); err != nil {
 		return err
 	}
-	if gathers && g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), everything()) != nil {
+	if gathers && g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), authorization.Everything()) != nil {
 		return errors.New("must have cluster-admin privileges to use the aggregationRule")
 	}
 	return nil
@@ -195,9 +197,4 @@ func onlyGarbageCollection(obj, old runtime.Object) bool {
 	into.SetFinalizers(from.GetFinalizers())
 	into.SetManagedFields(from.GetManagedFields())
 	return apiequality.Semantic.DeepEqual(same, old)
-}
-
-func everything() []rbacv1.PolicyRule {
-	all := []string{rbacv1.VerbAll}
-	return []rbacv1.PolicyRule{{Verbs: all, APIGroups: all, Resources: all}, {Verbs: all, NonResourceURLs: all}}
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+
+	"svc.dev/svc/apiserver/authorization"
 )
 
 // noRights is Roles where no user holds a rule and every role allows everything.
@@ -21,7 +23,7 @@ func (noRights) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule, e
 }
 
 func (noRights) Rules(context.Context, rbacv1.RoleRef, string) ([]rbacv1.PolicyRule, error) {
-	return everything(), nil
+	return authorization.Everything(), nil
 }
 
 func TestAUserWithoutRulesMayWriteOnlyRolesAndBindingsOfWhichTheVerbsAllowIt(t *testing.T) {
