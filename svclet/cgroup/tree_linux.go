@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"maps"
 	"math"
 	"os"
 	"path"
@@ -18,7 +17,6 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/fs"
 	"github.com/opencontainers/cgroups/manager"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/clock"
 )
 
@@ -39,70 +37,6 @@ type host struct {
 	// the notation of cgroups.
 	hugetlb bool
 	sizes   map[int64]string
-}
-
-// used returns the controllers that are required.
-func used() []string {
-	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb"}
-}
-
-func newTree(o Options) (tree, error) { return newHost(o) }
-
-func newHost(o Options) (*host, error) {
-	h := &host{driver: o.Driver, clock: o.Clock, v2: o.Hierarchies == nil && cgroups.IsCgroup2UnifiedMode(), hierarchies: o.Hierarchies, sizes: map[int64]string{}}
-	for _, size := range cgroups.HugePageSizes() {
-		// "2MB" means 2 MiB.
-		bytes, err := resource.ParseQuantity(strings.TrimSuffix(size, "B") + "i")
-		if err != nil {
-			return nil, fmt.Errorf("size %q of huge pages: %w", size, err)
-		}
-		h.sizes[bytes.Value()] = size
-	}
-	if h.v2 {
-		controllers, err := cgroups.GetAllSubsystems()
-		if err != nil {
-			return nil, fmt.Errorf("find the controllers of cgroup v2: %w", err)
-		}
-		h.mounts, h.needed = []string{unified}, []string{unified}
-		h.hugetlb = slices.Contains(controllers, "hugetlb")
-		return h, nil
-	}
-	points := o.Hierarchies
-	if points == nil {
-		var err error
-		if points, err = mountPoints(); err != nil {
-			return nil, err
-		}
-	}
-	h.mounts = slices.Compact(slices.Sorted(maps.Values(points)))
-	for _, controller := range used() {
-		if point := points[controller]; point != "" {
-			h.needed = append(h.needed, point)
-		}
-	}
-	if len(h.needed) == 0 {
-		return nil, errors.New("no cgroups are mounted")
-	}
-	_, h.hugetlb = points["hugetlb"]
-	return h, nil
-}
-
-// mountPoints returns the mount points of the controllers of cgroup v1.
-func mountPoints() (map[string]string, error) {
-	mounts, err := cgroups.GetCgroupMounts(true)
-	if err != nil {
-		return nil, fmt.Errorf("find the mounted cgroups: %w", err)
-	}
-	// A hierarchy may be mounted twice; the shortest path is the usual one.
-	points := map[string]string{}
-	for _, mount := range mounts {
-		for _, controller := range mount.Subsystems {
-			if old := points[controller]; old == "" || len(mount.Mountpoint) < len(old) {
-				points[controller] = mount.Mountpoint
-			}
-		}
-	}
-	return points, nil
 }
 
 func (h *host) exists(cgroup string) error {
@@ -153,15 +87,6 @@ func (h *host) manager(n name, limits Limits) (cgroups.Manager, *cgroups.Resourc
 	}
 	m, err := manager.New(config)
 	return m, resources, err
-}
-
-// paths returns the directories of a cgroup by the controllers of hierarchies.
-func (h *host) paths(n name) map[string]string {
-	paths := map[string]string{}
-	for controller, point := range h.hierarchies {
-		paths[controller] = filepath.Join(point, h.driver.path(n))
-	}
-	return paths
 }
 
 func (h *host) resources(limits Limits) *cgroups.Resources {
