@@ -129,7 +129,8 @@ func TestAllocatorAtRandom(t *testing.T) {
 	}
 }
 
-// check fails if what a node got is not of the clusters' or anybody else's.
+// check fails if the ranges of a node are not those of the clusters, are reserved, or
+// overlap with those of another node.
 func check(t *testing.T, seed uint64, step int, name string, got []netip.Prefix, clusters []cluster, reserved []netip.Prefix, nodes map[string][]netip.Prefix) {
 	t.Helper()
 	for i, r := range got {
@@ -151,7 +152,7 @@ func check(t *testing.T, seed uint64, step int, name string, got []netip.Prefix,
 	}
 }
 
-// someFree looks through all ranges of all clusters.
+// someFree reports whether every cluster has a free range.
 func someFree(clusters []cluster, reserved []netip.Prefix, nodes map[string][]netip.Prefix) bool {
 	taken := reserved
 	for _, ranges := range nodes {

@@ -68,7 +68,7 @@ func withAgent(ctx context.Context, t *trial, fn func(*agentTrial) error) error 
 	return fn(a)
 }
 
-// makeRootCA makes the ConfigMap that the volume of a pod's token shows.
+// makeRootCA creates the ConfigMap that the volume of a pod's token shows.
 func (a *agentTrial) makeRootCA(ctx context.Context) error {
 	return ctrlclient.IgnoreAlreadyExists(a.pods.Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "none"},
@@ -88,7 +88,7 @@ func (a *agentTrial) nodeReady(ctx context.Context) error {
 	return errors.New("the node is not ready")
 }
 
-// agentPod has a container that does nothing, and ends at once when it is asked
+// agentPod has an idle container, which terminates at once when it is asked
 // to; and the volume of a token that every pod has in a cluster.
 func agentPod(name string) *corev1.Pod {
 	return &corev1.Pod{
@@ -113,7 +113,7 @@ func (a *agentTrial) create(ctx context.Context, name string) (time.Duration, er
 	return a.pods.took(ctx, name, isRunning(0), func() error { return a.pods.Create(ctx, agentPod(name)) })
 }
 
-// remove returns how long it takes from the request until the pod is gone.
+// remove returns the time from the request until the pod is deleted.
 func (a *agentTrial) remove(ctx context.Context, name string) (time.Duration, error) {
 	return a.pods.took(ctx, name, isGone, func() error { return a.pods.Delete(ctx, agentPod(name)) })
 }

@@ -332,7 +332,7 @@ func (t *trial) recordWork(name string, n int, work outcome) {
 	t.record(lower(name, "managers' processor", "s/1000"), work.cpuPerThousand())
 }
 
-// until looks again and again until it finds what it looks for.
+// until polls until the condition is true.
 func until(ctx context.Context, look func() (bool, error)) error {
 	for {
 		done, err := look()

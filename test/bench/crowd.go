@@ -27,7 +27,7 @@ const (
 )
 
 // measureCrowd is how the API answers its users while the machines of many nodes
-// do what kubelets do, and pods come and go.
+// do what kubelets do, and pods are created and deleted.
 func measureCrowd(ctx context.Context, t *trial) error {
 	return t.crowd(ctx, crowdRows, func(i int) string { return fmt.Sprintf("crowd-%04d", i%t.sizes.CrowdNodes) })
 }
@@ -82,7 +82,7 @@ func (t *trial) crowd(ctx context.Context, rows string, node func(i int) string)
 	return errors.Join(err, c.stopMachines())
 }
 
-// prepare makes the namespaces, and lets nodes do what they do: kube-apiserver
+// prepare creates the namespaces, and lets nodes do what they do: kube-apiserver
 // runs without the authorizer of nodes.
 func (c *aCrowd) prepare(ctx context.Context, admin *client) error {
 	for i := range crowdNamespaces {
@@ -114,7 +114,7 @@ func (c *aCrowd) startMachines(ctx context.Context) error {
 	return err
 }
 
-// withImages gives a node as many images as kubelets tell of.
+// withImages gives a node as many images as kubelets report.
 func withImages(node *corev1.Node) {
 	for i := range 50 {
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
@@ -178,7 +178,7 @@ func (c *aCrowd) fill(ctx context.Context, rows string, admins []*client) error 
 	return c.recordMemory(rows)
 }
 
-// live has users send requests while everything goes on.
+// live lets users send requests while nodes and pods change.
 func (c *aCrowd) live(ctx context.Context, rows string) error {
 	config, err := c.config()
 	if err != nil {

@@ -103,7 +103,7 @@ func (in *instance) log(process string) string {
 	return filepath.Join(filepath.Dir(in.dir), filepath.Base(in.dir)+"-"+process+".log")
 }
 
-// poll asks until there is no error, a process ends, or the context does.
+// poll polls until there is no error, a process ends, or the context does.
 func (in *instance) poll(ctx context.Context, ask func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

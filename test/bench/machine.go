@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// machine is where the figures come from.
+// machine describes the machine on which the figures were measured.
 type machine struct {
 	Processors int     `json:"processors"`
 	Model      string  `json:"model"`

@@ -69,8 +69,8 @@ func measureNamespaces(ctx context.Context, t *trial) error {
 	return t.removeNamespace(ctx, clients[0], busyNamespace)
 }
 
-// furnish makes a namespace with two objects beside its service account. The
-// label tells those that are many.
+// furnish creates a namespace with two objects beside its service account. The
+// label marks the many namespaces.
 func (t *trial) furnish(ctx context.Context, c *client, name string) error {
 	label := ""
 	if name != bystanderNamespace {
@@ -90,7 +90,7 @@ func (t *trial) furnish(ctx context.Context, c *client, name string) error {
 	return nil
 }
 
-// makeReplicaSet makes one of ten pods and waits until they are there.
+// makeReplicaSet creates one of ten pods and waits until they are there.
 func makeReplicaSet(ctx context.Context, c *client) error {
 	const namespace = "/namespaces/" + busyNamespace
 	if err := c.do(ctx, request{method: http.MethodPost, path: "/apis/apps/v1" + namespace + "/replicasets", body: []byte(`{

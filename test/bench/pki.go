@@ -8,7 +8,7 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// writePKI makes the files that kube-apiserver needs: an authority, a serving
+// writePKI creates the files that kube-apiserver needs: an authority, a serving
 // certificate, an administrator's certificate and a key for service accounts,
 // all of them ECDSA P-256 as those of svc are.
 func writePKI(dir string) error {

@@ -14,7 +14,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podWatch tells when pods become what is expected of them, as the API's users
+// podWatch reports when pods get an expected state, as the API's users
 // see it: by a watch.
 type podWatch struct {
 	ctrlclient.WithWatch
@@ -63,7 +63,7 @@ func (w *podWatch) follow() {
 		now := time.Now()
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok {
-			continue // what was expected does not come
+			continue // the expected state was not reached
 		}
 		w.mu.Lock()
 		if e, ok := w.expected[pod.Name]; ok && e.holds(event.Type, pod) {

@@ -85,7 +85,7 @@ type result struct {
 	Kube  summary  `json:"kube"`
 	Ratio *float64 `json:"ratio,omitempty"` // svc / kube, of the medians
 	Goal  *float64 `json:"goal,omitempty"`
-	// Absolute says that the goal bounds the value of svc, not the ratio.
+	// Absolute means that the goal bounds the value of svc, not the ratio.
 	Absolute bool   `json:"absolute,omitempty"`
 	Verdict  string `json:"verdict,omitempty"`
 }

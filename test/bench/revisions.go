@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// revisions tells when a watch shows the revisions that objects are given.
+// revisions reports when a watch shows the revisions of objects.
 type revisions struct {
 	end     context.CancelFunc
 	reading sync.WaitGroup

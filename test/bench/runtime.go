@@ -23,7 +23,7 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// runtimeAlone makes the agents' pods straight through CRI, with the calls and
+// runtimeAlone creates the agents' pods straight through CRI, with the calls and
 // the configuration of agents, in a containerd of its own: an agent would end
 // what it does not know. It is the floor under every agent.
 type runtimeAlone struct {

@@ -55,7 +55,7 @@ func fullSizes() sizes {
 	}
 }
 
-// quickSizes are for a look, or to see that the benchmark itself works.
+// quickSizes are to check that the benchmark itself works.
 func quickSizes() sizes {
 	return sizes{
 		Settle: 2 * time.Second, Idle: 2 * time.Second,
@@ -147,7 +147,7 @@ func (t *trial) clients(ctx context.Context, n int) ([]*client, error) {
 
 func (t *trial) config() (*rest.Config, error) { return t.system.Config(t.dir) }
 
-// namespace makes a namespace, with the service account that its pods name,
+// namespace creates a namespace, with the service account that its pods name,
 // unless they exist.
 func (t *trial) namespace(ctx context.Context, c *client, name string) error {
 	for _, r := range []request{

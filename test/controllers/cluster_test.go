@@ -84,7 +84,7 @@ func (c *cluster) printed(ctx context.Context, args ...string) func() string {
 	}
 }
 
-// addNodes makes nodes that are removed after the spec.
+// addNodes creates nodes that are removed after the spec.
 func (c *cluster) addNodes(ctx context.Context, change func(*corev1.Node), names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -97,7 +97,7 @@ func (c *cluster) addNodes(ctx context.Context, change func(*corev1.Node), names
 	}
 }
 
-// addPod makes a pod on a node, which must run it.
+// addPod creates a pod on a node, which must run it.
 func (c *cluster) addPod(ctx context.Context, name, node string, change func(*corev1.Pod)) {
 	GinkgoHelper()
 	pod := &corev1.Pod{

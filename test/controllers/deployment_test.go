@@ -303,7 +303,7 @@ func (f *followed) add(event watch.Event) {
 	f.moments = append(f.moments, now)
 }
 
-// seen is how many pods have come.
+// seen is the number of pods that were created.
 func (f *followed) seen() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -111,7 +111,7 @@ var _ = Describe("disruption", func() {
 	})
 })
 
-// budget tells the status of the budget "web".
+// budget returns the status of the budget "web".
 func budget(ctx context.Context, namespace string) func() string {
 	return func() string {
 		b := &policyv1.PodDisruptionBudget{}

@@ -212,7 +212,7 @@ var _ = Describe("garbagecollector", func() {
 	})
 })
 
-// many makes 1,000 objects, several at a time.
+// many creates 1,000 objects, several at a time.
 func many(create func(int)) {
 	GinkgoHelper()
 	var all sync.WaitGroup
@@ -237,7 +237,7 @@ func configMaps(ctx SpecContext, namespace string) func() (int, error) {
 	}
 }
 
-// owned makes a ConfigMap that blocks the deletion of its owners.
+// owned creates a ConfigMap that blocks the deletion of its owners.
 func owned(ctx SpecContext, namespace, name string, owners ...ctrlclient.Object) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := configMap(namespace, name)
@@ -291,7 +291,7 @@ type widgetKind struct {
 	resource string
 }
 
-// newWidgets makes a custom kind. It is served, and watched by the collector, when
+// newWidgets creates a custom kind. It is served, and watched by the collector, when
 // this returns.
 func newWidgets(ctx SpecContext) widgetKind {
 	GinkgoHelper()
@@ -311,7 +311,7 @@ func newWidgets(ctx SpecContext) widgetKind {
 	Expect(client.Create(ctx, crd)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, crd))).To(Succeed()) })
 	run(ctx, "wait", "--for=condition=Established", "customresourcedefinition/"+w.resource)
-	// The owner of this one is gone.
+	// The owner of this one is deleted.
 	ns := newNamespace(ctx)
 	owner := owned(ctx, ns, "owner")
 	Expect(client.Delete(ctx, owner)).To(Succeed())
@@ -319,7 +319,7 @@ func newWidgets(ctx SpecContext) widgetKind {
 	return w
 }
 
-// owned makes a widget, as soon as widgets are served.
+// owned creates a widget, as soon as widgets are served.
 func (w widgetKind) owned(ctx SpecContext, namespace, name string, owners ...ctrlclient.Object) *unstructured.Unstructured {
 	GinkgoHelper()
 	widget := &unstructured.Unstructured{}

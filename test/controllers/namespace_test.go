@@ -106,7 +106,7 @@ spec:
 		}
 		killManager(ctx)
 		for _, ns := range names {
-			_, _, _ = kubectl.Run(ctx, "", "annotate", "namespace", ns, "example.com/note=now") // it may be gone
+			_, _, _ = kubectl.Run(ctx, "", "annotate", "namespace", ns, "example.com/note=now") // it may be deleted
 		}
 		startManager(ctx)
 		for _, ns := range names {

@@ -71,7 +71,7 @@ var _ = Describe("nodes", Ordered, func() {
 				Consistently(taints(ctx, n), "500ms").Should(Equal("node.kubernetes.io/unreachable:NoSchedule "))
 			}
 			Expect(c.run(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}")).To(BeEmpty())
-			// Those that do not come back with the others are dead after all.
+			// Those that are not ready with the others are unreachable.
 			Expect(c.nodes.Revive(ctx, "n1")).To(Succeed())
 			Expect(c.nodes.Revive(ctx, "n2")).To(Succeed())
 			Eventually(taints(ctx, "n3")).Should(Equal(unreachable))

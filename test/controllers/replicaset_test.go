@@ -77,7 +77,7 @@ var _ = Describe("replicaset", func() {
 	It("counts a pod as available once it has been ready for minReadySeconds, without a further event", func(ctx SpecContext) {
 		create(ctx, replicaSet(ns, node, 1, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 2 }))
 		Eventually(statusOf(ctx, ns)).WithPolling(5 * time.Millisecond).Should(HavePrefix("1 replicas, 1 labeled, 1 ready, 1 available"))
-		// The pod says since when it is ready, in whole seconds.
+		// The condition Ready has a time in whole seconds.
 		for _, c := range listPods(ctx, ns)[0].Status.Conditions {
 			if c.Type == corev1.PodReady {
 				Expect(time.Now()).To(BeTemporally(">=", c.LastTransitionTime.Add(2*time.Second)))
@@ -120,7 +120,7 @@ var _ = Describe("replicaset", func() {
 	})
 })
 
-// newWorkplace makes a namespace and a node for its pods, which go with them.
+// newWorkplace creates a namespace and a node for its pods, which go with them.
 func newWorkplace(ctx context.Context) (namespace, node string) {
 	GinkgoHelper()
 	node = fmt.Sprintf("workplace-%d", time.Now().UnixNano())
@@ -182,7 +182,7 @@ func namesOf(ctx context.Context, namespace string) []string {
 	return names
 }
 
-// controllerOf tells the controller of a pod: kind, name, and whether the
+// controllerOf returns the controller of a pod: kind, name, and whether the
 // reference says that it is one and blocks its deletion.
 func controllerOf(ctx context.Context, namespace, pod string) func() string {
 	return func() string {

@@ -90,7 +90,7 @@ var _ = Describe("resourcequota", func() {
 	})
 })
 
-// used tells what of a quota is in use.
+// used returns the used amounts of a quota.
 func used(ctx context.Context, namespace, name string) func() string {
 	return func() string {
 		q := &corev1.ResourceQuota{}

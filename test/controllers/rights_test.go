@@ -25,7 +25,7 @@ import (
 	"svc.dev/svc/controllers"
 )
 
-// auditFlags make the server write down what the managers ask of it.
+// auditFlags make the server log the managers' requests.
 func auditFlags(dir string) []string {
 	policy := filepath.Join(dir, "audit.yaml")
 	Expect(os.WriteFile(policy, []byte(`{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],

@@ -171,7 +171,7 @@ var _ = Describe("scheduler", func() {
 			Expect(count).To(Equal(1))
 		}
 		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pods", "--show-events") }).Should(ContainSubstring("3 node(s) didn't match pod anti-affinity rules"))
-		// One who goes makes room for another.
+		// A pod that is deleted makes room for another.
 		run(ctx, "-n", p.name, "delete", "pod", "--field-selector=spec.nodeName="+node)
 		Eventually(p.bound(ctx)).Should(Equal(3))
 	})

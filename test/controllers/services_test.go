@@ -229,7 +229,7 @@ func slicesOf(ctx context.Context, namespace, service string) []discoveryv1.Endp
 	return list.Items
 }
 
-// endpointsOf tells the endpoints in the slices of a service: pod, conditions,
+// endpointsOf returns the endpoints in the slices of a service: pod, conditions,
 // ports. Serving is told of those that are not ready only because they end.
 func endpointsOf(ctx context.Context, namespace, service string) func() string {
 	return func() string {

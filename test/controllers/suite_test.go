@@ -120,7 +120,7 @@ var _ = ReportAfterEach(func(report SpecReport) {
 	managerLogged = len(log)
 })
 
-// newNamespace makes a namespace that is deleted after the spec.
+// newNamespace creates a namespace that is deleted after the spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}

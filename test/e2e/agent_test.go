@@ -83,7 +83,7 @@ func startAgent(name, manifests string) *agent {
 	return a
 }
 
-// await is the pod of this name once the sources want it as is says.
+// await returns the pod of this name once the sources deliver it in the state of is.
 func (a *agent) await(name string, is func(*corev1.Pod) bool) *corev1.Pod {
 	GinkgoHelper()
 	for {

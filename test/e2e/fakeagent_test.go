@@ -38,7 +38,7 @@ type fakeAgent struct {
 	requests []*http.Request
 }
 
-// newFakeAgent makes a node whose agent has a certificate of the cluster's
+// newFakeAgent creates a node whose agent has a certificate of the cluster's
 // authority. It ends with the spec.
 func newFakeAgent(ctx context.Context) *fakeAgent {
 	GinkgoHelper()
@@ -68,7 +68,7 @@ func newFakeAgentWith(ctx context.Context, own tls.Certificate) *fakeAgent {
 	return a
 }
 
-// makeNode makes a node whose agent is at an address, until the spec ends.
+// makeNode creates a node whose agent is at an address, until the spec ends.
 func makeNode(ctx context.Context, agent netip.AddrPort) string {
 	GinkgoHelper()
 	nodes := client.CoreV1().Nodes()
@@ -94,13 +94,13 @@ func (a *fakeAgent) last() *http.Request {
 	return a.requests[len(a.requests)-1]
 }
 
-// pod makes a running pod on the agent's node.
+// pod creates a running pod on the agent's node.
 func (a *fakeAgent) pod(ctx context.Context, namespace, name string, containers ...string) *corev1.Pod {
 	GinkgoHelper()
 	return makePod(ctx, namespace, name, corev1.PodSpec{NodeName: a.node}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.2.3"}, containers...)
 }
 
-// makePod makes a pod, until the spec ends.
+// makePod creates a pod, until the spec ends.
 func makePod(ctx context.Context, namespace, name string, spec corev1.PodSpec, status corev1.PodStatus, containers ...string) *corev1.Pod {
 	GinkgoHelper()
 	for _, c := range containers {
@@ -183,7 +183,7 @@ func outerIP() net.IP {
 	return nil
 }
 
-// silence is an address where connections are taken and nothing is ever said.
+// silence is an address that accepts connections and never responds.
 func silence() netip.AddrPort {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

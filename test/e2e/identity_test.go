@@ -45,7 +45,7 @@ var _ = Describe("identity", func() {
 		Expect(k.pipe(review, "create", "-f", "-", "-o", "jsonpath={.status.authenticated} {.status.audiences}")).To(Equal(`true ["vault"]`))
 
 		k.run("delete", "serviceaccount", "robot")
-		// A token that was good is believed for some seconds without another look.
+		// A valid token is cached for some seconds.
 		Eventually(func() int {
 			return send(request{method: http.MethodGet, path: "/version", token: token, anonymous: true}).status
 		}).Should(Equal(401))

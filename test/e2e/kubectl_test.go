@@ -20,11 +20,11 @@ const commandTimeout = launch.Patience
 // sandbox is kubectl in a namespace of the spec's own.
 type sandbox struct {
 	launch.Kubectl
-	// cleanup says that failures do not matter any more.
+	// cleanup is set when failures do not matter any more.
 	cleanup bool
 }
 
-// newSandbox makes a namespace that is deleted when the spec ends.
+// newSandbox creates a namespace that is deleted when the spec ends.
 func newSandbox(ctx context.Context) *sandbox {
 	GinkgoHelper()
 	ns, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
@@ -74,7 +74,7 @@ func (s *sandbox) try(stdin string, args ...string) (stdout, stderr string, err 
 	return s.Run(ctx, stdin, args...)
 }
 
-// start starts a command that goes on until the spec ends.
+// start starts a command that runs until the spec ends.
 func (s *sandbox) start(args ...string) *gexec.Session {
 	GinkgoHelper()
 	cmd, err := s.Command(context.Background(), args...)

@@ -112,7 +112,7 @@ var _ = Describe("every kind", func() {
 	})
 })
 
-// expectUnchanged looks at the second apply of the same.
+// expectUnchanged checks a second apply of the same objects.
 func expectUnchanged(out string) {
 	GinkgoHelper()
 	for _, line := range lines(out) {

@@ -102,7 +102,7 @@ func withoutRedirects(path string) *http.Response {
 // behind is a way through the API server to a mirror.
 type behind struct {
 	what string
-	// path makes the way, and returns it without a trailing slash.
+	// path creates the target, and returns its proxy path without a trailing slash.
 	path func(ctx SpecContext, k *sandbox) string
 }
 
@@ -233,7 +233,7 @@ var _ = Describe("the proxy", func() {
 		Expect(k.fails("", "get", "--raw", k.pathOf("local/proxy/"))).To(ContainSubstring("address not allowed"))
 		node := makeNode(ctx, silence())
 		Expect(k.fails("", "get", "--raw", "/api/v1/nodes/"+node+":80/proxy/")).To(ContainSubstring("address not allowed"))
-		// A name is looked up when the connection is made.
+		// A name is resolved when the connection is opened.
 		k.run("patch", "node", node, "--subresource=status", "--type=merge", "-p", `{"status": {"addresses": [{"type": "Hostname", "address": "localhost"}]}}`)
 		Expect(k.fails("", "get", "--raw", "/api/v1/nodes/"+node+":80/proxy/")).To(ContainSubstring("address not allowed"))
 	})
@@ -283,7 +283,7 @@ func outerMirror(tls bool) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// podAt makes a pod that says it is at an address and declares a port.
+// podAt creates a pod with an address in its status and a declared port.
 func podAt(ctx context.Context, k *sandbox, name, ip string, port int32) {
 	GinkgoHelper()
 	makePod(ctx, k.Namespace, name, corev1.PodSpec{Containers: []corev1.Container{{

@@ -126,7 +126,7 @@ var _ = Describe("kubectl top", func() {
 				Expect(a.status).To(Equal(http.StatusOK), a.body)
 			}
 		}
-		// What it says is good for five seconds.
+		// Its response is cached for five seconds.
 		Expect(asked.Load()).To(And(BeNumerically(">=", 1), BeNumerically("<=", 1+time.Since(began)/(5*time.Second))))
 	})
 

@@ -116,7 +116,7 @@ func TestServerRecoversFromUnavailableEtcd(t *testing.T) {
 			g.Expect(health).To(ContainSubstring("[-]etcd failed"))
 			g.Consistently(func() int { return status(config, "/livez") }, "3s", "200ms").Should(Equal(http.StatusOK))
 
-			// A request is refused in the time that the client gives it, and says why.
+			// A request fails within the client's timeout, with the reason.
 			code, body := get(config, "/api/v1/namespaces/default/configmaps/before?timeout=3s")
 			g.Expect(code).To(BeElementOf(http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout), body)
 			g.Expect(body).To(And(ContainSubstring(`"kind":"Status"`), MatchRegexp(`etcd.* did not answer in time|etcd does not answer`)))

@@ -1,4 +1,4 @@
-// Package faults takes away what svc stands on, or svc itself, and looks at
+// Package faults stops what svc depends on, or svc itself, and checks
 // what is left.
 package faults
 

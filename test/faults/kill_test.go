@@ -21,7 +21,7 @@ import (
 type journal struct {
 	mu    sync.Mutex
 	known map[string]*int
-	// pending is what was asked and not answered: it may have happened or not.
+	// pending are requests without a response: they may have been executed or not.
 	pending map[string]bool
 	count   int
 	enough  chan struct{}
@@ -83,7 +83,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	g.Expect(code).To(BeZero(), last.Output())
 }
 
-// write creates, updates and deletes objects until the server is gone.
+// write creates, updates and deletes objects until the server has stopped.
 func write(ctx context.Context, client kubernetes.Interface, j *journal, prefix string) {
 	maps := client.CoreV1().ConfigMaps("default")
 	for n := 0; ctx.Err() == nil; n++ {

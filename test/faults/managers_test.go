@@ -24,8 +24,8 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// aLongLease outlasts all that a test waits for: others do not get it, and who
-// has it has it still after his server was away.
+// aLongLease outlasts all waits of a test: other managers do not acquire it, and the
+// holder still has it after its server was unavailable.
 var aLongLease = []string{"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=30m"}
 
 // What managers log.
@@ -73,7 +73,7 @@ func when(t *testing.T, p *launch.Process, text string) string {
 	return found[1]
 }
 
-// expectWork makes a namespace with something in it, deletes it, and waits
+// expectWork creates a namespace with something in it, deletes it, and waits
 // until some manager has let it go.
 func expectWork(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
@@ -253,7 +253,7 @@ func TestARestoredSnapshotRestartsTheControllers(t *testing.T) {
 	g.Eventually(existing(t, client)).Should(BeEmpty(), "the owner's dependents")
 }
 
-// owned makes an object and dependents of it.
+// owned creates an object and its dependents.
 func owned(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -271,7 +271,7 @@ func owned(t *testing.T, client kubernetes.Interface, name string) {
 	}
 }
 
-// existing are the names of what owned has made, as far as it is there.
+// existing returns the names of those objects of owned that exist.
 func existing(t *testing.T, client kubernetes.Interface) func() string {
 	return func() string {
 		list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{LabelSelector: "owned=true"})
@@ -301,7 +301,7 @@ type wire struct {
 	mu      sync.RWMutex // locked while it holds
 }
 
-// newWire makes a wire to an address.
+// newWire returns a wire to an address.
 func newWire(t *testing.T, to string) *wire {
 	t.Helper()
 	var config net.ListenConfig

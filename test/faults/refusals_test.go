@@ -170,7 +170,7 @@ func forbidding(t *testing.T, server *launch.Server, path string) string {
 	return connectionOf(t, near.URL, authority, nil, nil)
 }
 
-// expectReplicas makes a replica set, and waits for its pod.
+// expectReplicas creates a replica set, and waits for its pod.
 func expectReplicas(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	g := NewWithT(t)

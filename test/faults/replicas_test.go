@@ -84,14 +84,14 @@ func TestTwoServersNeverGiveOneAddressTwice(t *testing.T) {
 	wg.Wait()
 	g.Expect(held).To(HaveLen(80))
 
-	// What one server deletes the other may give away again.
+	// The other server may allocate again what one server has released.
 	g.Expect(clients[0].CoreV1().Services("default").Delete(t.Context(), "s1-3", metav1.DeleteOptions{})).To(Succeed())
 	list, err := clients[1].CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, service := range list.Items {
 		g.Expect(service.Name).NotTo(Equal("s1-3"))
 	}
-	// Until the range is used up, and then the answer says so.
+	// Until the range is exhausted, which the error says.
 	for i := 0; ; i++ {
 		_, err := clients[i%2].CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("more-", i)},

@@ -25,7 +25,7 @@ func TestAStoppingServerReportsItAndASecondSignalKillsIt(t *testing.T) {
 	g.Expect(status(server.Config, "/livez")).To(Equal(http.StatusOK))
 	g.Expect(status(server.Config, "/api/v1/namespaces/default")).To(Equal(http.StatusOK))
 
-	// Signals that come close together count as one, so send until it is heard.
+	// Signals in quick succession count as one, so it is sent until it has an effect.
 	g.Eventually(func() <-chan struct{} {
 		_ = server.Signal(syscall.SIGTERM) // an error says that it has ended
 		return server.Exited()

@@ -82,7 +82,7 @@ func Start(ctx context.Context, config *rest.Config, cluster launch.Cluster, pro
 	return f, f.each(func(a *agent) error { return a.Start() })
 }
 
-// add makes an agent that does not run yet, and its runtime.
+// add creates an agent that does not run yet, and its runtime.
 func (f *Fleet) add(cluster launch.Cluster, program, name, port string) error {
 	a := &agent{dir: filepath.Join(f.dir, name)}
 	if err := os.Mkdir(a.dir, 0o700); err != nil {
@@ -179,7 +179,7 @@ func (f *Fleet) KillAndRestart() error {
 	})
 }
 
-// Errors are the lines of the agents' logs that tell of errors. That the API server
+// Errors are the lines of the agents' logs with errors. That the API server
 // is late is none of the agents': hundreds of processes that start at once have few
 // processors between them.
 func (f *Fleet) Errors() []string {

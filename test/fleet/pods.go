@@ -21,7 +21,7 @@ const namespace = "fleet"
 // replicas is how many pods a deployment has at most.
 const replicas = 100
 
-// Deploy asks for n pods more, in deployments, each with a ConfigMap, and with the
+// Deploy creates n more pods, in deployments, each with a ConfigMap, and with the
 // token that every pod has in a cluster.
 func (f *Fleet) Deploy(ctx context.Context, n int) error {
 	if err := persist(ctx, func() error {
@@ -51,9 +51,9 @@ func (f *Fleet) Deploy(ctx context.Context, n int) error {
 	return nil
 }
 
-// persist makes a request until the server has answered whether it was done: a
+// persist repeats a request until the server has answered whether it was done: a
 // machine on which hundreds of agents start has no time for it, now and then.
-// What is there already has been made.
+// An object that exists already was created.
 func persist(ctx context.Context, request func() error) error {
 	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 		switch err := request(); {

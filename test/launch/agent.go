@@ -29,7 +29,7 @@ const (
 	Kubelet AgentKind = "kubelet"
 )
 
-// ClusterDNS and ClusterDomain are what agents tell their pods about names.
+// ClusterDNS and ClusterDomain are those of the pods' resolver configuration.
 const (
 	ClusterDNS    = "10.96.0.10"
 	ClusterDomain = "cluster.local"
@@ -114,7 +114,7 @@ type Agent struct {
 	machine *Machine
 }
 
-// NewAgent makes an agent that is yet to be configured and started.
+// NewAgent returns an agent that is not configured and started yet.
 func (m *Machine) NewAgent(kind AgentKind, program, node string) (*Agent, error) {
 	a := &Agent{Kind: kind, Node: node, Manifests: filepath.Join(m.Dir, "manifests"), PodLogs: filepath.Join(m.Dir, "logs"), Program: program, machine: m}
 	var err error

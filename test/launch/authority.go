@@ -64,7 +64,7 @@ func (s *Server) Authority() (*Authority, error) {
 	return ReadAuthority(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
 }
 
-// Client makes the files NAME.crt and NAME.key in dir, for a user in groups.
+// Client creates the files NAME.crt and NAME.key in dir, for a user in groups.
 func (a *Authority) Client(dir, name, user string, groups ...string) error {
 	return a.issue(dir, name, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -73,7 +73,7 @@ func (a *Authority) Client(dir, name, user string, groups ...string) error {
 	})
 }
 
-// Server makes the files NAME.crt and NAME.key in dir, for a server with names
+// Server creates the files NAME.crt and NAME.key in dir, for a server with names
 // and addresses.
 func (a *Authority) Server(dir, name, commonName string, names ...string) error {
 	template := &x509.Certificate{
@@ -99,7 +99,7 @@ func (a *Authority) ServerUntil(dir, name string, end time.Time, names ...string
 	})
 }
 
-// Connection makes a connection file for a user in groups.
+// Connection creates a connection file for a user in groups.
 func (a *Authority) Connection(file, server, user string, groups ...string) error {
 	dir, name := filepath.Dir(file), filepath.Base(file)
 	if err := a.Client(dir, name, user, groups...); err != nil {
@@ -145,7 +145,7 @@ func (a *Authority) sign(file string, template *x509.Certificate, key crypto.Sig
 	return certificate, writePEM(file, "CERTIFICATE", der)
 }
 
-// WriteKey makes a key (ECDSA P-256, as those of svc are) and its file.
+// WriteKey creates a key (ECDSA P-256, as those of svc are) and its file.
 func WriteKey(file string) (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

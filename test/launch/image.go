@@ -27,14 +27,14 @@ type Image struct {
 	Name string
 	// Files are by their absolute paths.
 	Files map[string]ImageFile
-	// Config says how a container of it starts.
+	// Config is how a container of it is started.
 	Config ocispec.ImageConfig
 }
 
 // ImageFile is a file of an image.
 type ImageFile struct {
 	Content []byte
-	// Link makes it a symbolic link.
+	// Link, if set, is the target of a symbolic link.
 	Link string
 	// Mode is that of a file or, with its type bit, of a directory. Zero is 0755.
 	Mode fs.FileMode

@@ -74,7 +74,7 @@ func (k *Kube) startEtcd(dir string) (url string, err error) {
 	return urls[0], err
 }
 
-// writeFiles makes the certificates and keys.
+// writeFiles creates the certificates and keys.
 func (k *Kube) writeFiles(dir, url string) error {
 	_, err := WriteKey(filepath.Join(dir, "service-account.key"))
 	return errors.Join(err,

@@ -126,7 +126,7 @@ func awaitNoCgroup(name string) error {
 	return err
 }
 
-// left tells what there is of a node that should have gone: mounts in dir,
+// left returns what there is of a node that should have gone: mounts in dir,
 // processes of the containerd in its own directory, the bridge.
 func left(dir, containerdDir, bridge string) error {
 	var errs []error

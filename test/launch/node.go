@@ -28,7 +28,7 @@ type Node struct {
 	flags   []string
 }
 
-// WhyNoNode says why this machine cannot be a node, or "".
+// WhyNoNode returns why this machine cannot be a node, or "".
 func WhyNoNode() string {
 	if runtime.GOOS != "linux" {
 		return "only Linux runs pods"
@@ -114,7 +114,7 @@ func (n *Node) Reset() (string, error) {
 // controller.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// makeCgroup makes a cgroup at the top, in each hierarchy.
+// makeCgroup creates a cgroup at the top, in each hierarchy.
 func makeCgroup(name string) error {
 	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
 		return os.Mkdir(filepath.Join(cgroupRoot, name), 0o755)

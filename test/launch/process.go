@@ -83,7 +83,7 @@ func (p *Process) Stop(grace time.Duration) (int, error) {
 	return code, err
 }
 
-// Kill ends the process at once (SIGKILL) and waits until it is gone.
+// Kill ends the process at once (SIGKILL) and waits until it has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

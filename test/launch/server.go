@@ -26,7 +26,7 @@ type Server struct {
 	*Process
 	// DataDir is the server's data directory.
 	DataDir string
-	// Kubeconfig is the file that makes its reader an administrator.
+	// Kubeconfig is the administrator's kubeconfig.
 	Kubeconfig string
 	// Config is Kubeconfig, read.
 	Config *rest.Config
@@ -49,7 +49,7 @@ func UpAt(ctx context.Context, dataDir, port string, flags ...string) (*Server, 
 		return nil, err
 	}
 	s := &Server{DataDir: dataDir, Kubeconfig: filepath.Join(dataDir, "admin.svcconfig")}
-	// A later flag counts: suites of nodes ask for one.
+	// The last of several flags counts: suites of nodes set one.
 	args := append([]string{"up", "--data-dir=" + dataDir, "--secure-port=" + port, "--node=false"}, flags...)
 	if s.Process, err = Start(nil, binary, args...); err != nil {
 		return nil, err
@@ -121,6 +121,6 @@ func Get(ctx context.Context, config *rest.Config, path string) (status int, bod
 	return resp.StatusCode, string(content), err
 }
 
-// TempDir makes a directory that is short enough to hold unix sockets, whose
+// TempDir creates a directory that is short enough to hold unix sockets, whose
 // paths are limited to 107 bytes. The caller removes it.
 func TempDir() (string, error) { return os.MkdirTemp("", "svc") }

@@ -29,7 +29,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		s       space
 	)
 
-	// here makes the helpers of the suite work in this cluster.
+	// here uses the helpers of the suite in this cluster.
 	here := func() {
 		GinkgoHelper()
 		var err error

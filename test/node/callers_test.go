@@ -101,7 +101,7 @@ func (c *callers) call(ctx context.Context) {
 	}
 }
 
-// newTransport makes a connection for each request, so that none outlives its
+// newTransport creates a connection for each request, so that none outlives its
 // endpoint.
 func newTransport() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
 

@@ -46,7 +46,7 @@ spec:
 		Expect(cmd.Process.Kill()).To(Succeed())
 		var exit *exec.ExitError
 		Expect(cmd.Wait()).To(BeAssignableToTypeOf(exit))
-		// What is told is told when the next write to it fails.
+		// The agent notices it when the next write fails.
 		Consistently(func() string { return node.Output()[before:] }).ShouldNot(MatchRegexp(aboutClients))
 	},
 		Entry("while it watches", "talker", "get", "pods", "--watch"),

@@ -17,7 +17,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// When the pods have gone, the agent has left nothing of them on the machine.
+// After the pods are deleted, the agent has left nothing of them on the machine.
 // What the cleaning up of the whole node leaves is looked at after that.
 var _ = AfterSuite(func(ctx SpecContext) {
 	if client == nil {
@@ -31,7 +31,7 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	Eventually(func() ([]string, error) { return leftOfPods(ctx) }).Should(BeEmpty())
 })
 
-// leftOfPods tells what pods have left on the suite's node.
+// leftOfPods returns what pods have left on the suite's node.
 func leftOfPods(ctx context.Context) ([]string, error) {
 	conn, err := grpc.NewClient(node.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

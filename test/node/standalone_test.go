@@ -68,7 +68,7 @@ var _ = Describe("svclet without an API server", Ordered, ContinueOnFailure, fun
 		GinkgoHelper()
 		Expect(os.WriteFile(filepath.Join(manifests, file), []byte(content), 0o600)).To(Succeed())
 	}
-	// serves makes the URL answer from now on, and waits until it has been asked.
+	// serves sets the response of the URL, and waits until it was requested.
 	serves := func(f func(w http.ResponseWriter, r *http.Request)) {
 		GinkgoHelper()
 		answer.Store(f)

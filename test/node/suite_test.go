@@ -117,7 +117,7 @@ func importImages(ctx context.Context, files ...string) string {
 	return string(out)
 }
 
-// newNamespace makes a namespace that is deleted after the spec.
+// newNamespace creates a namespace that is deleted after the spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}

@@ -62,7 +62,7 @@ func (t *terminal) write(text string) {
 // output is what has been shown so far.
 func (t *terminal) output() string { return t.out.String() }
 
-// syncBuffer collects what a process writes while others look.
+// syncBuffer collects the output of a process, for concurrent readers.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

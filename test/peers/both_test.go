@@ -73,7 +73,7 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 		for name, pod := range svclet.settled {
 			theirs := kubelet.settled[name]
 			if theirs == nil {
-				continue // told above
+				continue // reported above
 			}
 			found = append(found, difference.Between(name, svclet.podFields(pod), kubelet.podFields(theirs))...)
 		}
@@ -116,7 +116,7 @@ type side struct {
 	namespace string
 	// hostPort is free, for a pod to have.
 	hostPort string
-	// settled are the pods that have come to where they are compared.
+	// settled are the pods that have the state in which they are compared.
 	settled map[string]*corev1.Pod
 }
 
@@ -196,7 +196,7 @@ func (s *side) neutral(pod *corev1.Pod) func(path, text string) string {
 	}
 }
 
-// podFields are what the agent says of a pod.
+// podFields are the fields of a pod's status that the agent writes.
 func (s *side) podFields(pod *corev1.Pod) difference.Fields {
 	GinkgoHelper()
 	owners := slices.Clone(pod.OwnerReferences)
@@ -240,7 +240,7 @@ var durations = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs|s)\b`)
 func (s *side) node(ctx context.Context) difference.Fields {
 	GinkgoHelper()
 	var node corev1.Node
-	Eventually(func(g Gomega) { // images are told later
+	Eventually(func(g Gomega) { // images are reported later
 		g.Expect(s.client.Get(ctx, ctrlclient.ObjectKey{Name: s.Node}, &node)).To(Succeed())
 		g.Expect(len(node.Status.Images)).To(BeNumerically(">=", len(images)))
 	}).Should(Succeed())

@@ -91,7 +91,7 @@ func runsPods(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster
 		return out
 	}
 	agent, _ := startAgent(ctx, kind, cluster, client)
-	Eventually(func() error { // made by a controller
+	Eventually(func() error { // created by a controller
 		_, _, err := kubectl.Run(ctx, "", "get", "namespace", "default")
 		return err
 	}).Should(Succeed())

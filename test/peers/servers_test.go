@@ -20,7 +20,7 @@ import (
 	"svc.dev/svc/test/peers/difference"
 )
 
-// quiet are pods that stay as they are while the two servers are asked.
+// quiet are pods that do not change while the two servers are compared.
 var quiet = []string{"runs", "two-containers", "sidecar", "host-network", "guaranteed", "burstable", "pod-level", "volumes"}
 
 // served are the paths of the agents' servers that are compared, with what is
@@ -100,7 +100,7 @@ func configuration(ctx context.Context, s *side) difference.Fields {
 	return fields
 }
 
-// summary says which figures there are, of the node and of quiet pods.
+// summary returns which figures exist, of the node and of quiet pods.
 func summary(ctx context.Context, s *side) difference.Fields {
 	GinkgoHelper()
 	var answer struct {

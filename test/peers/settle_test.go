@@ -34,7 +34,7 @@ const (
 	// afterAnnotation names the pod that must have settled before this one is
 	// created.
 	afterAnnotation = "peers/after"
-	// staticAnnotation says that the agent has the pod from a file, and not from
+	// staticAnnotation marks a pod that the agent has from a file, and not from
 	// the API, which has its mirror.
 	staticAnnotation = "peers/static"
 	// thenAnnotation is what becomes of the pod when it is ready, or else, for
@@ -53,7 +53,7 @@ var actions = map[string]func(ctx context.Context, client ctrlclient.Client, pod
 	"delete": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
 		return client.Delete(ctx, pod)
 	},
-	// Kubelet tells that a container waits when it next looks at the pod: after a
+	// Kubelet reports that a container waits when it syncs the pod next: after a
 	// change of its object, or a minute.
 	"resync": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
 		patch := `{"metadata": {"annotations": {"peers/looked": "again"}}}`
@@ -250,7 +250,7 @@ func (s *side) nameOf(pod *corev1.Pod) string {
 	return strings.TrimSuffix(pod.Name, "-"+s.Node)
 }
 
-// describe tells of a pod that has not settled.
+// describe describes a pod that has not settled.
 func (s *side) describe(name string, last seen) string {
 	if last.pod == nil {
 		return s.namespace + "/" + name + " is not there"
@@ -262,7 +262,7 @@ func (s *side) describe(name string, last seen) string {
 	return fmt.Sprintf("%s/%s is since %s: %s", s.namespace, name, last.since.Format(time.TimeOnly), status)
 }
 
-// hasSettled reports whether a pod is as its annotation says.
+// hasSettled reports whether a pod has the values of its annotation.
 func hasSettled(pod *corev1.Pod) bool {
 	settled := pod.Annotations[settledAnnotation]
 	if settled == "" {

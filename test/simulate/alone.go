@@ -39,7 +39,7 @@ type Alone struct {
 	failure error
 }
 
-// StartAlone makes a node, as [Nodes.Add] does, and plays its machine until Stop.
+// StartAlone creates a node, as [Nodes.Add] does, and plays its machine until Stop.
 // config may impersonate any user. beaten, if not nil, is told how long each
 // renewal of the lease took.
 func StartAlone(ctx context.Context, config *rest.Config, name string, change func(*corev1.Node), beaten func(time.Duration)) (*Alone, error) {

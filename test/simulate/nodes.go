@@ -25,7 +25,7 @@ import (
 	"svc.dev/svc/apis/podspec"
 )
 
-// ExitAnnotation makes a pod end as soon as it has started: with the exit code
+// ExitAnnotation ends a pod as soon as it has started: with the exit code
 // that is the annotation's value.
 const ExitAnnotation = "simulate.svc.dev/exit-code"
 
@@ -34,10 +34,10 @@ type Nodes struct {
 	client  kubernetes.Interface
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	again   func(node string) // looks at the pods of a node again
+	again   func(node string) // syncs the pods of a node
 
 	mu    sync.Mutex
-	nodes map[string]bool // true is alive
+	nodes map[string]bool // whether the node sends heartbeats
 	ips   int
 	// leases are those that were last written.
 	leases map[string]*coordinationv1.Lease
@@ -75,7 +75,7 @@ func (n *Nodes) Stop() {
 	n.running.Wait()
 }
 
-// Add makes a node, ready, with 32 processors, 64 GiB and room for 110 pods.
+// Add creates a ready node with 32 CPUs, 64 GiB and room for 110 pods.
 // change, if not nil, sets what is to be different.
 func (n *Nodes) Add(ctx context.Context, name string, change func(*corev1.Node)) error {
 	capacity := corev1.ResourceList{
@@ -105,11 +105,11 @@ func (n *Nodes) Add(ctx context.Context, name string, change func(*corev1.Node))
 	return n.renew(ctx, name)
 }
 
-// Kill makes a machine silent: its lease is not renewed and its pods do not
+// Kill stops a machine: its lease is not renewed and its pods do not
 // change any more.
 func (n *Nodes) Kill(name string) { n.set(name, false) }
 
-// Revive lets a silent machine and its pods go on, and report that it is ready.
+// Revive lets a stopped machine and its pods continue, and report that it is ready.
 func (n *Nodes) Revive(ctx context.Context, name string) error {
 	n.set(name, true)
 	if err := n.renew(ctx, name); err != nil {
@@ -160,13 +160,13 @@ func (n *Nodes) heartbeats(ctx context.Context, heartbeat time.Duration) {
 		}
 		n.mu.Unlock()
 		for _, name := range names {
-			// The server may be away; the next heartbeat is soon.
+			// The server may be unavailable; the next heartbeat follows soon.
 			_ = n.renew(ctx, name)
 		}
 	}
 }
 
-// renew renews the lease that was last written, or whatever there is.
+// renew renews the lease that was last written, or else the stored one.
 func (n *Nodes) renew(ctx context.Context, name string) error {
 	leases := n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	n.mu.Lock()
@@ -246,7 +246,7 @@ func (n *Nodes) runPods(ctx context.Context, selected fields.Selector, workers i
 }
 
 // sync does the next thing to a pod: stop it, start it or end it. Conflicts and
-// pods that are gone are no errors: the next event tells.
+// deleted pods are not errors: the next event shows them.
 func (n *Nodes) sync(ctx context.Context, pod *corev1.Pod) error {
 	if !n.alive(pod.Spec.NodeName) {
 		return nil

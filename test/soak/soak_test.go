@@ -170,15 +170,14 @@ func (s *cluster) work(duration time.Duration, seed uint64, kill bool) {
 	s.expectConvergence()
 }
 
-// expectConvergence waits until every workload is what its specification asks
-// for: neither fewer pods nor more, and no job that has lost or doubled a pod.
+// expectConvergence waits until every workload has its desired state: neither fewer pods nor more, and no job that has lost or doubled a pod.
 func (s *cluster) expectConvergence() {
 	s.t.Helper()
 	NewWithT(s.t).Eventually(func() ([]string, error) { return s.unfinished(s.t.Context()) }).
 		WithTimeout(settleTimeout).WithPolling(200*time.Millisecond).Should(BeEmpty(), "workloads that do not become what they should be\n%s", tail(s.manager.Output()))
 }
 
-// unfinished tells what is not yet, or not any more, as it should be.
+// unfinished returns what does not have its desired state.
 func (s *cluster) unfinished(ctx context.Context) ([]string, error) {
 	var unfinished []string
 	replicaSets, err := s.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})

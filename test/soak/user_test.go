@@ -134,7 +134,7 @@ func (u *user) deleteJob(ctx context.Context) error {
 	return u.client.BatchV1().Jobs(u.namespace).Delete(ctx, u.some("job"), u.cascade())
 }
 
-// createTree makes a ConfigMap that owns others, which own others.
+// createTree creates a ConfigMap that owns others, which own others.
 func (u *user) createTree(ctx context.Context) error {
 	u.made++
 	maps := u.client.CoreV1().ConfigMaps(u.namespace)

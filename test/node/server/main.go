@@ -173,9 +173,9 @@ func handler(isReady bool, health *health.Server) http.Handler {
 		fmt.Fprintf(w, "%d MiB are held\n", len(hoard))
 	})
 	mux.HandleFunc("POST /exit", func(w http.ResponseWriter, r *http.Request) {
-		code, _ := strconv.Atoi(r.FormValue("code")) // 0 if it says nothing
+		code, _ := strconv.Atoi(r.FormValue("code")) // 0 without a value
 		w.Header().Set("Content-Length", "0")
-		_ = http.NewResponseController(w).Flush() // who asked may be gone already
+		_ = http.NewResponseController(w).Flush() // the client may have disconnected
 		os.Exit(code)
 	})
 	mux.HandleFunc("GET /hook", func(http.ResponseWriter, *http.Request) { fmt.Println("GET /hook") })

@@ -52,7 +52,7 @@ func Between(subject string, svclet, kubelet Fields) []Difference {
 	return all
 }
 
-// Explanation says why the two differ in some fields. In its patterns, "*"
+// Explanation explains why the two differ in some fields. In its patterns, "*"
 // stands for any text.
 type Explanation struct {
 	// Of is a pattern of subjects; any when empty.
@@ -62,7 +62,7 @@ type Explanation struct {
 	// Svclet and Kubelet are patterns of what they say; anything when empty.
 	Svclet  string `json:"svclet,omitempty"`
 	Kubelet string `json:"kubelet,omitempty"`
-	// Sometimes says that the difference need not occur.
+	// Sometimes means that the difference does not always occur.
 	Sometimes bool `json:"sometimes,omitempty"`
 	// Reason is the explanation.
 	Reason string `json:"reason"`

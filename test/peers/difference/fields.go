@@ -74,7 +74,7 @@ func join(path, key string) string {
 	}
 }
 
-// keys are the fields that tell the elements of a list apart, the first that
+// keys are the fields that identify the elements of a list, the first that
 // all of them have.
 var keys = []string{"mountPath", "type", "name", "containerName"}
 
