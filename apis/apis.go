@@ -1,5 +1,5 @@
-// Package apis lists the kinds that svc serves, and makes the scheme that
-// knows them.
+// Package apis lists the kinds that svc serves and makes the runtime.Scheme for
+// them.
 package apis
 
 import (
@@ -24,8 +24,8 @@ import (
 	"svc.dev/svc/apis/storage"
 )
 
-// Kinds are all kinds, group by group in the order of discovery,
-// which is Kubernetes' own.
+// Kinds returns all kinds, group by group in the order of discovery, which is
+// that of kube-apiserver.
 func Kinds() []*resource.Kind {
 	var kinds []*resource.Kind
 	for _, group := range [][]resource.Declaration{

@@ -37,8 +37,8 @@ func TestSchemeKnowsAllKinds(t *testing.T) {
 	}
 }
 
-// FuzzKinds: whatever an object holds, judging and showing it does not panic.
-// The seed 0 stands for the empty object.
+// FuzzKinds: no object makes defaulting, validation or the table view panic. The
+// seed 0 is the empty object.
 func FuzzKinds(f *testing.F) {
 	for seed := range int64(20) {
 		f.Add(seed)
@@ -58,7 +58,7 @@ func FuzzKinds(f *testing.F) {
 	})
 }
 
-// exercise calls what the server calls of a kind.
+// exercise calls the functions of a kind that the server calls.
 func exercise(t *testing.T, k *resource.Kind, obj, old runtime.Object) {
 	defer func() {
 		if r := recover(); r != nil {

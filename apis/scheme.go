@@ -14,10 +14,10 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// NewScheme makes a scheme that knows the kinds in all their versions, with
+// NewScheme makes a scheme with the kinds in all their versions, with
 // defaults, conversions and field labels. Each hub is registered under its own
 // version and, with its list, as the internal version, so that no conversion
-// runs on the way between the wire, memory and etcd.
+// is needed between requests, memory and etcd.
 func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
 	s := NewExternalScheme(kinds)
 	for _, k := range kinds {
@@ -25,14 +25,14 @@ func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("kind %s: %w", k.Resource(), err)
 		}
 	}
-	// No kind of its own, but applied, and what is applied is merged as the
-	// internal version.
+	// It is not a kind of its own, but clients apply it, and server-side apply
+	// merges it as the internal version.
 	s.AddKnownTypeWithName(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}.WithKind("Scale"), &autoscalingv1.Scale{})
 	return s, nil
 }
 
-// NewExternalScheme makes a scheme that knows the types of the kinds' versions
-// as they appear on the wire, and nothing else.
+// NewExternalScheme makes a scheme with the types of the kinds' versions as
+// clients see them, without internal versions and conversions.
 func NewExternalScheme(kinds []*resource.Kind) *runtime.Scheme {
 	s := runtime.NewScheme()
 	core := schema.GroupVersion{Version: "v1"}
@@ -44,7 +44,7 @@ func NewExternalScheme(kinds []*resource.Kind) *runtime.Scheme {
 	return s
 }
 
-// groupVersions are the versions of the kinds, each once. Their order becomes
+// groupVersions returns the versions of the kinds, each once. Their order becomes
 // the order of priority: a hub comes before the versions declared beside it.
 func groupVersions(kinds []*resource.Kind) []schema.GroupVersion {
 	seen := map[schema.GroupVersion]bool{}
@@ -61,7 +61,8 @@ func groupVersions(kinds []*resource.Kind) []schema.GroupVersion {
 			add(v.GVK.GroupVersion())
 		}
 	}
-	// The body of every scale subresource, after autoscaling's own versions.
+	// autoscaling/v1 is the version of the body of scale subresources. It comes
+	// after the kinds' own versions of its group.
 	add(schema.GroupVersion{Group: "autoscaling", Version: "v1"})
 	// The body of a service account's token subresource.
 	add(authenticationv1.SchemeGroupVersion)

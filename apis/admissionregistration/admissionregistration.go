@@ -6,7 +6,7 @@ package admissionregistration
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the admissionregistration.k8s.io group.
+// Kinds returns the kinds of the admissionregistration.k8s.io group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		validatingWebhookConfigurations,
@@ -18,5 +18,5 @@ func Kinds() []resource.Declaration {
 	}
 }
 
-// categories are those of all kinds of the group.
+// categories returns the categories of all kinds of the group.
 func categories() []string { return []string{"api-extensions"} }

@@ -12,8 +12,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// webhook is what the webhooks of both kinds have in common; its pointers
-// lead into the webhook itself.
+// webhook holds the fields that validating and mutating webhooks share; its
+// pointers point into the webhook.
 type webhook struct {
 	name           string
 	client         *admissionv1.WebhookClientConfig
@@ -28,8 +28,8 @@ type webhook struct {
 	objects        **metav1.LabelSelector
 }
 
-// defaultWebhook fills the defaults of v1 (document 2, section 9): stricter
-// and quicker than those of v1beta1.
+// defaultWebhook sets the defaults of v1 (document 2, section 9), which differ from
+// those of v1beta1.
 func defaultWebhook(h webhook) {
 	resource.Fill(h.failurePolicy, admissionv1.Fail)
 	resource.Fill(h.matchPolicy, admissionv1.Equivalent)
@@ -76,7 +76,7 @@ func validateWebhook(path *field.Path, h webhook) field.ErrorList {
 	return append(errs, validateReviewVersions(path.Child("admissionReviewVersions"), h.reviewVersions)...)
 }
 
-// validateSideEffects refuses webhooks that a dry run could not call.
+// validateSideEffects requires webhooks without side effects in a dry run.
 func validateSideEffects(path *field.Path, effects *admissionv1.SideEffectClass) field.ErrorList {
 	if effects == nil {
 		return field.ErrorList{field.Required(path, "must specify one of None, NoneOnDryRun")}
@@ -84,11 +84,11 @@ func validateSideEffects(path *field.Path, effects *admissionv1.SideEffectClass)
 	return resource.OneOf(path, *effects, admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)
 }
 
-// reviewVersions are the versions of AdmissionReview that the server speaks.
+// reviewVersions are the versions of AdmissionReview that the server supports.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// validateReviewVersions requires a version that the server speaks; others
-// may stand beside it, for other servers.
+// validateReviewVersions requires at least one version that the server supports;
+// others are for other servers.
 func validateReviewVersions(path *field.Path, versions []string) field.ErrorList {
 	known := strings.Join(reviewVersions, ", ")
 	if len(versions) == 0 {

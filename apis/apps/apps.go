@@ -9,7 +9,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// Kinds are the kinds of the apps group.
+// Kinds returns the kinds of the apps group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		deployments,

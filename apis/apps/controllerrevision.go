@@ -33,7 +33,8 @@ var controllerRevisions = resource.Type[*appsv1.ControllerRevision]{
 	},
 }
 
-// controllerOf names the controller as kubectl's argument would.
+// controllerOf returns the controller as kubectl takes it, for example
+// deployment.apps/web.
 func controllerOf(r *appsv1.ControllerRevision) any {
 	ref := metav1.GetControllerOf(r)
 	if ref == nil {
@@ -44,7 +45,7 @@ func controllerOf(r *appsv1.ControllerRevision) any {
 }
 
 // validateRevisionData requires a JSON object. Its content is not repeated in
-// messages: it may hold what only the owner should read.
+// messages: it may be confidential.
 func validateRevisionData(raw []byte, path *field.Path) field.ErrorList {
 	if raw == nil {
 		return field.ErrorList{field.Required(path, "data is mandatory")}

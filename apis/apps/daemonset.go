@@ -76,8 +76,8 @@ func defaultDaemonSet(ds *appsv1.DaemonSet) {
 	}
 }
 
-// countTemplateChange counts the versions of the template in an annotation,
-// which clients can read but not write.
+// countTemplateChange increments the annotation that counts the versions of the
+// template. Clients cannot change it.
 func countTemplateChange(_ context.Context, _ *resource.Env, ds, old *appsv1.DaemonSet) {
 	n := templateGeneration(old)
 	if !apiequality.Semantic.DeepEqual(ds.Spec.Template, old.Spec.Template) {
@@ -86,7 +86,7 @@ func countTemplateChange(_ context.Context, _ *resource.Env, ds, old *appsv1.Dae
 	setTemplateGeneration(ds, n)
 }
 
-// templateGeneration is what the annotation says, zero if it says nothing.
+// templateGeneration returns the annotation's number, zero if there is none.
 func templateGeneration(ds *appsv1.DaemonSet) int64 {
 	n, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil {

@@ -79,7 +79,7 @@ func defaultDeployment(d *appsv1.Deployment) {
 	resource.Fill(&spec.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 }
 
-// countAnnotationChange makes a change of annotations a new generation: the
+// countAnnotationChange increments the generation when annotations change: the
 // controller must copy them to the replica sets.
 func countAnnotationChange(_ context.Context, _ *resource.Env, d, old *appsv1.Deployment) {
 	if !apiequality.Semantic.DeepEqual(d.Annotations, old.Annotations) {

@@ -120,9 +120,9 @@ func validateNewStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	return errs
 }
 
-// podTemplateOf is the template as the pods will have it: host name and
-// subdomain are the controller's to set, and each claim template is a volume.
-// Volumes keep their places, so that errors name the right one.
+// podTemplateOf returns the template as the controller completes it: with the host
+// name, the subdomain and a volume for each claim template. Volumes keep their
+// indexes, so that errors have the right path.
 func podTemplateOf(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	template := spec.Template
 	template.Spec.Hostname, template.Spec.Subdomain = "", ""
@@ -179,7 +179,8 @@ func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
 }
 
 func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
-	// What may change is taken from the old spec; the rest must be equal.
+	// The fields that may change are copied from the old spec; the others must be
+	// equal.
 	spec, was := s.Spec, &old.Spec
 	spec.Replicas, spec.Ordinals, spec.Template = was.Replicas, was.Ordinals, was.Template
 	spec.UpdateStrategy, spec.RevisionHistoryLimit = was.UpdateStrategy, was.RevisionHistoryLimit

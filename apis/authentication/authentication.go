@@ -4,8 +4,8 @@ package authentication
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of authentication.k8s.io. They are virtual: posted,
-// answered and never stored.
+// Kinds returns the kinds of authentication.k8s.io. They are virtual: posted,
+// answered and not stored.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		tokenReviews,

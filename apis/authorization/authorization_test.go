@@ -182,7 +182,7 @@ func TestReviewsThatAreInvalid(t *testing.T) {
 	}{
 		{"no question", &authorizationv1.SelfSubjectAccessReview{}, `SelfSubjectAccessReview.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified`},
 		{"two questions", &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: res, NonResourceAttributes: path}}, `cannot be specified in combination with resourceAttributes`},
-		{"nobody", &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: res}}, `spec.user: Invalid value: "": at least one of user or group must be specified`},
+		{"no user and no group", &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: res}}, `spec.user: Invalid value: "": at least one of user or group must be specified`},
 		{"metadata", &authorizationv1.SubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: authorizationv1.SubjectAccessReviewSpec{User: "u", ResourceAttributes: res}}, `must be empty`},
 		{"another namespace", &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Spec: authorizationv1.SubjectAccessReviewSpec{User: "u", ResourceAttributes: res}}, `spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace`},
 		{"a path in a namespace", &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Spec: authorizationv1.SubjectAccessReviewSpec{User: "u", NonResourceAttributes: path}}, `disallowed on this kind of request`},

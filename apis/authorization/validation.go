@@ -16,7 +16,7 @@ func validateSubjectAccessReview(review *authorizationv1.SubjectAccessReview) fi
 }
 
 func validateSelfSubjectAccessReview(review *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
-	errs := validateQuestion(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+	errs := validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
 	errs = append(errs, validateSelectors(review.Spec.ResourceAttributes)...)
 	return append(errs, validateMeta(review.ObjectMeta, "must be empty")...)
 }
@@ -37,15 +37,15 @@ func validateLocalSubjectAccessReview(review *authorizationv1.LocalSubjectAccess
 }
 
 func validateSpec(spec authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
-	errs := validateQuestion(spec.ResourceAttributes, spec.NonResourceAttributes)
+	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "at least one of user or group must be specified"))
 	}
 	return append(errs, validateSelectors(spec.ResourceAttributes)...)
 }
 
-// validateQuestion requires attributes of either a resource or a path.
-func validateQuestion(resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) field.ErrorList {
+// validateAttributes requires attributes of either a resource or a path.
+func validateAttributes(resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch {
 	case resource != nil && path != nil:
@@ -56,7 +56,7 @@ func validateQuestion(resource *authorizationv1.ResourceAttributes, path *author
 	return nil
 }
 
-// validateMeta refuses metadata: a review is not stored under a name.
+// validateMeta forbids metadata: a review is not stored.
 // managedFields are allowed, as the server itself adds them.
 func validateMeta(meta metav1.ObjectMeta, detail string) field.ErrorList {
 	meta.ManagedFields = nil

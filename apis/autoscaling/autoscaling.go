@@ -3,7 +3,7 @@ package autoscaling
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the autoscaling group.
+// Kinds returns the kinds of the autoscaling group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		horizontalPodAutoscalers,

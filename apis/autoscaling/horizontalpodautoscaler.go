@@ -58,8 +58,7 @@ func defaultHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	if len(h.Spec.Metrics) == 0 {
 		h.Spec.Metrics = []autoscalingv2.MetricSpec{cpuUtilization(defaultCPUUtilization)}
 	}
-	// Rules for one direction alone say nothing of the other, which then is as
-	// it would be without any.
+	// If only one direction has rules, the other has the defaults.
 	if behavior := h.Spec.Behavior; behavior != nil {
 		resource.Fill(&behavior.ScaleUp, autoscalingv2.HPAScalingRules{})
 		resource.Fill(&behavior.ScaleUp.StabilizationWindowSeconds, 0)
@@ -89,7 +88,7 @@ func cpuUtilization(percent int32) autoscalingv2.MetricSpec {
 // maxMetrics is how many metrics the table shows.
 const maxMetrics = 2
 
-// formatMetrics shows for each metric what is and what should be.
+// formatMetrics returns the current and the target value of each metric.
 func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
 		return "<none>"
@@ -125,7 +124,7 @@ func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 	return "<unknown type>"
 }
 
-// formatValue shows a metric that is a total or an average over the pods.
+// formatValue formats a metric that is a total or an average over the pods.
 func formatValue(target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
 		return orUnknown(current.AverageValue) + "/" + target.AverageValue.String() + " (avg)"
@@ -133,7 +132,8 @@ func formatValue(target autoscalingv2.MetricTarget, current autoscalingv2.Metric
 	return orUnknown(current.Value) + "/" + orUnknown(target.Value)
 }
 
-// formatUsage shows a resource's use, absolute or in percent of the requests.
+// formatUsage formats the usage of a resource, absolute or in percent of the
+// requests.
 func formatUsage(name corev1.ResourceName, target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
 		return fmt.Sprintf("%s: %s/%s", name, orUnknown(current.AverageValue), target.AverageValue)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Annotations that carry what version 1 has no fields for, in the types that
-// k8s.io/api/autoscaling/v1 has for it. Objects of version 2 do not have them.
+// The annotations of autoscaling/v1 for the values that v1 has no fields for, as
+// JSON of types in k8s.io/api/autoscaling/v1. Objects of v2 do not have them.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -22,9 +22,9 @@ const (
 	behaviorAnnotation       = "autoscaling.alpha.kubernetes.io/behavior"
 )
 
-// toV1 makes version 1 of an autoscaler. Its one field for metrics gets the
-// first target of the use of CPU in percent; version 2 will have that target
-// after all others, and types of targets that follow from their values.
+// toV1 converts to autoscaling/v1. Its only field for metrics gets the first
+// target of CPU utilization. When the object is converted back, that target comes
+// after all others, and the types of targets follow from their values.
 func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.HorizontalPodAutoscaler) error {
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = withoutCarried(in.Annotations)
@@ -52,7 +52,7 @@ func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Horizont
 		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Current.AverageUtilization != nil {
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
 		}
-		// Also of the CPU there is more to say than the field holds.
+		// The field does not hold all of the CPU metric's status.
 		current = append(current, metricStatusToV1(&m))
 	}
 	for _, carried := range []struct {
@@ -77,8 +77,8 @@ func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Horizont
 	return nil
 }
 
-// fromV1 reads version 1 with what its annotations carry. An annotation that
-// cannot be read is an error.
+// fromV1 converts from autoscaling/v1 and its annotations. An annotation that
+// cannot be parsed is an error.
 func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.HorizontalPodAutoscaler) error {
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = withoutCarried(in.Annotations)
@@ -124,7 +124,7 @@ func isCPUUtilization(m *autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Target.AverageUtilization != nil
 }
 
-// withoutCarried are the annotations without those of the conversion.
+// withoutCarried returns the annotations without those of the conversion.
 func withoutCarried(annotations map[string]string) map[string]string {
 	rest := maps.Clone(annotations)
 	for _, a := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
@@ -136,8 +136,8 @@ func withoutCarried(annotations map[string]string) map[string]string {
 	return rest
 }
 
-// carriedBehavior is the behavior with its fields named as Kubernetes writes
-// them in the annotation. Reading does not mind the case.
+// carriedBehavior returns the behavior with the field names that Kubernetes writes
+// in the annotation. They are read case-insensitively.
 func carriedBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) any {
 	type policy struct {
 		Type          autoscalingv2.HPAScalingPolicyType
@@ -207,7 +207,7 @@ func metricFromV1(m *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 		}
 		if s.AverageValue != nil {
 			out.Object.Target = autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: s.AverageValue}
-			// Version 1 cannot leave the value out; zero says that there is none.
+			// v1 always has the value; zero means none.
 			if !s.TargetValue.IsZero() {
 				out.Object.Target.Value = &s.TargetValue
 			}

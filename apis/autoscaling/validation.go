@@ -44,7 +44,7 @@ func validateHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) f
 	for i := range spec.Metrics {
 		errs = slices.Concat(errs, validateMetric(&spec.Metrics[i], path.Child("metrics").Index(i)))
 	}
-	// Without pods there is neither their use nor a metric of theirs.
+	// Without pods there are neither resource usage nor metrics of pods.
 	if least := spec.MinReplicas; least != nil && *least == 0 && !slices.ContainsFunc(spec.Metrics, knownWithoutPods) {
 		errs = append(errs, field.Forbidden(path.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
 	}
@@ -60,8 +60,8 @@ func knownWithoutPods(m autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 }
 
-// validateHorizontalPodAutoscalerUpdate leaves a target alone that does not
-// change: the rule of its version is younger than many autoscalers.
+// validateHorizontalPodAutoscalerUpdate validates the apiVersion of the target only
+// if it changes: many autoscalers are older than that rule.
 func validateHorizontalPodAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	ref, was := &h.Spec.ScaleTargetRef, &old.Spec.ScaleTargetRef
 	if ref.APIVersion == was.APIVersion && ref.Kind == was.Kind {
@@ -71,7 +71,7 @@ func validateHorizontalPodAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAu
 }
 
 func validateTargetVersion(ref *autoscalingv2.CrossVersionObjectReference) field.ErrorList {
-	// Of the core group's kinds only this one scales.
+	// It is the only kind of the core group with a scale subresource.
 	inCore := ref.Kind == "ReplicationController"
 	return validateVersion(ref.APIVersion, inCore, field.NewPath("spec", "scaleTargetRef", "apiVersion"))
 }
@@ -102,8 +102,8 @@ func validateSegment(value, missing string, path *field.Path) field.ErrorList {
 	return resource.Invalid(path, value, content.IsPathSegmentName(value))
 }
 
-// metricSource is one of the fields of a metric, of which the type names the
-// one that is set.
+// metricSource is one of the fields of a metric. The metric's type names the field
+// that is set.
 type metricSource struct {
 	Type     autoscalingv2.MetricSourceType
 	Field    string
@@ -197,8 +197,8 @@ func validateContainerSource(s *autoscalingv2.ContainerResourceMetricSource, pat
 	return slices.Concat(errs, validateUsage(&s.Target, path.Child("target")))
 }
 
-// validateResourceName requires a resource that containers can ask for:
-// a standard one or one with a domain.
+// validateResourceName requires a resource that containers can request: a standard
+// one or one with a domain.
 func validateResourceName(name string, path *field.Path) field.ErrorList {
 	errs := resource.Invalid(path, name, validation.IsQualifiedName(name))
 	domain, _, qualified := strings.Cut(name, "/")
@@ -213,7 +213,7 @@ func validateResourceName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateUsage validates the target of a resource's use, which is either
+// validateUsage validates the target of a resource's usage, which is either
 // absolute or in percent of the requests.
 func validateUsage(t *autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	errs := validateTarget(t, path)

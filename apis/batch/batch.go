@@ -3,7 +3,7 @@ package batch
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the batch group.
+// Kinds returns the kinds of the batch group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		jobs,

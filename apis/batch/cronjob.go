@@ -29,7 +29,7 @@ var cronJobs = resource.Type[*batchv1.CronJob]{
 	Restrict: func(env *resource.Env, c *batchv1.CronJob) field.ErrorList {
 		return podspec.Restrict(env, &c.Spec.JobTemplate.Spec.Template.Spec, field.NewPath("spec", "jobTemplate", "spec", "template", "spec"))
 	},
-	// A zone that exists no more must not stand in the way of other changes.
+	// A time zone that no longer exists must not prevent other changes.
 	ValidateCreate: func(c *batchv1.CronJob) field.ErrorList { return validateTimeZone(c.Spec.TimeZone) },
 	ValidateUpdate: func(c, old *batchv1.CronJob) field.ErrorList {
 		if ptr.Equal(c.Spec.TimeZone, old.Spec.TimeZone) {
@@ -78,7 +78,8 @@ func cronJobName(name string, prefix bool) []string {
 	return msgs
 }
 
-// defaultCronJob leaves the job's own defaults to the jobs that are made.
+// defaultCronJob sets the defaults of a cron job. Those of the jobs are set when
+// the jobs are created.
 func defaultCronJob(c *batchv1.CronJob) {
 	defaultJobTemplate(&c.Spec.JobTemplate.Spec)
 	resource.FillEmpty(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
@@ -103,8 +104,8 @@ func validateSchedule(schedule string, path *field.Path) field.ErrorList {
 	if schedule == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	// The parser knows time zones, which have a field of their own here, and
-	// panics on some of them.
+	// The parser accepts time zones in the schedule and panics on some of them; a
+	// cron job has a field for the time zone.
 	if strings.Contains(schedule, "TZ") {
 		return field.ErrorList{field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")}
 	}
@@ -115,8 +116,8 @@ func validateSchedule(schedule string, path *field.Path) field.ErrorList {
 }
 
 // timeZonePart is a component of a zone's name (https://data.iana.org/time-zones/theory.html#naming),
-// with the digits and the plus of old names. It keeps a name from being a path
-// to some other file.
+// with the digits and the plus of old names. It prevents names that are paths to
+// other files.
 var timeZonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
 
 func validateTimeZone(zone *string) field.ErrorList {
@@ -143,8 +144,8 @@ func validateTimeZone(zone *string) field.ErrorList {
 	return nil
 }
 
-// validateJobTemplate validates the spec of the jobs to be made, which all get a
-// selector of their own.
+// validateJobTemplate validates the spec of the jobs. They all get a generated
+// selector.
 func validateJobTemplate(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	errs := validateJobSpec(spec, path)
 	if spec.Selector != nil {

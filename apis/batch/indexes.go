@@ -60,7 +60,7 @@ func parseIndex(text string, completions int32) (int32, error) {
 	return int32(n), nil
 }
 
-// countIndexes is the number of indexes in the intervals.
+// countIndexes returns the number of indexes in the intervals.
 func countIndexes(all []interval) int32 {
 	var total int32
 	for _, i := range all {

@@ -60,8 +60,8 @@ var jobs = resource.Type[*batchv1.Job]{
 func defaultJob(j *batchv1.Job) {
 	spec := &j.Spec
 	defaultJobTemplate(spec)
-	// A job with neither is one pod; parallelism alone is a work queue, of
-	// which any pod's success is the end.
+	// A job without completions and parallelism has one pod. One with parallelism
+	// only is a work queue, which is complete when any pod has succeeded.
 	if spec.Completions == nil && spec.Parallelism == nil {
 		spec.Completions = ptr.To[int32](1)
 	}
@@ -78,12 +78,12 @@ func defaultJob(j *batchv1.Job) {
 	resource.Fill(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
 	resource.Fill(&spec.ManualSelector, false)
 	if len(j.Labels) == 0 && len(spec.Template.Labels) > 0 {
-		// The very map, so that what selectOwnPods adds to it becomes the job's.
+		// The same map, so that labels that selectOwnPods adds are the job's, too.
 		j.Labels = spec.Template.Labels
 	}
 }
 
-// defaultJobTemplate fills what is also filled in the template of a cron job.
+// defaultJobTemplate sets the defaults that the template of a cron job has, too.
 func defaultJobTemplate(spec *batchv1.JobSpec) {
 	podspec.Default(&spec.Template.Spec)
 	if spec.PodFailurePolicy == nil {
@@ -96,14 +96,13 @@ func defaultJobTemplate(spec *batchv1.JobSpec) {
 	}
 }
 
-// The labels of a job's pods before they got their prefix. Clients select by
-// either.
+// The older labels of a job's pods, without a prefix. Clients select by both.
 const (
 	legacyJobNameLabel       = "job-name"
 	legacyControllerUIDLabel = "controller-uid"
 )
 
-// ownLabels are the labels by which a job's pods are told from all others.
+// ownLabels returns the labels that only the job's pods have.
 func ownLabels(j *batchv1.Job) map[string]string {
 	return map[string]string{
 		legacyJobNameLabel:         j.Name,
@@ -113,9 +112,8 @@ func ownLabels(j *batchv1.Job) map[string]string {
 	}
 }
 
-// selectOwnPods makes the job's selector and the labels of its template,
-// unless the client answers for both. What the client set of them stays, for
-// validation to judge.
+// selectOwnPods generates the job's selector and the labels of its template, unless
+// manualSelector is set. A selector or labels of the client stay, for validation.
 func selectOwnPods(_ context.Context, _ *resource.Env, j *batchv1.Job) {
 	if ptr.Deref(j.Spec.ManualSelector, false) {
 		return
@@ -144,7 +142,7 @@ func warnJobSpec(spec *batchv1.JobSpec, path *field.Path) []string {
 	return append(warnings, podspec.WarnTemplate(&spec.Template, path.Child("template"))...)
 }
 
-// jobPhase is the first that applies.
+// jobPhase returns the Status cell: the first status that applies.
 func jobPhase(j *batchv1.Job) string {
 	switch {
 	case isTrue(j, batchv1.JobComplete):

@@ -16,9 +16,9 @@ import (
 	"svc.dev/svc/apis/workload"
 )
 
-// statusChange is a write of a job's status. A rule about the state of a job
-// is applied only if what it speaks of changes: the spec may have made the
-// state wrong, and the controller must be able to mend it step by step.
+// statusChange is an update of a job's status. A rule applies only if the fields
+// that it is about change: a change of the spec may have made the status invalid,
+// and the controller must be able to correct it step by step.
 type statusChange struct{ now, old *batchv1.Job }
 
 func (c statusChange) is(condition batchv1.JobConditionType) bool  { return isTrue(c.now, condition) }
@@ -78,7 +78,7 @@ func validateUncounted(u *batchv1.UncountedTerminatedPods, path *field.Path) fie
 	return errs
 }
 
-// jobStatusRules are the rules of what follows what in a job's life.
+// jobStatusRules returns the rules for the order of changes of a job's status.
 func jobStatusRules() []func(c statusChange, status *field.Path) *field.Error {
 	return []func(statusChange, *field.Path) *field.Error{
 		completeExcludesFailed, completeExcludesFailureTarget, failedFollowsFailureTarget, completeFollowsSuccessCriteria,

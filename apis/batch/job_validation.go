@@ -25,8 +25,8 @@ import (
 const (
 	maxParallelism   = 100_000
 	maxFailedIndexes = 100_000
-	// With a backoff limit per index, more than manyCompletions go with the
-	// two bounds below only.
+	// With a backoff limit per index, the next two bounds apply to jobs of more
+	// than manyCompletions.
 	manyCompletions        = 100_000
 	maxParallelismOfMany   = 10_000
 	maxFailedIndexesOfMany = 10_000
@@ -53,8 +53,8 @@ func validateJob(j *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// validateGeneratedSelector requires what selectOwnPods makes, which a client
-// may have prevented with a selector or labels of its own.
+// validateGeneratedSelector requires the selector and labels that selectOwnPods
+// generates: it does not replace those of the client.
 func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return nil
@@ -170,8 +170,8 @@ func validatePodReplacementPolicy(spec *batchv1.JobSpec, path *field.Path) field
 	}
 }
 
-// validateRestartPolicy requires a choice of the client: the default, Always,
-// is none for a job.
+// validateRestartPolicy requires OnFailure or Never: a job does not support the
+// default, Always.
 func validateRestartPolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyAlways, "":
@@ -207,8 +207,8 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// validateCompletionsUpdate lets an indexed job, in which every index runs at
-// once, be scaled.
+// validateCompletionsUpdate allows an indexed job to be scaled if completions and
+// parallelism are equal, before and after.
 func validateCompletionsUpdate(spec, was *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if !indexed(spec) {
 		return apivalidation.ValidateImmutableField(spec.Completions, was.Completions, path)
@@ -219,9 +219,9 @@ func validateCompletionsUpdate(spec, was *batchv1.JobSpec, path *field.Path) fie
 	return field.ErrorList{field.Invalid(path, *spec.Completions, "can only be modified in tandem with spec.parallelism")}
 }
 
-// validateJobTemplateUpdate keeps the template as it was, except that a
-// suspended job without pods may be told where its pods run and what
-// resources they get: that is how queueing controllers admit it.
+// validateJobTemplateUpdate forbids changes of the template, except for the
+// scheduling directives and resources of a suspended job without pods, which
+// queueing controllers set (KEP-2926).
 func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	now, was := &j.Spec.Template, &old.Spec.Template
 	neverStarted := old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended)
@@ -236,7 +236,7 @@ func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.Erro
 	return apivalidation.ValidateImmutableField(&now.Spec, allowed, path.Child("spec"))
 }
 
-// allowNodeAffinity takes over the node affinity, and no other.
+// allowNodeAffinity copies the node affinity, and no other affinity.
 func allowNodeAffinity(allowed *corev1.PodSpec, affinity *corev1.Affinity) {
 	switch {
 	case affinity != nil:
@@ -250,8 +250,8 @@ func allowNodeAffinity(allowed *corev1.PodSpec, affinity *corev1.Affinity) {
 	}
 }
 
-// allowResources takes over the resources of containers that keep their name
-// and place.
+// allowResources copies the resources of containers that keep their name and
+// position.
 func allowResources(allowed, containers []corev1.Container) {
 	if len(allowed) != len(containers) {
 		return

@@ -69,8 +69,8 @@ var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSignin
 
 var requestDoc = certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
 
-// signWithUser writes who asks into the request: signers rely on it, so it is
-// never the client's word.
+// signWithUser sets the fields of the request's user from authentication. Signers
+// rely on them, so values of the client are dropped.
 func signWithUser(ctx context.Context, _ *resource.Env, r *certificatesv1.CertificateSigningRequest) {
 	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = "", "", nil, nil
 	user, ok := request.UserFrom(ctx)
@@ -137,11 +137,11 @@ func checkPKCS10(data []byte) error {
 	return csr.CheckSignature()
 }
 
-// prepareStatus lets a signer's update leave the verdict as it is, whatever
-// the signer makes of its details.
+// prepareStatus keeps the conditions Approved and Denied as they are in an update
+// of the status.
 func prepareStatus(env *resource.Env, r, old *certificatesv1.CertificateSigningRequest) {
-	for _, verdict := range verdicts {
-		is, was := conditionsOf(r, verdict), conditionsOf(old, verdict)
+	for _, condition := range approvalConditions {
+		is, was := conditionsOf(r, condition), conditionsOf(old, condition)
 		if len(is) != len(was) {
 			continue // refused by validation
 		}
@@ -152,15 +152,15 @@ func prepareStatus(env *resource.Env, r, old *certificatesv1.CertificateSigningR
 	stampConditions(r, old, metav1.NewTime(env.Clock.Now()))
 }
 
-// prepareApproval lets the verdict, and nothing but conditions, change.
+// prepareApproval copies from old all but the conditions.
 func prepareApproval(env *resource.Env, r, old *certificatesv1.CertificateSigningRequest) {
 	stampConditions(r, old, metav1.NewTime(env.Clock.Now()))
 	r.Spec = old.Spec
 	r.Status.Certificate = old.Status.Certificate
 }
 
-// stampConditions fills the times that clients leave out. A condition keeps
-// the time of its transition for as long as its status stays.
+// stampConditions sets the times that clients leave out. The transition time of a
+// condition changes only if its status does.
 func stampConditions(r, old *certificatesv1.CertificateSigningRequest, now metav1.Time) {
 	for i := range r.Status.Conditions {
 		c := &r.Status.Conditions[i]
@@ -180,10 +180,11 @@ func stampConditions(r, old *certificatesv1.CertificateSigningRequest, now metav
 	}
 }
 
-// verdicts are the conditions that only the approval view may set.
-var verdicts = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
+// approvalConditions are the conditions that only the subresource approval may set.
+var approvalConditions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
 
-// conditionsOf are the conditions of a type, in place.
+// conditionsOf returns the conditions of a type. They are the request's own, not
+// copies.
 func conditionsOf(r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) []*certificatesv1.CertificateSigningRequestCondition {
 	var found []*certificatesv1.CertificateSigningRequestCondition
 	for i := range r.Status.Conditions {
@@ -194,7 +195,7 @@ func conditionsOf(r *certificatesv1.CertificateSigningRequest, t certificatesv1.
 	return found
 }
 
-// validateStatus validates what the status and approval views have in common.
+// validateStatus has the rules that the subresources status and approval share.
 func validateStatus(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	path := field.NewPath("status", "conditions")
 	errs := validateConditions(path, r)
@@ -216,11 +217,12 @@ func validateStatus(r, old *certificatesv1.CertificateSigningRequest) field.Erro
 	return errs
 }
 
-// validateNoApproval keeps the verdict for those who may approve.
+// validateNoApproval forbids changes of Approved and Denied, which need the
+// permission for the subresource approval.
 func validateNoApproval(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "conditions")
-	for _, t := range verdicts {
+	for _, t := range approvalConditions {
 		is, was := conditionsOf(r, t), conditionsOf(old, t)
 		switch {
 		case len(is) > len(was):
@@ -253,8 +255,7 @@ func validateConditions(path *field.Path, r *certificatesv1.CertificateSigningRe
 	return errs
 }
 
-// validateConditionStatus requires True of the conditions that mean something
-// by being there.
+// validateConditionStatus requires the status True for Approved, Denied and Failed.
 func validateConditionStatus(path *field.Path, c certificatesv1.CertificateSigningRequestCondition) field.ErrorList {
 	if c.Status == "" {
 		return field.ErrorList{field.Required(path, "")}

@@ -29,8 +29,8 @@ const (
 	refreshMargin = 10 * time.Minute
 )
 
-// validateStub validates a certificate request in DER; what it asks for is the
-// signer's to judge.
+// validateStub validates a certificate request in DER, but not its contents, which
+// the signer checks.
 func validateStub(path *field.Path, der []byte) field.ErrorList {
 	if len(der) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -70,8 +70,8 @@ func keyFault(public crypto.PublicKey) string {
 	return "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
 }
 
-// validateIssued validates what a signer has issued: the certificate, and the
-// times that repeat it.
+// validateIssued validates an issued certificate and the times in the status, which
+// must match it.
 func validateIssued(path *field.Path, r *certificatesv1.PodCertificateRequest, now time.Time) field.ErrorList {
 	chain := path.Child("certificateChain")
 	leaf, errs := parseChain(chain, r.Status.CertificateChain)

@@ -119,7 +119,7 @@ func validatePodLife(path *field.Path, spec *certificatesv1.PodCertificateReques
 	return nil
 }
 
-// stateOf is the final state that a request has reached, or nothing.
+// stateOf returns the final state of a request, "" if it has none.
 func stateOf(r *certificatesv1.PodCertificateRequest) string {
 	for _, c := range r.Status.Conditions {
 		switch c.Type {
@@ -130,7 +130,7 @@ func stateOf(r *certificatesv1.PodCertificateRequest) string {
 	return ""
 }
 
-// validatePodStatus lets a request go to one final state, once.
+// validatePodStatus allows a request to reach one final state, once.
 func validatePodStatus(r, old *certificatesv1.PodCertificateRequest, now time.Time) field.ErrorList {
 	path := field.NewPath("status")
 	if errs := validatePodConditions(path.Child("conditions"), r.Status.Conditions); len(errs) > 0 {

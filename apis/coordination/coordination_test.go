@@ -26,7 +26,7 @@ spec:
 			Want: []string{`spec.leaseDurationSeconds: Invalid value: -1: must be greater than 0`}},
 		{Name: "a holder may change", Update: true, Change: `spec: {holderIdentity: node-2}`},
 		{Name: "a known strategy is accepted", Change: `spec: {strategy: OldestEmulationVersion, preferredHolder: b}`},
-		{Name: "a strategy of somebody else's has a domain", Change: `spec: {strategy: example.com/newest}`},
+		{Name: "a strategy that Kubernetes does not define has a domain", Change: `spec: {strategy: example.com/newest}`},
 		{Name: "an unknown strategy is refused", Change: `spec: {strategy: Newest}`,
 			Want: []string{`spec.strategy: Unsupported value: "Newest": supported values: "OldestEmulationVersion"`}},
 		{Name: "a preferred holder needs a strategy", Change: `spec: {preferredHolder: b}`,

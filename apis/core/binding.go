@@ -18,7 +18,7 @@ import (
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// binding puts a pod on a node.
+// binding assigns a pod to a node.
 var binding = resource.Action{
 	Name:  "binding",
 	Input: func() runtime.Object { return &corev1.Binding{} },
@@ -27,8 +27,7 @@ var binding = resource.Action{
 	},
 }
 
-// bindings are the same, posted to the namespace (the form of the first
-// version of the API).
+// bindings is the same operation, posted to the namespace: the older form.
 var bindings = resource.Virtual[*corev1.Binding]{
 	Name: "bindings", Namespaced: true,
 	Run: func(ctx context.Context, env *resource.Env, b *corev1.Binding, dryRun bool) (runtime.Object, error) {
@@ -61,9 +60,9 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	return append(errs, resource.Required(field.NewPath("target", "name"), b.Target.Name)...)
 }
 
-// assign puts the pod on the binding's node, with the binding's annotations
-// and labels, unless the pod has a node, must not get one yet, or is not the
-// one that the binding names.
+// assign sets the pod's node and adds the binding's annotations and labels. It
+// returns an error if the pod has a node, is being deleted, has scheduling gates,
+// or does not meet the binding's preconditions (UID and resource version).
 func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
 	switch {
 	case b.UID != "" && b.UID != pod.UID:
@@ -78,7 +77,7 @@ func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
 		return errors.New("pod " + pod.Name + " has non-empty .spec.schedulingGates")
 	}
 	pod.Spec.NodeName = b.Target.Name
-	// The nomination has served its purpose, and would mislead autoscalers.
+	// The nomination ends here: autoscalers would take it for a pod that waits.
 	pod.Status.NominatedNodeName = ""
 	pod.Annotations = merged(pod.Annotations, b.Annotations)
 	pod.Labels = merged(pod.Labels, b.Labels)
@@ -86,7 +85,7 @@ func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
 	return nil
 }
 
-// merged adds entries to a map that may be nil.
+// merged returns the map, which may be nil, with the entries of from added.
 func merged(to, from map[string]string) map[string]string {
 	if to == nil && len(from) > 0 {
 		to = make(map[string]string, len(from))

@@ -10,9 +10,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// componentStatuses tell whether what the API server stands on works, which is
-// etcd. It knows nothing of the controllers and the scheduler: they may run
-// anywhere, and say by their leases that they do.
+// componentStatuses reports the health of etcd. The API server does not know where
+// the controllers and the scheduler run; their leases show that they do.
 var componentStatuses = resource.Computed[*corev1.ComponentStatus]{
 	Name: "componentstatuses", ShortNames: []string{"cs"},
 	Columns: []resource.Column[*corev1.ComponentStatus]{

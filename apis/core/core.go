@@ -3,7 +3,7 @@ package core
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the core group and of events.k8s.io, whose Event is
+// Kinds returns the kinds of the core group and of events.k8s.io, whose Event is
 // the core group's.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{

@@ -98,8 +98,8 @@ func warnEndpoints(e, _ *corev1.Endpoints) []string {
 	return warnings
 }
 
-// endpointList is the Endpoints cell: the first of the endpoints that are
-// ready, and how many more there are.
+// endpointList returns the Endpoints cell: the first ready endpoints, and the
+// number of the others.
 func endpointList(subsets []corev1.EndpointSubset) string {
 	const shown = 3
 	if len(subsets) == 0 {

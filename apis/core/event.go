@@ -31,9 +31,9 @@ const (
 	eventNoteLimit = 1024
 )
 
-// validateEvent validates an event in whichever version it is written. Events
-// with an eventTime are of the new style and must say who reports what;
-// reporter is the name that the version has for reportingController.
+// validateEvent validates an event of any version. An event with an eventTime is
+// in the new style and must have reportingController, reportingInstance, action
+// and reason; reporter is the version's name of the field reportingController.
 func validateEvent(e *corev1.Event, reporter string) field.ErrorList {
 	if e.EventTime.IsZero() {
 		if e.Namespace == e.InvolvedObject.Namespace || (e.InvolvedObject.Namespace == "" && e.Namespace == metav1.NamespaceDefault) {
@@ -129,7 +129,7 @@ func eventTarget(e *corev1.Event) any {
 	return kind + "/" + e.InvolvedObject.Name
 }
 
-// eventReporter is the component that reports the event, old style or new.
+// eventReporter returns the component that reports the event, in either style.
 func eventReporter(e *corev1.Event) string {
 	if e.Source.Component != "" {
 		return e.Source.Component
@@ -148,7 +148,8 @@ func eventSource(e *corev1.Event) any {
 	return eventReporter(e) + ", " + instance
 }
 
-// eventCount is 1 for a new-style event that has not been repeated.
+// eventCount returns the Count cell. It is 1 for an event in the new style that
+// has no series.
 func eventCount(e *corev1.Event) any {
 	switch {
 	case e.Series != nil:

@@ -63,7 +63,7 @@ func TestEventRulesOfEventsV1(t *testing.T) {
 		if was != "" {
 			old = resourcetest.Object(t, k, newEvent, was)
 		}
-		return judgeEventV1(obj, old)
+		return validateEventV1(obj, old)
 	}
 	for _, test := range []struct {
 		rule, change, was string

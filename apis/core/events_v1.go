@@ -15,8 +15,9 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// eventsV1 is the Event of events.k8s.io: the same objects under other names.
-var eventsV1 = resource.Convert(eventFromV1, eventToV1).JudgedBy(judgeEventV1).WithFieldLabels(map[string]string{
+// eventsV1 is the version of events.k8s.io: the same objects with other field
+// names.
+var eventsV1 = resource.Convert(eventFromV1, eventToV1).ValidatedBy(validateEventV1).WithFieldLabels(map[string]string{
 	"reason":                    "reason",
 	"regarding.kind":            "involvedObject.kind",
 	"regarding.namespace":       "involvedObject.namespace",
@@ -71,10 +72,10 @@ func eventToV1(in *corev1.Event, out *eventsv1.Event) error {
 	return nil
 }
 
-// judgeEventV1 adds what events.k8s.io/v1 requires to the rules of every event
+// validateEventV1 adds what events.k8s.io/v1 requires to the rules of every event
 // (document 2, section 9, row events/v1beta1 of the removed versions). Paths
 // are those of the core version, as Kubernetes has them.
-func judgeEventV1(obj, old runtime.Object) field.ErrorList {
+func validateEventV1(obj, old runtime.Object) field.ErrorList {
 	e := obj.(*corev1.Event)
 	errs := validateEvent(e, "reportingController")
 	for i, name := range e.Finalizers {

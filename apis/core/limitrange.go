@@ -35,8 +35,8 @@ func defaultLimitRange(l *corev1.LimitRange) {
 	for i := range l.Spec.Limits {
 		item := &l.Spec.Limits[i]
 		if item.Type == corev1.LimitTypeContainer {
-			// A limit that is not given is the largest; a request is the limit,
-			// or else the smallest.
+			// The default limit is the maximum. The default request is the limit, or
+			// else the minimum.
 			item.Default = fillIn(item.Default, item.Max)
 			item.DefaultRequest = fillIn(fillIn(item.DefaultRequest, item.Default), item.Min)
 		}
@@ -46,7 +46,7 @@ func defaultLimitRange(l *corev1.LimitRange) {
 	}
 }
 
-// fillIn adds to a list what it lacks of another.
+// fillIn returns the list with the entries of from that it does not have.
 func fillIn(list, from corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		list = corev1.ResourceList{}
@@ -127,7 +127,7 @@ func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.Err
 	return errs
 }
 
-// limitedResources are the resources of which an item says anything.
+// limitedResources returns the resources that the item names in any field.
 func limitedResources(item *corev1.LimitRangeItem) []corev1.ResourceName {
 	names := map[corev1.ResourceName]bool{}
 	for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
@@ -138,7 +138,7 @@ func limitedResources(item *corev1.LimitRangeItem) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// limits are what an item says of one resource; nil is nothing.
+// limits are the fields of an item for one resource; nil if the item has none.
 type limits struct {
 	name                                     corev1.ResourceName
 	min, max, byDefault, request, maxRatioOf *quantity.Quantity

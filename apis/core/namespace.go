@@ -46,9 +46,9 @@ func defaultNamespace(ns *corev1.Namespace) {
 	}
 }
 
-// prepareNamespace starts a namespace's life: active, and held by the
-// finalizer that the namespace controller removes once it is empty. A name
-// made from generateName is known only now.
+// prepareNamespace makes a new namespace active and adds the finalizer that the
+// namespace controller removes when the namespace is empty. It sets the name's
+// label again: a name made from generateName was not known to defaulting.
 func prepareNamespace(_ context.Context, _ *resource.Env, ns *corev1.Namespace) {
 	labelNamespace(ns)
 	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
@@ -57,7 +57,7 @@ func prepareNamespace(_ context.Context, _ *resource.Env, ns *corev1.Namespace) 
 	}
 }
 
-// labelNamespace keeps the label by which selectors find a namespace by name.
+// labelNamespace sets the label kubernetes.io/metadata.name.
 func labelNamespace(ns *corev1.Namespace) {
 	if ns.Name == "" || ns.Labels[corev1.LabelMetadataName] == ns.Name {
 		return
@@ -77,8 +77,8 @@ func validateNamespace(ns *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
-// validateFinalize has the rules of validateNamespace; its messages tell the
-// finalizers apart.
+// validateFinalize has the rules of validateNamespace with the indexes of the
+// finalizers in its errors.
 func validateFinalize(ns *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range ns.Spec.Finalizers {

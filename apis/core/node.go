@@ -27,7 +27,7 @@ var nodes = resource.Type[*corev1.Node]{
 	ValidateUpdate: validateNodeUpdate,
 	Warn:           warnNode,
 	Status:         true,
-	// A node agent registers its node together with what it has.
+	// The agent registers its node together with the node's capacity.
 	StatusOnCreate: true,
 	PrepareStatus:  func(_ *resource.Env, n, _ *corev1.Node) { dropNodeConfig(n) },
 	ValidateStatus: func(n, _ *corev1.Node) field.ErrorList { return validateNodeStatus(n) },
@@ -38,8 +38,8 @@ var nodes = resource.Type[*corev1.Node]{
 	Columns:  nodeColumns,
 }
 
-// defaultNode keeps podCIDR, of which older clients know, the first of
-// podCIDRs.
+// defaultNode keeps podCIDR equal to the first of podCIDRs: older clients read
+// only podCIDR.
 func defaultNode(n *corev1.Node) {
 	if cidr := n.Spec.PodCIDR; cidr != "" && (len(n.Spec.PodCIDRs) == 0 || n.Spec.PodCIDRs[0] != cidr) {
 		n.Spec.PodCIDRs = []string{cidr}
@@ -54,7 +54,8 @@ func defaultNode(n *corev1.Node) {
 	}
 }
 
-// dropNodeConfig drops what belongs to a feature that is no more.
+// dropNodeConfig drops the fields of dynamic kubelet configuration, which was
+// removed.
 func dropNodeConfig(n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil }
 
 func validateNode(n *corev1.Node) field.ErrorList {
@@ -125,8 +126,8 @@ func validateNodeStatus(n *corev1.Node) field.ErrorList {
 	return errs
 }
 
-// validateNodeUpdate lets each of the fields that a controller fills in be set
-// once.
+// validateNodeUpdate lets the fields that controllers fill in change only from
+// unset to set.
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	var errs field.ErrorList
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
@@ -188,8 +189,8 @@ func nodeAddressColumn(name, description string, kind corev1.NodeAddressType) re
 	}}
 }
 
-// nodeReadiness is the Status cell: Ready, NotReady or Unknown, and whether
-// the node takes new pods.
+// nodeReadiness returns the Status cell: Ready, NotReady or Unknown, and
+// SchedulingDisabled for a node that takes no new pods.
 func nodeReadiness(n *corev1.Node) string {
 	status := "Unknown"
 	for _, condition := range n.Status.Conditions {
@@ -206,8 +207,8 @@ func nodeReadiness(n *corev1.Node) string {
 	return status
 }
 
-// nodeRoles are the roles that the node's labels name: by their key,
-// node-role.kubernetes.io/<role>, or by the value of kubernetes.io/role.
+// nodeRoles returns the roles in the node's labels: node-role.kubernetes.io/<role>
+// or the value of kubernetes.io/role.
 func nodeRoles(n *corev1.Node) []string {
 	roles := map[string]bool{}
 	for key, value := range n.Labels {

@@ -34,7 +34,7 @@ func validateNodeAnnotations(annotations map[string]string) field.ErrorList {
 	return errs
 }
 
-// validateAvoidedPods requires that pods are told by their controller.
+// validateAvoidedPods requires that each entry names the controller of the pods.
 func validateAvoidedPods(entries []corev1.PreferAvoidPodsEntry, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, entry := range entries {

@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// everyMethod are the methods that a proxy allows.
+// everyMethod holds the methods that a proxy allows.
 var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
 
 // splitName splits the name in a proxy's URL: SCHEME:NAME:PORT, of which only the

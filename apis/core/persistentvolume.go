@@ -38,14 +38,14 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	defaultPersistentVolumeSource(&v.Spec.PersistentVolumeSource)
 }
 
-// preparePersistentVolume starts a volume's life.
+// preparePersistentVolume sets the status of a new volume.
 func preparePersistentVolume(_ context.Context, env *resource.Env, v *corev1.PersistentVolume) {
 	v.Status.Phase = corev1.VolumePending
 	v.Status.LastPhaseTransitionTime = new(metav1.NewTime(env.Clock.Now()))
 }
 
-// preparePersistentVolumeStatus notes the time of a change of phase, unless
-// the client does.
+// preparePersistentVolumeStatus sets the time of a change of phase, unless the
+// client sets it.
 func preparePersistentVolumeStatus(env *resource.Env, v, old *corev1.PersistentVolume) {
 	at, was := &v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime
 	switch {
@@ -92,8 +92,7 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	return errs
 }
 
-// accessModes are the ways to mount a volume, with their abbreviations in
-// tables.
+// accessModes are the access modes of volumes, with their abbreviations in tables.
 var accessModes = []struct {
 	mode corev1.PersistentVolumeAccessMode
 	name string
@@ -119,7 +118,7 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 	var errs field.ErrorList
 	source, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
 	if source.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
-		// May be set, once.
+		// It may change from unset to set.
 		csi := *source.CSI
 		csi.ControllerExpandSecretRef = nil
 		source.CSI = &csi
@@ -138,8 +137,8 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 	return errs
 }
 
-// stableNodeLabels are the names that labels of nodes got when they became
-// stable.
+// stableNodeLabels maps beta labels of nodes to the stable labels that replaced
+// them.
 var stableNodeLabels = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
@@ -148,8 +147,8 @@ var stableNodeLabels = map[string]string{
 	"beta.kubernetes.io/arch":           corev1.LabelArchStable,
 }
 
-// withStableLabels is the old affinity with the stable names of labels where
-// the new one has them.
+// withStableLabels returns the old affinity with beta labels replaced by stable
+// ones where the new affinity has them.
 func withStableLabels(old, now *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
 	if old.Required == nil || now == nil || now.Required == nil {
 		return old
@@ -219,7 +218,7 @@ var persistentVolumeColumns = func() []resource.Column[*corev1.PersistentVolume]
 	)...)
 }()
 
-// amountOf is a list's amount of storage, "0" if it has none.
+// amountOf returns the amount of storage in the list, "0" if it has none.
 func amountOf(list corev1.ResourceList) string {
 	amount := list[corev1.ResourceStorage]
 	return amount.String()
@@ -235,7 +234,7 @@ func accessModeList(modes []corev1.PersistentVolumeAccessMode) string {
 	return strings.Join(names, ",")
 }
 
-// phaseUnlessDeleted is the Status cell of volumes and claims.
+// phaseUnlessDeleted returns the Status cell of volumes and claims.
 func phaseUnlessDeleted(obj metav1.Object, phase string) string {
 	if obj.GetDeletionTimestamp() != nil {
 		return "Terminating"
@@ -243,8 +242,8 @@ func phaseUnlessDeleted(obj metav1.Object, phase string) string {
 	return phase
 }
 
-// storageClass is the class of a volume or claim, of which the annotation was
-// once the place.
+// storageClass returns the storage class of a volume or claim: that of the
+// deprecated annotation or of the field.
 func storageClass(annotations map[string]string, name *string) string {
 	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
 		return class

@@ -10,9 +10,9 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// podForms say how a pod would name a persistent volume's source, by the
-// source's field: what holds for the one holds for the other. The function
-// returns nil where the source is not set.
+// podForms convert the sources of persistent volumes, by field, to the volume
+// sources of pods, whose defaults and validation they share. A function returns
+// nil if the source is not set.
 var podForms = []struct {
 	name string
 	form func(s *corev1.PersistentVolumeSource) *corev1.VolumeSource
@@ -84,8 +84,8 @@ var podForms = []struct {
 		})},
 }
 
-// podForm puts the pair of functions that reads a persistent volume's source
-// and writes a pod's into one.
+// podForm makes one conversion from the functions that read a persistent volume's
+// source and write a pod's.
 func podForm[T any](of func(*corev1.PersistentVolumeSource) *T, to func(*T, *corev1.VolumeSource)) func(*corev1.PersistentVolumeSource) *corev1.VolumeSource {
 	return func(s *corev1.PersistentVolumeSource) *corev1.VolumeSource {
 		source := of(s)
@@ -105,8 +105,8 @@ func localRef(ref *corev1.SecretReference) *corev1.LocalObjectReference {
 	return &corev1.LocalObjectReference{Name: ref.Name}
 }
 
-// defaultPersistentVolumeSource fills in what a source lacks; sources that a
-// pod shares with it have the pod's defaults.
+// defaultPersistentVolumeSource sets the defaults of a source. Sources that pods
+// have, too, have the defaults of pods.
 func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
 	for _, source := range podForms {
 		if form := source.form(s); form != nil {
@@ -156,8 +156,8 @@ func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList
 	return errs
 }
 
-// persistentOnly validates what the sources have beyond their form in a pod: the
-// namespaces of what they refer to.
+// persistentOnly validates the fields that sources of pods do not have: the
+// namespaces of references.
 func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
 	s := &pv.Spec.PersistentVolumeSource
 	switch {

@@ -42,10 +42,10 @@ func defaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	podspec.RoundUpToMilli(c.Status.AllocatedResources)
 }
 
-// prepareDataSource keeps the two fields for a claim's source equal, of which
-// dataSource is the older and may only name another claim or a snapshot: what
-// else it names is ignored, as ever. A source in another namespace needs a
-// permission that the server cannot check, so it is dropped.
+// prepareDataSource keeps dataSource and dataSourceRef equal. dataSource is the
+// older field and may name only a claim or a snapshot; any other reference is
+// dropped. A reference to another namespace is dropped, too: the server cannot
+// check the permission that it needs. References that the claim has already stay.
 func prepareDataSource(spec, old *corev1.PersistentVolumeClaimSpec) {
 	used := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
 	if ref := spec.DataSourceRef; ref != nil && ref.Namespace != nil && *ref.Namespace != "" && !used {
@@ -75,8 +75,9 @@ func isVolumeOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 	return false
 }
 
-// validatePersistentVolumeClaimUpdate lets a claim be bound once, and grow and
-// change its attributes class while it is bound.
+// validatePersistentVolumeClaimUpdate allows the spec to change in these ways: the
+// claim is bound, once; while it is bound, its request grows or its attributes
+// class changes.
 func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	spec, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()

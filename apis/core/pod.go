@@ -48,7 +48,7 @@ var pods = resource.Type[*corev1.Pod]{
 	},
 }
 
-// podIPs are the pod's addresses, separated by commas.
+// podIPs returns the pod's addresses, separated by commas.
 func podIPs(p *corev1.Pod) string {
 	ips := make([]string, len(p.Status.PodIPs))
 	for i, ip := range p.Status.PodIPs {
@@ -57,9 +57,10 @@ func podIPs(p *corev1.Pod) string {
 	return strings.Join(ips, ",")
 }
 
-// preparePod begins a pod's life: pending, of a class of service that stays.
+// preparePod sets the status of a new pod: it is pending and has its QoS class,
+// which is immutable.
 func preparePod(_ context.Context, env *resource.Env, p *corev1.Pod) {
-	// Admission may have chosen the account since defaulting.
+	// Admission may have set the service account after defaulting.
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOSClass(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
@@ -73,8 +74,9 @@ func preparePod(_ context.Context, env *resource.Env, p *corev1.Pod) {
 	podspec.FillAppArmorFields(p)
 }
 
-// selectByOwnLabels turns the label keys of the pod's affinities and spread
-// constraints into expressions with the pod's own values.
+// selectByOwnLabels adds to the selectors of affinity terms and topology spread
+// constraints the requirements for matchLabelKeys and mismatchLabelKeys, with the
+// values of the pod's labels (KEP-3243, KEP-3633).
 func selectByOwnLabels(p *corev1.Pod) {
 	extend := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
 		for _, key := range keys {
@@ -94,7 +96,7 @@ func selectByOwnLabels(p *corev1.Pod) {
 	}
 }
 
-// podAffinityTerms are all terms that select other pods.
+// podAffinityTerms returns the terms of pod affinity and anti-affinity.
 func podAffinityTerms(a *corev1.Affinity) []*corev1.PodAffinityTerm {
 	if a == nil {
 		return nil
@@ -125,7 +127,7 @@ func validatePod(p *corev1.Pod) field.ErrorList {
 		errs = append(errs, mayNotProjectTokens(&p.Spec, spec.Child("volumes"))...)
 	}
 	for at, c := range podspec.All(&p.Spec) {
-		// Ephemeral containers are checked by the spec's rules.
+		// podspec.Validate checks ephemeral containers.
 		if at.List != podspec.EphemeralContainers {
 			errs = append(errs, podspec.ValidateImageTrimmed(c, at.Path(spec))...)
 		}
@@ -150,7 +152,7 @@ func mayNotProjectTokens(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 	return errs
 }
 
-// validateNewPod validates what a pod may get later, but not begin with.
+// validateNewPod has the rules for new pods only.
 func validateNewPod(p *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList

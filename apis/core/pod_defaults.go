@@ -14,7 +14,7 @@ func defaultPod(p *corev1.Pod) {
 	spec := &p.Spec
 	podspec.Default(spec)
 	if *spec.TerminationGracePeriodSeconds < 0 {
-		// Nodes must kill the pod at once, yet not delete it without having done so.
+		// One second: zero would delete the pod before its node has stopped it.
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	}
 	for at, c := range podspec.All(spec) {
@@ -48,8 +48,8 @@ func defaultPod(p *corev1.Pod) {
 	}
 }
 
-// alignPodIPs keeps the first address where clients of either age look for it.
-// Of two that differ, podIP counts: nodes that know nothing of podIPs set it.
+// alignPodIPs keeps podIP equal to the first of podIPs. If they differ, podIP
+// counts: older nodes set only podIP.
 func alignPodIPs(s *corev1.PodStatus) {
 	switch {
 	case s.PodIP == "" && len(s.PodIPs) > 0:
@@ -59,14 +59,14 @@ func alignPodIPs(s *corev1.PodStatus) {
 	}
 }
 
-// requestWhatIsLimited makes limits requests where there are none.
+// requestWhatIsLimited sets missing requests to the limits.
 func requestWhatIsLimited(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		addResource(&r.Requests, name, limit.DeepCopy())
 	}
 }
 
-// addResource adds an amount to a list that has none of that name.
+// addResource adds an amount unless the list has the resource.
 func addResource(list *corev1.ResourceList, name corev1.ResourceName, amount quantity.Quantity) {
 	if _, ok := (*list)[name]; ok {
 		return
@@ -77,8 +77,8 @@ func addResource(list *corev1.ResourceList, name corev1.ResourceName, amount qua
 	(*list)[name] = amount
 }
 
-// limitHugePages gives a pod with resources of its own the huge pages of its
-// containers as a limit, which for huge pages is a request, too.
+// limitHugePages sets pod-level limits, which for huge pages are requests, too, to
+// the huge pages of the containers, if the pod has pod-level resources.
 func limitHugePages(p *corev1.Pod) {
 	r := p.Spec.Resources
 	if len(r.Limits) == 0 && len(r.Requests) == 0 {
@@ -91,8 +91,8 @@ func limitHugePages(p *corev1.Pod) {
 	}
 }
 
-// requestForContainers gives a pod with limits of its own requests: what its
-// containers request together, or else the limit.
+// requestForContainers sets missing pod-level requests of a pod with pod-level
+// limits: to the sum of its containers' requests, or else to the limit.
 func requestForContainers(p *corev1.Pod) {
 	r := p.Spec.Resources
 	if len(r.Limits) == 0 {

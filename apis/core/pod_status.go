@@ -14,8 +14,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// preparePodStatus keeps what a node, whose status may be older than the pod,
-// must not undo.
+// preparePodStatus keeps the fields that a status update must not change: the
+// node's copy of the pod may be older, and older nodes leave some fields out.
 func preparePodStatus(_ *resource.Env, p, old *corev1.Pod) {
 	p.DeletionTimestamp = old.DeletionTimestamp
 	p.OwnerReferences = old.OwnerReferences
@@ -62,7 +62,7 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	return append(errs, validateHostIPs(p, path.Child("hostIPs"))...)
 }
 
-// statusFields are the names of the fields with the status of containers.
+// statusFields holds the names of the fields with the statuses of containers.
 var statusFields = map[podspec.List]string{
 	podspec.InitContainers:      "initContainerStatuses",
 	podspec.Containers:          "containerStatuses",
@@ -90,7 +90,8 @@ func validatePodConditions(conditions []corev1.PodCondition, path *field.Path) f
 	return errs
 }
 
-// endedContainersStayEnded, unless they may be restarted.
+// endedContainersStayEnded forbids that a terminated container runs again, unless
+// it may be restarted.
 func endedContainersStayEnded(now, before []corev1.ContainerStatus, spec *corev1.PodSpec, kind podspec.List, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, was := range before {
@@ -106,9 +107,9 @@ func endedContainersStayEnded(now, before []corev1.ContainerStatus, spec *corev1
 	return errs
 }
 
-// mayRestart reports whether a container that ended with the exit code may run
-// again: by its own rules, else by its own policy, else by the pod's. A rule
-// that restarts all containers counts for each of them.
+// mayRestart reports whether a container that terminated with the exit code may
+// be restarted: by its restart rules, else by its restart policy, else by the
+// pod's. A rule that restarts all containers applies to each of them.
 func mayRestart(spec *corev1.PodSpec, kind podspec.List, name string, exitCode int32) bool {
 	if kind == podspec.EphemeralContainers {
 		return false
@@ -161,8 +162,8 @@ func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS,
 	return errs
 }
 
-// validateAllocated validates the health of the devices that a container has got:
-// each of a resource that it requests or claims, and each once.
+// validateAllocated validates the health of a container's devices: each must
+// belong to a resource that the container requests or claims, and occur once.
 func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, kind podspec.List, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, status := range statuses {
@@ -175,7 +176,7 @@ func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, 
 			path := path.Index(j)
 			for at, c := range podspec.All(spec) {
 				if at.List == kind && c.Name == status.Name {
-					errs = append(errs, asksFor(c, allocated.Name, path.Child("name"))...)
+					errs = append(errs, validateRequested(c, allocated.Name, path.Child("name"))...)
 				}
 			}
 			seen := sets.New[corev1.ResourceID]()
@@ -193,7 +194,7 @@ func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, 
 	return errs
 }
 
-func asksFor(c *corev1.Container, name corev1.ResourceName, path *field.Path) field.ErrorList {
+func validateRequested(c *corev1.Container, name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if !strings.HasPrefix(string(name), "claim:") {
 		if _, ok := c.Resources.Requests[name]; !ok {
 			return field.ErrorList{field.Invalid(path, name, "must match one of the container's resource requests")}

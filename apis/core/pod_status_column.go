@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/podspec"
 )
 
-// nodeLost is status.status of a pod on a node that no longer reports.
+// nodeLost is status.reason of a pod on a node that no longer reports.
 const nodeLost = "NodeLost"
 
 // podSummary holds the cells of a pod's row that depend on its containers:
@@ -132,8 +132,9 @@ func terminationReason(t *corev1.ContainerStateTerminated) string {
 }
 
 // addContainers adds the containers. The status is the reason of the first
-// container that is waiting or has terminated. If that is Completed, a failed
-// container comes before it, and so does a running one.
+// container that is waiting or has terminated. Completed gives way: to Running if
+// a container runs and the pod is ready, else to the reason of a failed
+// container, else to NotReady if a container runs.
 func (s *podSummary) addContainers(p *corev1.Pod) {
 	running, failure := false, ""
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {

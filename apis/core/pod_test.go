@@ -16,7 +16,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
-	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/resource/resourcetest"
 )
@@ -54,8 +53,8 @@ func TestGoldenPods(t *testing.T) {
 	resourcetest.Golden(t, []resource.Declaration{pods, podTemplates, replicationControllers})
 }
 
-// TestDefaultingAnyPod feeds random objects: defaulting settles what it
-// touches, and neither it nor validation panics.
+// TestDefaultingAnyPod: defaulting any object is idempotent, and neither it nor
+// validation panics.
 func TestDefaultingAnyPod(t *testing.T) {
 	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs)
 	for seed := range int64(50) {
@@ -78,7 +77,7 @@ func TestDefaultingAnyPod(t *testing.T) {
 	}
 }
 
-func TestNewPodsHaveNoStatusOfTheirOwn(t *testing.T) {
+func TestTheStatusOfANewPodIsTheServers(t *testing.T) {
 	p := podOf(t, `{status: {phase: Running, podIP: 10.0.0.1, conditions: [{type: Ready, status: "True"}]}}`)
 	preparePod(t.Context(), resourcetest.Env(), p)
 	want := corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}
@@ -92,7 +91,7 @@ func TestPrepareCreate(t *testing.T) {
 		rule, change string
 		check        func(p *corev1.Pod) bool
 	}{
-		{"a gated pod says so", `spec: {schedulingGates: [{name: a}]}`, func(p *corev1.Pod) bool {
+		{"a pod with scheduling gates has the condition", `spec: {schedulingGates: [{name: a}]}`, func(p *corev1.Pod) bool {
 			return len(p.Status.Conditions) == 1 && p.Status.Conditions[0].Reason == corev1.PodReasonSchedulingGated
 		}},
 		{"label keys become expressions with the pod's values", `spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, labelSelector: {}, matchLabelKeys: [app, none]}]}`, func(p *corev1.Pod) bool {
@@ -107,7 +106,7 @@ func TestPrepareCreate(t *testing.T) {
 			profile := p.Spec.Containers[0].SecurityContext.AppArmorProfile
 			return profile.Type == corev1.AppArmorProfileTypeLocalhost && *profile.LocalhostProfile == "web"
 		}},
-		{"the account keeps its old name, too", `spec: {serviceAccount: robot}`, func(p *corev1.Pod) bool {
+		{"the deprecated field has the service account, too", `spec: {serviceAccount: robot}`, func(p *corev1.Pod) bool {
 			return p.Spec.ServiceAccountName == "robot" && p.Spec.DeprecatedServiceAccount == "robot"
 		}},
 	} {
@@ -120,22 +119,15 @@ func TestPrepareCreate(t *testing.T) {
 	}
 }
 
-func TestQOSClass(t *testing.T) {
+func TestQOSClassIsComputedAfterDefaulting(t *testing.T) {
 	for _, test := range []struct {
 		rule, change string
 		want         corev1.PodQOSClass
 	}{
-		{"nothing is best effort", ``, corev1.PodQOSBestEffort},
-		{"zero is nothing", resources(`requests: {cpu: 0}`), corev1.PodQOSBestEffort},
-		{"other resources do not count", resources(`limits: {ephemeral-storage: 1Gi}`), corev1.PodQOSBestEffort},
-		{"a request alone is burstable", resources(`requests: {cpu: 1}`), corev1.PodQOSBurstable},
-		{"limits for cpu and memory guarantee", resources(`limits: {cpu: 1, memory: 1Gi}`), corev1.PodQOSGuaranteed},
-		{"one limit does not guarantee", resources(`limits: {cpu: 1}`), corev1.PodQOSBurstable},
-		{"limits above requests do not guarantee", resources(`limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 500m}`), corev1.PodQOSBurstable},
-		{"every container must have limits", `spec: {containers: [{name: a, image: x, resources: {limits: {cpu: 1, memory: 1Gi}}}, {name: b, image: x}]}`, corev1.PodQOSBurstable},
-		{"init containers count", `spec: {initContainers: [{name: a, image: x, resources: {requests: {cpu: 1}}}]}`, corev1.PodQOSBurstable},
-		{"empty resources of the pod are none", `spec: {resources: {}, containers: [{name: a, image: x, resources: {limits: {cpu: 1, memory: 1Gi}}}]}`, corev1.PodQOSGuaranteed},
-		{"the pod's own resources count instead", `spec: {resources: {limits: {cpu: 1, memory: 1Gi}}}`, corev1.PodQOSGuaranteed},
+		{"limits are the requests, too", `spec: {containers: [{name: web, image: nginx, resources: {limits: {cpu: 1, memory: 1Gi}}}]}`, corev1.PodQOSGuaranteed},
+		{"one limit is not enough", `spec: {containers: [{name: web, image: nginx, resources: {limits: {cpu: 1}}}]}`, corev1.PodQOSBurstable},
+		{"a lower request stays", `spec: {containers: [{name: web, image: nginx, resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 500m}}}]}`, corev1.PodQOSBurstable},
+		{"pod-level limits are the pod-level requests, too", `spec: {resources: {limits: {cpu: 1, memory: 1Gi}}}`, corev1.PodQOSGuaranteed},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			p := podOf(t, test.change)
@@ -146,58 +138,13 @@ func TestQOSClass(t *testing.T) {
 	}
 }
 
-func resources(r string) string {
-	return "spec: {containers: [{name: web, image: nginx, resources: {" + r + "}}]}"
-}
-
-// podOf makes a defaulted pod from the base and a merge patch.
+// podOf returns the defaulted base pod with a merge patch.
 func podOf(t *testing.T, change string) *corev1.Pod {
 	t.Helper()
 	return resourcetest.Object(t, pods.Kind(), basePod, change).(*corev1.Pod)
 }
 
-func TestPodWarnings(t *testing.T) {
-	for _, test := range []struct {
-		rule, change string
-		want         []string
-	}{
-		{"a plain pod has none", ``, nil},
-		{"a name with dots is no host name", `metadata: {name: a.b}`, []string{
-			"metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]"}},
-		{"labels of nodes that are no longer set", `spec: {nodeSelector: {beta.kubernetes.io/os: linux}}`, []string{
-			`spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead`}},
-		{"a selector that selects nothing", `spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]}`, []string{
-			"spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod"}},
-		{"volumes that no longer work", `spec: {volumes: [{name: v, gitRepo: {repository: r}}]}`, []string{
-			"spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+"}},
-		{"a variable hides another", `spec: {containers: [{name: web, image: nginx, env: [{name: A, value: x}, {name: A, value: y}, {name: A, value: "$(A)z"}]}]}`, []string{
-			`spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply`}},
-		{"a port is given twice", `spec: {containers: [{name: web, image: nginx, ports: [{containerPort: 80, name: a}, {containerPort: 80, name: b}]}]}`, []string{
-			"spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"}},
-		{"half a byte", `spec: {containers: [{name: web, image: nginx, resources: {requests: {memory: 500m}}}]}`, []string{
-			`spec.containers[0].resources.requests[memory]: fractional byte value "500m" is invalid, must be an integer`}},
-		{"half a byte of a claim", `spec: {volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 1500m}}}}}}]}`, []string{
-			`spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer`}},
-		{"a preference for what no node has", `spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: [b, "c d"]}]}}]}}}`, []string{
-			`spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values[1]: c d is invalid, a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}},
-		{"a file below a file", `spec: {volumes: [{name: v, configMap: {name: c, items: [{key: a, path: x}, {key: b, path: x/y}]}}]}`, []string{
-			`volume "v" (ConfigMap "c"): overlapping paths: "x/y" with "x"`}},
-		{"a secret for images without a name", `spec: {imagePullSecrets: [{name: ""}]}`, []string{
-			`spec.imagePullSecrets[0].name: invalid empty name ""`}},
-	} {
-		t.Run(test.rule, func(t *testing.T) {
-			got := podspec.WarnPod(podOf(t, test.change), nil)
-			if !apiequality.Semantic.DeepEqual(got, test.want) {
-				t.Errorf("warnings:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
-			}
-		})
-	}
-	if got := podspec.WarnPod(podOf(t, `metadata: {name: a.b}`), podOf(t, ``)); got != nil {
-		t.Errorf("an update warns: %q", got)
-	}
-}
-
-func TestNodesCannotUndoWhatTheyDoNotKnow(t *testing.T) {
+func TestAStatusUpdateKeepsWhatAnOlderNodeLeavesOut(t *testing.T) {
 	old := podOf(t, `{metadata: {ownerReferences: [{apiVersion: v1, kind: X, name: x, uid: u}]}, status: {qosClass: Burstable, observedGeneration: 3, conditions: [{type: Ready, status: "False", observedGeneration: 2}]}}`)
 	p := podOf(t, `status: {phase: Running, conditions: [{type: Ready, status: "True"}]}`)
 	preparePodStatus(nil, p, old)

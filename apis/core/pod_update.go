@@ -15,7 +15,8 @@ import (
 	"svc.dev/svc/apis/podspec"
 )
 
-// updatablePodFields are what may change in the spec of a pod.
+// updatablePodFields lists, for messages, the fields of a pod's spec that may
+// change.
 var updatablePodFields = strings.Join([]string{
 	"`spec.containers[*].image`",
 	"`spec.initContainers[*].image`",
@@ -51,8 +52,8 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// validatePodAnnotationUpdate: what a node took from the annotations when it
-// started the pod stays.
+// validatePodAnnotationUpdate forbids changes of the annotations that a node reads
+// when it starts the pod.
 func validatePodAnnotationUpdate(p, old *corev1.Pod) field.ErrorList {
 	kinds := func(key string) (what string, bound bool) {
 		switch {
@@ -122,7 +123,7 @@ func schedulingGatesOnlyGo(now, before []corev1.PodSchedulingGate, path *field.P
 	return errs
 }
 
-// maskUpdatable takes from old the fields whose change is judged elsewhere.
+// maskUpdatable copies from old the fields whose changes other rules validate.
 func maskUpdatable(spec, old *corev1.PodSpec) {
 	for i := range spec.Containers {
 		spec.Containers[i].Image = old.Containers[i].Image
@@ -139,8 +140,9 @@ func maskUpdatable(spec, old *corev1.PodSpec) {
 	}
 }
 
-// nodeChoiceOnlyNarrows: as long as a gate keeps a pod from being scheduled,
-// its choice of nodes may be restricted further. What it validates, it masks.
+// nodeChoiceOnlyNarrows allows the node selector and affinity of a pod with
+// scheduling gates to become stricter (KEP-3838). It copies the fields from old
+// after it has validated them.
 func nodeChoiceOnlyNarrows(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range old.NodeSelector {
@@ -175,13 +177,13 @@ func nodeAffinityOnlyNarrows(now, before *corev1.NodeAffinity, path *field.Path)
 	if now != nil && now.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		is = now.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
-	// A further term is an alternative: it would widen the choice.
+	// Terms are alternatives: another one would allow more nodes.
 	if len(was) > 0 && len(was) != len(is) {
 		return field.ErrorList{field.Invalid(path, is, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
 	}
 	var errs field.ErrorList
 	for i := range was {
-		// An empty term selects nothing, so that any addition widens it.
+		// An empty term selects no node, so that any addition allows more nodes.
 		empty := len(was[i].MatchExpressions)+len(was[i].MatchFields) == 0
 		grown := len(is[i].MatchExpressions)+len(is[i].MatchFields) > 0
 		if empty && grown || !beginsWith(is[i].MatchExpressions, was[i].MatchExpressions) || !beginsWith(is[i].MatchFields, was[i].MatchFields) {

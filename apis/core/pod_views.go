@@ -32,7 +32,8 @@ var resize = resource.View[*corev1.Pod]{
 	Resets:   podPathsExcept("containers", "initContainers", "resources"),
 }
 
-// podPathsExcept are the paths of a pod's spec, but these, and of its status.
+// podPathsExcept returns the paths of the pod's status and of the fields of its
+// spec other than these.
 func podPathsExcept(fields ...string) []string {
 	paths := []string{"status"}
 	spec := reflect.TypeFor[corev1.PodSpec]()
@@ -46,14 +47,14 @@ func podPathsExcept(fields ...string) []string {
 }
 
 func keepAllButEphemeralContainers(_ *resource.Env, p, old *corev1.Pod) {
-	guests := p.Spec.EphemeralContainers
+	added := p.Spec.EphemeralContainers
 	p.Spec, p.Status = old.Spec, old.Status
-	p.Spec.EphemeralContainers = guests
+	p.Spec.EphemeralContainers = added
 	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)
 }
 
-// validateEphemeralContainersUpdate lets guests only be added: what they have
-// done to the pod cannot be undone.
+// validateEphemeralContainersUpdate allows ephemeral containers to be added, and
+// none to be removed or changed.
 func validateEphemeralContainersUpdate(p, old *corev1.Pod) field.ErrorList {
 	if podspec.IsMirror(old.Annotations) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
@@ -73,8 +74,8 @@ func validateEphemeralContainersUpdate(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// keepAllButResources leaves a changed list of containers for validation to
-// refuse.
+// keepAllButResources copies from old all but the resources. A changed list of
+// containers stays, for validation to reject.
 func keepAllButResources(_ *resource.Env, p, old *corev1.Pod) {
 	spec := p.Spec
 	p.Status = old.Status
@@ -94,7 +95,8 @@ func takeResources(to, from []corev1.Container) {
 	}
 }
 
-// containersChanged reports containers that come, go, move or change names.
+// containersChanged returns errors if containers are added, removed, moved or
+// renamed.
 func containersChanged(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, list := range []struct {
@@ -156,7 +158,8 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// nodeCanResize: nodes that resize report the resources of running containers.
+// nodeCanResize reports whether the node supports resize: then it reports the
+// resources of running containers.
 func nodeCanResize(p *corev1.Pod) bool {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Running != nil {
@@ -211,8 +214,8 @@ func removes(now, was corev1.ResourceList) bool {
 	return false
 }
 
-// onlyComputeChanged reports whether two containers differ in cpu and memory
-// at most.
+// onlyComputeChanged reports whether two containers are equal except for cpu and
+// memory.
 func onlyComputeChanged(now, was *corev1.Container) bool {
 	a, b := *now, *was
 	a.Resources, b.Resources = withoutCompute(a.Resources), withoutCompute(b.Resources)

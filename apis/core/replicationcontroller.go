@@ -31,7 +31,7 @@ var replicationControllers = resource.Type[*corev1.ReplicationController]{
 	Generation:     true,
 	Status:         true,
 	ValidateStatus: validateReplicationControllerStatus,
-	// Its only version is one of those whose deletion left pods alone.
+	// As for all old versions, deletion orphans the pods by default.
 	OrphanByDefault: true,
 	Scale: &resource.Scale[*corev1.ReplicationController]{
 		Replicas: func(c *corev1.ReplicationController) **int32 { return &c.Spec.Replicas },
@@ -57,7 +57,7 @@ var replicationControllers = resource.Type[*corev1.ReplicationController]{
 			Value: func(c *corev1.ReplicationController) any { return labels.FormatLabels(c.Spec.Selector) }})...)...),
 }
 
-// templateOfController is the controller's template, or an empty one.
+// templateOfController returns the controller's template, or an empty one.
 func templateOfController(c *corev1.ReplicationController) *corev1.PodTemplateSpec {
 	if c.Spec.Template == nil {
 		return &corev1.PodTemplateSpec{}
@@ -65,8 +65,8 @@ func templateOfController(c *corev1.ReplicationController) *corev1.PodTemplateSp
 	return c.Spec.Template
 }
 
-// defaultReplicationController lets the template's labels select the pods, and
-// be the controller's own.
+// defaultReplicationController sets missing labels and a missing selector of the
+// controller to the labels of the template.
 func defaultReplicationController(c *corev1.ReplicationController) {
 	resource.Fill(&c.Spec.Replicas, 1)
 	if c.Spec.Template == nil {

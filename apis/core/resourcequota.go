@@ -94,8 +94,8 @@ func validateQuotaScopes(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	return append(errs, scopesAgree(spec, spec.Scopes, path)...)
 }
 
-// foreignResources are the quota's standard resources that a known scope does
-// not have.
+// foreignResources returns the quota's standard resources that cannot be limited
+// within a known scope.
 func foreignResources(spec *corev1.ResourceQuotaSpec, scope corev1.ResourceQuotaScope) []corev1.ResourceName {
 	has, known := scopedResources[scope]
 	if !known {
@@ -139,7 +139,7 @@ func validateScopeSelector(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	return append(errs, scopesAgree(spec, scopes, path)...)
 }
 
-// scopesWithValues are the scopes of which a selector can name values.
+// scopesWithValues are the scopes for which a selector can have values.
 var scopesWithValues = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass, corev1.ResourceQuotaScopeVolumeAttributesClass}
 
 func validateScopeRequirement(r corev1.ScopedResourceSelectorRequirement, path *field.Path) field.ErrorList {
@@ -170,7 +170,7 @@ func validateResourceQuotaUpdate(q, old *corev1.ResourceQuota) field.ErrorList {
 	return field.ErrorList{field.Invalid(specPath.Child("scopes"), q.Spec.Scopes, apivalidation.FieldImmutableErrorMsg)}
 }
 
-// warnResourceQuota names requests that exceed their limits, of a new quota.
+// warnResourceQuota warns of a new quota whose requests exceed its limits.
 func warnResourceQuota(q, old *corev1.ResourceQuota) []string {
 	if old != nil {
 		return nil
@@ -191,8 +191,8 @@ func warnResourceQuota(q, old *corev1.ResourceQuota) []string {
 	return warnings
 }
 
-// quotaUse is the Limit cell, of resources named limits.something, or the
-// Request cell, of all others: used/hard of each.
+// quotaUse returns used/hard of the resources named limits.*, for the Limit cell,
+// or of all others, for the Request cell.
 func quotaUse(q *corev1.ResourceQuota, limits bool) string {
 	var cells []string
 	for _, name := range podspec.SortedNames(q.Status.Hard) {

@@ -32,7 +32,7 @@ var secrets = resource.Type[*corev1.Secret]{
 	},
 }
 
-// defaultSecret folds stringData, which can only be written, into data.
+// defaultSecret moves stringData, which is write-only, into data.
 func defaultSecret(s *corev1.Secret) {
 	if s.Type == "" {
 		s.Type = corev1.SecretTypeOpaque
@@ -65,9 +65,9 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	return errs
 }
 
-// secretRules say what the types of secrets demand; other types are free.
+// secretRules are the rules of the types of secrets; other types have none.
 var secretRules = map[corev1.SecretType]func(*corev1.Secret) field.ErrorList{
-	// A controller may add the account's uid and the token later.
+	// A controller may add the service account's UID and the token later.
 	corev1.SecretTypeServiceAccountToken: func(s *corev1.Secret) field.ErrorList {
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
 			return field.ErrorList{field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")}
@@ -76,7 +76,7 @@ var secretRules = map[corev1.SecretType]func(*corev1.Secret) field.ErrorList{
 	},
 	corev1.SecretTypeDockercfg:        jsonAt(corev1.DockerConfigKey),
 	corev1.SecretTypeDockerConfigJson: jsonAt(corev1.DockerConfigJsonKey),
-	// Either may be empty or missing, but not both missing.
+	// At least one of them is required; it may be empty.
 	corev1.SecretTypeBasicAuth: func(s *corev1.Secret) field.ErrorList {
 		errs := keysOf(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)(s)
 		if len(errs) < 2 {
@@ -134,7 +134,7 @@ func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	return errs
 }
 
-// warnSecret says when a certificate and its key do not belong together.
+// warnSecret warns of a certificate and a key that do not belong together.
 func warnSecret(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil

@@ -88,7 +88,7 @@ func defaultSessionAffinity(spec *corev1.ServiceSpec) {
 	}
 }
 
-// prepareService completes clusterIPs for clients that know only clusterIP.
+// prepareService sets clusterIPs for clients that set only clusterIP.
 func prepareService(_ context.Context, _ *resource.Env, s *corev1.Service) {
 	dropInternalTrafficPolicy(s)
 	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
@@ -96,9 +96,8 @@ func prepareService(_ context.Context, _ *resource.Env, s *corev1.Service) {
 	}
 }
 
-// prepareServiceUpdate makes an update mean what its writer wants: what the
-// server allocated stays although the client left it out, and what belongs to
-// another type of service goes.
+// prepareServiceUpdate keeps values that the server has allocated and the client
+// leaves out, and clears fields of another service type.
 func prepareServiceUpdate(_ context.Context, _ *resource.Env, s, old *corev1.Service) {
 	keepAllocated(s, old)
 	alignClusterIPs(s, old)
@@ -112,8 +111,8 @@ func dropInternalTrafficPolicy(s *corev1.Service) {
 	}
 }
 
-// keepAllocated lets a client send a service again as it created it, without
-// what the server has added since.
+// keepAllocated copies the values that the server has allocated to fields that the
+// client leaves out, so that the client can send the service as it created it.
 func keepAllocated(s, old *corev1.Service) {
 	if needsClusterIP(s) && needsClusterIP(old) {
 		if s.Spec.ClusterIP == "" {
@@ -141,8 +140,8 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 }
 
-// alignClusterIPs follows a change of clusterIP in clusterIPs, if the client
-// changed only the former.
+// alignClusterIPs changes clusterIPs with clusterIP if the client has changed only
+// clusterIP.
 func alignClusterIPs(s, old *corev1.Service) {
 	if s.Spec.ClusterIP == old.Spec.ClusterIP || !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
 		return
@@ -153,8 +152,8 @@ func alignClusterIPs(s, old *corev1.Service) {
 	}
 }
 
-// dropForeignFields clears the fields that have no meaning for the service's
-// new type, unless the client changed them too: then validation objects.
+// dropForeignFields clears the fields that the service's new type does not have,
+// unless the client has changed them, too: then validation rejects them.
 func dropForeignFields(s, old *corev1.Service) {
 	spec, was := &s.Spec, &old.Spec
 	if needsClusterIP(old) && !needsClusterIP(s) {
@@ -193,7 +192,7 @@ func dropForeignFields(s, old *corev1.Service) {
 	}
 }
 
-// equal compares what two pointers point to.
+// equal reports whether two pointers are nil or point to equal values.
 func equal[T comparable](a, b *T) bool {
 	return a == b || (a != nil && b != nil && *a == *b)
 }
@@ -223,7 +222,7 @@ func externallyAccessible(s *corev1.Service) bool {
 	return hasNodePorts(s) || (s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0)
 }
 
-// nodePortsOf are the node ports of the service's ports that have one.
+// nodePortsOf returns the node ports of the service's ports.
 func nodePortsOf(s *corev1.Service) []int32 {
 	var ports []int32
 	for _, port := range s.Spec.Ports {
@@ -258,8 +257,8 @@ var serviceColumns = func() []resource.Column[*corev1.Service] {
 	}
 }()
 
-// externalAddresses is the External-IP cell: where the service is reached from
-// outside.
+// externalAddresses returns the External-IP cell: the addresses of the service
+// outside of the cluster.
 func externalAddresses(s *corev1.Service) string {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeExternalName:
@@ -277,7 +276,7 @@ func externalAddresses(s *corev1.Service) string {
 	return strings.Join(s.Spec.ExternalIPs, ",")
 }
 
-// balancerAddresses are the load balancer's addresses, sorted, each once.
+// balancerAddresses returns the load balancer's addresses, sorted, each once.
 func balancerAddresses(ingress []corev1.LoadBalancerIngress) []string {
 	var addresses []string
 	for _, point := range ingress {

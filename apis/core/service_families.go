@@ -10,9 +10,9 @@ import (
 
 // completeFamilies fills in ipFamilyPolicy and ipFamilies, and drops the
 // second address of a service that becomes single-stack. configured are the
-// families of the server's ranges, the primary first; old is nil on create.
-// An error means that the server, or the service as it was, cannot give what
-// the service asks for.
+// families of the server's ranges, the primary first; old is nil on create. It
+// returns errors if the policy and the families do not fit the server's families
+// or those of the old service.
 func completeFamilies(s, old *corev1.Service, configured []corev1.IPFamily) field.ErrorList {
 	if !needsClusterIP(s) || staysAsItPreferred(s, old) {
 		return nil
@@ -26,8 +26,8 @@ func completeFamilies(s, old *corev1.Service, configured []corev1.IPFamily) fiel
 	if errs = append(errs, inferFamilies(s, configured)...); len(errs) > 0 {
 		return errs
 	}
-	// It is not known yet which endpoints a headless service without selector will be
-	// given, so it may have families that the server does not have.
+	// The endpoints of a headless service without selector are written by clients,
+	// so it may have families that the server does not have.
 	if free := headless(s) && len(s.Spec.Selector) == 0; !free {
 		if errs := familiesAreConfigured(s, configured); len(errs) > 0 {
 			return errs
@@ -39,9 +39,8 @@ func completeFamilies(s, old *corev1.Service, configured []corev1.IPFamily) fiel
 	return nil
 }
 
-// staysAsItPreferred says that the service asks for what it has. A service
-// that prefers dual-stack must not change by itself because the server's
-// families have.
+// staysAsItPreferred reports whether the service keeps its families: one with
+// PreferDualStack must not change because the server's families have changed.
 func staysAsItPreferred(s, old *corev1.Service) bool {
 	return old != nil && old.Spec.Type == s.Spec.Type &&
 		hasPolicy(s, corev1.IPFamilyPolicyPreferDualStack) &&
@@ -67,8 +66,8 @@ func completePolicy(s, old *corev1.Service) {
 	}
 }
 
-// dropSecondFamily follows a policy that has become SingleStack, and refuses
-// the loss of a family without one.
+// dropSecondFamily drops the second family and address when the policy becomes
+// SingleStack. Without that, their removal is an error.
 func dropSecondFamily(s, old *corev1.Service) field.ErrorList {
 	ips, families := &s.Spec.ClusterIPs, &s.Spec.IPFamilies
 	if hasPolicy(s, corev1.IPFamilyPolicySingleStack) {
@@ -140,8 +139,8 @@ func familiesAreConfigured(s *corev1.Service, configured []corev1.IPFamily) fiel
 	return errs
 }
 
-// addFamilies adds the server's primary family to a service without any, and
-// the other one if the policy wants it and it may be had.
+// addFamilies adds the server's primary family to a service without families. If
+// both is set and the policy is not SingleStack, it adds the second family.
 func addFamilies(s *corev1.Service, configured []corev1.IPFamily, both bool) {
 	if len(s.Spec.IPFamilies) == 0 && len(configured) > 0 {
 		s.Spec.IPFamilies = []corev1.IPFamily{configured[0]}

@@ -13,7 +13,7 @@ import (
 )
 
 // clusterIPsFitFamilies validates clusterIP, clusterIPs, ipFamilies and
-// ipFamilyPolicy together. What is missing is filled in after validation.
+// ipFamilyPolicy together. Missing values are filled in after validation.
 func clusterIPsFitFamilies(s *corev1.Service) field.ErrorList {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -47,7 +47,7 @@ func clusterIPsFitFamilies(s *corev1.Service) field.ErrorList {
 
 var ipFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// ipFamiliesOf are the families of the addresses, each once.
+// ipFamiliesOf returns the families of the addresses, each once.
 func ipFamiliesOf(ips []string) []corev1.IPFamily {
 	var families []corev1.IPFamily
 	for _, ip := range ips {
@@ -105,10 +105,10 @@ func clusterIPsAreValid(s *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// validateServiceUpdate guards what a service keeps for life. A second family
-// may come and go (completeFamilies says how), the first stays, unless the
-// service is or becomes an ExternalName. Of addresses and families that make no
-// sense only that is said.
+// validateServiceUpdate forbids changes of the first cluster IP and family, unless
+// the service is or becomes an ExternalName. A second family may be added and
+// removed (see completeFamilies). Invalid addresses and families are reported as
+// invalid only, not as changed.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	if needsClusterIP(s) && needsClusterIP(old) && (!headless(s) || !headless(old)) && len(clusterIPsFitFamilies(s)) == 0 {
@@ -143,7 +143,8 @@ func clusterIPsStay(s, old *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// familiesStay lets a client leave the families out: they are filled in later.
+// familiesStay allows a client to leave the families out: they are filled in
+// later.
 func familiesStay(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	path := specPath.Child("ipFamilies").Index(0)

@@ -14,7 +14,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// serviceRules are what every service keeps to, in the order of the messages.
+// serviceRules holds the validation rules of services, in the order of the
+// messages.
 var serviceRules = []func(*corev1.Service) field.ErrorList{
 	topologyAnnotationsAgree,
 	typeFitsPortsAndAddresses,
@@ -316,7 +317,7 @@ func trafficPreferencesAreKnown(s *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// warnService names what the service says in vain or in an outdated way.
+// warnService warns of fields that have no effect and of deprecated ones.
 func warnService(s, _ *corev1.Service) []string {
 	var warnings []string
 	add := func(broken bool, format string, args ...any) {

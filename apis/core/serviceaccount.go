@@ -19,8 +19,8 @@ var serviceAccounts = resource.Type[*corev1.ServiceAccount]{
 	},
 }
 
-// keepSecretNames drops all but the names of the account's secrets: the rest
-// of an object reference has no meaning here.
+// keepSecretNames drops all fields of the references to the account's secrets but
+// the name: the others have no meaning here.
 func keepSecretNames(sa *corev1.ServiceAccount) {
 	for i, secret := range sa.Secrets {
 		sa.Secrets[i] = corev1.ObjectReference{Name: secret.Name}

@@ -32,7 +32,7 @@ const (
 	maxTokenSeconds     = 1 << 32
 )
 
-// token issues a token that proves its bearer to be the account.
+// token issues a token that authenticates its bearer as the service account.
 var token = resource.Action{
 	Name:  "token",
 	Input: func() runtime.Object { return &authenticationv1.TokenRequest{} },
@@ -96,7 +96,8 @@ func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorLis
 	return nil
 }
 
-// bindToken makes the token end with the object that ref names.
+// bindToken binds the token to the object of ref: it becomes invalid when the
+// object is deleted.
 func bindToken(ctx context.Context, env *resource.Env, ref *authenticationv1.BoundObjectReference, wanted *resource.TokenRequest) error {
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	var bound *resource.Referent
@@ -123,8 +124,8 @@ func bindToken(ctx context.Context, env *resource.Env, ref *authenticationv1.Bou
 	return nil
 }
 
-// bindTokenToPod binds a token to a pod of the account, and says in the token
-// where the pod runs.
+// bindTokenToPod binds a token to a pod of the service account. The token names
+// the pod's node, too.
 func bindTokenToPod(ctx context.Context, env *resource.Env, name string, wanted *resource.TokenRequest) (*resource.Referent, error) {
 	found, err := env.Objects(podResource).Get(ctx, wanted.Namespace, name)
 	if err != nil {
@@ -139,7 +140,7 @@ func bindTokenToPod(ctx context.Context, env *resource.Env, name string, wanted 
 		wanted.Node, err = referent(ctx, env, nodeResource, "", pod.Spec.NodeName)
 		switch {
 		case apierrors.IsNotFound(err):
-			// Its name tells something even so.
+			// The token names the node without its UID.
 			wanted.Node = &resource.Referent{Name: pod.Spec.NodeName}
 		case err != nil:
 			return nil, err

@@ -53,15 +53,15 @@ var endpointSlices = resource.Type[*discoveryv1.EndpointSlice]{
 
 var sliceDoc = discoveryv1.EndpointSlice{}.SwaggerDoc()
 
-// dropTopology drops what v1 carries for readers of v1beta1 only.
+// dropTopology drops the field that v1 has only for clients of v1beta1.
 func dropTopology(s *discoveryv1.EndpointSlice) {
 	for i := range s.Endpoints {
 		s.Endpoints[i].DeprecatedTopology = nil
 	}
 }
 
-// prepareSliceUpdate counts a change of the labels as a generation too: the
-// service that a slice belongs to is a label.
+// prepareSliceUpdate increments the generation when labels change, too: a label
+// names the service of a slice.
 func prepareSliceUpdate(_ context.Context, _ *resource.Env, s, old *discoveryv1.EndpointSlice) {
 	dropTopology(s)
 	if s.Generation == old.Generation && !apiequality.Semantic.DeepEqual(s.Labels, old.Labels) {

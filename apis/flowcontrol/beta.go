@@ -6,10 +6,10 @@ import (
 	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 )
 
-// The beta versions have no way to say that a limited level has zero shares:
-// there 0 is an unset field, whose default is 30. A level that does have zero
-// carries an annotation in v1beta3, which never reaches the hub. v1beta2 gets
-// it too, so that nothing is lost there either.
+// In the beta versions a limited level cannot have zero shares: there 0 means
+// unset, and the default is 30. A level with zero shares has an annotation in
+// v1beta3, which the hub does not have. v1beta2 has the annotation, too, so that
+// the conversion loses nothing.
 const zeroMark = flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey
 
 // sharesFromBeta is nil, for the default, unless the shares are set or marked.

@@ -3,7 +3,7 @@ package flowcontrol
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the flowcontrol.apiserver.k8s.io group.
+// Kinds returns the kinds of the flowcontrol.apiserver.k8s.io group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		flowSchemas,

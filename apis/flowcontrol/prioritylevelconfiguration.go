@@ -166,8 +166,8 @@ func validateLimitResponse(path *field.Path, r flowcontrolv1.LimitResponse) fiel
 	return resource.OneOf(path.Child("type"), r.Type, flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)
 }
 
-// validateQueuing also holds the queues and the hand to what the shuffle
-// sharding of a 64-bit hash can deal.
+// validateQueuing also requires that shuffle sharding by a 64-bit hash is possible
+// with the number of queues and the hand size.
 func validateQueuing(path *field.Path, q *flowcontrolv1.QueuingConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	if q.QueueLengthLimit <= 0 {
@@ -190,8 +190,8 @@ func validateQueuing(path *field.Path, q *flowcontrolv1.QueuingConfiguration) fi
 	return errs
 }
 
-// validateMandatoryLevel holds the levels that flow control cannot do without
-// to their fixed values; of 'exempt' an administrator may change spec.exempt.
+// validateMandatoryLevel requires the fixed values of the mandatory levels; only
+// spec.exempt of 'exempt' may change.
 func validateMandatoryLevel(path *field.Path, pl *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	for _, fixed := range bootstrap.MandatoryPriorityLevelConfigurations {
 		if fixed.Name != pl.Name {

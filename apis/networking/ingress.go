@@ -14,7 +14,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// classAnnotation named an ingress' class before spec.ingressClassName did.
+// classAnnotation is the predecessor of spec.ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 var ingresses = resource.Type[*networkingv1.Ingress]{
@@ -128,8 +128,8 @@ func validateHTTPPath(path *field.Path, p *networkingv1.HTTPIngressPath) field.E
 	return append(errs, validateBackend(path.Child("backend"), &p.Backend)...)
 }
 
-// urlPathFaults says what keeps a path from being one that every proxy reads
-// in the same way.
+// urlPathFaults returns the problems of a path that proxies could interpret
+// differently.
 func urlPathFaults(path string) []string {
 	var faults []string
 	if !strings.HasPrefix(path, "/") {

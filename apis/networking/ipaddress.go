@@ -28,7 +28,7 @@ var ipAddresses = resource.Type[*networkingv1.IPAddress]{
 	},
 }
 
-// canonicalIP requires an address as the name, in the one way of writing it.
+// canonicalIP requires an IP address in canonical form as the name.
 func canonicalIP(name string, _ bool) []string {
 	var messages []string
 	for _, err := range validation.IsValidIP(nil, name) {

@@ -161,7 +161,7 @@ func validateIPBlock(path *field.Path, b *networkingv1.IPBlock) field.ErrorList 
 	return errs
 }
 
-// warnCIDRs warns of ranges that are not written as Kubernetes writes them.
+// warnCIDRs warns of ranges that are not in canonical form.
 func warnCIDRs(p *networkingv1.NetworkPolicy) []string {
 	var warnings []string
 	for _, rule := range rulesOf(p) {

@@ -45,8 +45,8 @@ func validateServiceCIDRs(cidrs []string) field.ErrorList {
 	return errs
 }
 
-// validateSameCIDRs lets a range of one family gain one of the other, and
-// nothing else.
+// validateSameCIDRs forbids changes, except that a range of the second family is
+// added.
 func validateSameCIDRs(cidrs, old []string) field.ErrorList {
 	path := field.NewPath("spec", "cidrs")
 	if len(cidrs) != len(old) && (len(old) != 1 || len(cidrs) != 2) {

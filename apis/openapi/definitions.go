@@ -15,8 +15,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	return definitions
 }
 
-// Definitions makes the definitions of the named models and of all that they
-// refer to; without names, all. Names that are not ours are passed over.
+// Definitions returns the definitions of the named models and of all that they
+// refer to; without names, all. Unknown names are ignored.
 func Definitions(names ...string) common.GetOpenAPIDefinitions {
 	if len(names) == 0 {
 		return GetOpenAPIDefinitions

@@ -11,15 +11,14 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// DefaultClaimSpec fills in what a claim, or a template of
-// claims, leaves out.
+// DefaultClaimSpec sets the defaults of a claim or a claim template.
 func DefaultClaimSpec(spec *corev1.PersistentVolumeClaimSpec) {
 	resource.Fill(&spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	RoundUpToMilli(spec.Resources.Requests)
 	RoundUpToMilli(spec.Resources.Limits)
 }
 
-// ValidateClaimSpec validates a claim, or a template of claims.
+// ValidateClaimSpec validates the spec of a claim or a claim template.
 func ValidateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	errs := ValidateAccessModes(spec.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))
 	if spec.Selector != nil {

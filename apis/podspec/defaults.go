@@ -11,9 +11,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// Default fills the unset fields of a pod spec, be it a pod's or a
-// template's. What only a pod gets (requests from limits, host ports) is not
-// among them, so that a template keeps saying what its author said.
+// Default sets the defaults of the PodSpec of a pod or a template. Defaults that
+// only pods have (requests from limits, host ports) are not among them.
 func Default(spec *corev1.PodSpec) {
 	resource.FillEmpty(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	resource.FillEmpty(&spec.DNSPolicy, corev1.DNSClusterFirst)
@@ -22,8 +21,8 @@ func Default(spec *corev1.PodSpec) {
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
-	// The first version of the API knew the account by another name, and
-	// clients read either.
+	// serviceAccount is the deprecated name of serviceAccountName; clients read
+	// either.
 	resource.FillEmpty(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	for i := range spec.Volumes {
@@ -39,7 +38,7 @@ func Default(spec *corev1.PodSpec) {
 }
 
 func defaultContainer(c *corev1.Container) {
-	if c.ImagePullPolicy == "" { // objects from storage have one: do not parse in vain
+	if c.ImagePullPolicy == "" { // stored objects have one: the image need not be parsed
 		c.ImagePullPolicy = pullPolicy(c.Image)
 	}
 	resource.FillEmpty(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
@@ -75,7 +74,7 @@ func defaultContainer(c *corev1.Container) {
 func pullPolicy(image string) corev1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return corev1.PullIfNotPresent // validation reports the image
+		return corev1.PullIfNotPresent // validation reports the invalid image
 	}
 	if tagged, ok := named.(reference.Tagged); ok && tagged.Tag() == "latest" || reference.IsNameOnly(named) {
 		return corev1.PullAlways
@@ -167,8 +166,8 @@ func DefaultResources(r *corev1.ResourceRequirements) {
 	RoundUpToMilli(r.Requests)
 }
 
-// RoundUpToMilli rounds quantities up to a thousandth, the finest that the API
-// keeps.
+// RoundUpToMilli rounds quantities up to a thousandth, the smallest unit of the
+// API.
 func RoundUpToMilli(list corev1.ResourceList) {
 	for name, amount := range list {
 		if !amount.RoundUp(quantity.Milli) {

@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// countedResources are the resources of which there are only whole ones.
+// countedResources are the resources whose quantities must be integers.
 var countedResources = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
 	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
@@ -41,7 +41,7 @@ func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.Erro
 	return nil
 }
 
-// isCounted says that there are only whole ones of the resource.
+// isCounted reports whether quantities of the resource must be integers.
 func isCounted(name corev1.ResourceName) bool {
 	return slices.Contains(countedResources, name) || IsExtendedResource(name)
 }

@@ -10,8 +10,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// Restrict checks a PodSpec against what the server allows pods to do (flag
-// --allow-privileged). Path is the PodSpec's.
+// Restrict validates a PodSpec by the server's flag --allow-privileged. Path is
+// the PodSpec's.
 func Restrict(env *resource.Env, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if env.AllowPrivileged {
 		return nil

@@ -17,8 +17,8 @@ import (
 )
 
 // ValidateTemplate validates a template of pods; path is the template's.
-// What the owner of the template demands beyond (a restart policy, that the
-// labels match a selector) is the owner's to check.
+// The workload that has the template checks its own rules: the restart policy,
+// and that the selector matches the labels.
 func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	specPath := path.Child("spec")
 	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
@@ -43,7 +43,7 @@ func Validate(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) f
 	return errs
 }
 
-// podSpec is a pod spec under judgement, with what its parts refer to.
+// podSpec is a PodSpec that is validated, with the names that its parts refer to.
 type podSpec struct {
 	*corev1.PodSpec
 	path *field.Path
@@ -75,7 +75,7 @@ func newPodSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path)
 	return s
 }
 
-// podSpecRules are what a pod spec must fulfil, in the order in which
+// podSpecRules holds the validation rules of a PodSpec, in the order in which
 // kube-apiserver reports them.
 var podSpecRules = []func(*podSpec) field.ErrorList{
 	gracePeriodIsSet,
@@ -116,8 +116,9 @@ func gracePeriodIsSet(s *podSpec) field.ErrorList {
 	return nil
 }
 
-// hostPortsMatchOnHostNetwork: in a template zero stands for the default,
-// which pods get on their creation.
+// hostPortsMatchOnHostNetwork requires host ports equal to container ports on the
+// host's network. In a template zero means the default, which pods get when they
+// are created.
 func hostPortsMatchOnHostNetwork(s *podSpec) field.ErrorList {
 	if !s.HostNetwork {
 		return nil
@@ -213,8 +214,8 @@ func schedulingGatesAreValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// userNamespaceIsPossible: a user namespace of its own does not go with the
-// host's other namespaces, nor with devices, whose owners cannot be mapped.
+// userNamespaceIsPossible forbids a user namespace of the pod together with other
+// namespaces of the host, or with block devices, whose owners cannot be mapped.
 func userNamespaceIsPossible(s *podSpec) field.ErrorList {
 	if s.hostUsers {
 		return nil

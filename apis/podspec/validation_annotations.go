@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// IsMirror reports a pod that a node shows for one that it does not have from
-// the API.
+// IsMirror reports whether the pod is a mirror pod: the API object of a static
+// pod.
 func IsMirror(annotations map[string]string) bool {
 	_, ok := annotations[corev1.MirrorPodAnnotationKey]
 	return ok
 }
 
-// ValidateAnnotations validates the annotations that mean something to pods.
+// ValidateAnnotations validates the annotations that configure pods.
 func ValidateAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if IsMirror(annotations) && spec.NodeName == "" {
@@ -48,7 +48,8 @@ func ValidateAnnotations(annotations map[string]string, spec *corev1.PodSpec, pa
 	return errs
 }
 
-// isDeletionCost allows one spelling of each number: no plus, no leading zeros.
+// isDeletionCost reports whether the cost is an integer without a plus sign or
+// leading zeros.
 func isDeletionCost(cost string) bool {
 	n, err := strconv.ParseInt(cost, 10, 32)
 	return err == nil && strconv.FormatInt(n, 10) == cost

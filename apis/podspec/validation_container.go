@@ -46,7 +46,8 @@ func initContainersAreValid(s *podSpec) field.ErrorList {
 		if c.Name != "" {
 			errs = append(errs, resource.Unique(path.Child("name"), c.Name, names)...)
 		}
-		// Init containers run one by one: only their own ports can collide.
+		// Init containers run one after the other: their ports must only be unique
+		// within each.
 		errs = append(errs, hostPortsAreUnique(c, sets.New[string](), path)...)
 		if IsSidecar(InitContainers, c) {
 			errs = append(errs, s.validateHooks(c, path)...)
@@ -57,7 +58,8 @@ func initContainersAreValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// mayNotKeepRunning forbids what makes no sense for a container that ends.
+// mayNotKeepRunning forbids lifecycle hooks, probes and restarts on resize, which
+// only containers that keep running may have.
 func mayNotKeepRunning(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range []struct {
@@ -82,8 +84,8 @@ func mayNotKeepRunning(c *corev1.Container, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ephemeralFields are the fields of a container that an ephemeral container,
-// a guest in a running pod, may have.
+// ephemeralFields are the fields of a container that an ephemeral container may
+// have.
 var ephemeralFields = sets.New("Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env",
 	"VolumeMounts", "VolumeDevices", "TerminationMessagePath", "TerminationMessagePolicy",
 	"ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY")
@@ -122,9 +124,8 @@ func ephemeralContainersAreValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// mayOnlySet forbids all fields of a struct but those allowed. A list of what
-// is allowed makes a new field of the API forbidden until a developer has thought
-// about it.
+// mayOnlySet forbids all fields of a struct but the allowed ones, so that a new
+// field of the API is forbidden until it is added to the list.
 func mayOnlySet(value any, allowed sets.Set[string], msg string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	v := reflect.ValueOf(value)
@@ -155,8 +156,8 @@ func (s *podSpec) validateContainer(c *corev1.Container, path *field.Path) field
 	return errs
 }
 
-// ValidateImageTrimmed holds for pods only: templates with a blank image are in use
-// as placeholders.
+// ValidateImageTrimmed forbids white space around an image. It is a rule for pods
+// only: templates with a blank image are in use as placeholders.
 func ValidateImageTrimmed(c *corev1.Container, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(c.Image) != c.Image {
 		return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace")}

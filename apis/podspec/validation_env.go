@@ -85,8 +85,8 @@ func validateFileKeyRef(ref *corev1.FileKeySelector, path *field.Path) field.Err
 	return append(errs, ValidateNoBacksteps(ref.Path, path.Child("path"))...)
 }
 
-// fileKeysReferToEmptyDirs: variables can only be read from files that the
-// pod's own containers wrote.
+// fileKeysReferToEmptyDirs requires that the files of fileKeyRef are in emptyDir
+// volumes, where the pod's own containers have written them.
 func fileKeysReferToEmptyDirs(s *podSpec) field.ErrorList {
 	var errs field.ErrorList
 	for at, c := range All(s.PodSpec) {
@@ -137,13 +137,13 @@ func validateEnvFromName(name string, path *field.Path) field.ErrorList {
 }
 
 // The fields of a pod that its containers may see as environment variables
-// and as files; labels and annotations can also be named one by one.
+// and as files; single labels and annotations can be named, too.
 var (
 	envFieldPaths = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 		"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 	fileFieldPaths = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
-	// knownFieldPaths are all that the downward API knows, whether or not
-	// they are allowed in a place.
+	// knownFieldPaths are all paths of the downward API; not every place allows
+	// each of them.
 	knownFieldPaths = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
 		"spec.host", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.phase", "status.podIP", "status.podIPs"}
@@ -188,8 +188,8 @@ func cutSubscript(fieldPath string) (of, key string, ok bool) {
 	return of, key, true
 }
 
-// resourceFields are the resources of a container that it may see; those of
-// huge pages are known by their prefix.
+// resourceFields are the resources that resourceFieldRef supports. Those of huge
+// pages have a prefix.
 var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory",
 	"requests.cpu", "requests.ephemeral-storage", "requests.memory"}
 

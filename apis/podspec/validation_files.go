@@ -172,8 +172,8 @@ func (f projectedFiles) validateTrustBundle(s *corev1.ClusterTrustBundleProjecti
 	return append(errs, f.add(s.Path, s.Path)...)
 }
 
-// validateTrustBundleName: the name of a bundle with a signer begins with the
-// signer's name, its slash as a colon.
+// validateTrustBundleName requires that the name of a bundle with a signer begins
+// with the signer's name, in which a colon replaces the slash.
 func validateTrustBundleName(name string, p *field.Path) field.ErrorList {
 	last := name[strings.LastIndex(name, ":")+1:]
 	var errs field.ErrorList
@@ -183,7 +183,7 @@ func validateTrustBundleName(name string, p *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSignerName: a signer is named by a domain and one path segment.
+// validateSignerName requires a domain and one path segment.
 func validateSignerName(name string, p *field.Path) field.ErrorList {
 	domain, segment, ok := strings.Cut(name, "/")
 	switch {
@@ -197,7 +197,7 @@ func validateSignerName(name string, p *field.Path) field.ErrorList {
 }
 
 // The bounds of the life of a pod's certificate, in seconds; signers of
-// kubernetes.io are trusted with a day only (certificates.k8s.io/v1beta1).
+// kubernetes.io may issue one day at most (certificates.k8s.io/v1beta1).
 const (
 	minPodCertificateSeconds           = 3600
 	maxPodCertificateSeconds           = 7862400
@@ -237,7 +237,7 @@ func (f projectedFiles) validatePodCertificate(s *corev1.PodCertificateProjectio
 	return errs
 }
 
-// ValidateNoBacksteps refuses a path that goes up anywhere.
+// ValidateNoBacksteps forbids a path with the element "..".
 func ValidateNoBacksteps(target string, p *field.Path) field.ErrorList {
 	for _, element := range strings.Split(target, "/") {
 		if element == ".." {
@@ -247,7 +247,7 @@ func ValidateNoBacksteps(target string, p *field.Path) field.ErrorList {
 	return nil
 }
 
-// descends requires a relative path that does not go up.
+// descends requires a relative path without the element "..".
 func descends(target string, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if path.IsAbs(target) {
@@ -256,8 +256,8 @@ func descends(target string, p *field.Path) field.ErrorList {
 	return append(errs, ValidateNoBacksteps(target, p)...)
 }
 
-// staysInVolume requires a path that descends and does not begin with "..",
-// which the atomic writer of volumes keeps for itself.
+// staysInVolume requires a path that descends and does not begin with "..": the
+// atomic writer of volumes uses such names.
 func staysInVolume(target string, p *field.Path) field.ErrorList {
 	errs := descends(target, p)
 	if strings.HasPrefix(target, "..") && !strings.HasPrefix(target, "../") {

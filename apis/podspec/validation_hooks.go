@@ -12,7 +12,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// validateHooks validates how a running container is watched and told to stop.
+// validateHooks validates the probes and lifecycle hooks of a container.
 func (s *podSpec) validateHooks(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Lifecycle != nil {
@@ -95,7 +95,7 @@ func succeedsAtOnce(probe *corev1.Probe, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// handler is a way to act on a container, and whether it was chosen.
+// handler is an action of a probe or hook, and whether it is set.
 type handler struct {
 	name  string
 	set   bool

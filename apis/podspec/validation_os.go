@@ -102,8 +102,8 @@ func forbidForWindows(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// hostProcessContainersAreValid: processes of a Windows host share its network
-// and do not mix with containers.
+// hostProcessContainersAreValid requires that HostProcess pods use the host's
+// network and have only HostProcess containers.
 func hostProcessContainersAreValid(s *podSpec) field.ErrorList {
 	pod := podHostProcess(s.PodSpec)
 	var errs field.ErrorList
@@ -128,7 +128,7 @@ func hostProcessContainersAreValid(s *podSpec) field.ErrorList {
 	return errs
 }
 
-// podHostProcess is what a pod says of those of its containers that say nothing.
+// podHostProcess returns the pod's hostProcess, the default for its containers.
 func podHostProcess(spec *corev1.PodSpec) *bool {
 	if spec.SecurityContext == nil || spec.SecurityContext.WindowsOptions == nil {
 		return nil
@@ -136,7 +136,7 @@ func podHostProcess(spec *corev1.PodSpec) *bool {
 	return spec.SecurityContext.WindowsOptions.HostProcess
 }
 
-// hostProcess reports whether a container of a pod runs on a Windows host itself.
+// hostProcess returns a container's hostProcess; pod is the pod's, the default.
 func hostProcess(sc *corev1.SecurityContext, pod *bool) *bool {
 	if sc == nil || sc.WindowsOptions == nil || sc.WindowsOptions.HostProcess == nil {
 		return pod
@@ -145,7 +145,7 @@ func hostProcess(sc *corev1.SecurityContext, pod *bool) *bool {
 }
 
 // The limits of Windows' names of users ("DOMAIN\user") and of the credential
-// specs of group managed accounts, in bytes.
+// specs of group-managed service accounts, in bytes.
 const (
 	maxCredentialSpec    = 64 << 10
 	maxWindowsUserDomain = 255

@@ -74,7 +74,8 @@ func validateRequirements(r *corev1.ResourceRequirements, rule resourceRule, cla
 	return append(errs, validateClaimRefs(r.Claims, claims, path.Child("claims"))...)
 }
 
-// SortedNames makes the order of errors independent of the map's.
+// SortedNames returns the names in the list, sorted, so that the order of errors is
+// stable.
 func SortedNames(list corev1.ResourceList) []corev1.ResourceName {
 	names := make([]corev1.ResourceName, 0, len(list))
 	for name := range list {
@@ -84,8 +85,8 @@ func SortedNames(list corev1.ResourceList) []corev1.ResourceName {
 	return names
 }
 
-// ValidateQuantity requires that the amount is not negative, and that it is whole
-// if the resource is counted.
+// ValidateQuantity requires that the amount is not negative, and an integer if the
+// resource is counted.
 func ValidateQuantity(name corev1.ResourceName, amount quantity.Quantity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if amount.Sign() < 0 {
@@ -117,9 +118,9 @@ func IsNativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// IsExtendedResource reports whether a resource is one that nodes advertise
-// for others, such as a device plug-in. Its name must leave room for the
-// prefix that quotas give it.
+// IsExtendedResource reports whether the resource is an extended resource, for
+// example of a device plugin: its name has a domain other than kubernetes.io, and
+// is short enough for the prefix "requests." that quotas add.
 func IsExtendedResource(name corev1.ResourceName) bool {
 	return !IsNativeResource(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0

@@ -35,7 +35,7 @@ func affinityIsValid(s *podSpec) field.ErrorList {
 		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 			term, path := &a.PreferredDuringSchedulingIgnoredDuringExecution[i], path.Child(preferred).Index(i)
 			errs = append(errs, validateWeight(term.Weight, path)...)
-			// Values that no label can have do no harm in a preference.
+			// A preference may have values that are invalid for labels.
 			errs = append(errs, validateNodeSelectorTerm(&term.Preference, true, path.Child("preference"))...)
 		}
 	}
@@ -158,9 +158,9 @@ func validatePodAffinityTerm(t *corev1.PodAffinityTerm, path *field.Path) field.
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
 
-// validateLabelKeys validates keys whose values the pod's own labels supply. The
-// server has added them to the selector by now, as expressions: a key that
-// occurs there twice was in the selector before.
+// validateLabelKeys validates matchLabelKeys and mismatchLabelKeys. The server has
+// added requirements for them to the selector before: a key that occurs there
+// twice was in the client's selector.
 func validateLabelKeys(match, mismatch []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, list := range []struct {

@@ -16,8 +16,8 @@ import (
 )
 
 func volumesAreValid(s *podSpec) field.ErrorList {
-	// Ephemeral volumes become claims named after the pod, whose name a
-	// template does not know.
+	// Ephemeral volumes become claims that are named after the pod; a template has
+	// no name of a pod.
 	created := sets.New[string]()
 	if s.meta != nil && s.meta.Name != "" {
 		for i := range s.Volumes {
@@ -51,7 +51,7 @@ func (s *podSpec) validateVolume(v *corev1.Volume, path *field.Path) field.Error
 			errs = append(errs, field.Forbidden(path.Child(source.name), "may not specify more than 1 volume type"))
 		default:
 			chosen = source.name
-			errs = append(errs, source.judge(&v.VolumeSource, path.Child(source.name))...)
+			errs = append(errs, source.validate(&v.VolumeSource, path.Child(source.name))...)
 		}
 	}
 	if chosen == "" {
@@ -73,19 +73,18 @@ func (s *podSpec) validateVolume(v *corev1.Volume, path *field.Path) field.Error
 	return errs
 }
 
-// volumeSource is a kind of volume: the name of its field and what its
-// fields must fulfil.
+// volumeSource is a kind of volume: the name of its field and its validation.
 type volumeSource struct {
-	name  string
-	set   func(v *corev1.VolumeSource) bool
-	judge func(v *corev1.VolumeSource, path *field.Path) field.ErrorList
+	name     string
+	set      func(v *corev1.VolumeSource) bool
+	validate func(v *corev1.VolumeSource, path *field.Path) field.ErrorList
 }
 
-func source[T any](name string, of func(v *corev1.VolumeSource) *T, judge func(source *T, path *field.Path) field.ErrorList) volumeSource {
+func source[T any](name string, of func(v *corev1.VolumeSource) *T, validate func(source *T, path *field.Path) field.ErrorList) volumeSource {
 	return volumeSource{
-		name:  name,
-		set:   func(v *corev1.VolumeSource) bool { return of(v) != nil },
-		judge: func(v *corev1.VolumeSource, path *field.Path) field.ErrorList { return judge(of(v), path) },
+		name:     name,
+		set:      func(v *corev1.VolumeSource) bool { return of(v) != nil },
+		validate: func(v *corev1.VolumeSource, path *field.Path) field.ErrorList { return validate(of(v), path) },
 	}
 }
 
@@ -94,14 +93,13 @@ func source[T any](name string, of func(v *corev1.VolumeSource) *T, judge func(s
 func ValidateVolumeSource(name string, v *corev1.VolumeSource, path *field.Path) field.ErrorList {
 	for _, source := range volumeSources {
 		if source.name == name {
-			return source.judge(v, path)
+			return source.validate(v, path)
 		}
 	}
 	return nil
 }
 
-// volumeSources are all kinds of volumes, in the order in which the first one
-// that is set counts.
+// volumeSources are all kinds of volumes. If several are set, the first counts.
 var volumeSources = []volumeSource{
 	source("emptyDir", func(v *corev1.VolumeSource) *corev1.EmptyDirVolumeSource { return v.EmptyDir }, validateEmptyDir),
 	source("hostPath", func(v *corev1.VolumeSource) *corev1.HostPathVolumeSource { return v.HostPath }, validateHostPath),
@@ -253,7 +251,7 @@ func validateLun(lun int32, p *field.Path) field.ErrorList {
 	return nil
 }
 
-// validatePartition lets zero stand for the whole disk.
+// validatePartition allows zero, which means the whole disk.
 func validatePartition(partition int32, p *field.Path) field.ErrorList {
 	if partition < 0 || partition > 255 {
 		return field.ErrorList{field.Invalid(p.Child("partition"), partition, validation.InclusiveRangeError(1, 255))}

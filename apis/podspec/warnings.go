@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// WarnPod speaks to those who create a pod; updates come from machines.
+// WarnPod returns the warnings for a new pod. Updates, which mostly controllers
+// and nodes send, get none.
 func WarnPod(p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
@@ -25,8 +26,7 @@ func WarnPod(p, old *corev1.Pod) []string {
 	return append(warnings, warnPodSpec(&p.Spec, p.Annotations, nil)...)
 }
 
-// WarnTemplate warns of what a template's pods will not do as its author
-// seems to expect; path is the template's.
+// WarnTemplate returns the warnings for a template; path is the template's.
 func WarnTemplate(t *corev1.PodTemplateSpec, path *field.Path) []string {
 	if t == nil {
 		return nil
@@ -40,15 +40,15 @@ var podSpecWarnings = []func(spec *corev1.PodSpec, annotations map[string]string
 	warnDeprecatedNodeLabels,
 	warnImpossibleNodeLabels,
 	warnSelectingNothing,
-	warnDeadAnnotations,
-	warnDeadVolumes,
+	warnObsoleteAnnotations,
+	warnDeprecatedVolumes,
 	warnOverlappingFiles,
 	warnRepeatedReferences,
 	warnFractionalBytes,
 	warnHiddenVariables,
 	warnCollidingPorts,
 	warnNegativeGracePeriod,
-	warnOddAddresses,
+	warnNonCanonicalAddresses,
 }
 
 func warnPodSpec(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string {
@@ -108,8 +108,8 @@ func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *f
 	return warnings
 }
 
-// warnImpossibleNodeLabels: no node has a label with a value that is none.
-// Affinity that is required is validated.
+// warnImpossibleNodeLabels warns of preferred node affinity with values that are
+// invalid for labels. Required node affinity is validated.
 func warnImpossibleNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	a := NodeAffinity(spec)
 	if a == nil {
@@ -159,16 +159,16 @@ func warnSelectingNothing(spec *corev1.PodSpec, _ map[string]string, path *field
 	return warnings
 }
 
-// deadAnnotations meant something to pods once.
-var deadAnnotations = map[string]string{
+// obsoleteAnnotations are annotations that no longer configure pods.
+var obsoleteAnnotations = map[string]string{
 	"scheduler.alpha.kubernetes.io/critical-pod":  `non-functional in v1.16+; use the "priorityClassName" field instead`,
 	"security.alpha.kubernetes.io/sysctls":        `non-functional in v1.11+; use the "sysctls" field instead`,
 	"security.alpha.kubernetes.io/unsafe-sysctls": `non-functional in v1.11+; use the "sysctls" field instead`,
 }
 
-func warnDeadAnnotations(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string {
+func warnObsoleteAnnotations(spec *corev1.PodSpec, annotations map[string]string, path *field.Path) []string {
 	path = path.Child("metadata", "annotations")
-	dead := maps.Clone(deadAnnotations)
+	dead := maps.Clone(obsoleteAnnotations)
 	const seccomp = `non-functional in v1.27+; use the "seccompProfile" field instead`
 	if spec.SecurityContext == nil || spec.SecurityContext.SeccompProfile == nil {
 		dead[corev1.SeccompPodAnnotationKey] = seccomp
@@ -192,7 +192,7 @@ func warnDeadAnnotations(spec *corev1.PodSpec, annotations map[string]string, pa
 	return warnings
 }
 
-func warnDeadVolumes(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+func warnDeprecatedVolumes(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	var warnings []string
 	for i := range spec.Volumes {
 		v, path := &spec.Volumes[i], path.Child("spec", "volumes").Index(i)
@@ -219,7 +219,7 @@ func warnDeadVolumes(spec *corev1.PodSpec, _ map[string]string, path *field.Path
 	return warnings
 }
 
-// warnRepeatedReferences: of several entries for the same thing, one counts.
+// warnRepeatedReferences warns of duplicate references, of which one counts.
 func warnRepeatedReferences(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	var warnings []string
 	ips, secrets := map[string]bool{}, map[string]bool{}
@@ -268,8 +268,8 @@ func warnFractionalBytes(spec *corev1.PodSpec, _ map[string]string, path *field.
 	return warnings
 }
 
-// warnHiddenVariables: a variable may be given twice if the second is made
-// from the first; else the first is lost.
+// warnHiddenVariables warns of a variable that a later one of the same name hides,
+// unless the later one refers to it.
 func warnHiddenVariables(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	var warnings []string
 	for at, c := range All(spec) {
@@ -328,7 +328,7 @@ func warnNegativeGracePeriod(spec *corev1.PodSpec, _ map[string]string, path *fi
 	return nil
 }
 
-func warnOddAddresses(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
+func warnNonCanonicalAddresses(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
 	var warnings []string
 	if spec.DNSConfig != nil {
 		for i, server := range spec.DNSConfig.Nameservers {

@@ -18,8 +18,8 @@ func (f file) String() string {
 	return fmt.Sprintf("%q (%s)", f.path, f.source)
 }
 
-// warnOverlappingFiles: of two files with one path, or one below the other, a
-// volume can hold only one.
+// warnOverlappingFiles warns of files of a volume with the same path, or with one
+// below the other: the volume can hold only one of them.
 func warnOverlappingFiles(spec *corev1.PodSpec, _ map[string]string, _ *field.Path) []string {
 	var warnings []string
 	for i := range spec.Volumes {

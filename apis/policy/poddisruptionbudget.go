@@ -19,8 +19,8 @@ var podDisruptionBudgets = resource.Type[*policyv1.PodDisruptionBudget]{
 	Generation:     true,
 	Status:         true,
 	ValidateStatus: validatePodDisruptionBudgetStatus,
-	// The eviction subresource counts disruptions in the status: a writer must
-	// know which count he replaces.
+	// The eviction subresource decrements disruptionsAllowed in the status: an
+	// update must not overwrite a status that its writer has not read.
 	RequireVersion: true,
 	Columns: []resource.Column[*policyv1.PodDisruptionBudget]{
 		resource.Name[*policyv1.PodDisruptionBudget](),

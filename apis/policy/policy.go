@@ -3,7 +3,7 @@ package policy
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the policy group.
+// Kinds returns the kinds of the policy group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		podDisruptionBudgets,

@@ -14,7 +14,7 @@ import (
 
 const countClaims corev1.ResourceName = "count/persistentvolumeclaims"
 
-// ofStorageClass joins a storage class and what a quota limits of its claims:
+// ofStorageClass joins a storage class and the resource that a quota limits for it:
 // gold.storageclass.storage.k8s.io/requests.storage.
 const ofStorageClass = ".storageclass.storage.k8s.io/"
 
@@ -53,8 +53,8 @@ func claimUsage(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
 	return usage
 }
 
-// storage is how much storage a claim takes, in whole bytes: what it asks for,
-// or what it was given before it asked for less (KEP-1790).
+// storage returns the storage that a claim uses, in whole bytes: its request, or
+// the allocated size if the request was lowered (KEP-1790).
 func storage(claim *corev1.PersistentVolumeClaim) (resource.Quantity, bool) {
 	asked, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if !ok {
@@ -80,8 +80,8 @@ func claimInScope(s corev1.ScopedResourceSelectorRequirement, item runtime.Objec
 	return named(s, attributesClasses(claim)...)
 }
 
-// attributesClasses are the claim's VolumeAttributesClasses: the one that it
-// wants, and those on the way to it.
+// attributesClasses returns the claim's VolumeAttributesClasses: the desired one,
+// the current one, and the target of a modification in progress.
 func attributesClasses(claim *corev1.PersistentVolumeClaim) []string {
 	names := []string{ptr.Deref(claim.Spec.VolumeAttributesClassName, ""), ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "")}
 	if m := claim.Status.ModifyVolumeStatus; m != nil {

@@ -37,7 +37,8 @@ func pods(now func() time.Time) *evaluator {
 	}
 }
 
-// podResources are the quota's resources that pods take under fixed names.
+// podResources returns the resources of a quota that pods use and that have fixed
+// names.
 func podResources() []corev1.ResourceName {
 	return []corev1.ResourceName{
 		countPods, corev1.ResourcePods,
@@ -55,8 +56,8 @@ func measuresPods(name corev1.ResourceName) bool {
 		requests && podspec.IsExtendedResource(corev1.ResourceName(extended))
 }
 
-// PodUsage is what a pod takes of a quota. A pod that has ended, or should have
-// ended by now, takes nothing but its place in storage: count/pods.
+// PodUsage returns a pod's usage of a quota. A pod that has terminated, or whose
+// grace period is over, uses only storage: count/pods.
 func PodUsage(pod *corev1.Pod, now time.Time) corev1.ResourceList {
 	usage := corev1.ResourceList{countPods: count(1)}
 	if end, ends := PodEnds(pod); ends && now.After(end) {
@@ -67,9 +68,9 @@ func PodUsage(pod *corev1.Pod, now time.Time) corev1.ResourceList {
 	return usage
 }
 
-// PodEnds is when a pod ceases to take compute resources of a quota, if that is
-// known: after its grace period, whatever its node does. A pod that has ended
-// already returns the zero time.
+// PodEnds returns the time from which a pod uses no compute resources of a quota,
+// and whether it is known: it is the end of the grace period, even if the node
+// has not confirmed it. For a terminated pod it is the zero time.
 func PodEnds(pod *corev1.Pod) (time.Time, bool) {
 	if podspec.IsTerminal(pod.Status.Phase) {
 		return time.Time{}, true
@@ -80,7 +81,7 @@ func PodEnds(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
 }
 
-// compute names requests and limits as quotas do.
+// compute returns requests and limits under the names that quotas have for them.
 func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	usage := corev1.ResourceList{corev1.ResourcePods: count(1)}
 	for name, amount := range requests {
@@ -132,8 +133,8 @@ func terminates(pod *corev1.Pod) bool { return ptr.Deref(pod.Spec.ActiveDeadline
 
 func bestEffort(pod *corev1.Pod) bool { return podspec.QOSClassOf(pod) == corev1.PodQOSBestEffort }
 
-// affineAcrossNamespaces reports whether pods of other namespaces matter to where
-// a pod may run: KEP-2249.
+// affineAcrossNamespaces reports whether the pod has an affinity term that selects
+// pods of other namespaces (KEP-2249).
 func affineAcrossNamespaces(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
 	if a == nil {
@@ -155,9 +156,9 @@ func affineAcrossNamespaces(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }
 
-// podConstraints requires that every container says how much cpu and memory it
-// takes if a quota limits that, unless the pod says it as a whole. Other
-// resources are not demanded.
+// podConstraints requires that every container has the requests or limits of cpu
+// and memory that a quota limits, unless the pod has pod-level resources. Other
+// resources are not required.
 func podConstraints(required []corev1.ResourceName, item runtime.Object) error {
 	pod, ok := item.(*corev1.Pod)
 	if !ok {

@@ -1,9 +1,9 @@
-// Package quota measures what objects take from a ResourceQuota. It has no
-// client and no clock of its own: the controller that keeps the status of quotas
-// and the admission that enforces them both stand on it.
+// Package quota owns the computation of the usage that objects have of a
+// ResourceQuota. It has no client and no clock: the controller that writes the
+// status of quotas and the admission plugin that enforces them pass both.
 //
-// Its evaluators are those that k8s.io/apiserver/pkg/quota/v1 has none for, in
-// that library's form: what is more than counting objects.
+// It has the evaluators for kinds of which more than the number of objects is
+// limited, as implementations of k8s.io/apiserver/pkg/quota/v1.
 package quota
 
 import (
@@ -22,13 +22,14 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
 
-// Lists list the objects of a kind in a namespace. Who measures single objects
-// only has none.
+// Lists lists the objects of a kind in a namespace. It is nil for a caller that
+// only needs the usage of single objects.
 type Lists struct {
 	Pods, Services, PersistentVolumeClaims generic.ListFuncByNamespace
 }
 
-// Evaluators measure pods, services and persistent volume claims.
+// Evaluators returns the evaluators of pods, services and persistent volume
+// claims.
 func Evaluators(lists Lists, now func() time.Time) []library.Evaluator {
 	return []library.Evaluator{
 		pods(now).with(lists.Pods),
@@ -37,9 +38,9 @@ func Evaluators(lists Lists, now func() time.Time) []library.Evaluator {
 	}
 }
 
-// Counted is what a quota's resource counts if that is objects of one kind, and
-// nothing else: count/<resource>[.<group>], or a name from the time before that.
-// The core group is "". What Evaluators measure is not among them.
+// Counted returns the resource type whose objects a quota's resource counts:
+// count/<resource>[.<group>], or an older name such as configmaps. The core group
+// is "". The types that Evaluators cover are not among them.
 func Counted(name corev1.ResourceName) (r schema.GroupResource, alias corev1.ResourceName, ok bool) {
 	switch name {
 	case corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers, corev1.ResourceQuotas:
@@ -57,7 +58,7 @@ func Counted(name corev1.ResourceName) (r schema.GroupResource, alias corev1.Res
 		schema.GroupResource{Resource: "replicationcontrollers"}, schema.GroupResource{Resource: "resourcequotas"}:
 		return r, corev1.ResourceName(r.Resource), true
 	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"}:
-		// Nobody has ever been limited in what he tells.
+		// Events are never limited.
 		return schema.GroupResource{}, "", false
 	}
 	return r, "", true
@@ -67,14 +68,14 @@ func Counted(name corev1.ResourceName) (r schema.GroupResource, alias corev1.Res
 type evaluator struct {
 	resource string
 	list     generic.ListFuncByNamespace
-	// measures reports whether it measures a quota's resource, and usage what an
-	// object takes of all of them.
+	// measures reports whether the evaluator covers a quota's resource. usage
+	// returns an object's usage of all that it covers.
 	measures func(corev1.ResourceName) bool
 	usage    generic.UsageFunc
 	// inScope is nil if a quota with a scope never limits the objects.
 	inScope generic.MatchesScopeFunc
-	// constraints and handles are for admission: what an object must say to be
-	// measured, and which requests may change what is measured.
+	// constraints and handles are for admission: the fields that an object must set
+	// if a resource is limited, and the requests that may change the usage.
 	constraints func(required []corev1.ResourceName, item runtime.Object) error
 	handles     func(admission.Attributes) bool
 }

@@ -10,8 +10,7 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// defaultBinding fills the groups that a role's reference and the subjects
-// belong to.
+// defaultBinding sets the API groups of the role reference and the subjects.
 func defaultBinding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	if ref.APIGroup == "" {
 		ref.APIGroup = rbacv1.GroupName
@@ -35,8 +34,8 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	return append(errs, resource.Invalid(path.Child("name"), ref.Name, resource.PathSegmentName(ref.Name, false))...)
 }
 
-// validateSameRole holds a binding to its role: whoever may bind one role must
-// not thereby come to bind another.
+// validateSameRole forbids changes of the role: a user who may bind one role must
+// not be able to bind another by an update.
 func validateSameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
@@ -76,8 +75,8 @@ func validateSubject(path *field.Path, s rbacv1.Subject, namespaced bool) field.
 	return errs
 }
 
-// bindingColumns are the columns of a kind of binding, which descriptions call
-// what.
+// bindingColumns returns the columns of a kind of binding; what is its name in
+// descriptions.
 func bindingColumns[T resource.Object](what, roleDoc string, binding func(T) (rbacv1.RoleRef, []rbacv1.Subject)) []resource.Column[T] {
 	subjects := func(name, kind string) resource.Column[T] {
 		return resource.Column[T]{Name: name, Description: name + " in the " + what, Value: func(obj T) any {
@@ -99,8 +98,8 @@ func bindingColumns[T resource.Object](what, roleDoc string, binding func(T) (rb
 	)...)
 }
 
-// subjectNames are the names of the subjects of one kind, a service account's
-// with its namespace.
+// subjectNames returns the names of the subjects of one kind, those of service
+// accounts with their namespaces.
 func subjectNames(subjects []rbacv1.Subject, kind string) []string {
 	var names []string
 	for _, s := range subjects {

@@ -3,7 +3,7 @@ package rbac
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the rbac.authorization.k8s.io group.
+// Kinds returns the kinds of the rbac.authorization.k8s.io group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		clusterRoles,

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// objectMeta describes metadata's fields in the API's own words.
+// objectMeta has the API's descriptions of the fields of metadata.
 var objectMeta = metav1.ObjectMeta{}.SwaggerDoc()
 
 // Name is the first column of every table: the object's name.

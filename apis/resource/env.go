@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Env is what the hooks and actions of a kind may use of the server.
+// Env is the part of the server that the hooks and actions of kinds use.
 type Env struct {
 	// Clock is the server's clock. Hooks and actions read the time from it.
 	Clock clock.PassiveClock
@@ -36,7 +36,7 @@ type Env struct {
 	// AllowPrivileged lets containers be privileged (flag --allow-privileged).
 	AllowPrivileged bool
 	// EventTTL is how long an event is kept after its last change (flag
-	// --event-ttl); zero is for ever.
+	// --event-ttl); zero means forever.
 	EventTTL time.Duration
 	// Authorizer decides access reviews, and Rules lists the permissions of a user.
 	Authorizer authorizer.UnconditionalAuthorizer
@@ -47,25 +47,26 @@ type Env struct {
 	Audiences     authenticator.Audiences
 	// Etcd reports whether etcd answers and accepts writes.
 	Etcd func(ctx context.Context) error
-	// Agents says how the agents of nodes are reached.
+	// Agents is how the API server reaches the agents of nodes.
 	Agents Agents
 }
 
 // PortRange is a range of ports, both ends included.
 type PortRange struct{ From, To int32 }
 
-// Objects reads and writes the objects of one type, in hub form, past
-// authorization, admission and, but for metadata, validation: who writes sees
-// to it that the object is valid. Errors are apierrors.
+// Objects reads and writes the objects of one type, as the hub's Go type. It
+// bypasses authorization, admission and all validation but that of metadata: the
+// caller must write valid objects. Errors are apierrors.
 type Objects interface {
 	Get(ctx context.Context, namespace, name string) (runtime.Object, error)
-	// List returns the namespace's objects that the selector selects, all
-	// namespaces' if it is empty. The objects may come from a cache and must
-	// not be modified.
+	// List returns the objects that the selector selects, in one namespace or, if
+	// that is empty, in all. The objects may come from a cache and must not be
+	// modified.
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error)
 	// Update calls change with the newest version of the object (which it may
-	// modify) and writes what it returns, again if somebody else was faster.
-	// What any of the kind's endpoints may change can be changed.
+	// modify) and writes the object that it returns. It calls change again if
+	// another writer has changed the object since. It may change every field that
+	// any of the kind's endpoints may change.
 	Update(ctx context.Context, namespace, name string, dryRun bool, change func(obj runtime.Object) (runtime.Object, error)) (runtime.Object, error)
 	// Delete requests the object's deletion.
 	Delete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error

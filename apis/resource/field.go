@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Fill sets a field that has no value yet, for example a default.
+// Fill sets a field that is nil, for example to a default.
 func Fill[V any](at **V, value V) {
 	if *at == nil {
-		v := value // a copy, so that only a field that is filled costs memory
+		v := value // a copy, so that memory is allocated only if the field is filled
 		*at = &v
 	}
 }
@@ -39,8 +39,8 @@ func OneOf[V ~string](path *field.Path, value V, supported ...V) field.ErrorList
 	return field.ErrorList{field.NotSupported(path, value, supported)}
 }
 
-// Invalid makes an error of each message about a value, for the rules of
-// apimachinery that answer with messages.
+// Invalid returns a field error for each message about a value: the validation
+// functions of apimachinery return messages.
 func Invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range messages {
@@ -49,8 +49,8 @@ func Invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	return errs
 }
 
-// PathSegmentName is the name rule of kinds whose names only have to fit into
-// a URL, for example roles.
+// PathSegmentName is the name rule of kinds whose names only have to be a path
+// segment of a URL, for example roles.
 func PathSegmentName(name string, _ bool) []string {
 	return content.IsPathSegmentName(name)
 }
@@ -58,8 +58,8 @@ func PathSegmentName(name string, _ bool) []string {
 // unqualifiedFinalizers are the finalizers that need no domain.
 var unqualifiedFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// FinalizerName requires a finalizer that is one of Kubernetes' own or names
-// the domain of who removes it.
+// FinalizerName requires a finalizer that is one of Kubernetes' own or has the
+// domain of its controller.
 func FinalizerName(path *field.Path, name string) field.ErrorList {
 	if strings.Contains(name, "/") || slices.Contains(unqualifiedFinalizers, name) {
 		return nil

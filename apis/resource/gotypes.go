@@ -9,14 +9,14 @@ import (
 	metricsscheme "k8s.io/metrics/pkg/client/clientset/versioned/scheme"
 )
 
-// schemes know the Go types of which kinds are made: those of k8s.io/api, and
-// those that are published in a module of their own.
+// schemes returns the schemes with the published Go types: those of k8s.io/api,
+// and those of modules of their own.
 func schemes() []*runtime.Scheme {
 	return []*runtime.Scheme{clientgoscheme.Scheme, metricsscheme.Scheme}
 }
 
-// Types are the published types of a version, by kind. They are not only
-// kinds: the options of requests are among them.
+// Types returns the published types of a version, by kind. The options of
+// requests are among them.
 func Types(gv schema.GroupVersion) map[string]runtime.Object {
 	types := map[string]runtime.Object{}
 	for _, s := range schemes() {
@@ -39,8 +39,8 @@ func newOf(gvk schema.GroupVersionKind) (runtime.Object, error) {
 	return nil, fmt.Errorf("no published type is %s", gvk)
 }
 
-// mustGVK is the group, version and kind of a published type. A type that no
-// scheme knows is a mistake in a declaration, found by the first test.
+// mustGVK returns the group, version and kind of a published type. It panics for
+// any other type, which is a mistake in a declaration.
 func mustGVK(obj runtime.Object) schema.GroupVersionKind {
 	for _, s := range schemes() {
 		if gvks, _, err := s.ObjectKinds(obj); err == nil && len(gvks) > 0 {

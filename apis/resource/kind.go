@@ -17,13 +17,12 @@ import (
 
 // Declaration is a Type, a Virtual or a Computed.
 type Declaration interface {
-	// Kind is the declaration as the server sees it.
+	// Kind returns the declaration with its Go type erased.
 	Kind() *Kind
 }
 
-// Kind is a declaration with its Go type erased. Its functions are never nil,
-// unless their comment says so; fields that are not explained here are those
-// of Type.
+// Kind is a declaration with its Go type erased. Its functions are never nil
+// unless their comment says so. Fields without a comment are those of Type.
 type Kind struct {
 	// Hub is the group, version and kind of the hub.
 	Hub        schema.GroupVersionKind

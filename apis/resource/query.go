@@ -21,7 +21,7 @@ func addQuery(s *runtime.Scheme, options runtime.Object) error {
 }
 
 // decodeQuery sets the fields of a struct from the parameters of their JSON
-// names. Parameters that it has no field for are none of its business.
+// names. It ignores parameters for which there is no field.
 func decodeQuery(query url.Values, into any) error {
 	v := reflect.ValueOf(into).Elem()
 	for i := range v.NumField() {
@@ -58,7 +58,7 @@ func setField(field reflect.Value, values []string) error {
 	case reflect.String:
 		field.SetString(values[0])
 	case reflect.Bool:
-		// As everywhere in the API, a parameter without a value is true.
+		// In all of the API, a parameter without a value means true.
 		field.SetBool(values[0] != "0" && !strings.EqualFold(values[0], "false"))
 	case reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(values[0], 10, field.Type().Bits())

@@ -41,11 +41,11 @@ func TestADeclarationOfANameAloneIsEnough(t *testing.T) {
 	k.PrepareStatus(nil, obj, old)
 	errs := slices.Concat(k.Validate(obj), k.ValidateCreate(obj), k.ValidateUpdate(obj, old), k.ValidateStatus(obj, old), k.RestrictStatus(nil, obj, old))
 	if len(errs) > 0 || len(k.Warn(obj, nil)) > 0 {
-		t.Errorf("refused by rules that nobody declared: %v", errs)
+		t.Errorf("errors of rules that are not declared: %v", errs)
 	}
 	if k.Scale != nil || k.GracePeriod != nil || k.Terminate != nil || k.Held != nil || k.BeginCreate != nil || k.BeginUpdate != nil ||
 		k.AfterDelete != nil || k.Reservations != nil || k.Answer != nil {
-		t.Error("a hook is set that nobody declared")
+		t.Error("a hook is set that is not declared")
 	}
 	if _, ok := k.NewList().(*corev1.ReplicationControllerList); !ok {
 		t.Errorf("its list is %T", k.NewList())

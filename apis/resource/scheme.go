@@ -12,8 +12,8 @@ import (
 )
 
 // AddToScheme registers the hub as the internal version of its kind, the
-// kind's defaults, the conversions of its other versions, and the labels that
-// its field selectors know. The external types must be registered already.
+// kind's defaults, the conversions of its other versions, and the labels of its
+// field selectors. The external types must be registered already.
 func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 	for _, gk := range k.groupKinds() {
 		internal := schema.GroupVersion{Group: gk.Group, Version: runtime.APIVersionInternal}
@@ -52,7 +52,7 @@ func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// GVKs are all versions of the kind, the hub first.
+// GVKs returns all versions of the kind, the hub first.
 func (k *Kind) GVKs() []schema.GroupVersionKind {
 	gvks := []schema.GroupVersionKind{k.Hub}
 	for _, v := range k.Versions {

@@ -18,18 +18,19 @@ type Tokens interface {
 type TokenRequest struct {
 	// Namespace is the account's, and that of Pod and Secret.
 	Namespace string
-	// Account is whom the token proves its bearer to be.
+	// Account is the service account that the token authenticates.
 	Account Referent
-	// Audiences are who may believe it; none means the API server.
+	// Audiences are the intended audiences of the token; none means the API server.
 	Audiences []string
 	// Lifetime is how long it is valid; the server may shorten it.
 	Lifetime time.Duration
-	// Pod, Secret or Node, if set, bounds the token's life by that object's.
-	// With Pod, Node is only told: where the pod runs.
+	// Pod, Secret or Node, if set, is the object that the token is bound to: the
+	// token becomes invalid when the object is deleted. With Pod, Node is only
+	// information: the node on which the pod runs.
 	Pod, Secret, Node *Referent
 }
 
-// Token is a token as it was issued.
+// Token is a token that was issued.
 type Token struct {
 	Token           string
 	Audiences       []string
@@ -37,14 +38,14 @@ type Token struct {
 	Issued, Expires time.Time
 }
 
-// Referent is an object that a token speaks of. The UID tells it from a later
-// object of the same name. The tags are the claims' names.
+// Referent is an object that a token refers to. The UID distinguishes it from a
+// later object of the same name. The JSON names are those of the claims.
 type Referent struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid,omitempty"`
 }
 
-// ReferentOf is the object as one that a token speaks of.
+// ReferentOf returns the object as one that a token refers to.
 func ReferentOf(obj metav1.Object) *Referent {
 	return &Referent{Name: obj.GetName(), UID: obj.GetUID()}
 }

@@ -45,19 +45,20 @@ type Type[T Object] struct {
 	// Default fills unset fields of an object that a client sent or that was
 	// read from storage. It is idempotent and independent of other objects.
 	Default func(obj T)
-	// PrepareCreate and PrepareUpdate put an object in order before it is
-	// validated: drop what clients may not set, derive what the server sets.
-	// What Status and Generation imply is done already.
+	// PrepareCreate and PrepareUpdate change an object before it is validated:
+	// they drop fields that clients may not set and set those that the server
+	// sets. They run after what Status and Generation imply.
 	PrepareCreate func(ctx context.Context, env *Env, obj T)
 	PrepareUpdate func(ctx context.Context, env *Env, obj, old T)
-	// Validate judges an object on create and on every update; ValidateCreate
-	// judges what an object may get later, but not begin with; ValidateUpdate
-	// judges what changed. Metadata is checked by the server itself.
+	// Validate validates an object on create and on every update. ValidateCreate
+	// has the rules for new objects only, ValidateUpdate those for changes. The
+	// server validates metadata itself.
 	Validate       func(obj T) field.ErrorList
 	ValidateCreate func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
-	// Restrict judges an object, whenever Validate and the Views do, by the
-	// server's settings, which may be others after its next start.
+	// Restrict validates an object by the server's flags, whenever Validate or a
+	// view's Validate runs. The flags may differ after a restart, so that a stored
+	// object may no longer be valid.
 	Restrict func(env *Env, obj T) field.ErrorList
 	// Warn returns warnings for the client (at most 120 characters each). On
 	// create old is nil.
@@ -75,8 +76,8 @@ type Type[T Object] struct {
 	PrepareStatus  func(env *Env, obj, old T)
 	StatusResets   []string
 	ValidateStatus func(obj, old T) field.ErrorList
-	// RestrictStatus judges a status, whenever ValidateStatus does, by the time of
-	// the server's clock.
+	// RestrictStatus validates a status by the time of the server's clock, whenever
+	// ValidateStatus runs.
 	RestrictStatus func(env *Env, obj, old T) field.ErrorList
 	// Generation makes metadata.generation count the changes of everything
 	// outside metadata and status.
@@ -84,8 +85,8 @@ type Type[T Object] struct {
 	// Scale gives the kind a scale subresource.
 	Scale *Scale[T]
 	// Views are further subresources through which the same object is read and
-	// updated; Actions are operations posted to an object; Connects lead to
-	// where it is.
+	// updated. Actions are operations posted to an object. Connects are proxied to
+	// the object's endpoint.
 	Views    []View[T]
 	Actions  []Action
 	Connects []Connect
@@ -100,33 +101,33 @@ type Type[T Object] struct {
 	// metadata.namespace, by path ("spec.nodeName").
 	Fields map[string]func(obj T) string
 
-	// WatchField is the field by which most watchers select, each another value
-	// of it: an event goes to those alone. It is metadata.name, the default,
-	// or one of Fields.
+	// WatchField is the field by which most watches select objects. The watch cache
+	// indexes watches by its value, so that an event is sent to the watches of its
+	// object's value only. It is metadata.name, the default, or one of Fields.
 	WatchField string
 
 	// CreateOnUpdate lets a PUT create an object that does not exist.
 	CreateOnUpdate bool
 	// RequireVersion refuses a PUT that names no resourceVersion.
 	RequireVersion bool
-	// GracePeriod, if set, makes deletion graceful: it returns the seconds that
-	// the object gets (requested is what the client asked for, nil if
-	// nothing). Zero deletes at once.
+	// GracePeriod, if set, makes deletion graceful: it returns the grace period in
+	// seconds, given the one that the client requested, or nil. Zero deletes at
+	// once.
 	GracePeriod func(obj T, requested *int64) int64
-	// Terminate changes an object as its deletion is requested (a phase, say);
-	// Held reports whether something beyond metadata.finalizers still holds a
-	// terminating object. Both or neither are set; if they are, objects are
-	// deleted one by one, and the verb deletecollection is not there.
+	// Terminate changes an object when its deletion is requested, for example its
+	// phase. Held reports whether a field other than metadata.finalizers still
+	// prevents its removal. Both or neither are set; if they are, the kind has no
+	// verb deletecollection.
 	Terminate func(obj T)
 	Held      func(obj T) bool
-	// ReturnDeleted answers a deletion with the object, as graceful deletions
-	// always are, and not with a Status.
+	// ReturnDeleted answers a deletion with the object instead of a Status.
+	// Graceful deletions always return the object.
 	ReturnDeleted bool
 	// OrphanByDefault keeps dependents when a deletion names no propagation
 	// policy (kinds whose first version did so).
 	OrphanByDefault bool
-	// TTL is the time after its last change after which an object vanishes;
-	// zero is never. The default is never.
+	// TTL returns the time after its last change after which an object is removed;
+	// zero, the default, is never.
 	TTL func(env *Env) time.Duration
 
 	// BeginCreate and BeginUpdate run after validation and before the write, to
@@ -167,9 +168,9 @@ type Column[T Object] struct {
 // Scale says how the scale subresource (autoscaling/v1 Scale) reads and writes
 // an object.
 type Scale[T Object] struct {
-	// Replicas is the address of the field that holds the wish.
+	// Replicas returns the address of the field with the desired number.
 	Replicas func(obj T) **int32
-	// Current is the number of replicas that exist.
+	// Current returns the number of replicas that exist.
 	Current func(obj T) int32
 	// Selector selects the replicas; nil is an empty selector.
 	Selector func(obj T) *metav1.LabelSelector
@@ -180,7 +181,7 @@ type Scale[T Object] struct {
 type View[T Object] struct {
 	Name    string
 	NoPatch bool
-	// Prepare keeps from old all that the view may not change.
+	// Prepare copies from old all that the view may not change.
 	Prepare  func(env *Env, obj, old T)
 	Validate func(obj, old T) field.ErrorList
 	// Resets are the paths that Prepare takes from old, for field ownership;
@@ -196,7 +197,7 @@ type Action struct {
 	// InputVersions are the other versions in which a body may come, each made
 	// by ConvertInput.
 	InputVersions []InputVersion
-	// Run carries it out on the named object.
+	// Run performs the action on the named object.
 	Run func(ctx context.Context, env *Env, req ActionRequest) (runtime.Object, error)
 }
 

@@ -19,10 +19,10 @@ type Version struct {
 	// OnByDefault serves a beta version without --runtime-config. Stable
 	// versions are always on, alpha ones never.
 	OnByDefault bool
-	// Judge, if set, validates what clients write in this version, in place of
-	// the hub's Validate and ValidateUpdate. It is given hub objects; old is a
-	// nil interface on create.
-	Judge func(obj, old runtime.Object) field.ErrorList
+	// Validate, if set, validates objects that clients write in this version,
+	// instead of the hub's Validate and ValidateUpdate. It is given hub objects; old
+	// is a nil interface on create.
+	Validate func(obj, old runtime.Object) field.ErrorList
 	// FieldLabels, if set, are the field selectors of this version beyond
 	// metadata.name and metadata.namespace, each with the hub's path for it
 	// ("regarding.name": "involvedObject.name").
@@ -94,9 +94,9 @@ func (v Version) On() Version {
 	return v
 }
 
-// JudgedBy returns the version with Judge set.
-func (v Version) JudgedBy(judge func(obj, old runtime.Object) field.ErrorList) Version {
-	v.Judge = judge
+// ValidatedBy returns the version with Validate set.
+func (v Version) ValidatedBy(validate func(obj, old runtime.Object) field.ErrorList) Version {
+	v.Validate = validate
 	return v
 }
 

@@ -28,7 +28,7 @@ var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
 	Default: func(pc *schedulingv1.PriorityClass) {
 		resource.Fill(&pc.PreemptionPolicy, corev1.PreemptLowerPriority)
 	},
-	// The generation is 1 and stays so: what matters of a class is immutable.
+	// The generation stays 1: the fields that it counts are immutable.
 	PrepareCreate:  func(_ context.Context, _ *resource.Env, pc *schedulingv1.PriorityClass) { pc.Generation = 1 },
 	Validate:       validatePriorityClass,
 	ValidateUpdate: validatePriorityClassUpdate,
@@ -60,7 +60,7 @@ func validatePriorityClass(pc *schedulingv1.PriorityClass) field.ErrorList {
 	return append(errs, resource.OneOf(field.NewPath("preemptionPolicy"), *pc.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 }
 
-// checkSystemClass accepts the two classes that the system itself makes.
+// checkSystemClass accepts only the two classes that the server creates.
 func checkSystemClass(pc *schedulingv1.PriorityClass) error {
 	value, known := map[string]int32{
 		"system-node-critical":    criticalPriority + 1000,

@@ -64,8 +64,8 @@ func validateCSINodeDriver(path *field.Path, d storagev1.CSINodeDriver) field.Er
 	return errs
 }
 
-// validateSameDrivers holds a driver that stays to its entry, but for how many
-// volumes it can still attach.
+// validateSameDrivers forbids changes of a driver's entry, except for the number of
+// volumes that it can attach.
 func validateSameDrivers(n, old *storagev1.CSINode) field.ErrorList {
 	var errs field.ErrorList
 	for _, was := range old.Spec.Drivers {

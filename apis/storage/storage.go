@@ -3,7 +3,7 @@ package storage
 
 import "svc.dev/svc/apis/resource"
 
-// Kinds are the kinds of the storage.k8s.io group.
+// Kinds returns the kinds of the storage.k8s.io group.
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		storageClasses,

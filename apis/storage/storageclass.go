@@ -42,7 +42,7 @@ var storageClasses = resource.Type[*storagev1.StorageClass]{
 
 var classDoc = storagev1.StorageClass{}.SwaggerDoc()
 
-// classNameCell marks the default class; the annotation has an old name too.
+// classNameCell marks the default class, by the annotation or its beta name.
 func classNameCell(c *storagev1.StorageClass) any {
 	if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
 		return c.Name + " (default)"
@@ -69,7 +69,7 @@ func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList 
 	return append(errs, apivalidation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-// validateDriver validates the name of what provisions or changes volumes.
+// validateDriver validates the name of a provisioner or driver.
 func validateDriver(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -92,7 +92,7 @@ func validateParameters(path *field.Path, parameters map[string]string) field.Er
 	return errs
 }
 
-// sizeOf is the number of bytes of all keys and values.
+// sizeOf returns the number of bytes of all keys and values.
 func sizeOf(m map[string]string) int {
 	size := 0
 	for k, v := range m {
@@ -136,7 +136,7 @@ func validateTopologyLabel(path *field.Path, e corev1.TopologySelectorLabelRequi
 	return append(errs, metav1validation.ValidateLabelName(e.Key, path.Child("key"))...)
 }
 
-// topologyOf is what a term says, whatever the order it says it in.
+// topologyOf returns the keys and values of a term, independent of their order.
 func topologyOf(term corev1.TopologySelectorTerm) map[string][]string {
 	topology := map[string][]string{}
 	for _, e := range term.MatchLabelExpressions {

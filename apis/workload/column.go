@@ -9,7 +9,8 @@ import (
 	"svc.dev/svc/apis/resource"
 )
 
-// ContainerColumns are the names and the images of a template's containers.
+// ContainerColumns returns the columns with the names and images of a template's
+// containers.
 func ContainerColumns[T resource.Object](template func(obj T) *corev1.PodTemplateSpec) []resource.Column[T] {
 	each := func(of func(c corev1.Container) string) func(obj T) any {
 		return func(obj T) any {
@@ -26,7 +27,7 @@ func ContainerColumns[T resource.Object](template func(obj T) *corev1.PodTemplat
 	}
 }
 
-// SelectorColumn is the selector in the syntax of kubectl -l.
+// SelectorColumn returns the column with the selector, in the syntax of kubectl -l.
 func SelectorColumn[T resource.Object](description string, selector func(obj T) *metav1.LabelSelector) resource.Column[T] {
 	return resource.Column[T]{Name: "Selector", Description: description, Value: func(obj T) any { return metav1.FormatLabelSelector(selector(obj)) }}
 }

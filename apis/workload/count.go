@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Count is a field that holds a number of things.
+// Count is a field with a number of pods or other objects.
 type Count struct {
 	// Name is the field's name below its parent.
 	Name  string
@@ -46,8 +46,8 @@ func ValidateAtMost(limit int32, msg string, path *field.Path, counts ...Count) 
 	return errs
 }
 
-// ValidateNotDecremented requires that a counter, once set, neither vanishes
-// nor decreases.
+// ValidateNotDecremented requires that a counter, once set, is not unset and does
+// not decrease.
 func ValidateNotDecremented(now, before *int32, path *field.Path) field.ErrorList {
 	if before == nil || now != nil && *now >= *before {
 		return nil

@@ -1,4 +1,3 @@
-// Package workload holds what the kinds that run pods from a template have in
-// common: the rules of their selectors, templates, rollouts and counters, and
-// the columns that show their containers.
+// Package workload owns the rules that the kinds with a pod template share: those
+// of selectors, templates, rollouts and counters, and the columns for containers.
 package workload

@@ -23,7 +23,7 @@ func ValidateIntOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorLi
 	return resource.Invalid(path, *v, validation.IsValidPercent(v.StrVal))
 }
 
-// ValidateAtMost100Percent refuses a percentage of more than all pods.
+// ValidateAtMost100Percent forbids a percentage above 100.
 func ValidateAtMost100Percent(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v == nil || v.Type != intstr.String || Amount(v) <= 100 {
 		return nil
@@ -31,8 +31,8 @@ func ValidateAtMost100Percent(v *intstr.IntOrString, path *field.Path) field.Err
 	return field.ErrorList{field.Invalid(path, *v, "must not be greater than 100%")}
 }
 
-// Amount is the number or the number of percent; nil and what is neither are
-// zero.
+// Amount returns the number, or the number before the percent sign. It is zero for
+// nil and for any other string.
 func Amount(v *intstr.IntOrString) int {
 	if v == nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 
 // ValidateSelector validates the selector of a workload, which must not be empty.
 // The kind is named in lower case in the message. A selector that is missing
-// is the caller's to judge.
+// is valid here.
 func ValidateSelector(selector *metav1.LabelSelector, kind string, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 	if selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
@@ -33,8 +33,9 @@ func ValidateSelected(template *corev1.PodTemplateSpec, selector *metav1.LabelSe
 	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")}
 }
 
-// ValidateEndless requires of a template that its pods run until they are
-// deleted; path is the template's, and kind is named in the message.
+// ValidateEndless requires a template whose pods run until they are deleted (restart
+// policy Always, no active deadline); path is the template's, and kind is named in
+// the message.
 func ValidateEndless(template *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {

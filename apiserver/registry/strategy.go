@@ -112,8 +112,8 @@ func (s *strategy) validateFinalizers(obj runtime.Object) field.ErrorList {
 func (s *strategy) validateObject(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	if info, ok := request.RequestInfoFrom(ctx); ok {
 		for _, v := range s.kind.Versions {
-			if v.Judge != nil && v.GVK.Group == info.APIGroup && v.GVK.Version == info.APIVersion {
-				return v.Judge(obj, old)
+			if v.Validate != nil && v.GVK.Group == info.APIGroup && v.GVK.Version == info.APIVersion {
+				return v.Validate(obj, old)
 			}
 		}
 	}

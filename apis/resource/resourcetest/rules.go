@@ -1,5 +1,5 @@
-// Package resourcetest runs declarations of kinds as the server does, for the
-// tests of those kinds: objects are YAML, rules are tables.
+// Package resourcetest tests declarations of kinds: it runs their functions in
+// the order in which the server does, on objects written in YAML.
 package resourcetest
 
 import (
@@ -25,38 +25,38 @@ func Env() *resource.Env {
 	return &resource.Env{Clock: testingclock.NewFakePassiveClock(Now)}
 }
 
-// Rule is one rule of what a kind accepts. Objects are made from the table's
-// base by JSON merge patches, written in YAML.
+// Rule is one rule of a kind's validation. Objects are made from the table's base
+// by JSON merge patches, written in YAML.
 type Rule struct {
-	// Name says what holds, as a sentence.
+	// Name is the rule as a sentence.
 	Name string
 	// Change makes the object.
 	Change string
-	// Update judges the object as an update; Was makes the object that it
-	// replaces. Status judges it as an update of the status, and View as one
+	// Update validates the object as an update; Was makes the object that it
+	// replaces. Status validates it as an update of the status, and View as one
 	// through the view of that name.
 	Update bool
 	Status bool
 	View   string
 	Was    string
-	// Want are the errors, in any order; none if the object is accepted.
+	// Want holds the errors, in any order; none if the object is valid.
 	Want []string
 }
 
 // Rules checks the rules of a kind, each in a subtest, with defaulted and
-// prepared objects as the server has them.
+// prepared objects.
 func Rules(t *testing.T, d resource.Declaration, base string, rules []Rule) {
 	t.Helper()
 	k := d.Kind()
 	for _, r := range rules {
 		t.Run(r.Name, func(t *testing.T) {
 			obj, old := Object(t, k, base, r.Change), Object(t, k, base, r.Was)
-			Errors(t, judge(t, k, r, obj, old), r.Want...)
+			Errors(t, validate(t, k, r, obj, old), r.Want...)
 		})
 	}
 }
 
-func judge(t *testing.T, k *resource.Kind, r Rule, obj, old runtime.Object) field.ErrorList {
+func validate(t *testing.T, k *resource.Kind, r Rule, obj, old runtime.Object) field.ErrorList {
 	env := Env()
 	switch {
 	case r.Status:
