@@ -1,7 +1,7 @@
 // Package admissionregistration declares the kinds of the admissionregistration.k8s.io group.
 //
-// Whether the CEL expressions of policies and match conditions compile is not
-// judged here: that takes the compilers of the server.
+// Validation here does not compile the CEL expressions of policies and match
+// conditions.
 package admissionregistration
 
 import "svc.dev/svc/apis/resource"

@@ -65,7 +65,7 @@ func validateService(path *field.Path, s *admissionv1.ServiceReference) field.Er
 	return append(errs, resource.Invalid(path.Child("path"), *s.Path, servicePathFaults(*s.Path))...)
 }
 
-// servicePathFaults says what is wrong with the path of a service's URL: its
+// servicePathFaults returns the problems of the path of a service's URL: its
 // segments must be DNS subdomains, and only the last one may be empty.
 func servicePathFaults(path string) []string {
 	if path == "" || path == "/" {

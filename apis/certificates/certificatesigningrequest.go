@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// minExpiration is the shortest life that a request may ask for, in seconds.
+	// minExpiration is the shortest spec.expirationSeconds.
 	minExpiration = 600
 	// legacySigner is a signer that v1 refuses.
 	legacySigner = "kubernetes.io/legacy-unknown"

@@ -94,7 +94,7 @@ func validateAnchors(path *field.Path, bundle string) field.ErrorList {
 	return errs
 }
 
-// anchorFault says what keeps a PEM block from being a trust anchor.
+// anchorFault returns why a PEM block is not a trust anchor, "" if it is one.
 func anchorFault(block *pem.Block) string {
 	if block.Type != "CERTIFICATE" {
 		return "has bad block type: " + block.Type

@@ -51,7 +51,7 @@ func validateStub(path *field.Path, der []byte) field.ErrorList {
 	return nil
 }
 
-// keyFault says what is wrong with a public key, or nothing.
+// keyFault returns the problem of a public key, "" if there is none.
 func keyFault(public crypto.PublicKey) string {
 	switch key := public.(type) {
 	case ed25519.PublicKey:

@@ -35,10 +35,10 @@ func validateRules(path *field.Path, r *flowcontrolv1.PolicyRulesWithSubjects) f
 // validateSubject requires exactly the member that the kind names.
 func validateSubject(path *field.Path, s flowcontrolv1.Subject) field.ErrorList {
 	members := []struct {
-		kind  flowcontrolv1.SubjectKind
-		name  string
-		set   bool
-		judge func(path *field.Path) field.ErrorList
+		kind     flowcontrolv1.SubjectKind
+		name     string
+		set      bool
+		validate func(path *field.Path) field.ErrorList
 	}{
 		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", s.ServiceAccount != nil,
 			func(path *field.Path) field.ErrorList { return validateServiceAccount(path, s.ServiceAccount) }},
@@ -57,7 +57,7 @@ func validateSubject(path *field.Path, s flowcontrolv1.Subject) field.ErrorList 
 		case m.kind == s.Kind && !m.set:
 			errs = append(errs, field.Required(member, m.name+" is required when subject kind is '"+string(m.kind)+"'"))
 		case m.kind == s.Kind:
-			errs = append(errs, m.judge(member)...)
+			errs = append(errs, m.validate(member)...)
 		case m.set:
 			errs = append(errs, field.Forbidden(member, m.name+" is forbidden when subject kind is not '"+string(m.kind)+"'"))
 		}
@@ -145,7 +145,7 @@ func someOrAll(path *field.Path, values []string, required, plural string) field
 	return nil
 }
 
-// urlPathFault says what is wrong with a URL path, or nothing.
+// urlPathFault returns the problem of a URL path, "" if there is none.
 func urlPathFault(path string) string {
 	stars := strings.Count(path, "*")
 	switch {

@@ -97,9 +97,9 @@ func succeedsAtOnce(probe *corev1.Probe, path *field.Path) field.ErrorList {
 
 // handler is an action of a probe or hook, and whether it is set.
 type handler struct {
-	name  string
-	set   bool
-	judge func(path *field.Path) field.ErrorList
+	name     string
+	set      bool
+	validate func(path *field.Path) field.ErrorList
 }
 
 func exactlyOneHandler(path *field.Path, handlers ...handler) field.ErrorList {
@@ -112,7 +112,7 @@ func exactlyOneHandler(path *field.Path, handlers ...handler) field.ErrorList {
 			errs = append(errs, field.Forbidden(path.Child(h.name), "may not specify more than 1 handler type"))
 		default:
 			chosen = true
-			errs = append(errs, h.judge(path.Child(h.name))...)
+			errs = append(errs, h.validate(path.Child(h.name))...)
 		}
 	}
 	if !chosen {

@@ -13,7 +13,7 @@ type Tokens interface {
 	Issue(ctx context.Context, request TokenRequest) (*Token, error)
 }
 
-// TokenRequest says what a token is to prove. At most one of Secret and (Pod
+// TokenRequest holds the claims of a token to issue. At most one of Secret and (Pod
 // or Node) is set.
 type TokenRequest struct {
 	// Namespace is the account's, and that of Pod and Secret.

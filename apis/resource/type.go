@@ -36,7 +36,7 @@ type Type[T Object] struct {
 	// Versions are the versions served beside the hub, each made by Convert.
 	Versions []Version
 
-	// NameRule says what a name may be; prefix is true when a generateName is
+	// NameRule validates a name; prefix is true when a generateName is
 	// checked. The default is a DNS subdomain.
 	NameRule func(name string, prefix bool) []string
 	// AnyFinalizer lets finalizers go without a domain. Those of other kinds
