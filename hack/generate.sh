@@ -59,6 +59,10 @@ sed -i \
 	-e '/OpenAPIModelName():/s/(ref),$/,/' \
 	apis/openapi/zz_generated.openapi.go
 
+# Hashes of the definitions.
+go run ./hack/digests
+gofmt -w apis/openapi/zz_generated.digests.go
+
 # The machine code of the sandbox image's program, from svclet/image/pause/asm.
 go run ./hack/pause
 

@@ -9,9 +9,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +34,8 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/utils/clock"
+
+	definitions "svc.dev/svc/apis/openapi"
 )
 
 // Definitions returns the definitions of the named models and of all that they
@@ -89,36 +93,57 @@ func (d *Documents) Install(container *restful.Container, to *mux.PathRecorderMu
 		return doc, d.version, nil
 	}))).RegisterOpenAPIVersionedService("/openapi/v2", to)
 
-	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, made: handler3.NewOpenAPIService(), hash: d.hash(container)}
+	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, hashes: map[string]string{}, made: handler3.NewOpenAPIService()}
 	for _, ws := range container.RegisteredWebServices() {
 		gv := strings.TrimPrefix(ws.RootPath(), "/")
-		v3.services[gv] = ws
+		if gv == versionPath {
+			continue
+		}
+		v3.services[gv], v3.hashes[gv] = ws, d.hash(ws)
 		v3.made.UpdateGroupVersionLazy(gv, cached.Once(cached.Func(func() (*spec3.OpenAPI, string, error) { return v3.build(gv) })))
 	}
 	to.Handle("/openapi/v3", http.HandlerFunc(v3.serveIndex))
 	to.HandlePrefix("/openapi/v3/", http.HandlerFunc(v3.serveDocument))
 }
 
-func (d *Documents) hash(container *restful.Container) string {
+// versionPath is the document of /version. Every server of the chain has it, and
+// the aggregator asks any one: it is left to the servers of the libraries, which
+// have the same hash for it.
+const versionPath = "version"
+
+// hash returns a hash of what the document of a web service is made of.
+func (d *Documents) hash(ws *restful.WebService) string {
 	sum := sha256.New()
-	sum.Write([]byte(d.version))
-	for _, ws := range container.RegisteredWebServices() {
-		for _, route := range ws.Routes() {
-			sum.Write([]byte(route.Method + route.Path))
-		}
+	fmt.Fprintln(sum, d.title, d.version, libraries(), definitions.Digest(models(ws)...))
+	for _, route := range ws.Routes() {
+		fmt.Fprintln(sum, route.Method, route.Path, route.Operation, route.Doc)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// versions serves the version 3 documents. The hash of a document in the index is
-// that of the server's version and routes, not of the document's content, so that
-// the index does not need the documents.
+// libraries returns the versions of the modules that make the documents.
+var libraries = sync.OnceValue(func() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var versions []string
+	for _, module := range build.Deps {
+		if slices.Contains([]string{"k8s.io/apiserver", "k8s.io/kube-openapi"}, module.Path) {
+			versions = append(versions, module.Version)
+		}
+	}
+	return strings.Join(versions, " ")
+})
+
+// versions serves the version 3 documents. Its index has for each a hash of what
+// it is made of rather than of its text, so that the index can be read without
+// building the documents.
 type versions struct {
 	docs     *Documents
 	services map[string]*restful.WebService
+	hashes   map[string]string
 	made     *handler3.OpenAPIService
-	// hash is that of the server's version and routes.
-	hash string
 }
 
 func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
@@ -128,7 +153,7 @@ func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
 		return nil, "", err
 	}
 	keepOwnKinds(doc, gv)
-	return doc, v.hash, nil
+	return doc, v.hashes[gv], nil
 }
 
 // models returns the names of the types in the bodies of the service's routes.
@@ -152,26 +177,36 @@ func models(ws *restful.WebService) []string {
 func (v *versions) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
 	for gv := range v.services {
-		index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{
-			ServerRelativeURL: path.Join("/openapi/v3", gv) + "?hash=" + v.hash,
-		}
+		index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: v.url(gv)}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the client has closed the connection.
 	_ = json.NewEncoder(w).Encode(index)
 }
 
+// url returns where a document is.
+func (v *versions) url(gv string) string {
+	return path.Join("/openapi/v3", gv) + "?hash=" + v.hashes[gv]
+}
+
 func (v *versions) serveDocument(w http.ResponseWriter, r *http.Request) {
-	if v.services[strings.TrimPrefix(r.URL.Path, "/openapi/v3/")] == nil {
+	gv := strings.TrimPrefix(r.URL.Path, "/openapi/v3/")
+	if v.services[gv] == nil {
 		http.NotFound(w, r)
 		return
 	}
-	if query := r.URL.Query(); query.Get("hash") == v.hash {
+	query := r.URL.Query()
+	switch query.Get("hash") {
+	case "":
+	case v.hashes[gv]:
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", v.docs.clock.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 		r = r.Clone(r.Context())
 		query.Del("hash")
 		r.URL.RawQuery = query.Encode()
+	default:
+		http.Redirect(w, r, v.url(gv), http.StatusMovedPermanently)
+		return
 	}
 	v.made.HandleGroupVersion(w, r)
 }

@@ -163,7 +163,7 @@ func TestNothingIsBuiltBeforeItsFirstRequest(t *testing.T) {
 	}
 }
 
-func TestTheHashInTheIndexDependsOnVersionAndRoutes(t *testing.T) {
+func TestTheHashInTheIndexDependsOnWhatTheDocumentIsMadeOf(t *testing.T) {
 	hash := func(version string, declarations ...resource.Declaration) string {
 		u, err := url.Parse(serve(t, version, declarations...).index()["apis/apps/v1"])
 		if err != nil {
@@ -184,6 +184,9 @@ func TestTheHashInTheIndexDependsOnVersionAndRoutes(t *testing.T) {
 	}
 	if hash("1+a b", kinds[1:]...) == first {
 		t.Error("other routes have the same hash")
+	}
+	if hash("1+a b", append(apps.Kinds(), all()[0])...) != first {
+		t.Error("a kind of another group changes the hash")
 	}
 }
 
