@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/utils/clock"
 
@@ -115,23 +114,4 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Wait()
 	s.requests.Stop()
 	return errors.Join(err, s.backend.Close())
-}
-
-// waitReady returns when /readyz passes, or an error when ctx is done before.
-// The first polls follow each other quickly, as a start takes a fraction of a
-// second.
-func (s *Server) waitReady(ctx context.Context) error {
-	transport := inprocess.Transport{Handler: inprocess.Chain(s.handler)}
-	delay := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.2, Steps: 24, Cap: 100 * time.Millisecond}.DelayFunc()
-	return delay.Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://in-process/readyz", nil)
-		if err != nil {
-			return false, err
-		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			return false, err // RoundTrip fails only when ctx is done
-		}
-		return resp.StatusCode == http.StatusOK, resp.Body.Close()
-	})
 }

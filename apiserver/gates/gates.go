@@ -3,6 +3,10 @@
 package gates
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientfeatures "k8s.io/client-go/features"
@@ -27,6 +31,24 @@ const (
 // Own returns svc's own gates.
 func Own() []featuregate.Feature {
 	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcCachedRoutes, SvcFastJSON}
+}
+
+// unsupported are the library's gates that svc does not offer, and why.
+var unsupported = map[featuregate.Feature]string{
+	features.StorageVersionAPI:     "it needs the API internal.apiserver.k8s.io, which is not served",
+	features.CBORServingAndStorage: "only custom resources would have CBOR",
+}
+
+// Validate returns an error for each gate that is enabled and that svc does not
+// offer.
+func Validate(enabled featuregate.FeatureGate) []error {
+	var errs []error
+	for _, feature := range slices.Sorted(maps.Keys(unsupported)) {
+		if enabled.Enabled(feature) {
+			errs = append(errs, fmt.Errorf("--feature-gates: %s is not supported: %s; set %s=false", feature, unsupported[feature], feature))
+		}
+	}
+	return errs
 }
 
 // Set adds svc's own gates, which are on, and sets the defaults of the

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/compatibility"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/gates"
 )
 
 // Validate returns all errors of the options. Each names its flag and the remedy.
@@ -44,6 +46,7 @@ func (o *Options) Validate() []error {
 	if o.EventTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--event-ttl: %s must be at least 1s, as 1h", o.EventTTL))
 	}
+	errs = append(errs, gates.Validate(utilfeature.DefaultFeatureGate)...)
 	errs = append(errs, o.Agents.validate()...)
 	return append(errs, o.validateFiles()...)
 }
