@@ -87,14 +87,18 @@ func (c *chain) registerVersions(config *genericapiserver.RecommendedConfig, ser
 	if err != nil {
 		return err
 	}
-	registration, err := aggregation.New(aggregation.Config{
-		Local:       append(local, apiextensionsv1.SchemeGroupVersion),
+	registered := aggregation.Config{
+		Local:       local,
 		Fallback:    fallback,
-		CRDs:        crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		APIServices: server.APIRegistrationInformers.Apiregistration().V1().APIServices(),
 		Client:      client,
 		Clock:       c.clock,
-	})
+	}
+	if crds != nil {
+		registered.Local = append(registered.Local, apiextensionsv1.SchemeGroupVersion)
+		registered.CRDs = crds.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	}
+	registration, err := aggregation.New(registered)
 	if err != nil {
 		return err
 	}

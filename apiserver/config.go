@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
@@ -35,10 +36,11 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.FeatureGate = utilfeature.DefaultFeatureGate
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	config.MergedResourceConfig = serverstorage.NewResourceConfig()
-	config.MergedResourceConfig.EnableVersions(
-		apiextensionsv1.SchemeGroupVersion,
-		apiregistrationv1.SchemeGroupVersion,
-	)
+	for _, gv := range []schema.GroupVersion{apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion} {
+		if c.stores.served.ServesOther(gv) {
+			config.MergedResourceConfig.EnableVersions(gv)
+		}
+	}
 	config.LoopbackClientConfig = c.clients.loopback
 	config.ClientConfig = c.clients.loopback
 	config.SharedInformerFactory = c.clients.informers
@@ -59,6 +61,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return c.stores.backend.Check(r.Context()) })
 	config.AddReadyzChecks(etcdCheck)
 	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)
+	config.LivezChecks = append(config.LivezChecks, liveEtcd)
 
 	if err := c.setServing(config); err != nil {
 		return nil, err
@@ -74,6 +77,13 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	}
 	return config, nil
 }
+
+// liveEtcd is the check of etcd in /livez (document 2, section 4, rule 5). A server
+// that is not live is restarted, and a restart cannot bring back an etcd that does
+// not answer: it would only end the requests that do not need etcd. (A process whose
+// embedded etcd fails ends by itself.) So the check passes while the process
+// runs; the state of etcd is in /readyz.
+var liveEtcd = healthz.NamedCheck("etcd", func(*http.Request) error { return nil })
 
 // setServing opens the port.
 func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {

@@ -14,8 +14,11 @@ import (
 )
 
 // customResources makes the last server: CustomResourceDefinitions and their
-// objects.
+// objects. It returns nil if they are disabled.
 func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*apiextensionsserver.CustomResourceDefinitions, error) {
+	if !c.stores.served.ServesOther(apiextensionsv1.SchemeGroupVersion) {
+		return nil, nil
+	}
 	config := c.linkConfig(shared, library{
 		scheme: apiextensionsserver.Scheme, codecs: apiextensionsserver.Codecs, version: apiextensionsv1.SchemeGroupVersion,
 		definitions: apiextensionsopenapi.GetOpenAPIDefinitions,
@@ -29,14 +32,28 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 			AuthResolverWrapper:  c.clients.webhookAuth(),
 		},
 	}
-	server, err := made.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(
-		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)))
+	server, err := made.Complete().New(notFound(&config))
 	if err != nil {
 		return nil, err
 	}
 	handler := server.GenericAPIServer.Handler
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
 	return server, server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer().SetTransform(addCreatedAt)
+}
+
+// afterKinds returns the server of the requests that are not for kinds: that of
+// custom resources, if there is one.
+func afterKinds(config *genericapiserver.RecommendedConfig, crds *apiextensionsserver.CustomResourceDefinitions) genericapiserver.DelegationTarget {
+	if crds == nil {
+		return notFound(config)
+	}
+	return crds.GenericAPIServer
+}
+
+// notFound returns the end of the chain.
+func notFound(config *genericapiserver.RecommendedConfig) genericapiserver.DelegationTarget {
+	return genericapiserver.NewEmptyDelegateWithCustomHandler(
+		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey))
 }
 
 // addCreatedAt is the transform function of the informer of definitions. A type without columns of its own gets the

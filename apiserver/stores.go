@@ -43,6 +43,9 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
 		return nil, err
 	}
+	if gv := apiregistrationv1.SchemeGroupVersion; !s.served.ServesOther(gv) {
+		return nil, fmt.Errorf("--runtime-config: %s cannot be disabled, since the aggregation layer serves all API groups; add %s=true", gv, gv)
+	}
 	if s.scheme, err = apis.NewScheme(s.kinds); err != nil {
 		return nil, err
 	}

@@ -44,7 +44,8 @@ type Config struct {
 	// Fallback are those of Local that are served here only while no other server
 	// serves them: an APIService that refers to another server is not changed.
 	Fallback []schema.GroupVersion
-	// CRDs are the sources of the versions of custom resources.
+	// CRDs are the sources of the versions of custom resources. It is nil if there are
+	// no custom resources.
 	CRDs apiextensionsinformers.CustomResourceDefinitionInformer
 	// APIServices and Client read and write APIServices.
 	APIServices apiregistrationinformers.APIServiceInformer
@@ -94,11 +95,15 @@ func New(c Config) (*Registration, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("watch APIServices: %w", err)
 	}
+	r.synced = []cache.DoneChecker{c.APIServices.Informer().HasSyncedChecker()}
+	if c.CRDs == nil {
+		return r, nil
+	}
 	watched, err := watchDefinitions(c.CRDs, r.controller, c.Local)
 	if err != nil {
 		return nil, fmt.Errorf("watch CustomResourceDefinitions: %w", err)
 	}
-	r.synced = []cache.DoneChecker{c.APIServices.Informer().HasSyncedChecker(), watched.HasSyncedChecker()}
+	r.synced = append(r.synced, watched.HasSyncedChecker())
 	return r, nil
 }
 

@@ -64,6 +64,15 @@ func (s Served) Serves(gvk schema.GroupVersionKind, name string, example runtime
 	}
 }
 
+// ServesOther reports whether a stable version that has no declaration is served.
+func (s Served) ServesOther(gv schema.GroupVersion) bool {
+	if on, ok := s.config.versions[gv]; ok {
+		return on
+	}
+	on, ok := s.config.stabilities[stabilityOf(gv.Version)]
+	return on || !ok
+}
+
 // has reports whether the release has the Go type of an object: it was
 // introduced by then and not yet removed.
 func (r Release) has(obj runtime.Object) bool {
