@@ -1,0 +1,181 @@
+package bodycheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/yaml"
+)
+
+// selectOwnershipReset selects updates and patches, whose value of
+// metadata.managedFields is completed to what the field manager understands as
+// the specification says (document 2, section 2, rules 2 and 3):
+//
+//   - An empty list resets nothing. The field manager resets with it; it gets
+//     null instead, which leaves the managers as they are.
+//   - A list with one empty entry resets, and the client owns what the same
+//     request changes. The field manager stops to track changes when no manager
+//     is left; it gets a manager without fields instead, which it drops after it
+//     has recorded the changes.
+//
+// Bodies in protobuf and CBOR are left to the field manager: protobuf has no
+// empty list.
+func selectOwnershipReset(req *http.Request) Func {
+	if req.Method != http.MethodPut && req.Method != http.MethodPatch {
+		return nil
+	}
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest || info.Subresource != "" {
+		return nil
+	}
+	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil {
+		mediaType = "application/json" // the default of the handlers
+	}
+	reset := ownershipReset{schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}}
+	var rewrite func([]byte) ([]byte, bool)
+	switch types.PatchType(mediaType) {
+	case "application/json", types.MergePatchType, types.StrategicMergePatchType:
+		rewrite = reset.inJSON
+	case types.JSONPatchType:
+		rewrite = reset.inJSONPatch
+	case "application/yaml":
+		rewrite = reset.inYAML
+	default:
+		return nil
+	}
+	return func(body []byte) ([]byte, error) {
+		if !bytes.Contains(body, []byte("managedFields")) {
+			return body, nil
+		}
+		if rewritten, ok := rewrite(body); ok {
+			return rewritten, nil
+		}
+		return body, nil // what is wrong with it, the handler says
+	}
+}
+
+// ownershipReset rewrites resets of the objects of a version.
+type ownershipReset struct{ version schema.GroupVersion }
+
+// value returns what replaces a value of metadata.managedFields, as JSON. It
+// reports whether anything does.
+func (r ownershipReset) value(given []byte) ([]byte, bool) {
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(given, &list) != nil || list == nil || len(list) > 1 {
+		return nil, false
+	}
+	if len(list) == 0 {
+		return []byte("null"), true
+	}
+	if len(list[0]) > 0 {
+		return nil, false
+	}
+	noFields, err := json.Marshal([]metav1.ManagedFieldsEntry{{
+		Manager: "reset", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: r.version.String(),
+		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")},
+	}})
+	return noFields, err == nil
+}
+
+// inJSON replaces the value within an object or a merge patch. All other bytes
+// stay as they are, so that the handler finds duplicate fields.
+func (r ownershipReset) inJSON(body []byte) ([]byte, bool) {
+	start, end, ok := valueAt(body, "metadata", "managedFields")
+	if !ok {
+		return nil, false
+	}
+	value, ok := r.value(body[start:end])
+	return bytes.Join([][]byte{body[:start], value, body[end:]}, nil), ok
+}
+
+// valueAt returns where in a JSON object the value at a path of keys is.
+func valueAt(body []byte, path ...string) (start, end int64, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	for {
+		if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+			return 0, 0, false
+		}
+		if !skipTo(decoder, path[0]) {
+			return 0, 0, false
+		}
+		if path = path[1:]; len(path) == 0 {
+			break
+		}
+	}
+	var value json.RawMessage
+	if decoder.Decode(&value) != nil {
+		return 0, 0, false
+	}
+	end = decoder.InputOffset()
+	return end - int64(len(value)), end, true
+}
+
+// skipTo reads up to the value of the key in the object that the decoder is in.
+func skipTo(decoder *json.Decoder, key string) bool {
+	for decoder.More() {
+		found, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		if found == key {
+			return true
+		}
+		var skipped json.RawMessage
+		if decoder.Decode(&skipped) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// inJSONPatch replaces the value of operations on metadata.managedFields, or on
+// the whole metadata.
+func (r ownershipReset) inJSONPatch(body []byte) ([]byte, bool) {
+	var operations []map[string]json.RawMessage
+	if json.Unmarshal(body, &operations) != nil {
+		return nil, false
+	}
+	changed := false
+	for _, operation := range operations {
+		var path string
+		if json.Unmarshal(operation["path"], &path) != nil {
+			continue
+		}
+		value, ok := []byte(nil), false
+		switch path {
+		case "/metadata/managedFields":
+			value, ok = r.value(operation["value"])
+		case "/metadata":
+			given := operation["value"]
+			if start, end, found := valueAt(given, "managedFields"); found {
+				if value, ok = r.value(given[start:end]); ok {
+					value = bytes.Join([][]byte{given[:start], value, given[end:]}, nil)
+				}
+			}
+		}
+		if ok {
+			operation["value"], changed = value, true
+		}
+	}
+	if !changed {
+		return nil, false
+	}
+	rewritten, err := json.Marshal(operations)
+	return rewritten, err == nil
+}
+
+// inYAML is inJSON for YAML, of which JSON is a part.
+func (r ownershipReset) inYAML(body []byte) ([]byte, bool) {
+	converted, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, false
+	}
+	return r.inJSON(converted)
+}
