@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/apiserver/filters/dryrun"
 	"svc.dev/svc/apiserver/filters/healthline"
 	"svc.dev/svc/apiserver/filters/mediatype"
+	"svc.dev/svc/apiserver/filters/objectwatch"
 	"svc.dev/svc/apiserver/filters/warnings"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/internal/footprint"
@@ -35,7 +36,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if config.FeatureGate.Enabled(genericfeatures.APIResponseCompression) {
 		handler = compression.Filter(handler)
 	}
-	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds), config.MaxRequestBodyBytes)
+	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
 	handler = deprecation.Filter(handler, c.options.Release, c.stores.kinds)
 	handler = c.drain.Filter(handler)
@@ -66,6 +67,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = genericfilters.WithHSTS(handler, c.options.Requests.HSTSDirectives)
 	handler = withLogging(handler)
 	handler = genericapifilters.WithRequestInfo(handler, config.RequestInfoResolver)
+	handler = objectwatch.Filter(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, c.discovered)
 	handler = genericfilters.WithPanicRecovery(handler, config.RequestInfoResolver)

@@ -1,6 +1,7 @@
 // Package bodycheck owns the checks of request bodies before a decoder reads them:
-// it refuses bodies that would exhaust the decoders, and completes fields that the
-// specification lets clients omit.
+// it refuses bodies that would exhaust the decoders, completes fields that the
+// specification lets clients omit, and rewrites values that the handlers interpret
+// differently than the specification.
 package bodycheck
 
 import (
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/patcherror"
 )
 
 // A Check examines the bodies of some requests.
@@ -27,16 +29,31 @@ type Check struct {
 }
 
 // Func checks a body. It returns the body for the next check and the handler,
-// which is the given one unless the check completes it, or an error that says
+// which is the given one unless the check changes it, or an error that says
 // why the body is refused.
 type Func func(body []byte) ([]byte, error)
 
-// Checks returns the checks of the server, in their order.
-func Checks(kinds []*resource.Kind) []Check {
+// Checks returns the checks of the server, in their order. The scheme has the
+// types of the kinds.
+func Checks(kinds []*resource.Kind, scheme *runtime.Scheme) []Check {
 	return []Check{
 		{Name: "nesting", Select: selectNesting},
 		{Name: "quantity", Select: selectQuantity(typesWithQuantities(kinds))},
 		{Name: "apply name", Select: selectApplyName},
+		{Name: "apply fields", Select: selectApplyFields(scheme)},
+		{Name: "ownership reset", Select: selectOwnershipReset},
+		{Name: "patch error", Select: keepPatch},
+	}
+}
+
+// keepPatch keeps the body of a patch for the explanation of its failure.
+func keepPatch(req *http.Request) Func {
+	if req.Method != http.MethodPatch {
+		return nil
+	}
+	return func(body []byte) ([]byte, error) {
+		*req = *req.WithContext(patcherror.WithPatch(req, body))
+		return body, nil
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/patcherror"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -130,6 +131,7 @@ func (m *mainREST) Update(ctx context.Context, name string, info rest.UpdatedObj
 	update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	footprint.GrowStack() // the library writes in a goroutine of its own
+	info = patcherror.Info(info)
 	if m.kind.BeginCreate == nil && m.kind.BeginUpdate == nil {
 		return m.Store.Update(ctx, name, info, create, update, forceAllowCreate, options)
 	}

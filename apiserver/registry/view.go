@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/patcherror"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -56,7 +57,7 @@ func (v *viewREST) Update(ctx context.Context, name string, info rest.UpdatedObj
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	footprint.GrowStack() // the library writes in a goroutine of its own
-	return v.store.Update(ctx, name, info, create, update, false, options)
+	return v.store.Update(ctx, name, patcherror.Info(info), create, update, false, options)
 }
 
 // ConvertToTable implements rest.TableConvertor.

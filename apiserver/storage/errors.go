@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"svc.dev/svc/apiserver/patcherror"
 )
 
 // translatedErrors is a store that returns errors as API statuses, which tell
@@ -77,7 +79,14 @@ func (a translatedErrors) GuaranteedUpdate(ctx context.Context, key string, out 
 ) error {
 	ctx, cancel := shorten(ctx)
 	defer cancel()
-	return translate(a.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+	explained := func(current runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		changed, ttl, err := update(current, response)
+		if err != nil {
+			return nil, nil, patcherror.Explain(ctx, err, current)
+		}
+		return changed, ttl, nil
+	}
+	return translate(a.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, explained, cached))
 }
 
 // Delete implements storage.Interface.
@@ -89,14 +98,6 @@ func (a translatedErrors) Delete(ctx context.Context, key string, out runtime.Ob
 	return translate(a.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
-// untypedPatch is how the error of a server-side apply begins whose body does not
-// match the schema, unknownDirective that of a strategic merge patch with an
-// invalid $patch. The library has no types for these errors.
-const (
-	untypedPatch     = "failed to create typed patch object"
-	unknownDirective = "unknown patch type: "
-)
-
 // translate returns the API status for an error of the store below.
 func translate(err error) error {
 	var stored *storage.StorageError
@@ -104,8 +105,7 @@ func translate(err error) error {
 	switch {
 	case err == nil, errors.As(err, &stored), errors.As(err, &answered), storage.IsInvalidError(err):
 		return err
-	case errors.Is(err, storage.ErrResourceVersionSetOnCreate),
-		strings.HasPrefix(err.Error(), untypedPatch), strings.HasPrefix(err.Error(), unknownDirective):
+	case errors.Is(err, storage.ErrResourceVersionSetOnCreate):
 		return apierrors.NewBadRequest(err.Error())
 	case tooLarge(err):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is larger than etcd accepts: %v", err))

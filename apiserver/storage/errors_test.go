@@ -29,8 +29,6 @@ func TestErrorsAreTranslatedToStatuses(t *testing.T) {
 		{"a storage error is the registry's to translate", storage.NewKeyNotFoundError("a", 1), 0, ""},
 		{"an API status stays", apierrors.NewBadRequest("no"), 0, ""},
 		{"an unknown error stays", errors.New("strange"), 0, ""},
-		{"a patch that does not fit the schema is the client's fault", fmt.Errorf("%s (a/b; /v1): .data: expected map", untypedPatch), http.StatusBadRequest, ".data: expected map"},
-		{"an invalid $patch is the client's fault", errors.New(unknownDirective + "bogus in map: map[]"), http.StatusBadRequest, "bogus"},
 		{"a creation with a version is the client's fault", storage.ErrResourceVersionSetOnCreate, http.StatusBadRequest, "resourceVersion should not be set"},
 		{"etcd refuses the size", rpctypes.ErrRequestTooLarge, http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
 		{"etcd's client refuses the size", status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, "larger than etcd accepts"},

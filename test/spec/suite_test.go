@@ -37,7 +37,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir, err := launch.TempDir()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
-	server = up(ctx, filepath.Join(dir, "data"))
+	server = up(ctx, filepath.Join(dir, "data"), "--authorization-mode=RBAC")
 	client, err = kubernetes.NewForConfig(server.Config)
 	Expect(err).NotTo(HaveOccurred())
 })

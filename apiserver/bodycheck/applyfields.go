@@ -1,0 +1,152 @@
+package bodycheck
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// selectApplyFields selects the bodies of apply patches to resources of the
+// scheme's types. Their unknown fields are treated as fieldValidation says
+// (document 1, section 6): Strict refuses the body, Warn adds a warning for each
+// field and drops it, Ignore drops it. The field manager knows no levels and
+// refuses them all. An integer that its field cannot hold is refused; the field
+// manager stores its lower bits.
+func selectApplyFields(scheme *runtime.Scheme) func(req *http.Request) Func {
+	return func(req *http.Request) Func {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || !isApply(req) || !scheme.IsGroupRegistered(info.APIGroup) {
+			return nil
+		}
+		return func(body []byte) ([]byte, error) {
+			converted, err := yaml.YAMLToJSON(body)
+			if err != nil {
+				return body, nil // the handler says what is wrong
+			}
+			var object map[string]any
+			if kjson.UnmarshalCaseSensitivePreserveInts(converted, &object) != nil {
+				return body, nil
+			}
+			found := compare(object, scheme)
+			switch level := req.URL.Query().Get("fieldValidation"); {
+			case len(found.tooLarge) > 0:
+				return nil, errors.New(strings.Join(found.tooLarge, ", "))
+			case len(found.unknown) == 0:
+				return body, nil
+			case level == metav1.FieldValidationStrict:
+				return nil, errors.New("strict decoding error: " + strings.Join(found.unknown, ", "))
+			case level != metav1.FieldValidationIgnore:
+				for _, field := range found.unknown {
+					warning.AddWarning(req.Context(), "", field)
+				}
+			}
+			return json.Marshal(object)
+		}
+	}
+}
+
+// misfits are texts for the fields of an object that do not fit its type.
+type misfits struct{ unknown, tooLarge []string }
+
+// compare compares the object with the type that it names, and removes its unknown
+// fields.
+func compare(object map[string]any, scheme *runtime.Scheme) misfits {
+	version, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	var found misfits
+	typed, err := scheme.New(schema.FromAPIVersionAndKind(version, kind))
+	if err != nil {
+		return found // the handler says that it is not the resource's type
+	}
+	found.walk(object, reflect.TypeOf(typed), "")
+	slices.Sort(found.unknown)
+	slices.Sort(found.tooLarge)
+	return found
+}
+
+var (
+	unmarshaler  = reflect.TypeFor[json.Unmarshaler]()
+	unstructured = reflect.TypeFor[runtime.Unstructured]()
+)
+
+// walk adds what does not fit type t in value, which is at path. Types that decode
+// themselves, such as quantities, fit everything.
+func (m *misfits) walk(value any, t reflect.Type, path string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if pointer := reflect.PointerTo(t); pointer.Implements(unmarshaler) || pointer.Implements(unstructured) {
+		return
+	}
+	switch value := value.(type) {
+	case int64:
+		if t.Kind() == reflect.Int32 && t.OverflowInt(value) {
+			m.tooLarge = append(m.tooLarge, fmt.Sprintf("%s: Invalid value: %d: must fit in 32 bits", path, value))
+		}
+	case []any:
+		if t.Kind() == reflect.Slice {
+			for i := range value {
+				m.walk(value[i], t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+			}
+		}
+	case map[string]any:
+		switch t.Kind() {
+		case reflect.Map:
+			for key := range value {
+				m.walk(value[key], t.Elem(), join(path, key))
+			}
+		case reflect.Struct:
+			m.walkStruct(value, t, path)
+		}
+	}
+}
+
+func (m *misfits) walkStruct(value map[string]any, t reflect.Type, path string) {
+	fields := fieldsOf(t)
+	for key := range value {
+		field, known := fields[key]
+		if !known {
+			delete(value, key)
+			m.unknown = append(m.unknown, fmt.Sprintf("unknown field %q", join(path, key)))
+			continue
+		}
+		m.walk(value[key], field, join(path, key))
+	}
+}
+
+// fieldsOf returns the types of the fields of a struct by their names in JSON.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || name == "" && !field.Anonymous:
+		case name == "":
+			maps.Copy(fields, fieldsOf(field.Type))
+		default:
+			fields[name] = field.Type
+		}
+	}
+	return fields
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

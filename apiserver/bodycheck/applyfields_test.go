@@ -1,0 +1,74 @@
+package bodycheck
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// warnings records what a client would be warned of.
+type warnings []string
+
+// AddWarning implements warning.Recorder.
+func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
+
+func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
+	const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c","labels":{"any":"key"}},` +
+		`"spec":{"bogus":1,"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1"}}},{"name":"b","imagee":"x","ports":[{"containerPort":1}]}]}}},"more":{"a.b":1}}`
+	const pruned = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"any":"key"},"name":"c"},` +
+		`"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1"}}},{"name":"b","ports":[{"containerPort":1}]}]}}}}`
+	unknown := []string{`unknown field "more"`, `unknown field "spec.bogus"`, `unknown field "spec.template.spec.containers[1].imagee"`}
+	const known = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n  creationTimestamp: null\ndata: {a: b, c: d}\n"
+	for _, test := range []struct {
+		rule, query, body string
+		code              int
+		want              string // the handler's body, or the message
+		warnings          []string
+	}{
+		{"Strict refuses them and names them all", "fieldValidation=Strict", deployment, 400, strings.Join(unknown, ", "), nil},
+		{"Warn drops them with a warning for each", "fieldValidation=Warn", deployment, 200, pruned, unknown},
+		{"Warn is the default", "", deployment, 200, pruned, unknown},
+		{"Ignore drops them", "fieldValidation=Ignore", deployment, 200, pruned, nil},
+		{
+			"an integer that its field cannot hold is refused", "fieldValidation=Ignore", `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":4294967297,"bogus":1}}`,
+			400, "spec.replicas: Invalid value: 4294967297: must fit in 32 bits", nil,
+		},
+		{"a body without any stays as it is written", "fieldValidation=Strict", known, 200, known, nil},
+		{"a body of an unknown kind is left to the handler", "", `{"apiVersion":"v1","kind":"Bogus","metadata":{"name":"c"},"a":1}`, 200, `{"apiVersion":"v1","kind":"Bogus","metadata":{"name":"c"},"a":1}`, nil},
+		{"a list is left to the handler", "", `[1]`, 200, `[1]`, nil},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			var got string
+			handler := Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				read, err := io.ReadAll(req.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				got = string(read)
+			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme), 1<<20)
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/apis/apps/v1/namespaces/n/deployments/c?"+test.query, strings.NewReader(test.body))
+			req.Header.Set("Content-Type", "application/apply-patch+yaml")
+			var warned warnings
+			ctx := warning.WithWarningRecorder(req.Context(), &warned)
+			info := &request.RequestInfo{IsResourceRequest: true, Name: "c", Namespace: "n", APIGroup: "apps", APIVersion: "v1", Resource: "deployments"}
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, req.WithContext(request.WithRequestInfo(ctx, info)))
+			if answer.Code != http.StatusOK {
+				got = answer.Body.String()
+			}
+			if answer.Code != test.code || test.code == 200 && got != test.want || !strings.Contains(strings.ReplaceAll(got, `\"`, `"`), test.want) {
+				t.Errorf("got %d and\n%s\nwant %d and\n%s", answer.Code, got, test.code, test.want)
+			}
+			if !slices.Equal(warned, test.warnings) {
+				t.Errorf("warnings %q, want %q", warned, test.warnings)
+			}
+		})
+	}
+}

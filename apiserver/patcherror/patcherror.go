@@ -1,0 +1,161 @@
+// Package patcherror makes the errors of updates and patches name the field or
+// the operation that is at fault, and nothing else of the object.
+package patcherror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+type patchKey struct{}
+
+// patch is the body of a PATCH request.
+type patch struct {
+	mediaType types.PatchType
+	body      []byte
+}
+
+// WithPatch returns a context that holds the body of req, if it is one that
+// Explain needs: a JSON patch, or a strategic merge patch.
+func WithPatch(req *http.Request, body []byte) context.Context {
+	if req.Method != http.MethodPatch {
+		return req.Context()
+	}
+	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	switch t := types.PatchType(mediaType); {
+	case err == nil && (t == types.JSONPatchType || t == types.StrategicMergePatchType):
+		return context.WithValue(req.Context(), patchKey{}, patch{t, body})
+	default:
+		return req.Context()
+	}
+}
+
+// Info returns the same changes as info, with errors that Explain has translated.
+func Info(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo { return explained{info} }
+
+type explained struct{ rest.UpdatedObjectInfo }
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (e explained) UpdatedObject(ctx context.Context, current runtime.Object) (runtime.Object, error) {
+	changed, err := e.UpdatedObjectInfo.UpdatedObject(ctx, current)
+	if err == nil {
+		// The store does the same next, and answers with an internal error.
+		_, err = storage.APIObjectVersioner{}.ObjectResourceVersion(changed)
+	}
+	if err != nil {
+		return nil, Explain(ctx, err, current)
+	}
+	return changed, nil
+}
+
+// Explain translates an error of changing current, as the request of ctx
+// describes:
+//
+//   - A patch that makes an object that cannot be decoded, or not strictly, is
+//     answered with 400, as such an object in a PUT is (document 1, section 6).
+//     The library answers 422 and prints the object, which may be a secret.
+//   - A JSON patch that cannot be applied is answered with 422 (KEP-2885), with
+//     the operation and the reason, which the library drops.
+//   - A server-side apply that does not match the schema, a value that cannot be
+//     decoded, a strategic merge patch with an invalid $patch, and a
+//     metadata.resourceVersion that is not a number are answered with 400. The
+//     library answers with an internal error.
+//
+// Other errors stay as they are.
+func Explain(ctx context.Context, err error, current runtime.Object) error {
+	var number *strconv.NumError
+	if errors.As(err, &number) && number.Func == "ParseUint" {
+		return apierrors.NewBadRequest(fmt.Sprintf("metadata.resourceVersion: Invalid value: %q: must be a version that the server has returned", number.Num))
+	}
+	var answered apierrors.APIStatus
+	if !errors.As(err, &answered) {
+		if isClientError(err.Error()) {
+			return apierrors.NewBadRequest(err.Error())
+		}
+		return err
+	}
+	status := answered.Status()
+	if status.Code != http.StatusUnprocessableEntity || status.Details == nil || status.Details.Kind != "" {
+		return err
+	}
+	given, _ := ctx.Value(patchKey{}).(patch)
+	if causes := status.Details.Causes; len(causes) == 1 && causes[0].Field == "patch" {
+		return apierrors.NewBadRequest(decodeError(given, causes[0], current))
+	}
+	if given.mediaType != types.JSONPatchType {
+		return err
+	}
+	if status.Message = operationError(given.body, current); status.Message == "" {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// These are parts of the errors of a client's patch for which the library has no
+// types: of a server-side apply whose body does not match the schema, of one whose
+// values cannot be decoded, such as a quantity, and of a strategic merge patch with
+// an invalid $patch.
+const (
+	untypedPatch     = "failed to create typed patch object"
+	undecodableValue = "unable to convert unstructured object to "
+	unknownDirective = "unknown patch type: "
+)
+
+// isClientError reports whether the text is that of an error of a client's patch.
+func isClientError(text string) bool {
+	return strings.HasPrefix(text, untypedPatch) || strings.Contains(text, undecodableValue) || strings.HasPrefix(text, unknownDirective)
+}
+
+// decodeError returns why an object cannot be decoded. The message of the cause
+// has the object, quoted, before it. A strategic merge patch has Go types decoded
+// without their fields' names; decoding the patch itself gives them.
+func decodeError(given patch, cause metav1.StatusCause, current runtime.Object) string {
+	message := strings.TrimPrefix(cause.Message, "Invalid value: ")
+	if quoted, err := strconv.QuotedPrefix(message); err == nil {
+		message = strings.TrimPrefix(message[len(quoted):], ": ")
+	}
+	if given.mediaType == types.StrategicMergePatchType && !strings.HasPrefix(message, "strict decoding error") {
+		into := reflect.New(reflect.TypeOf(current).Elem()).Interface()
+		if err := json.Unmarshal(given.body, into); err != nil {
+			return err.Error()
+		}
+	}
+	return message
+}
+
+// operationError returns which operation of a JSON patch cannot be applied to
+// current, and why. It is empty when all can: current may have another version
+// than the one that the client sees.
+func operationError(body []byte, current runtime.Object) string {
+	operations, err := jsonpatch.DecodePatch(body)
+	if err != nil {
+		return ""
+	}
+	object, err := utiljson.Marshal(current)
+	if err != nil {
+		return ""
+	}
+	for i, operation := range operations {
+		if object, err = (jsonpatch.Patch{operation}).Apply(object); err != nil {
+			path, _ := operation.Path() // "unknown" if there is none
+			return fmt.Sprintf("operation %d of the patch, %s %q, failed: %v", i, operation.Kind(), path, err)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package patcherror
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// undecodable is the library's error for an object that a patch has spoilt.
+func undecodable(object, reason string) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), object, reason)})
+}
+
+// inapplicable is the library's error for a patch that cannot be applied.
+func inapplicable() error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "dropped", 0, false)
+}
+
+func TestExplain(t *testing.T) {
+	_, notANumber := strconv.ParseUint("abc", 10, 64)
+	other := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "d", field.ErrorList{field.Invalid(field.NewPath("patch"), 1, "no")})
+	for _, test := range []struct {
+		rule      string
+		mediaType types.PatchType
+		patch     string
+		err       error
+		code      int32 // 0 if the error stays
+		message   string
+	}{
+		{
+			"a wrong type is 400 and names the field only", types.MergePatchType, `{}`,
+			undecodable(`{"a":"secret \" quoted"}`, "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"),
+			400, "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+		},
+		{
+			"an unknown field is 400", types.MergePatchType, `{}`,
+			undecodable(`{}`, `strict decoding error: unknown field "spec.foo"`), 400, `strict decoding error: unknown field "spec.foo"`,
+		},
+		{
+			"a wrong type in a strategic merge patch names the field", types.StrategicMergePatchType, `{"spec":{"replicas":"many"}}`,
+			undecodable(`map[]`, "unrecognized type: int32"), 400, "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+		},
+		{
+			"an unknown field in a strategic merge patch", types.StrategicMergePatchType, `{"spec":{"replicas":"many"}}`,
+			undecodable(`map[]`, `strict decoding error: unknown field "spec.foo"`), 400, `strict decoding error: unknown field "spec.foo"`,
+		},
+		{
+			"a JSON patch says which operation failed and why", types.JSONPatchType,
+			`[{"op":"add","path":"/metadata/labels","value":{}},{"op":"remove","path":"/metadata/labels/b"}]`,
+			inapplicable(), 422, `operation 1 of the patch, remove "/metadata/labels/b", failed: `,
+		},
+		{
+			"a JSON patch without a path", types.JSONPatchType, `[{"op":"remove"}]`,
+			inapplicable(), 422, `operation 0 of the patch, remove "unknown", failed: `,
+		},
+		{"a JSON patch that applies to this version", types.JSONPatchType, `[]`, inapplicable(), 0, ""},
+		{"another patch that cannot be applied", types.StrategicMergePatchType, `{}`, inapplicable(), 0, ""},
+		{"a version that is no number", types.MergePatchType, `{}`, notANumber, 400, `metadata.resourceVersion: Invalid value: "abc": must be a version`},
+		{
+			"an apply that does not match the schema", types.ApplyYAMLPatchType, `{}`,
+			errors.New(untypedPatch + " (a/b; /v1): .data: expected map"), 400, untypedPatch + " (a/b; /v1): .data: expected map",
+		},
+		{
+			"an applied value that cannot be decoded", types.ApplyYAMLPatchType, `{}`,
+			errors.New("failed to convert new object (/d; v1) to proper version: " + undecodableValue + "v1: quantities must match"), 400, "failed to convert new object (/d; v1)",
+		},
+		{"an invalid $patch", types.StrategicMergePatchType, `{}`, errors.New(unknownDirective + "bogus in map: map[]"), 400, unknownDirective + "bogus"},
+		{"an invalid object stays", types.MergePatchType, `{}`, other, 0, ""},
+		{"other errors stay", types.MergePatchType, `{}`, errors.New("other"), 0, ""},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/", nil)
+			req.Header.Set("Content-Type", string(test.mediaType))
+			current := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
+			got := Explain(WithPatch(req, []byte(test.patch)), test.err, current)
+			if test.code == 0 {
+				if got != test.err {
+					t.Fatalf("got %v, want the same error", got)
+				}
+				return
+			}
+			var answered apierrors.APIStatus
+			if !errors.As(got, &answered) || answered.Status().Code != test.code || !strings.HasPrefix(answered.Status().Message, test.message) {
+				t.Errorf("got %#v, want code %d and %q", got, test.code, test.message)
+			}
+		})
+	}
+}

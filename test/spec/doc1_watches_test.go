@@ -1,0 +1,71 @@
+package spec
+
+import (
+	"bufio"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/test/launch"
+)
+
+var _ = Describe("Document 1, section 4: a watch is a GET of a list or get path", func() {
+	It("a watch on the path of an object shows that object only", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		maps := client.CoreV1().ConfigMaps(ns)
+		for _, name := range []string{"watched", "other"} {
+			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		transport, err := rest.TransportFor(server.Config)
+		Expect(err).NotTo(HaveOccurred())
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.Config.Host+"/api/v1/namespaces/"+ns+"/configmaps/watched?watch=1", nil)
+		Expect(err).NotTo(HaveOccurred())
+		resp, err := transport.RoundTrip(req)
+		Expect(err).NotTo(HaveOccurred())
+		defer resp.Body.Close()
+		Expect(resp.StatusCode).To(Equal(200))
+		events := bufio.NewScanner(resp.Body)
+		next := func() string {
+			GinkgoHelper()
+			Expect(events.Scan()).To(BeTrue(), "the watch goes on: %v", events.Err())
+			var event struct {
+				Type   string           `json:"type"`
+				Object corev1.ConfigMap `json:"object"`
+			}
+			Expect(json.Unmarshal(events.Bytes(), &event)).To(Succeed())
+			return event.Type + " " + event.Object.Name
+		}
+		Expect(next()).To(Equal("ADDED watched"))
+		Expect(maps.Delete(ctx, "other", metav1.DeleteOptions{})).To(Succeed())
+		Expect(maps.Delete(ctx, "watched", metav1.DeleteOptions{})).To(Succeed())
+		Expect(next()).To(Equal("DELETED watched"))
+	})
+
+	It("needs the verb watch", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		_, err := client.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "get"},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.RbacV1().RoleBindings(ns).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "get"},
+			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "reader"}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "get"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		as := map[string]string{"Impersonate-User": "reader"}
+		path := "/api/v1/namespaces/" + ns + "/configmaps/absent"
+		Eventually(ctx, func(g Gomega) {
+			resp := send(ctx, launch.Request{Method: "GET", Path: path, Header: as})
+			g.Expect(resp.Status).To(Equal(404), resp.Body)
+		}).WithTimeout(20*time.Second).Should(Succeed(), "a get is allowed")
+		status := failed(send(ctx, launch.Request{Method: "GET", Path: path + "?watch=1&timeoutSeconds=1", Header: as}), 403)
+		Expect(strings.ToLower(status.Message)).To(ContainSubstring(`cannot watch resource "configmaps"`))
+	})
+})
