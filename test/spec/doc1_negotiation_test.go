@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"svc.dev/svc/test/launch"
 )
@@ -95,6 +96,20 @@ var _ = Describe("Document 1, naming convention and section 4: identifiers with 
 			Expect(table).To(HaveKeyWithValue("apiVersion", group+"/v1"))
 			row := table["rows"].([]any)[0].(object)["object"]
 			Expect(row).To(HaveKeyWithValue("apiVersion", group+"/v1"))
+		}
+	})
+
+	It("metadata in protobuf has the group of the request", func(ctx SpecContext) {
+		for _, group := range []string{"meta.k8s.io", "meta.svc.dev"} {
+			resp := send(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces",
+				Accept: "application/vnd.svc.protobuf;as=PartialObjectMetadataList;g=" + group + ";v=v1"})
+			Expect(resp.Status).To(Equal(200), resp.Body)
+			Expect(resp.Header.Get("Content-Type")).To(Equal("application/vnd.svc.protobuf"))
+			prefix, content := resp.Body[:4], []byte(resp.Body[4:])
+			Expect(prefix).To(Equal("k8s\x00"))
+			var envelope runtime.Unknown
+			Expect(envelope.Unmarshal(content)).To(Succeed())
+			Expect(envelope.TypeMeta).To(Equal(runtime.TypeMeta{APIVersion: group + "/v1", Kind: "PartialObjectMetadataList"}))
 		}
 	})
 

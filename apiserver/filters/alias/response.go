@@ -65,12 +65,17 @@ func (r *response) begin(status int) {
 		return
 	}
 	r.begun = true
+	contentType := r.Header().Get("Content-Type")
 	r.spelling.correct(r.Header())
 	switch {
 	case status == http.StatusNotAcceptable, status == http.StatusUnsupportedMediaType:
 		r.body = &replacer{texts: bothProtobufs}
 	case r.schema != nil && len(r.schema.used()) > 0:
-		r.body = newEcho(r.schema.used(), status, r.Header().Get("Content-Type"))
+		r.body = newEcho(r.schema.used(), status, contentType)
+	case strings.HasPrefix(contentType, kubeProtobuf):
+		if len(r.spelling.apiVersions) > 0 && !strings.Contains(contentType, watched) {
+			r.body = &envelope{apiVersions: r.spelling.apiVersions}
+		}
 	case len(r.spelling.texts) > 0:
 		r.body = &replacer{texts: r.spelling.texts}
 	}

@@ -12,6 +12,8 @@ type spelling struct {
 	// parameters are replaced in the content type, texts in the body.
 	parameters []parameter
 	texts      []text
+	// apiVersions are replaced in objects in protobuf, by prefix.
+	apiVersions []text
 }
 
 type parameter struct{ key, from, to string }
@@ -35,6 +37,7 @@ func (s *spelling) addVersion(group string) {
 // and without indentation, and in YAML. Within a JSON string the quotes are
 // escaped, so that data of users stays as it is.
 func (s *spelling) addAPIVersion(from, to string) {
+	s.apiVersions = append(s.apiVersions, text{from, to})
 	for _, before := range []string{`"apiVersion":"`, `"apiVersion": "`, "apiVersion: "} {
 		s.texts = append(s.texts, text{before + from, before + to})
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // served is a response, and how a handler writes it.
@@ -83,6 +85,21 @@ func TestTheResponseHasTheSpellingOfTheRequest(t *testing.T) {
 			"v2 goes before v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
 			typeOfV2, discovery, typeOfV2, discovery,
 		},
+		{
+			"metadata in protobuf", "application/vnd.svc.protobuf;as=PartialObjectMetadata;g=meta.svc.dev;v=v1", kubeProtobuf, envelopeOf("meta.k8s.io/v1"),
+			svcProtobuf, envelopeOf("meta.svc.dev/v1"),
+		},
+		{
+			"discovery in protobuf", kubeProtobuf + ";g=apidiscovery.svc.dev;v=v2beta1;as=APIGroupDiscoveryList", kubeProtobuf, envelopeOf("apidiscovery.k8s.io/v2"),
+			kubeProtobuf, envelopeOf("apidiscovery.svc.dev/v2beta1"),
+		},
+		{
+			"an error in protobuf stays", kubeProtobuf + ";as=PartialObjectMetadata;g=meta.svc.dev;v=v1", kubeProtobuf, envelopeOf("v1"), kubeProtobuf, envelopeOf("v1"),
+		},
+		{
+			"a body that breaks off stays", kubeProtobuf + ";as=PartialObjectMetadata;g=meta.svc.dev;v=v1", kubeProtobuf, envelopeOf("meta.k8s.io/v1")[:12],
+			kubeProtobuf, envelopeOf("meta.k8s.io/v1")[:12],
+		},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
 			for _, size := range []int{1, 13, 1 << 20} {
@@ -93,6 +110,16 @@ func TestTheResponseHasTheSpellingOfTheRequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// envelopeOf returns an object in protobuf, of a kind whose name is long.
+func envelopeOf(apiVersion string) string {
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: strings.Repeat("Kind", 29)}, Raw: []byte("meta.k8s.io/v1")}
+	body, err := unknown.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return magic + string(body)
 }
 
 func TestErrorsNameBothMediaTypes(t *testing.T) {
