@@ -1,7 +1,4 @@
 // Package admissionregistration declares the kinds of the admissionregistration.k8s.io group.
-//
-// Validation here does not compile the CEL expressions of policies and match
-// conditions.
 package admissionregistration
 
 import "svc.dev/svc/apis/resource"

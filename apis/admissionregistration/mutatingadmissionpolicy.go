@@ -13,7 +13,11 @@ var mutatingAdmissionPolicies = resource.Type[*admissionv1.MutatingAdmissionPoli
 		resource.Fill(&p.Spec.FailurePolicy, admissionv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
-	Validate:       validateMutatingPolicy,
+	Validate: validateMutatingPolicy,
+	ValidateCreate: func(p *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+		return compileMutatingPolicy(p, nil)
+	},
+	ValidateUpdate: compileMutatingPolicy,
 	Generation:     true,
 	RequireVersion: true,
 	Columns: policyColumns("Mutations", "Mutation indicates the number of mutations rules defined in this configuration",

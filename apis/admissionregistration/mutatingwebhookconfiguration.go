@@ -16,17 +16,30 @@ var mutatingWebhookConfigurations = resource.Type[*admissionv1.MutatingWebhookCo
 		}
 	},
 	Validate: func(c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		var hooks []webhook
 		var errs field.ErrorList
 		for i := range c.Webhooks {
-			hooks = append(hooks, mutatingWebhook(&c.Webhooks[i]))
 			errs = append(errs, validateReinvocation(field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"), *c.Webhooks[i].ReinvocationPolicy)...)
 		}
-		return append(validateWebhooks(hooks), errs...)
+		return append(validateWebhooks(mutatingWebhooks(c)), errs...)
+	},
+	ValidateCreate: func(c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		return compileWebhooks(mutatingWebhooks(c))
+	},
+	ValidateUpdate: func(c, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		return compileChangedWebhooks(mutatingWebhooks(c), mutatingWebhooks(old))
 	},
 	Generation:     true,
 	RequireVersion: true,
 	Columns:        webhookColumns(func(c *admissionv1.MutatingWebhookConfiguration) int { return len(c.Webhooks) }),
+}
+
+// mutatingWebhooks returns the webhooks of a configuration.
+func mutatingWebhooks(c *admissionv1.MutatingWebhookConfiguration) []webhook {
+	hooks := make([]webhook, 0, len(c.Webhooks))
+	for i := range c.Webhooks {
+		hooks = append(hooks, mutatingWebhook(&c.Webhooks[i]))
+	}
+	return hooks
 }
 
 func mutatingWebhook(h *admissionv1.MutatingWebhook) webhook {

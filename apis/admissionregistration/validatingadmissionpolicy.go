@@ -28,7 +28,11 @@ var validatingAdmissionPolicies = resource.Type[*admissionv1.ValidatingAdmission
 		defaultMatch(p.Spec.MatchConstraints)
 	},
 	Validate: validateValidatingPolicy,
-	Status:   true,
+	ValidateCreate: func(p *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+		return compileValidatingPolicy(p, nil)
+	},
+	ValidateUpdate: compileValidatingPolicy,
+	Status:         true,
 	ValidateStatus: func(p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 		return validatePolicyStatus(&p.Status)
 	},

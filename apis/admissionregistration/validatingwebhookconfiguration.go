@@ -15,15 +15,26 @@ var validatingWebhookConfigurations = resource.Type[*admissionv1.ValidatingWebho
 		}
 	},
 	Validate: func(c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		var hooks []webhook
-		for i := range c.Webhooks {
-			hooks = append(hooks, validatingWebhook(&c.Webhooks[i]))
-		}
-		return validateWebhooks(hooks)
+		return validateWebhooks(validatingWebhooks(c))
+	},
+	ValidateCreate: func(c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		return compileWebhooks(validatingWebhooks(c))
+	},
+	ValidateUpdate: func(c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		return compileChangedWebhooks(validatingWebhooks(c), validatingWebhooks(old))
 	},
 	Generation:     true,
 	RequireVersion: true,
 	Columns:        webhookColumns(func(c *admissionv1.ValidatingWebhookConfiguration) int { return len(c.Webhooks) }),
+}
+
+// validatingWebhooks returns the webhooks of a configuration.
+func validatingWebhooks(c *admissionv1.ValidatingWebhookConfiguration) []webhook {
+	hooks := make([]webhook, 0, len(c.Webhooks))
+	for i := range c.Webhooks {
+		hooks = append(hooks, validatingWebhook(&c.Webhooks[i]))
+	}
+	return hooks
 }
 
 func validatingWebhook(h *admissionv1.ValidatingWebhook) webhook {

@@ -95,6 +95,20 @@ func TestWebhooks(t *testing.T) {
 		{Name: "match conditions have unique names and expressions", Change: hooks(`matchConditions: [{name: a, expression: "true"}, {name: a, expression: " "}]`), Want: []string{
 			`webhooks[0].matchConditions[1].name: Duplicate value: "a"`,
 			`webhooks[0].matchConditions[1].expression: Required value`}},
+		{Name: "match conditions compile to bool, without parameters",
+			Change: hooks(`matchConditions: [{name: a, expression: "(("}, {name: b, expression: "1"}, {name: c, expression: "params == null"}, {name: d, expression: "object.spec.x && authorizer.path('/').check('get').allowed()"}]`),
+			Want: []string{
+				`webhooks[0].matchConditions[0].expression: Invalid value: "((": ` + syntaxError,
+				`webhooks[0].matchConditions[1].expression: Invalid value: "1": must evaluate to bool but got int`,
+				`webhooks[0].matchConditions[2].expression: Invalid value: "params == null": ` +
+					"compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n | params == null\n | ^"}},
+		{Name: "an update may keep invalid match conditions", Update: true,
+			Was: hooks(`matchConditions: [{name: a, expression: "(("}]`), Change: hooks(`timeoutSeconds: 5; matchConditions: [{name: a, expression: "(("}]`)},
+		{Name: "an update may correct them", Update: true,
+			Was: hooks(`matchConditions: [{name: a, expression: "(("}]`), Change: hooks(`matchConditions: [{name: a, expression: "true"}]`)},
+		{Name: "an update that changes conditions needs valid ones", Update: true,
+			Was: hooks(""), Change: hooks(`matchConditions: [{name: a, expression: "(("}]`),
+			Want: []string{`webhooks[0].matchConditions[0].expression: Invalid value: "((": ` + syntaxError}},
 		{Name: "selectors are valid", Change: hooks(`objectSelector: {matchLabels: {a: "b c"}}`), Want: []string{
 			`webhooks[0].objectSelector.matchLabels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}},
 	}
