@@ -8,7 +8,6 @@ package mediatype
 import (
 	"cmp"
 	"maps"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -120,24 +119,27 @@ func rewriteAccept(header string) string {
 	return strings.Join(rewritten, ",")
 }
 
-// parse reads the clauses of an Accept header. What is not a media range is left
-// out.
+// parse reads the clauses of an Accept header. It does not hold them against the
+// grammar: OpenAPI's media types in protobuf have an @, which is not allowed.
 func parse(header string) []clause {
 	var clauses []clause
 	for text := range strings.SplitSeq(header, ",") {
-		name, parameters, err := mime.ParseMediaType(text)
-		if err != nil {
+		name, parameters, _ := strings.Cut(text, ";")
+		c := clause{name: strings.ToLower(strings.TrimSpace(name)), weight: 1}
+		if c.name == "" {
 			continue
 		}
-		c := clause{name: name, weight: 1}
-		if q, ok := parameters["q"]; ok {
-			if weight, err := strconv.ParseFloat(q, 64); err == nil {
-				c.weight = weight
+		for parameter := range strings.SplitSeq(parameters, ";") {
+			key, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+			switch key = strings.ToLower(key); key {
+			case "":
+			case "q":
+				if weight, err := strconv.ParseFloat(value, 64); err == nil {
+					c.weight = weight
+				}
+			default:
+				c.parameters += ";" + key + "=" + value
 			}
-			delete(parameters, "q")
-		}
-		for _, key := range slices.Sorted(maps.Keys(parameters)) {
-			c.parameters += ";" + key + "=" + parameters[key]
 		}
 		clauses = append(clauses, c)
 	}

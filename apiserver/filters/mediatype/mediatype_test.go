@@ -38,6 +38,8 @@ func TestAccept(t *testing.T) {
 		{"*/* at weight 0 leaves what is named", []string{"application/yaml,*/*;q=0"}, "application/yaml"},
 		{"a header that refuses everything accepts nothing", []string{"application/json;q=0"}, none},
 		{"several headers are one", []string{"text/html", "application/json"}, "text/html,application/json"},
+		{"OpenAPI's media type stays", []string{"application/com.github.proto-openapi.spec.v2@v1.0+protobuf;q=0.9, application/json;q=0.5"}, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf,application/json"},
+		{"an empty clause is left out", []string{"application/json;q=0.5,,"}, "application/json"},
 		{"a weight that is no number counts as 1", []string{"application/json;q=x"}, "application/json"},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
