@@ -79,7 +79,7 @@ func (r ownershipReset) value(given []byte) ([]byte, bool) {
 	}
 	noFields, err := json.Marshal([]metav1.ManagedFieldsEntry{{
 		Manager: "reset", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: r.version.String(),
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
 	}})
 	return noFields, err == nil
 }

@@ -84,7 +84,7 @@ func TestExplain(t *testing.T) {
 			current := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 			got := Explain(WithPatch(req, []byte(test.patch)), test.err, current)
 			if test.code == 0 {
-				if got != test.err {
+				if !errors.Is(got, test.err) {
 					t.Fatalf("got %v, want the same error", got)
 				}
 				return
