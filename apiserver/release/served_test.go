@@ -148,6 +148,30 @@ func TestRuntimeConfigAcceptsVersionsWithoutDeclaration(t *testing.T) {
 	}
 }
 
+func TestAVersionWithoutDeclarationIsServedUnlessItIsDisabled(t *testing.T) {
+	gv := schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
+	for _, tc := range []struct {
+		config map[string]string
+		want   bool
+	}{
+		{nil, true},
+		{map[string]string{"api/beta": "false"}, true},
+		{map[string]string{"apiextensions.k8s.io/v1": "false"}, false},
+		{map[string]string{"api/ga": "false"}, false},
+		{map[string]string{"api/all": "false"}, false},
+		{map[string]string{"api/all": "false", "api/ga": "true"}, true},
+		{map[string]string{"api/all": "false", "apiextensions.k8s.io/v1": "true"}, true},
+	} {
+		s, err := NewServed(Default, tc.config, nil, gv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.ServesOther(gv); got != tc.want {
+			t.Errorf("%v: served = %v, want %v", tc.config, got, tc.want)
+		}
+	}
+}
+
 func TestRuntimeConfigMayTurnOffWhatTheReleaseLacks(t *testing.T) {
 	if _, err := NewServed(Default, map[string]string{"batch/v1beta1": "false"}, kindsForTest()); err != nil {
 		t.Error(err)
