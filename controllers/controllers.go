@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/controllers/pvprotection"
 	"svc.dev/svc/controllers/replicaset"
 	"svc.dev/svc/controllers/resourcequota"
+	"svc.dev/svc/controllers/rootcapublisher"
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
 	"svc.dev/svc/controllers/tainteviction"
@@ -45,6 +46,7 @@ func All() []controller.Controller {
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
 		resourcequota.New(),
+		rootcapublisher.New(),
 		scheduler.New(),
 		serviceaccount.New(),
 		tainteviction.New(),

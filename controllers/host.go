@@ -37,6 +37,7 @@ type host struct {
 	clock       clock.WithTicker
 	http        *http.Client
 	scheme      *runtime.Scheme
+	rootCA      []byte
 	manager     manager.Manager
 	discovery   *resources.Discovery
 	broadcaster record.EventBroadcaster
@@ -45,7 +46,7 @@ type host struct {
 }
 
 func newHost(ctx context.Context, m *Manager, term *election.Term) (*host, error) {
-	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme}
+	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme, rootCA: m.rootCA}
 	h.api.Wrap(term.Guard)
 	h.api.Dial = renewOnConnect(term, h.api.Dial)
 	var err error
@@ -98,7 +99,7 @@ func (h *host) managerOptions(ctx context.Context, picked []controller.Controlle
 			HTTPClient:               h.http,
 			DefaultTransform:         cache.TransformStripManagedFields(),
 			DefaultWatchErrorHandler: reads.failed,
-			NewInformer:              newInformer,
+			NewInformer:              newInformer(selectors(picked)),
 		},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(gracefulStop),
@@ -237,6 +238,7 @@ func (h *host) setUp(ctx context.Context, c controller.Controller) error {
 		Manager:     h.manager,
 		Discovery:   h.discovery,
 		Clock:       h.clock,
+		RootCA:      h.rootCA,
 		Broadcaster: h.broadcaster,
 		Indexes:     h.indexes,
 	}

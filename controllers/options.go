@@ -2,11 +2,14 @@ package controllers
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"svc.dev/svc/controllers/controller"
@@ -18,6 +21,9 @@ type Options struct {
 	// Controllers are the values of --controllers; see Pick.
 	Controllers []string
 	Election    Election
+	// RootCAFile has the certificates by which pods verify the API server. The
+	// default is those by which the manager does.
+	RootCAFile string
 
 	// all are all controllers. AddFlags adds their flags, too.
 	all []controller.Controller
@@ -65,6 +71,8 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs := sets.FlagSet("controllers")
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
 		"Controllers to run: * is all that are not on demand, foo is the one named foo, -foo is all but that. Empty runs none.\nAll controllers: %s.", o.listed()))
+	fs.StringVar(&o.RootCAFile, rootCAFlag, o.RootCAFile,
+		"A PEM file of the certificates by which pods verify the API server. They are published in the config map kube-root-ca.crt of each namespace. Default: those by which the controllers verify it.")
 
 	fs = sets.FlagSet("leader election")
 	fs.BoolVar(&o.Election.Enabled, "leader-elect", o.Election.Enabled,
@@ -102,6 +110,30 @@ func (o *Options) Set(flag, value string) error {
 	return nil
 }
 
+const rootCAFlag = "root-ca-file"
+
+// rootCA returns the certificates by which pods verify the API server: those of
+// --root-ca-file or, without it, those by which the connection does.
+func (o *Options) rootCA(api *rest.Config) ([]byte, error) {
+	if o.RootCAFile == "" {
+		of := rest.CopyConfig(api)
+		if err := rest.LoadTLSFiles(of); err != nil {
+			return nil, fmt.Errorf("certificates of the API server: %w", err)
+		}
+		return of.CAData, nil
+	}
+	content, err := os.ReadFile(o.RootCAFile)
+	if err == nil {
+		if _, err = cert.ParseCertsPEM(content); err != nil {
+			err = fmt.Errorf("%s: %w", o.RootCAFile, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w; name a PEM file of certificates", rootCAFlag, err)
+	}
+	return content, nil
+}
+
 // listed returns the names of all controllers, with a mark for those on demand.
 func (o *Options) listed() string {
 	var listed []string
@@ -135,6 +167,11 @@ func (o *Options) Validate() []error {
 		}
 		if e.RetryPeriod <= 0 || float64(e.RenewDeadline) <= 1.2*float64(e.RetryPeriod) {
 			errs = append(errs, fmt.Errorf("--leader-elect-retry-period: %s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, %s", e.RetryPeriod, e.RenewDeadline))
+		}
+	}
+	if o.RootCAFile != "" {
+		if _, err := o.rootCA(nil); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	for _, c := range o.all {

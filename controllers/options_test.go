@@ -29,6 +29,8 @@ func TestValidate(t *testing.T) {
 		"--leader-elect-resource-name=Not_A_Name":                            `--leader-elect-resource-name: invalid name "Not_A_Name"`,
 		"--leader-elect-resource-namespace=":                                 `--leader-elect-resource-namespace: invalid name ""`,
 		"--controllers=nope":                                                 `--controllers: there is no controller "nope"`,
+		"--root-ca-file=/missing":                                            "--root-ca-file: open /missing: no such file or directory; name a PEM file of certificates",
+		"--root-ca-file=/dev/null":                                           "--root-ca-file: /dev/null: data does not contain any valid RSA or ECDSA certificates; name a PEM file of certificates",
 		"--concurrent-namespace-syncs=0":                                     "--concurrent-namespace-syncs: 0 must be at least 1",
 		"--concurrent-namespace-syncs=-1 --leader-elect-lease-duration=-15s": "--leader-elect-lease-duration: -15s must be longer than --leader-elect-renew-deadline, 10s; --concurrent-namespace-syncs: -1 must be at least 1",
 	} {

@@ -3,9 +3,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -31,6 +33,29 @@ func readers(picked []controller.Controller) *reads {
 		}
 	}
 	return r
+}
+
+// selectors returns the field selectors of those Go types of which the shared cache
+// holds only some objects: all their readers limit them, by the same selector.
+func selectors(picked []controller.Controller) map[string]fields.Selector {
+	readers, limits := map[string]int{}, map[string][]fields.Selector{}
+	for _, c := range picked {
+		for _, obj := range c.Reads {
+			readers[fmt.Sprintf("%T", obj)]++
+		}
+		for _, s := range c.Selectors {
+			name := fmt.Sprintf("%T", s.Object)
+			limits[name] = append(limits[name], s.Fields)
+		}
+	}
+	selected := map[string]fields.Selector{}
+	for name, of := range limits {
+		differs := func(s fields.Selector) bool { return s.String() != of[0].String() }
+		if len(of) == readers[name] && !slices.ContainsFunc(of, differs) {
+			selected[name] = of[0]
+		}
+	}
+	return selected
 }
 
 // failed implements toolscache.WatchErrorHandlerWithContext. It only logs, because

@@ -49,6 +49,7 @@ type Manager struct {
 	working func()
 	picked  []controller.Controller
 	scheme  *runtime.Scheme
+	rootCA  []byte
 	// election has the key of the lease, also if leader election is disabled.
 	election Election
 	elector  *election.Elector // nil if leader election is disabled
@@ -65,6 +66,9 @@ func New(c Config) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: c.Scheme, clock: c.Clock}
+	if m.rootCA, err = c.Options.rootCA(c.API); err != nil {
+		return nil, err
+	}
 	if m.scheme == nil {
 		m.scheme = apis.NewExternalScheme(apis.Kinds())
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -30,6 +31,9 @@ type Controller struct {
 	// Reads are the kinds that it watches, one empty object of each. It is set up
 	// once the API server serves all of them.
 	Reads []client.Object
+	// Selectors limit which objects of kinds in Reads it needs. The shared cache
+	// holds no others, unless another controller reads the kind otherwise.
+	Selectors []Selector
 	// Permissions are what it may do besides reading Reads and recording events,
 	// with the canonical names of API groups. It is granted nothing else.
 	Permissions []rbacv1.PolicyRule
@@ -43,6 +47,12 @@ type Controller struct {
 	// Setup adds its reconcilers to env.Manager; see Run. An error stops the
 	// manager: it is a programming error.
 	Setup func(ctx context.Context, env *Env) error
+}
+
+// Selector is a field selector for the objects of a kind.
+type Selector struct {
+	Object client.Object
+	Fields fields.Selector
 }
 
 // AtLeastOne validates a flag whose value must be 1 or more.

@@ -33,6 +33,10 @@ type Env struct {
 	Discovery *discovery.Discovery
 	Clock     clock.WithTicker
 
+	// RootCA are the certificates, in PEM, by which pods verify the API server. They
+	// are empty if the system's certificates do that.
+	RootCA []byte
+
 	// Broadcaster writes the events of all recorders.
 	Broadcaster record.EventBroadcaster
 	// Indexes are the indexes of the shared cache.
