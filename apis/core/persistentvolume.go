@@ -183,6 +183,9 @@ func warnPersistentVolume(v, _ *corev1.PersistentVolume) []string {
 	add(v.Spec.StorageOS != nil, "spec.storageOS: deprecated in v1.22, non-functional in v1.25+")
 	add(v.Spec.Glusterfs != nil, "spec.glusterfs: deprecated in v1.25, non-functional in v1.26+")
 	add(v.Spec.RBD != nil, "spec.rbd: deprecated in v1.28, non-functional in v1.31+")
+	if affinity := v.Spec.NodeAffinity; affinity != nil {
+		warnings = append(warnings, podspec.WarnNodeSelector(affinity.Required, specPath.Child("nodeAffinity", "required"))...)
+	}
 	return warnings
 }
 

@@ -19,6 +19,12 @@ var runtimeClasses = resource.Type[*nodev1.RuntimeClass]{
 	ValidateUpdate: func(c, old *nodev1.RuntimeClass) field.ErrorList {
 		return apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))
 	},
+	Warn: func(c, _ *nodev1.RuntimeClass) []string {
+		if c.Scheduling == nil {
+			return nil
+		}
+		return podspec.WarnNodeLabels(c.Scheduling.NodeSelector, field.NewPath("scheduling", "nodeSelector"))
+	},
 	CreateOnUpdate: true,
 	RequireVersion: true,
 	Columns: []resource.Column[*nodev1.RuntimeClass]{

@@ -64,50 +64,6 @@ func warning(path *field.Path, format string, args ...any) string {
 	return path.String() + ": " + fmt.Sprintf(format, args...)
 }
 
-var deprecatedNodeLabels = map[string]string{
-	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
-	"app.kubernetes.io/created-by":                  `deprecated since v1.9`,
-	"scheduler.alpha.kubernetes.io/preferAvoidPods": `deprecated since v1.22; use Taints and Tolerations instead`,
-	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
-}
-
-func warnDeprecatedNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {
-	var warnings []string
-	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
-		if msg := deprecatedNodeLabels[key]; msg != "" {
-			warnings = append(warnings, warning(path.Child("spec", "nodeSelector").Key(key), "%s", msg))
-		}
-	}
-	term := func(t *corev1.NodeSelectorTerm, path *field.Path) {
-		for i, e := range t.MatchExpressions {
-			if msg := deprecatedNodeLabels[e.Key]; msg != "" {
-				warnings = append(warnings, warning(path.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, msg))
-			}
-		}
-	}
-	if a := NodeAffinity(spec); a != nil {
-		path := path.Child("spec", "affinity", "nodeAffinity")
-		if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-			for i := range required.NodeSelectorTerms {
-				term(&required.NodeSelectorTerms[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i))
-			}
-		}
-		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
-			term(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"))
-		}
-	}
-	for i, c := range spec.TopologySpreadConstraints {
-		if msg := deprecatedNodeLabels[c.TopologyKey]; msg != "" {
-			warnings = append(warnings, warning(path.Child("spec", "topologySpreadConstraints").Index(i).Child("topologyKey"), "%s is %s", c.TopologyKey, msg))
-		}
-	}
-	return warnings
-}
-
 // warnImpossibleNodeLabels warns of preferred node affinity with values that are
 // invalid for labels. Required node affinity is validated.
 func warnImpossibleNodeLabels(spec *corev1.PodSpec, _ map[string]string, path *field.Path) []string {

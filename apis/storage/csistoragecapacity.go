@@ -6,6 +6,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -22,6 +23,9 @@ var csiStorageCapacities = resource.Type[*storagev1.CSIStorageCapacity]{
 	ValidateUpdate: func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 		errs := apivalidation.ValidateImmutableField(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))
 		return append(errs, apivalidation.ValidateImmutableField(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+	},
+	Warn: func(c, _ *storagev1.CSIStorageCapacity) []string {
+		return podspec.WarnLabelSelector(c.NodeTopology, field.NewPath("nodeTopology"))
 	},
 	RequireVersion: true,
 }

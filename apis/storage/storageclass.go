@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -30,6 +31,7 @@ var storageClasses = resource.Type[*storagev1.StorageClass]{
 	},
 	Validate:       validateStorageClass,
 	ValidateUpdate: validateStorageClassUpdate,
+	Warn:           warnStorageClass,
 	Columns: []resource.Column[*storagev1.StorageClass]{
 		{Name: "Name", Format: "name", Description: resource.Name[*storagev1.StorageClass]().Description, Value: classNameCell},
 		{Name: "Provisioner", Description: classDoc["provisioner"], Value: func(c *storagev1.StorageClass) any { return c.Provisioner }},
@@ -67,6 +69,17 @@ func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList 
 	errs = append(errs, apivalidation.ValidateImmutableField(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, apivalidation.ValidateImmutableField(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
 	return append(errs, apivalidation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+}
+
+func warnStorageClass(c, _ *storagev1.StorageClass) []string {
+	var warnings []string
+	for i, term := range c.AllowedTopologies {
+		path := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions")
+		for j, e := range term.MatchLabelExpressions {
+			warnings = append(warnings, podspec.WarnNodeLabel(e.Key, path.Index(j).Child("key"))...)
+		}
+	}
+	return warnings
 }
 
 // validateDriver validates the name of a provisioner or driver.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/metrics"
 	"k8s.io/apiserver/pkg/authorization/union"
 )
 
@@ -111,7 +112,10 @@ func unite(members []member) (Authorizer, error) {
 	var authorizers []union.NamedAuthorizer
 	var resolvers []authorizer.RuleResolver
 	for _, m := range members {
-		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: m.name, Authorizer: m.authorizer})
+		authorizers = append(authorizers, union.NamedAuthorizer{
+			AuthorizerName: m.name,
+			Authorizer:     metrics.InstrumentedAuthorizer(m.name, strings.ToLower(m.name), m.authorizer),
+		})
 		resolvers = append(resolvers, m.authorizer)
 	}
 	decide, err := union.New(authorizers...)

@@ -39,19 +39,21 @@ func (r *Roles) Stored(client rbacv1client.RbacV1Interface) *Roles {
 	return &Roles{components: r.components, source: stored{client}}
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.Authorizer. The reason of a decision is in audit
+// events and in CEL's authorization checks. The union puts the name of the mode
+// before reasons of refusals, and leaves those of permissions as they are.
 func (r *Roles) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	var errs []error
 	for rule, err := range r.of(ctx, a.GetUser(), a.GetNamespace()) {
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case Allows(rule, a):
-			return authorizer.DecisionAllow, "", nil
+		case Allows(rule.PolicyRule, a):
+			return authorizer.DecisionAllow, "RBAC: allowed by " + rule.source(), nil
 		}
 	}
 	if len(errs) > 0 { // for example a binding to a role that does not exist yet
-		return authorizer.DecisionNoOpinion, fmt.Sprintf("RBAC: %v", errors.Join(errs...)), nil
+		return authorizer.DecisionNoOpinion, errors.Join(errs...).Error(), nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
 }
@@ -85,7 +87,7 @@ func (r *Roles) Held(ctx context.Context, who user.Info, namespace string) ([]rb
 			errs = append(errs, err)
 			continue
 		}
-		held = append(held, rule)
+		held = append(held, rule.PolicyRule)
 	}
 	return held, errors.Join(errs...)
 }
@@ -110,28 +112,65 @@ func (r *Roles) Rules(ctx context.Context, ref rbacv1.RoleRef, namespace string)
 	return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
 }
 
+// boundRule is a rule that a user has, and the binding that it comes from.
+type boundRule struct {
+	rbacv1.PolicyRule
+	binding
+}
+
+// binding is what a RoleBinding or, if namespace is empty, a ClusterRoleBinding
+// says of one user. The grants to components have no name.
+type binding struct {
+	namespace, name string
+	role            rbacv1.RoleRef
+	subject         rbacv1.Subject
+}
+
+// source describes the binding.
+func (b binding) source() string {
+	switch {
+	case b.name == "":
+		return "the rules of the component"
+	case b.namespace == "":
+		return fmt.Sprintf("ClusterRoleBinding %q of %s %q to %s", b.name, b.role.Kind, b.role.Name, b.holder())
+	}
+	return fmt.Sprintf("RoleBinding %q of %s %q to %s", b.name+"/"+b.namespace, b.role.Kind, b.role.Name, b.holder())
+}
+
+// holder describes the subject of the binding that is the user.
+func (b binding) holder() string {
+	if b.subject.Kind != rbacv1.ServiceAccountKind {
+		return fmt.Sprintf("%s %q", b.subject.Kind, b.subject.Name)
+	}
+	namespace := b.subject.Namespace
+	if namespace == "" {
+		namespace = b.namespace
+	}
+	return fmt.Sprintf("%s %q", b.subject.Kind, b.subject.Name+"/"+namespace)
+}
+
 // of yields the rules of a user, and an error for each role that is not found. A
 // request without a user has no rules.
-func (r *Roles) of(ctx context.Context, who user.Info, namespace string) iter.Seq2[rbacv1.PolicyRule, error] {
-	return func(yield func(rbacv1.PolicyRule, error) bool) {
+func (r *Roles) of(ctx context.Context, who user.Info, namespace string) iter.Seq2[boundRule, error] {
+	return func(yield func(boundRule, error) bool) {
 		if who == nil {
 			return
 		}
 		for rule := range r.components.of(who) {
-			if !yield(rule, nil) {
+			if !yield(boundRule{PolicyRule: rule}, nil) {
 				return
 			}
 		}
-		for ref, err := range r.bound(ctx, who, namespace) {
+		for b, err := range r.bound(ctx, who, namespace) {
 			var rules []rbacv1.PolicyRule
 			if err == nil {
-				rules, err = r.Rules(ctx, ref, namespace)
+				rules, err = r.Rules(ctx, b.role, namespace)
 			}
-			if err != nil && !yield(rbacv1.PolicyRule{}, err) {
+			if err != nil && !yield(boundRule{}, err) {
 				return
 			}
 			for _, rule := range rules {
-				if !yield(rule, nil) {
+				if !yield(boundRule{rule, b}, nil) {
 					return
 				}
 			}
@@ -139,15 +178,15 @@ func (r *Roles) of(ctx context.Context, who user.Info, namespace string) iter.Se
 	}
 }
 
-// bound yields the role references of the user's bindings.
-func (r *Roles) bound(ctx context.Context, who user.Info, namespace string) iter.Seq2[rbacv1.RoleRef, error] {
-	return func(yield func(rbacv1.RoleRef, error) bool) {
+// bound yields the user's bindings.
+func (r *Roles) bound(ctx context.Context, who user.Info, namespace string) iter.Seq2[binding, error] {
+	return func(yield func(binding, error) bool) {
 		everywhere, err := r.source.clusterRoleBindings(ctx)
-		if err != nil && !yield(rbacv1.RoleRef{}, err) {
+		if err != nil && !yield(binding{}, err) {
 			return
 		}
 		for _, b := range everywhere {
-			if isSubject(who, b.Subjects, "") && !yield(b.RoleRef, nil) {
+			if i := subjectOf(who, b.Subjects, ""); i >= 0 && !yield(binding{"", b.Name, b.RoleRef, b.Subjects[i]}, nil) {
 				return
 			}
 		}
@@ -155,21 +194,22 @@ func (r *Roles) bound(ctx context.Context, who user.Info, namespace string) iter
 			return
 		}
 		here, err := r.source.roleBindings(ctx, namespace)
-		if err != nil && !yield(rbacv1.RoleRef{}, err) {
+		if err != nil && !yield(binding{}, err) {
 			return
 		}
 		for _, b := range here {
-			if isSubject(who, b.Subjects, namespace) && !yield(b.RoleRef, nil) {
+			if i := subjectOf(who, b.Subjects, namespace); i >= 0 && !yield(binding{namespace, b.Name, b.RoleRef, b.Subjects[i]}, nil) {
 				return
 			}
 		}
 	}
 }
 
-// isSubject reports whether one of a binding's subjects is the user or one of its
-// groups. namespace is the binding's, the default of a service account's.
-func isSubject(who user.Info, subjects []rbacv1.Subject, namespace string) bool {
-	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+// subjectOf returns the index of the first of a binding's subjects that is the user
+// or one of its groups, or -1. namespace is the binding's, the default of a service
+// account's.
+func subjectOf(who user.Info, subjects []rbacv1.Subject, namespace string) int {
+	return slices.IndexFunc(subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {
 		case rbacv1.UserKind:
 			return s.Name == who.GetName()
