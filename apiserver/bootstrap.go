@@ -44,7 +44,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	})
 	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: c.repairReservations})
 	if c.identity.roles != nil {
-		steps = append(steps, bootstrap.RolesStep(c.clients.typed.RbacV1()))
+		steps = append(steps, bootstrap.RolesStep(c.clients.typed))
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -17,26 +16,6 @@ func Basic() Grants {
 	return Grants{
 		{Group: user.AllUnauthenticated, Rules: publicInfo()},
 		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), discovery(), issuerDiscovery(), self())},
-	}
-}
-
-// DefaultRole is a cluster role that the server creates in the mode RBAC, and the
-// groups that it binds to it.
-type DefaultRole struct {
-	Name   string
-	Groups []string
-	Rules  []rbacv1.PolicyRule
-}
-
-// DefaultRoles returns Kubernetes' default roles that allow what Basic allows
-// without roles, and the administrators' role.
-func DefaultRoles() []DefaultRole {
-	return []DefaultRole{
-		{"cluster-admin", []string{user.SystemPrivilegedGroup}, Everything()},
-		{"system:public-info-viewer", []string{user.AllAuthenticated, user.AllUnauthenticated}, publicInfo()},
-		{"system:discovery", []string{user.AllAuthenticated}, []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: slices.Sorted(slices.Values(slices.Concat(publicInfo()[0].NonResourceURLs, discovery()[0].NonResourceURLs)))}}},
-		{"system:basic-user", []string{user.AllAuthenticated}, self()},
-		{"system:service-account-issuer-discovery", []string{serviceaccount.AllServiceAccountsGroup}, issuerDiscovery()},
 	}
 }
 

@@ -6,52 +6,88 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 
 	"svc.dev/svc/apiserver/authorization"
 )
 
-// RolesStep returns the step of the mode RBAC that writes the default cluster roles
-// and binds them to groups. It runs once at the start: changes of an administrator
-// stay until the next start, or always with the annotation
+// RolesStep returns the step of the mode RBAC that writes the default roles and
+// their bindings. It runs once at the start: missing rules and subjects are added,
+// further ones stay, and so does everything with the annotation
 // rbac.authorization.kubernetes.io/autoupdate=false.
-func RolesStep(client rbacv1client.RbacV1Interface) Step {
+func RolesStep(client kubernetes.Interface) Step {
 	return Step{Name: "rbac/bootstrap-roles", Ensure: func(ctx context.Context) error {
-		return each(ctx, authorization.DefaultRoles(), func(_ context.Context, role authorization.DefaultRole) error {
-			if err := ensureRole(client, role); err != nil {
-				return fmt.Errorf("ensure cluster role %s: %w", role.Name, err)
+		roles, err := authorization.DefaultRoles()
+		if err != nil {
+			return err
+		}
+		return each(ctx, roles, func(_ context.Context, role authorization.DefaultRole) error {
+			write := ensureClusterRole
+			if role.Namespace != "" {
+				write = ensureRole
+			}
+			if err := write(client, role); err != nil {
+				return fmt.Errorf("ensure role %s: %w", role.Name, err)
 			}
 			return nil
 		})
 	}}
 }
 
-func ensureRole(client rbacv1client.RbacV1Interface, role authorization.DefaultRole) error {
-	about := metav1.ObjectMeta{
-		Name:        role.Name,
+// defaultMeta returns the metadata of a default role or of its binding.
+func defaultMeta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
 		Labels:      map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"},
 		Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"},
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: about,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	for k, v := range labels {
+		m.Labels[k] = v
 	}
-	for _, group := range role.Groups {
-		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
-	}
-	roles := reconciliation.ReconcileRoleOptions{
-		Role:    reconciliation.ClusterRoleRuleOwner{ClusterRole: &rbacv1.ClusterRole{ObjectMeta: about, Rules: role.Rules}},
-		Client:  reconciliation.ClusterRoleModifier{Client: client.ClusterRoles()},
-		Confirm: true,
-	}
-	if _, err := roles.Run(); err != nil {
+	return m
+}
+
+func ensureClusterRole(client kubernetes.Interface, role authorization.DefaultRole) error {
+	wanted := &rbacv1.ClusterRole{ObjectMeta: defaultMeta("", role.Name, role.Labels), Rules: role.Rules, AggregationRule: role.Aggregation}
+	binding := reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &rbacv1.ClusterRoleBinding{
+		ObjectMeta: defaultMeta("", role.Binding, nil), Subjects: role.Subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}}
+	return ensure(role,
+		reconciliation.ReconcileRoleOptions{
+			Role:   reconciliation.ClusterRoleRuleOwner{ClusterRole: wanted},
+			Client: reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
+		},
+		reconciliation.ReconcileRoleBindingOptions{
+			RoleBinding: binding,
+			Client:      reconciliation.ClusterRoleBindingClientAdapter{Client: client.RbacV1().ClusterRoleBindings()},
+		})
+}
+
+func ensureRole(client kubernetes.Interface, role authorization.DefaultRole) error {
+	wanted := &rbacv1.Role{ObjectMeta: defaultMeta(role.Namespace, role.Name, role.Labels), Rules: role.Rules}
+	binding := reconciliation.RoleBindingAdapter{RoleBinding: &rbacv1.RoleBinding{
+		ObjectMeta: defaultMeta(role.Namespace, role.Binding, nil), Subjects: role.Subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+	}}
+	namespaces := client.CoreV1().Namespaces()
+	return ensure(role,
+		reconciliation.ReconcileRoleOptions{
+			Role:   reconciliation.RoleRuleOwner{Role: wanted},
+			Client: reconciliation.RoleModifier{Client: client.RbacV1(), NamespaceClient: namespaces},
+		},
+		reconciliation.ReconcileRoleBindingOptions{
+			RoleBinding: binding,
+			Client:      reconciliation.RoleBindingClientAdapter{Client: client.RbacV1(), NamespaceClient: namespaces},
+		})
+}
+
+// ensure writes a role and then, if it has one, its binding.
+func ensure(role authorization.DefaultRole, roles reconciliation.ReconcileRoleOptions, bindings reconciliation.ReconcileRoleBindingOptions) error {
+	roles.Confirm, bindings.Confirm = true, true
+	if _, err := roles.Run(); err != nil || role.Binding == "" {
 		return err
-	}
-	bindings := reconciliation.ReconcileRoleBindingOptions{
-		RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding},
-		Client:      reconciliation.ClusterRoleBindingClientAdapter{Client: client.ClusterRoleBindings()},
-		Confirm:     true,
 	}
 	_, err := bindings.Run()
 	return err

@@ -1,0 +1,133 @@
+package authorization
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+func defaultRole(t *testing.T, name string) DefaultRole {
+	t.Helper()
+	roles, err := DefaultRoles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range roles {
+		if role.Name == name {
+			return role
+		}
+	}
+	t.Fatalf("there is no role %s", name)
+	return DefaultRole{}
+}
+
+func TestDefaultRolesAreSound(t *testing.T) {
+	roles, err := DefaultRoles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	aggregated := map[string]bool{}
+	for _, role := range roles {
+		for label := range role.Labels {
+			aggregated[label] = true
+		}
+	}
+	for _, role := range roles {
+		key := role.Namespace + "/" + role.Name
+		if seen[key] {
+			t.Errorf("%s is there twice", key)
+		}
+		seen[key] = true
+		if (len(role.Rules) == 0) == (role.Aggregation == nil) {
+			t.Errorf("%s: a role has either rules or an aggregation", key)
+		}
+		if len(role.Subjects) > 0 && role.Binding == "" {
+			t.Errorf("%s has subjects without a binding", key)
+		}
+		if role.Aggregation != nil {
+			for label := range role.Aggregation.ClusterRoleSelectors[0].MatchLabels {
+				if !aggregated[label] {
+					t.Errorf("%s aggregates the label %s, which no role has", key, label)
+				}
+			}
+		}
+	}
+}
+
+func TestTheTableIsReadInFull(t *testing.T) {
+	reader := defaultRole(t, "extension-apiserver-authentication-reader")
+	rule := rbacv1.PolicyRule{
+		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
+		ResourceNames: []string{"extension-apiserver-authentication"},
+	}
+	if reader.Namespace != "kube-system" || reader.Binding != "system::extension-apiserver-authentication-reader" ||
+		len(reader.Subjects) != 2 || reader.Subjects[0] != (rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "system:kube-controller-manager"}) ||
+		len(reader.Rules) != 1 || reader.Rules[0].String() != rule.String() {
+		t.Errorf("%+v", reader)
+	}
+	if edit := defaultRole(t, "edit"); edit.Labels["rbac.authorization.k8s.io/aggregate-to-admin"] != "true" ||
+		edit.Aggregation.ClusterRoleSelectors[0].MatchLabels["rbac.authorization.k8s.io/aggregate-to-edit"] != "true" || edit.Binding != "" {
+		t.Errorf("%+v", edit)
+	}
+	if cleaner := defaultRole(t, "system:controller:token-cleaner"); cleaner.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Namespace: "kube-system", Name: "token-cleaner"}) {
+		t.Errorf("%+v", cleaner)
+	}
+	if node := defaultRole(t, "system:node"); node.Binding != "system:node" || len(node.Subjects) > 0 {
+		t.Errorf("%+v", node)
+	}
+}
+
+func TestALineThatIsInvalidIsNamed(t *testing.T) {
+	for line, want := range map[string]string{
+		"get core pods\n":                   "policy.txt:1: a line before the first role",
+		"role a in\n":                       "policy.txt:1: invalid role",
+		"role a\n\n# note\n  get core\n":    `policy.txt:4: invalid line of role a: ["get" "core"]`,
+		"role a\n  bind robot x\n":          `policy.txt:2: invalid subject of role a: "robot"`,
+		"role a\n  bind user\n":             `policy.txt:2: invalid subject of role a: ["user"]`,
+		"role a\n  get core pods name x\n":  "policy.txt:2: invalid line of role a",
+		"role a\n  record-events always \n": "policy.txt:2: invalid line of role a",
+	} {
+		if _, err := parsePolicy(line); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", line, err, want)
+		}
+	}
+}
+
+// TestRolesHaveWhatUsersMayDoWithoutThem: the mode RBAC takes nothing away.
+func TestRolesHaveWhatUsersMayDoWithoutThem(t *testing.T) {
+	bound := func(groups ...string) []rbacv1.PolicyRule {
+		roles, err := DefaultRoles()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rules []rbacv1.PolicyRule
+		for _, role := range roles {
+			if slices.ContainsFunc(role.Subjects, func(s rbacv1.Subject) bool { return s.Kind == "Group" && slices.Contains(groups, s.Name) }) {
+				rules = append(rules, role.Rules...)
+			}
+		}
+		return rules
+	}
+	for _, grant := range Basic() {
+		// Kubernetes allows the keys of tokens to service accounts only.
+		if ok, missing := validation.Covers(bound(grant.Group, serviceaccount.AllServiceAccountsGroup), grant.Rules); !ok {
+			t.Errorf("%s has without roles %v", grant.Group, missing)
+		}
+	}
+	node := Nodes()
+	if ok, missing := validation.Covers(defaultRole(t, "system:node").Rules, slices.Concat(node.Rules, node.Own)); !ok {
+		t.Errorf("the grant to nodes has more than system:node: %v", missing)
+	}
+	if ok, missing := validation.Covers(defaultRole(t, "system:kubelet-api-admin").Rules, ToNodes("").Rules); !ok {
+		t.Errorf("the grant at nodes has more than system:kubelet-api-admin: %v", missing)
+	}
+	if ok, _ := validation.Covers(bound(user.SystemPrivilegedGroup), Everything()); !ok {
+		t.Error("administrators do not have everything")
+	}
+}
