@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"svc.dev/svc/controllers/clusterroleaggregation"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/deployment"
 	"svc.dev/svc/controllers/disruption"
@@ -30,6 +31,7 @@ import (
 // All returns all controllers, with the defaults of their flags.
 func All() []controller.Controller {
 	return []controller.Controller{
+		clusterroleaggregation.New(),
 		deployment.New(),
 		disruption.New(),
 		endpoints.New(),

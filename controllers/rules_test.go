@@ -31,6 +31,9 @@ func TestPermissionsNameTheirVerbs(t *testing.T) {
 				t.Errorf("%s: %v is not a rule about resources", c.Name, r)
 			}
 			for _, verb := range r.Verbs {
+				if verb == "escalate" && c.Name == "clusterroleaggregation" {
+					continue // it gives roles rules that it does not hold
+				}
 				if !slices.Contains(verbs, verb) {
 					t.Errorf("%s: %q is not a verb that a controller needs", c.Name, verb)
 				}
