@@ -42,7 +42,7 @@ func TestTokensAreVerifiedByTheDiscoveryDocuments(t *testing.T) {
 			t.Errorf("not a public key for signatures: %+v", key)
 		}
 	}
-	w := newWorld(t, p256Key())
+	w := newFixture(t, p256Key())
 	token, err := jwt.ParseSigned(w.issue(t, request()), signatureAlgorithms())
 	if err != nil {
 		t.Fatal(err)

@@ -74,8 +74,8 @@ func file(t testing.TB, content ...[]byte) string {
 	return name
 }
 
-// world is the issuer and authenticator of a server, and the objects that tokens refer to.
-type world struct {
+// fixture is the issuer and authenticator of a server, and the objects that tokens refer to.
+type fixture struct {
 	clock    *clocktesting.FakeClock
 	objects  map[string]metav1.Object // by resource/namespace/name
 	issuer   *Issuer
@@ -83,13 +83,13 @@ type world struct {
 	audience context.Context
 }
 
-func newWorld(t testing.TB, key crypto.Signer) *world {
+func newFixture(t testing.TB, key crypto.Signer) *fixture {
 	t.Helper()
 	keys, err := LoadKeys([]string{file(t, publicPEM(key))}, file(t, privatePEM(key)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{clock: clocktesting.NewFakeClock(start), objects: map[string]metav1.Object{}, audience: t.Context()}
+	w := &fixture{clock: clocktesting.NewFakeClock(start), objects: map[string]metav1.Object{}, audience: t.Context()}
 	w.add("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till", UID: "sa-1"}})
 	w.add("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "pod-1"}})
 	w.add("secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "key", UID: "secret-1"}})
@@ -102,11 +102,11 @@ func newWorld(t testing.TB, key crypto.Signer) *world {
 	return w
 }
 
-func (w *world) add(kind string, obj metav1.Object) {
+func (w *fixture) add(kind string, obj metav1.Object) {
 	w.objects[kind+"/"+obj.GetNamespace()+"/"+obj.GetName()] = obj
 }
 
-func (w *world) get(_ context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
+func (w *fixture) get(_ context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
 	if obj, ok := w.objects[gr.Resource+"/"+namespace+"/"+name]; ok {
 		return obj.(runtime.Object), nil
 	}
@@ -131,7 +131,7 @@ func forAudience(a ...string) func(*resource.TokenRequest) {
 	return func(r *resource.TokenRequest) { r.Audiences = a }
 }
 
-func (w *world) issue(t testing.TB, r resource.TokenRequest) string {
+func (w *fixture) issue(t testing.TB, r resource.TokenRequest) string {
 	t.Helper()
 	issued, err := w.issuer.Issue(t.Context(), r)
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *world) issue(t testing.TB, r resource.TokenRequest) string {
 
 // authenticate returns in one line the user of a token, why the token is refused,
 // or "unknown" if the authenticator has no opinion.
-func (w *world) authenticate(token string) string {
+func (w *fixture) authenticate(token string) string {
 	response, ok, err := NewAuthenticator(w.accept).AuthenticateToken(w.audience, token)
 	switch {
 	case err != nil:
@@ -170,45 +170,47 @@ func TestAcceptedAndRefusedTokens(t *testing.T) {
 	for _, test := range []struct {
 		rule    string
 		request resource.TokenRequest
-		then    func(w *world)
+		then    func(w *fixture)
 		want    string
 	}{
 		{"an account's token", request(), nil, till + "[jti]" + ours},
 		{"a token that is bound to a pod names the pod", request(toPod), nil, till + "[jti pod-name=web pod-uid=pod-1]" + ours},
 		{"and its node", request(toPod, onNode), nil, till + "[jti node-name=n1 node-uid=node-1 pod-name=web pod-uid=pod-1]" + ours},
-		{"whether the node exists or not", request(toPod, onNode), func(w *world) { delete(w.objects, "nodes//n1") },
+		{"whether the node exists or not", request(toPod, onNode), func(w *fixture) { delete(w.objects, "nodes//n1") },
 			till + "[jti node-name=n1 node-uid=node-1 pod-name=web pod-uid=pod-1]" + ours},
 		{"a token that is bound to a node names the node", request(onNode), nil, till + "[jti node-name=n1 node-uid=node-1]" + ours},
 		{"a token that is bound to a secret", request(toSecret), nil, till + "[jti]" + ours},
 		{"a token for one of the server's audiences", request(forAudience("api", "vault")), nil, till + "[jti] for [api]"},
-		{"of a second issuer", request(), func(w *world) { w.accept.Issuers = []string{"https://new", issuerName} }, till + "[jti]" + ours},
-		{"at its end, within the difference of clocks", request(), func(w *world) { w.clock.Step(time.Hour + time.Minute) }, till + "[jti]" + ours},
+		{"of a second issuer", request(), func(w *fixture) { w.accept.Issuers = []string{"https://new", issuerName} }, till + "[jti]" + ours},
+		{"at its end, within the difference of clocks", request(), func(w *fixture) { w.clock.Step(time.Hour + time.Minute) }, till + "[jti]" + ours},
 		{"a mounted token after the requested hour", request(toPod, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }),
-			func(w *world) { w.clock.Step(300 * 24 * time.Hour) }, till + "[jti pod-name=web pod-uid=pod-1]" + ours},
-		{"of a pod that terminates", request(toPod), func(w *world) { w.objects["pods/shop/web"].SetDeletionTimestamp(deleted(30 * time.Second)) },
+			func(w *fixture) { w.clock.Step(300 * 24 * time.Hour) }, till + "[jti pod-name=web pod-uid=pod-1]" + ours},
+		{"of a pod that terminates", request(toPod), func(w *fixture) { w.objects["pods/shop/web"].SetDeletionTimestamp(deleted(30 * time.Second)) },
 			till + "[jti pod-name=web pod-uid=pod-1]" + ours},
 
-		{"expired", request(), func(w *world) { w.clock.Step(time.Hour + time.Minute + time.Second) }, "refused: service account token has expired"},
-		{"not yet valid", request(), func(w *world) { w.clock.Step(-2 * time.Minute) }, "refused: service account token is not valid yet"},
+		{"expired", request(), func(w *fixture) { w.clock.Step(time.Hour + time.Minute + time.Second) }, "refused: service account token has expired"},
+		{"not yet valid", request(), func(w *fixture) { w.clock.Step(-2 * time.Minute) }, "refused: service account token is not valid yet"},
 		{"a mounted token after a year", request(toPod, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }),
-			func(w *world) { w.clock.Step(366 * 24 * time.Hour) }, "refused: service account token has expired"},
+			func(w *fixture) { w.clock.Step(366 * 24 * time.Hour) }, "refused: service account token has expired"},
 		{"a token for another audience", request(forAudience("vault")), nil, `refused: service account token: its audiences ["vault"] are not among the target audiences ["` + issuerName + `" "api"]`},
-		{"of a deleted account", request(), func(w *world) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
-		{"of an account that was deleted and created again", request(), func(w *world) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
+		{"of a deleted account", request(), func(w *fixture) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
+		{"of an account that was deleted and created again", request(), func(w *fixture) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
 			`refused: service account token: the UID of serviceaccounts "till" is sa-2, not sa-1 as in the token`},
-		{"of an account that is held by a finalizer", request(), func(w *world) { w.objects["serviceaccounts/shop/till"].SetDeletionTimestamp(deleted(2 * time.Minute)) },
+		{"of an account that is held by a finalizer", request(), func(w *fixture) {
+			w.objects["serviceaccounts/shop/till"].SetDeletionTimestamp(deleted(2 * time.Minute))
+		},
 			`refused: service account token: serviceaccounts "till" has been deleted`},
-		{"of a deleted pod", request(toPod), func(w *world) { delete(w.objects, "pods/shop/web") }, `refused: service account token: pods "web" not found`},
-		{"of a pod of another UID", request(toPod), func(w *world) { w.objects["pods/shop/web"].SetUID("pod-2") },
+		{"of a deleted pod", request(toPod), func(w *fixture) { delete(w.objects, "pods/shop/web") }, `refused: service account token: pods "web" not found`},
+		{"of a pod of another UID", request(toPod), func(w *fixture) { w.objects["pods/shop/web"].SetUID("pod-2") },
 			`refused: service account token: the UID of pods "web" is pod-2, not pod-1 as in the token`},
-		{"of a deleted secret", request(toSecret), func(w *world) { delete(w.objects, "secrets/shop/key") }, `refused: service account token: secrets "key" not found`},
-		{"of a deleted node", request(onNode), func(w *world) { delete(w.objects, "nodes//n1") }, `refused: service account token: nodes "n1" not found`},
-		{"a deleted account also without lookup", request(), func(w *world) { w.accept.Lookup = false; delete(w.objects, "serviceaccounts/shop/till") },
+		{"of a deleted secret", request(toSecret), func(w *fixture) { delete(w.objects, "secrets/shop/key") }, `refused: service account token: secrets "key" not found`},
+		{"of a deleted node", request(onNode), func(w *fixture) { delete(w.objects, "nodes//n1") }, `refused: service account token: nodes "n1" not found`},
+		{"a deleted account also without lookup", request(), func(w *fixture) { w.accept.Lookup = false; delete(w.objects, "serviceaccounts/shop/till") },
 			`refused: service account token: serviceaccounts "till" not found`},
-		{"of an issuer that is not accepted", request(), func(w *world) { w.accept.Issuers = []string{"https://new"} }, "unknown"},
+		{"of an issuer that is not accepted", request(), func(w *fixture) { w.accept.Issuers = []string{"https://new"} }, "unknown"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			w := newWorld(t, p256Key())
+			w := newFixture(t, p256Key())
 			token := w.issue(t, test.request)
 			if test.then != nil {
 				test.then(w)
@@ -223,7 +225,7 @@ func TestAcceptedAndRefusedTokens(t *testing.T) {
 func TestEveryAlgorithmSignsAndVerifies(t *testing.T) {
 	for algorithm, key := range map[string]crypto.Signer{"RS256": rsaKey(), "ES256": p256Key(), "ES384": p384Key(), "ES512": p521Key()} {
 		t.Run(algorithm, func(t *testing.T) {
-			w := newWorld(t, key)
+			w := newFixture(t, key)
 			token := w.issue(t, request())
 			if got := w.authenticate(token); !strings.HasPrefix(got, till) {
 				t.Error(got)
@@ -257,7 +259,7 @@ func forge(t *testing.T, good string, algorithm jose.SignatureAlgorithm, key any
 }
 
 func TestForgedTokensAreRefused(t *testing.T) {
-	w := newWorld(t, rsaKey())
+	w := newFixture(t, rsaKey())
 	good := w.issue(t, request())
 	parts := strings.Split(good, ".")
 	id := w.accept.Keys.verifying[0].KeyID
@@ -304,7 +306,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 }
 
 func TestATokenReviewMayNameOtherAudiences(t *testing.T) {
-	w := newWorld(t, p256Key())
+	w := newFixture(t, p256Key())
 	w.audience = authenticator.WithAudiences(t.Context(), authenticator.Audiences{"vault"})
 	if got := w.authenticate(w.issue(t, request(forAudience("vault", "bank")))); got != till+"[jti] for [vault]" {
 		t.Error(got)
@@ -318,21 +320,21 @@ func TestTokensOfSecrets(t *testing.T) {
 	key := rsaKey()
 	for _, test := range []struct {
 		rule string
-		then func(w *world, secret *corev1.Secret)
+		then func(w *fixture, secret *corev1.Secret)
 		want string
 	}{
 		{"while the secret has it", nil, till + "[] for [" + issuerName + " api]"},
-		{"of a deleted secret", func(w *world, _ *corev1.Secret) { delete(w.objects, "secrets/shop/till-token") }, `refused: service account token: secrets "till-token" not found`},
-		{"of a secret that holds another", func(_ *world, s *corev1.Secret) { s.Data["token"] = []byte("another") }, `refused: service account token: it is not the one in secret "till-token"`},
-		{"of a deleted account", func(w *world, _ *corev1.Secret) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
-		{"of an account of another UID", func(w *world, _ *corev1.Secret) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
+		{"of a deleted secret", func(w *fixture, _ *corev1.Secret) { delete(w.objects, "secrets/shop/till-token") }, `refused: service account token: secrets "till-token" not found`},
+		{"of a secret that holds another", func(_ *fixture, s *corev1.Secret) { s.Data["token"] = []byte("another") }, `refused: service account token: it is not the one in secret "till-token"`},
+		{"of a deleted account", func(w *fixture, _ *corev1.Secret) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
+		{"of an account of another UID", func(w *fixture, _ *corev1.Secret) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
 			`refused: service account token: the UID of serviceaccounts "till" is sa-2, not sa-1 as in the token`},
-		{"of a secret that is marked invalid", func(_ *world, s *corev1.Secret) { s.Labels = map[string]string{invalidSinceLabel: "2024-05-01"} },
+		{"of a secret that is marked invalid", func(_ *fixture, s *corev1.Secret) { s.Labels = map[string]string{invalidSinceLabel: "2024-05-01"} },
 			`refused: service account token: secret "till-token" is marked invalid; use kubectl create token, or remove its label ` + invalidSinceLabel},
-		{"without lookup objects are not read", func(w *world, _ *corev1.Secret) { w.accept.Lookup = false; clear(w.objects) }, till + "[] for [" + issuerName + " api]"},
+		{"without lookup objects are not read", func(w *fixture, _ *corev1.Secret) { w.accept.Lookup = false; clear(w.objects) }, till + "[] for [" + issuerName + " api]"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			w := newWorld(t, key)
+			w := newFixture(t, key)
 			signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, nil))
 			token := must(jwt.Signed(signer).Claims(map[string]any{
 				"iss": legacyIssuer, "sub": "system:serviceaccount:shop:till",
@@ -352,7 +354,7 @@ func TestTokensOfSecrets(t *testing.T) {
 }
 
 func TestClaimsAreThoseOfKubernetes(t *testing.T) {
-	w := newWorld(t, p256Key())
+	w := newFixture(t, p256Key())
 	issued, err := w.issuer.Issue(t.Context(), request(toPod, onNode, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }))
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +381,7 @@ func TestClaimsAreThoseOfKubernetes(t *testing.T) {
 }
 
 func TestMaxLifetimeShortensLongerRequests(t *testing.T) {
-	w := newWorld(t, p256Key())
+	w := newFixture(t, p256Key())
 	w.issuer.config.MaxLifetime = 2 * time.Hour
 	issued, err := w.issuer.Issue(t.Context(), request(func(r *resource.TokenRequest) { r.Lifetime = 1 << 32 * time.Second }))
 	if err != nil {
@@ -391,7 +393,7 @@ func TestMaxLifetimeShortensLongerRequests(t *testing.T) {
 }
 
 func TestKeysAreFoundByIDOrTriedIfThereIsNone(t *testing.T) {
-	w := newWorld(t, p256Key())
+	w := newFixture(t, p256Key())
 	var err error
 	if w.accept.Keys, err = LoadKeys([]string{file(t, publicPEM(otherKey()), privatePEM(rsaKey())), file(t, privatePEM(p256Key()))}, ""); err != nil {
 		t.Fatal(err)
@@ -439,7 +441,7 @@ func TestErrorsOfKeyFilesNameFlagAndFile(t *testing.T) {
 }
 
 func FuzzAuthenticateToken(f *testing.F) {
-	w := newWorld(f, p256Key())
+	w := newFixture(f, p256Key())
 	good := w.issue(f, request(toPod))
 	parts := strings.Split(good, ".")
 	f.Add(good)

@@ -40,7 +40,7 @@ func TestWhatBecomesOfACreationThatFails(t *testing.T) {
 		// taken is the owner of the object with the name: "" for none, the deployment
 		// itself, or another one.
 		taken string
-		// fails says whether it is tried again.
+		// fails reports whether the deployment is requeued with an error.
 		fails      bool
 		condition  string
 		event      string

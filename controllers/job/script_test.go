@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 	kinds := apis.Kinds()
 	scheme := apis.NewExternalScheme(kinds)
 	golden.Run(t, func(t *testing.T) golden.Handler {
-		s := &script{world: newWorld(kinds, scheme)}
+		s := &script{apiServer: newAPIServer(kinds, scheme)}
 		s.wrote = func(what string) {
 			// The events report the creation and deletion of pods.
 			if what != "create" && !strings.HasPrefix(what, "delete ") {
@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 }
 
 type script struct {
-	*world
+	*apiServer
 	lines []string
 }
 

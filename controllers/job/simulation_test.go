@@ -42,7 +42,7 @@ func TestEveryPodCountsOnceDespiteCrashes(t *testing.T) {
 	scheme := apis.NewExternalScheme(kinds)
 	ends := map[string]int{}
 	for seed := from; seed < from+uint64(n); seed++ {
-		s := newSimulation(newWorld(kinds, scheme), seed)
+		s := newSimulation(newAPIServer(kinds, scheme), seed)
 		s.play()
 		if len(s.faults) > 0 {
 			t.Fatalf("seed %d: %s\n%s", seed, strings.Join(s.faults, "\n"), strings.Join(s.log, "\n"))
@@ -52,9 +52,9 @@ func TestEveryPodCountsOnceDespiteCrashes(t *testing.T) {
 	t.Logf("%d jobs ended: %v", n, ends)
 }
 
-// simulation is a world with its invariants.
+// simulation is an apiServer with its invariants.
 type simulation struct {
-	*world
+	*apiServer
 	r      *rand.Rand
 	log    []string
 	faults []string
@@ -68,9 +68,9 @@ type simulation struct {
 	wake      time.Time
 }
 
-func newSimulation(w *world, seed uint64) *simulation {
+func newSimulation(w *apiServer, seed uint64) *simulation {
 	s := &simulation{
-		world: w, r: rand.New(rand.NewPCG(seed, 1)),
+		apiServer: w, r: rand.New(rand.NewPCG(seed, 1)),
 		listed: map[types.UID]string{}, counted: map[types.UID]string{}, succeeded: map[types.UID]int{},
 	}
 	s.random = rand.New(rand.NewPCG(seed, 2))

@@ -54,7 +54,7 @@ func TestWhenTheStatusIsWritten(t *testing.T) {
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			rs := webSet()
-			w := newWorld(t, rs)
+			w := newFixture(t, rs)
 			for i, s := range tt.steps {
 				if got := w.step(t, rs, s); got != s.then {
 					t.Fatalf("step %d: %s, want %s", i+1, got, s.then)
@@ -72,18 +72,18 @@ type step struct {
 	then   string
 }
 
-type world struct {
+type fixture struct {
 	reconciler
 	refused error
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{}
+	w := &fixture{}
 	byController := index.ByController(&corev1.Pod{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1.ReplicaSet{}).
 		WithIndex(byController.Object, byController.Name, byController.Values).
@@ -113,7 +113,7 @@ func webSet() *appsv1.ReplicaSet {
 	}
 }
 
-func (w *world) step(t *testing.T, rs *appsv1.ReplicaSet, s step) string {
+func (w *fixture) step(t *testing.T, rs *appsv1.ReplicaSet, s step) string {
 	t.Helper()
 	ctx := t.Context()
 	if s.lose {

@@ -25,9 +25,9 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// TestConfigurations compares what becomes of testdata/*.pod.yaml with the
+// TestConfigurations compares the configurations of testdata/*.pod.yaml with the
 // *.config.yaml beside them: the sandbox, and each container in its order. A
-// pod.yaml may have ConfigMaps, Secrets and Services besides.
+// pod.yaml may have ConfigMaps, Secrets and Services too.
 func TestConfigurations(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.pod.yaml")
 	if err != nil || len(files) == 0 {

@@ -38,7 +38,7 @@ func ReadHost(root string) (Host, error) {
 	case err == nil:
 		host.AppArmor = strings.HasPrefix(string(enabled), "Y")
 	case !errors.Is(err, os.ErrNotExist):
-		return Host{}, fmt.Errorf("find out about AppArmor: %w", err)
+		return Host{}, fmt.Errorf("detect AppArmor: %w", err)
 	}
 	var err error
 	if host.MemoryCapacity, host.SwapCapacity, err = readMemory(filepath.Join(root, "proc/meminfo")); err != nil {
@@ -80,7 +80,7 @@ func anyExists(root, pattern string) bool {
 func readMemory(path string) (memory, swap int64, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return 0, 0, fmt.Errorf("find out about memory: %w", err)
+		return 0, 0, fmt.Errorf("read the memory size: %w", err)
 	}
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Fields(line)
@@ -103,7 +103,7 @@ func readMemory(path string) (memory, swap int64, err error) {
 		*total = kib << 10
 	}
 	if memory == 0 {
-		return 0, 0, fmt.Errorf("find out about memory: %s does not have MemTotal", path)
+		return 0, 0, fmt.Errorf("read the memory size: %s does not have MemTotal", path)
 	}
 	return memory, swap, nil
 }
@@ -115,14 +115,14 @@ func readHugepageSizes(directory string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find out about huge pages: %w", err)
+		return nil, fmt.Errorf("read the huge page sizes: %w", err)
 	}
 	var sizes []string
 	for _, entry := range entries {
 		number := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "hugepages-"), "kB")
 		kib, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("find out about huge pages: unexpected %s in %s", entry.Name(), directory)
+			return nil, fmt.Errorf("read the huge page sizes: unexpected %s in %s", entry.Name(), directory)
 		}
 		sizes = append(sizes, hugepageSize(kib<<10))
 	}

@@ -13,8 +13,8 @@ import (
 	"svc.dev/svc/svclet/cgroup"
 )
 
-// TestInvalidPodsDoNotPanic hands pods that no API server would let pass: those of
-// files are not all checked.
+// TestInvalidPodsDoNotPanic uses pods that the API server would refuse: pods of
+// files do not pass all of its validation.
 func TestInvalidPodsDoNotPanic(t *testing.T) {
 	for seed := range int64(300) {
 		fill := randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(

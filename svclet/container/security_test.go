@@ -20,21 +20,21 @@ func TestRunAsNonRoot(t *testing.T) {
 		user      ImageUser
 		want      string
 	}{
-		{name: "not asked for", user: ImageUser{UID: ptr.To[int64](0)}},
+		{name: "not required", user: ImageUser{UID: ptr.To[int64](0)}},
 		{name: "an image that runs as root", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](0)},
 			want: "container has runAsNonRoot and image will run as root" + where},
-		{name: "an image that says nothing", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)},
+		{name: "an image without a user", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)},
 			want: "container has runAsNonRoot and image will run as root" + where},
-		{name: "asked for by the pod", pod: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](0)},
+		{name: "required by the pod", pod: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](0)},
 			want: "container has runAsNonRoot and image will run as root" + where},
-		{name: "the container says otherwise than its pod", pod: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)},
+		{name: "the container overrides its pod", pod: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)},
 			container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}, user: ImageUser{UID: ptr.To[int64](0)}},
 		{name: "an image that runs as a name", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{Name: "www"},
 			want: "container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root" + where},
 		{name: "an image with a user other than root", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](7)}},
 		{name: "an image with a user ID out of range", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{UID: ptr.To[int64](1 << 31)},
 			want: "container has runAsNonRoot and image has an invalid user id (2147483648). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive" + where},
-		{name: "the spec says root", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](0)}, user: ImageUser{UID: ptr.To[int64](7)},
+		{name: "the spec runs it as root", container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](0)}, user: ImageUser{UID: ptr.To[int64](7)},
 			want: "container's runAsUser breaks non-root policy" + where},
 		{name: "a user ID in the spec", pod: &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](7)}, container: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}, user: ImageUser{Name: "www"}},
 	} {
@@ -65,7 +65,7 @@ func TestSeccomp(t *testing.T) {
 		byDefault      bool
 		want           string
 	}{
-		{name: "nothing said", want: "Unconfined"},
+		{name: "no profile", want: "Unconfined"},
 		{name: "the node's default", byDefault: true, want: "RuntimeDefault"},
 		{name: "unconfined in spite of the node's default", byDefault: true, pod: profile("Unconfined", ""), want: "Unconfined"},
 		{name: "the container before its pod", pod: profile("Unconfined", ""), container: profile("RuntimeDefault", ""), want: "RuntimeDefault"},
@@ -100,8 +100,8 @@ func TestAppArmor(t *testing.T) {
 		pod, container *corev1.AppArmorProfile
 		want, old      string
 	}{
-		{name: "nothing said"},
-		{name: "nothing said, no AppArmor", absent: true},
+		{name: "no profile"},
+		{name: "no profile, no AppArmor", absent: true},
 		{name: "the runtime's", container: runtimeDefault, want: "RuntimeDefault", old: "runtime/default"},
 		{name: "one's own", pod: runtimeDefault, container: local, want: "Localhost mine", old: "localhost/mine"},
 		{name: "the annotation before the pod", pod: runtimeDefault, annotation: "localhost/old", want: "Localhost old", old: "localhost/old"},

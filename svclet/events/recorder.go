@@ -51,8 +51,8 @@ func (r *Recorder) Stop() { r.stop() }
 // Any returns a recorder of events about any object.
 func (r *Recorder) Any() record.EventRecorder { return r.any }
 
-// until is a recorder that drops events once ctx is done: operations that an agent
-// cancels when it stops are no events.
+// until is a recorder that drops events once ctx is done: operations that the agent
+// cancels when it stops are not reported.
 type until struct {
 	ctx context.Context
 	to  record.EventRecorder

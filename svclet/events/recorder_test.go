@@ -22,13 +22,13 @@ import (
 	"svc.dev/svc/svclet/pod"
 )
 
-// written is an API that takes events. It notes when each was written, and which.
-type written struct {
+// eventAPI is a fake API that records the requests that write events, and their times.
+type eventAPI struct {
 	requests []string
 	at       []time.Time
 }
 
-func (w *written) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *eventAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return nil, err
@@ -43,10 +43,10 @@ func (w *written) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// recordedBy records as many events, each about the pod that of names, and returns
-// what has been written once no more is.
-func recordedBy(t *testing.T, events int, qps, burst int32, of func(i int) string) *written {
-	api := &written{}
+// recordedBy records a number of events, event i about the pod of(i), and returns
+// the API after the last write.
+func recordedBy(t *testing.T, events int, qps, burst int32, of func(i int) string) *eventAPI {
+	api := &eventAPI{}
 	clients, err := apiclient.New(&rest.Config{Host: "http://localhost", Transport: api, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func recordedBy(t *testing.T, events int, qps, burst int32, of func(i int) strin
 	return api
 }
 
-func TestEventsAboutOneObjectAreWrittenLessAndLess(t *testing.T) {
+func TestEventsAboutOneObjectAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := recordedBy(t, 200, 0, 0, func(int) string { return "p" })
 		if n := len(api.requests); n == 0 || n > 25 {

@@ -23,7 +23,7 @@ import (
 )
 
 func TestAPodIsSetUpStartedStoppedAndTornDown(t *testing.T) {
-	r := newRig(t, func(p *corev1.Pod) {
+	r := newFixture(t, func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	})
@@ -56,7 +56,7 @@ func TestAPodIsSetUpStartedStoppedAndTornDown(t *testing.T) {
 }
 
 func TestNothingIsStartedBeforeThePodIsSetUp(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	for kind, reason := range map[pod.Kind]string{pod.CreateSandbox: "FailedCreatePodSandBox", pod.StartContainer: "CreateContainerConfigError"} {
 		r.Expect(r.perform(t.Context(), pod.Operation{Kind: kind, Name: "app"})).To(gomega.And(
 			gomega.HaveField("Reason", reason), gomega.HaveField("Message", gomega.ContainSubstring("the pod has not been set up"))))
@@ -66,24 +66,24 @@ func TestNothingIsStartedBeforeThePodIsSetUp(t *testing.T) {
 
 func TestAFailedSetUpIsReportedWithItsReasonAndCanBeRetried(t *testing.T) {
 	for name, test := range map[string]struct {
-		fail, heal      func(*rig)
+		fail, heal      func(*fixture)
 		reason, message string
 	}{
 		"cgroup": {
-			fail:   func(r *rig) { r.createCgroup = errors.New("no space") },
-			heal:   func(r *rig) { r.createCgroup = nil },
+			fail:   func(r *fixture) { r.createCgroup = errors.New("no space") },
+			heal:   func(r *fixture) { r.createCgroup = nil },
 			reason: "FailedCreatePodContainer", message: "unable to ensure pod container exists: no space",
 		},
 		"volume": {
-			fail: func(r *rig) {
+			fail: func(r *fixture) {
 				r.pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
 			},
-			heal:   func(r *rig) { r.pod.Spec.Volumes = nil },
+			heal:   func(r *fixture) { r.pod.Spec.Volumes = nil },
 			reason: "FailedMount", message: `"v"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			test.fail(r)
 			result := r.perform(t.Context(), pod.Operation{Kind: pod.SetUp})
 			r.Expect(result.Reason).To(gomega.Equal(test.reason))
@@ -97,7 +97,7 @@ func TestAFailedSetUpIsReportedWithItsReasonAndCanBeRetried(t *testing.T) {
 }
 
 func TestAFailedTearDownKeepsWhatThePodHas(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.succeed(pod.Operation{Kind: pod.SetUp})
 	r.removeCgroup = errors.New("device or resource busy")
 	r.Expect(r.perform(t.Context(), pod.Operation{Kind: pod.TearDown})).To(gomega.Equal(pod.Result{Reason: "FailedKillPod", Message: "device or resource busy"}))
@@ -109,7 +109,7 @@ func TestAFailedTearDownKeepsWhatThePodHas(t *testing.T) {
 }
 
 func TestARuntimeClassNamesTheHandlerOfTheSandbox(t *testing.T) {
-	r := newRig(t, func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("sandboxed") })
+	r := newFixture(t, func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("sandboxed") })
 	var handler string
 	r.runtime.Rule("RunPodSandbox", runtimetest.Rule{Match: func(m proto.Message) bool {
 		handler = m.(*runtimeapi.RunPodSandboxRequest).GetRuntimeHandler()
@@ -125,38 +125,38 @@ func TestARuntimeClassNamesTheHandlerOfTheSandbox(t *testing.T) {
 
 func TestAFailedStartIsReportedWithItsReason(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare         func(*rig)
+		prepare         func(*fixture)
 		container       string
 		reason, message string
 		event           bool // an event "Failed" is recorded
 	}{
 		"no such container": {container: "other", reason: "CreateContainerConfigError", message: `no container "other"`},
 		"pull": {
-			prepare: func(r *rig) {
+			prepare: func(r *fixture) {
 				r.pod.Spec.Containers[0].Image = "away:1"
 				r.runtime.FailPulls("away:1", errors.New("the registry is closed"))
 			},
 			reason: "ErrImagePull", message: "the registry is closed", event: true,
 		},
 		"configuration": {
-			prepare: func(r *rig) {
+			prepare: func(r *fixture) {
 				r.pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
 			},
 			reason: "CreateContainerConfigError", event: true,
 		},
 		"create": {
-			prepare: func(r *rig) { r.runtime.Rule("CreateContainer", runtimetest.Rule{Err: errors.New("no space")}) },
+			prepare: func(r *fixture) { r.runtime.Rule("CreateContainer", runtimetest.Rule{Err: errors.New("no space")}) },
 			reason:  "CreateContainerError", message: "no space", event: true,
 		},
 		"start": {
-			prepare: func(r *rig) {
+			prepare: func(r *fixture) {
 				r.runtime.Rule("StartContainer", runtimetest.Rule{Err: errors.New("no such program")})
 			},
 			reason: "RunContainerError", message: "no such program", event: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			if test.prepare != nil {
 				test.prepare(r)
 			}
@@ -173,7 +173,7 @@ func TestAFailedStartIsReportedWithItsReason(t *testing.T) {
 }
 
 func TestACancelledStartEndsWithoutAnEvent(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.runtime.Rule("CreateContainer", runtimetest.Rule{Hang: true})
 	start := r.startOf("app")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +186,7 @@ func TestACancelledStartEndsWithoutAnEvent(t *testing.T) {
 }
 
 func TestAContainerWhosePostStartHookFailsIsStoppedWithItsPreStopHook(t *testing.T) {
-	r := newRig(t, withHooks)
+	r := newFixture(t, withHooks)
 	r.hook = func(_ context.Context, kind probe.HookKind) error {
 		if kind == probe.PostStart {
 			return errors.New("exit code 1")
@@ -201,7 +201,7 @@ func TestAContainerWhosePostStartHookFailsIsStoppedWithItsPreStopHook(t *testing
 }
 
 func TestAStartThatIsCancelledDuringItsPostStartHookLeavesTheContainerRunning(t *testing.T) {
-	r := newRig(t, withHooks)
+	r := newFixture(t, withHooks)
 	start := r.startOf("app")
 	ctx, cancel := context.WithCancel(t.Context())
 	r.hook = func(ctx context.Context, _ probe.HookKind) error {
@@ -216,7 +216,7 @@ func TestAStartThatIsCancelledDuringItsPostStartHookLeavesTheContainerRunning(t 
 
 // graces records the grace periods, in seconds, of the containers that the runtime
 // is asked to stop.
-func (r *rig) graces() func() []int64 {
+func (r *fixture) graces() func() []int64 {
 	var mu sync.Mutex
 	var all []int64
 	r.runtime.Rule("StopContainer", runtimetest.Rule{Match: func(m proto.Message) bool {
@@ -235,7 +235,7 @@ func (r *rig) graces() func() []int64 {
 func TestAPreStopHookUsesUpTheGracePeriodButForTwoSeconds(t *testing.T) {
 	for took, want := range map[time.Duration]int64{0: 30, 10 * time.Second: 20, 29 * time.Second: 2, time.Minute: 2} {
 		t.Run(took.String(), func(t *testing.T) {
-			r := newRig(t, withHooks)
+			r := newFixture(t, withHooks)
 			id := r.running()
 			graces := r.graces()
 			r.hook = func(context.Context, probe.HookKind) error {
@@ -249,7 +249,7 @@ func TestAPreStopHookUsesUpTheGracePeriodButForTwoSeconds(t *testing.T) {
 }
 
 func TestAStopWithoutAHookRunsNone(t *testing.T) {
-	r := newRig(t, withHooks)
+	r := newFixture(t, withHooks)
 	id := r.running()
 	r.hooks = nil
 	r.succeed(pod.Operation{Kind: pod.StopContainer, ID: id, Name: "app", Grace: 30 * time.Second})
@@ -257,7 +257,7 @@ func TestAStopWithoutAHookRunsNone(t *testing.T) {
 }
 
 func TestAStopThatIsCancelledDuringItsHookDoesNotStopTheContainer(t *testing.T) {
-	r := newRig(t, withHooks)
+	r := newFixture(t, withHooks)
 	id := r.running()
 	ctx, cancel := context.WithCancel(t.Context())
 	r.hook = func(ctx context.Context, _ probe.HookKind) error {
@@ -271,7 +271,7 @@ func TestAStopThatIsCancelledDuringItsHookDoesNotStopTheContainer(t *testing.T) 
 }
 
 func TestThePreStopHookOfAnOrphanedPodIsTheRecordedOne(t *testing.T) {
-	r := newRig(t, withHooks)
+	r := newFixture(t, withHooks)
 	id := r.running()
 	r.hooks = nil
 	r.pod.Spec = corev1.PodSpec{} // Only the runtime knows the pod.
@@ -281,7 +281,7 @@ func TestThePreStopHookOfAnOrphanedPodIsTheRecordedOne(t *testing.T) {
 }
 
 func TestARefreshBeforeTheSetUpDoesNothing(t *testing.T) {
-	r := newRig(t, func(p *corev1.Pod) {
+	r := newFixture(t, func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Optional: ptr.To(true)}}}}
 	})
 	r.Refresh(t.Context(), r.pod)
@@ -290,7 +290,7 @@ func TestARefreshBeforeTheSetUpDoesNothing(t *testing.T) {
 }
 
 func TestAPodOnTheHostsNetworkHasTheNodesAddress(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.sandbox()
 	observed := r.observed()
 	r.Expect(r.PodIP(r.pod, observed)).To(gomega.Equal(observed.Sandboxes[0].IPs[0]))
@@ -300,7 +300,7 @@ func TestAPodOnTheHostsNetworkHasTheNodesAddress(t *testing.T) {
 }
 
 func TestAWarningIsRecordedOncePerPod(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.succeed(pod.Operation{Kind: pod.SetUp})
 	held, err := r.resourcesOf(r.pod.UID)
 	r.Expect(err).NotTo(gomega.HaveOccurred())
@@ -311,7 +311,7 @@ func TestAWarningIsRecordedOncePerPod(t *testing.T) {
 }
 
 func TestAnUnsupportedOperationFails(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.Expect(r.perform(t.Context(), pod.Operation{Kind: "freeze"})).To(gomega.Equal(pod.Result{Reason: "FailedSync", Message: `unsupported operation "freeze"`}))
 	r.succeed(pod.Operation{Kind: pod.Cancel})
 }

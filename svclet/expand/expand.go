@@ -63,8 +63,8 @@ func Words(words []string, value func(name string) string) []string {
 	return expanded
 }
 
-// Strictly is Text for paths (subPathExpr): a variable without a value is an
-// error.
+// Strictly expands a path (subPathExpr) as Text does, but a variable without a
+// value is an error.
 func Strictly(text string, environment map[string]string) (string, error) {
 	var missing []string
 	expanded := Text(text, func(name string) string {

@@ -57,8 +57,8 @@ func TestTheImageListIsCachedUntilAPull(t *testing.T) {
 		list(2, 3)
 
 		time.Sleep(time.Minute)
-		r.inspect = errors.New("away")
-		if _, err := m.List(t.Context()); err == nil || err.Error() != "error getting image list: away" {
+		r.inspect = errors.New("unavailable")
+		if _, err := m.List(t.Context()); err == nil || err.Error() != "error getting image list: unavailable" {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -120,7 +120,7 @@ type request struct {
 }
 
 func (m *Manager) ensure(ctx context.Context, r request) (ref, reason string, err error) {
-	present, pulled := unasked, unasked
+	present, pulled := notChecked, notChecked
 	defer func() { m.metrics.ensured(r.policy, present, pulled) }()
 
 	image, err := parseName(r.image)

@@ -174,7 +174,7 @@ func TestThePullPolicyDecidesWhetherAnImageIsPulled(t *testing.T) {
 
 func TestFailuresHaveAReasonAnEventAndAMessage(t *testing.T) {
 	framed := func(code codes.Code, message string) error {
-		return fmt.Errorf("what was asked: %w", status.Error(code, message))
+		return fmt.Errorf("operation: %w", status.Error(code, message))
 	}
 	for _, c := range []struct {
 		name    string
@@ -189,15 +189,15 @@ func TestFailuresHaveAReasonAnEventAndAMessage(t *testing.T) {
 		{"bad name", "UPPER", nil, nil, nil, "InvalidImageName",
 			`Failed to apply default image tag "UPPER": couldn't parse image name "UPPER": invalid reference format: repository name (library/UPPER) must be lowercase`,
 			`Warning InspectFailed p/c: Failed to apply default image tag "UPPER": couldn't parse`},
-		{"runtime away", "app", framed(codes.Unavailable, "away"), nil, nil, "ImageInspectError",
-			`Failed to inspect image "app": rpc error: code = Unavailable desc = away`,
+		{"runtime unavailable", "app", framed(codes.Unavailable, "down"), nil, nil, "ImageInspectError",
+			`Failed to inspect image "app": rpc error: code = Unavailable desc = down`,
 			`Warning InspectFailed p/c: Failed to inspect image "app": rpc error`},
 		{"not found", "app", nil, framed(codes.NotFound, "not there"), nil, "ErrImagePull",
 			"rpc error: code = NotFound desc = not there",
 			`Warning Failed p/c: Failed to pull image "app": rpc error: code = NotFound desc = not there`},
 		{"no code", "app", nil, framed(codes.Unknown, "not there"), nil, "ErrImagePull", "not there",
 			`Warning Failed p/c: Failed to pull image "app": not there`},
-		{"registry away", "app", nil, framed(codes.Unknown, "RegistryUnavailable: no route"), nil, "RegistryUnavailable",
+		{"registry unavailable", "app", nil, framed(codes.Unknown, "RegistryUnavailable: no route"), nil, "RegistryUnavailable",
 			"image pull failed for app because the registry is unavailable: no route", "Warning Failed p/c: Failed to pull image"},
 		{"bad signature", "app", nil, framed(codes.Unknown, "SignatureValidationFailed: by an unknown signer"), nil, "SignatureValidationFailed",
 			"image pull failed for app because the signature validation failed: by an unknown signer", "Warning Failed p/c: Failed to pull image"},
@@ -214,9 +214,9 @@ func TestFailuresHaveAReasonAnEventAndAMessage(t *testing.T) {
 			if ref != "" || reason != c.reason || err == nil || err.Error() != c.message {
 				t.Errorf("got %q, %q, %v", ref, reason, err)
 			}
-			said := strings.Join(j.events, "\n")
-			if !strings.Contains(said, c.event) || !strings.HasSuffix(said, "Warning Failed p/c: Error: "+c.reason) || strings.Contains(said, "hunter2") {
-				t.Errorf("events %s", said)
+			events := strings.Join(j.events, "\n")
+			if !strings.Contains(events, c.event) || !strings.HasSuffix(events, "Warning Failed p/c: Error: "+c.reason) || strings.Contains(events, "hunter2") {
+				t.Errorf("events %s", events)
 			}
 		})
 	}
@@ -281,7 +281,7 @@ func TestConcurrentRequestsForOneImageShareAPull(t *testing.T) {
 		}
 		ensure("later", "ns", nil)()
 		if n := len(r.pulled()); n != 4 {
-			t.Errorf("a pull that has ended is shared no more: %d", n)
+			t.Errorf("a pull that has ended is shared: %d", n)
 		}
 	})
 }
@@ -431,7 +431,7 @@ func TestAnImageWithoutTagAndDigestGetsTheTagLatest(t *testing.T) {
 	}
 }
 
-func FuzzNamesThatAreReadOnceAreReadAgainAsTheSame(f *testing.F) {
+func FuzzParsedNamesParseToThemselves(f *testing.F) {
 	for _, seed := range []string{"app", "app:1", "reg.io:5000/a/b@sha256:" + strings.Repeat("a", 64), "a/b/c:latest", "[::1]:5000/a"} {
 		f.Add(seed)
 	}

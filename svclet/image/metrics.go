@@ -34,8 +34,8 @@ func (m *Manager) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{m.metrics.requests, m.metrics.duration}
 }
 
-// unasked is the label value for a check that was not made.
-const unasked = "unknown"
+// notChecked is the label value for a check that was not made.
+const notChecked = "unknown"
 
 func answerOf(yes bool) string { return strconv.FormatBool(yes) }
 

@@ -27,7 +27,7 @@ type Runtime interface {
 type Options struct {
 	Runtime Runtime
 	// Running returns the running containers. It is called once per interval and after
-	// each failure, and should not make requests to the runtime.
+	// each failure, so it should not make requests to the runtime.
 	Running func() []Container
 	// Dir is the directory of pods' logs: /var/log/pods.
 	Dir string
@@ -88,13 +88,13 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		case <-timer.C():
 		}
-		m.round(ctx)
+		m.checkAll(ctx)
 		timer.Reset(m.options.Interval)
 	}
 }
 
-// round checks the log of each running container once.
-func (m *Manager) round(ctx context.Context) {
+// checkAll checks the log of each running container once.
+func (m *Manager) checkAll(ctx context.Context) {
 	var workers errgroup.Group
 	workers.SetLimit(m.options.Workers)
 	for _, c := range m.options.Running() {
@@ -105,7 +105,7 @@ func (m *Manager) round(ctx context.Context) {
 			continue
 		}
 		workers.Go(func() error {
-			if err := m.care(ctx, c); err != nil && ctx.Err() == nil {
+			if err := m.rotateIfNeeded(ctx, c); err != nil && ctx.Err() == nil {
 				klog.ErrorS(err, "Failed to rotate log for container", "path", c.Path, "container", c.Name, "pod", klog.KRef(c.PodNamespace, c.PodName))
 			}
 			return nil
@@ -114,9 +114,9 @@ func (m *Manager) round(ctx context.Context) {
 	_ = workers.Wait() // workers return no errors: each logs its own
 }
 
-// care rotates the log of a container if necessary. It is not an error if the
+// rotateIfNeeded rotates the log of a container if necessary. It is not an error if the
 // runtime does not reopen the log because the container has exited.
-func (m *Manager) care(ctx context.Context, c Container) error {
+func (m *Manager) rotateIfNeeded(ctx context.Context, c Container) error {
 	err := m.rotate(ctx, c.ID, c.Path)
 	if err != nil && !slices.ContainsFunc(m.options.Running(), func(other Container) bool { return other.ID == c.ID }) {
 		return nil

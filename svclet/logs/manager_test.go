@@ -38,7 +38,7 @@ func expectTree(t *testing.T, root string, want ...string) {
 }
 
 func TestALinksNameIdentifiesTheContainer(t *testing.T) {
-	h := newHouse(t, 2, map[string]string{"0.log": "x"})
+	h := newFixture(t, 2, map[string]string{"0.log": "x"})
 	link := filepath.Join(h.root, "containers", "p_ns_c-id-c.log")
 	for _, c := range []struct {
 		name    string
@@ -74,7 +74,7 @@ func firstError(errs ...error) error {
 }
 
 func TestAContainerWithoutLogHasNoLink(t *testing.T) {
-	h := newHouse(t, 2, nil)
+	h := newFixture(t, 2, nil)
 	if err := h.Link(h.container); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestLinkNamesAreWithinTheLimit(t *testing.T) {
 }
 
 func TestRemoveRemovesAllLogsOfAContainer(t *testing.T) {
-	h := newHouse(t, 5, map[string]string{"0.log": "x", "0.log.20260101-000000": "x", "0.log.20250101-000000.gz": "x", "1.log": "x"})
+	h := newFixture(t, 5, map[string]string{"0.log": "x", "0.log.20260101-000000": "x", "0.log.20250101-000000.gz": "x", "1.log": "x"})
 	if err := h.Link(h.container); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestRemoveRemovesAllLogsOfAContainer(t *testing.T) {
 }
 
 func TestRemovePodRemovesAllLogsOfAPod(t *testing.T) {
-	h := newHouse(t, 5, map[string]string{"0.log": "x", "1.log": "x"})
+	h := newFixture(t, 5, map[string]string{"0.log": "x", "1.log": "x"})
 	other := Container{ID: "o", PodNamespace: "ns", PodName: "other", Name: "c", Path: filepath.Join(h.root, "pods", "ns_other_uid2", "c", "0.log")}
 	h.options.Running = func() []Container { return []Container{other} }
 	if err := firstError(os.MkdirAll(filepath.Dir(other.Path), 0o755), os.WriteFile(other.Path, nil, 0o600), h.Link(other), h.Link(h.container)); err != nil {
@@ -120,7 +120,7 @@ func TestRemovePodRemovesAllLogsOfAPod(t *testing.T) {
 }
 
 func TestASweepRemovesLogsOfUnknownPods(t *testing.T) {
-	h := newHouse(t, 5, map[string]string{"0.log": "x"})
+	h := newFixture(t, 5, map[string]string{"0.log": "x"})
 	links, pods := filepath.Join(h.root, "containers"), filepath.Join(h.root, "pods")
 	running := Container{ID: "r", PodNamespace: "ns", PodName: "p", Name: "c", Path: filepath.Join(h.dir, "none.log")}
 	h.options.Running = func() []Container { return []Container{running} }
@@ -146,7 +146,7 @@ func TestASweepRemovesLogsOfUnknownPods(t *testing.T) {
 }
 
 func TestASweepReturnsReadErrors(t *testing.T) {
-	h := newHouse(t, 5, nil)
+	h := newFixture(t, 5, nil)
 	if err := os.RemoveAll(h.root); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestASweepReturnsReadErrors(t *testing.T) {
 
 func TestAFailedReopenIsAnErrorOnlyWhileTheContainerRuns(t *testing.T) {
 	for _, runs := range []bool{true, false} {
-		h := newHouse(t, 5, nil)
+		h := newFixture(t, 5, nil)
 		h.runtime.err = errors.New("it has ended")
 		h.options.Running = func() []Container {
 			if len(h.runtime.opened) > 0 && !runs {
@@ -168,11 +168,11 @@ func TestAFailedReopenIsAnErrorOnlyWhileTheContainerRuns(t *testing.T) {
 		if err := os.MkdirAll(h.dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.care(t.Context(), h.container); (err != nil) != runs {
+		if err := h.rotateIfNeeded(t.Context(), h.container); (err != nil) != runs {
 			t.Errorf("runs %t: %v", runs, err)
 		}
 		if len(h.runtime.opened) != 1 {
-			t.Errorf("runs %t: the runtime was asked %d times", runs, len(h.runtime.opened))
+			t.Errorf("runs %t: the runtime was asked to reopen %d logs", runs, len(h.runtime.opened))
 		}
 	}
 }

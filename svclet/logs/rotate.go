@@ -87,7 +87,7 @@ type plan struct {
 func planFor(log string, entries []fs.DirEntry, maxFiles int) plan {
 	var p plan
 	var rotated []string
-	names := map[string]bool{} // and whether they are regular files
+	names := map[string]bool{} // whether each is a regular file
 	for _, entry := range entries {
 		names[entry.Name()] = entry.Type().IsRegular()
 	}

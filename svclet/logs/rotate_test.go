@@ -43,8 +43,8 @@ func (w *writer) ReopenLog(_ context.Context, id string) error {
 	return os.WriteFile(w.paths[id], []byte("new"), 0o640)
 }
 
-// house is a manager with the log 0.log of one container.
-type house struct {
+// fixture is a manager with the log 0.log of one container.
+type fixture struct {
 	*Manager
 	runtime *writer
 	clock   *clocktesting.FakeClock
@@ -56,9 +56,9 @@ type house struct {
 // at is the time at the start of each test.
 var at = time.Date(2026, 5, 4, 3, 2, 1, 0, time.Local)
 
-func newHouse(t *testing.T, maxFiles int, files map[string]string) *house {
+func newFixture(t *testing.T, maxFiles int, files map[string]string) *fixture {
 	t.Helper()
-	h := &house{root: t.TempDir(), clock: clocktesting.NewFakeClock(at)}
+	h := &fixture{root: t.TempDir(), clock: clocktesting.NewFakeClock(at)}
 	h.dir = filepath.Join(h.root, "pods", "ns_p_uid", "c")
 	h.container = Container{ID: "id-c", PodNamespace: "ns", PodName: "p", Name: "c", Path: filepath.Join(h.dir, "0.log")}
 	h.runtime = &writer{paths: map[string]string{"id-c": h.container.Path}}
@@ -75,7 +75,7 @@ func newHouse(t *testing.T, maxFiles int, files map[string]string) *house {
 	return h
 }
 
-func (h *house) write(t *testing.T, files map[string]string) {
+func (h *fixture) write(t *testing.T, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(h.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func (h *house) write(t *testing.T, files map[string]string) {
 }
 
 // files returns the uncompressed contents of the log's directory.
-func (h *house) files(t *testing.T) map[string]string {
+func (h *fixture) files(t *testing.T) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(h.dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *house) files(t *testing.T) map[string]string {
 	return files
 }
 
-func (h *house) expect(t *testing.T, want map[string]string) {
+func (h *fixture) expect(t *testing.T, want map[string]string) {
 	t.Helper()
 	if got := h.files(t); !maps.Equal(got, want) {
 		t.Errorf("files\n got %q\nwant %q", got, want)
@@ -137,20 +137,20 @@ func packed(t *testing.T, s string) string {
 }
 
 func TestALogOverTheMaximumSizeIsRotated(t *testing.T) {
-	h := newHouse(t, 3, map[string]string{"0.log": "1234"})
-	h.round(t.Context())
+	h := newFixture(t, 3, map[string]string{"0.log": "1234"})
+	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "1234"})
 	if len(h.runtime.opened) > 0 {
 		t.Errorf("opened %q", h.runtime.opened)
 	}
 
 	h.write(t, map[string]string{"0.log": "12345"})
-	h.round(t.Context())
+	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345"})
 
 	h.clock.Step(time.Minute)
 	h.write(t, map[string]string{"0.log": "67890"})
-	h.round(t.Context())
+	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201.gz": "12345", "0.log.20260504-030301": "67890"})
 	info, err := os.Stat(filepath.Join(h.dir, "0.log.20260504-030201.gz"))
 	if err != nil || info.Mode().Perm() != 0o640 {
@@ -159,13 +159,13 @@ func TestALogOverTheMaximumSizeIsRotated(t *testing.T) {
 
 	h.clock.Step(time.Minute)
 	h.write(t, map[string]string{"0.log": "abcde"})
-	h.round(t.Context())
+	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030301.gz": "67890", "0.log.20260504-030401": "abcde"})
 }
 
 func TestWithTwoFilesNoneIsCompressed(t *testing.T) {
-	h := newHouse(t, 2, map[string]string{"0.log": "12345", "0.log.20200101-000000": "old"})
-	h.round(t.Context())
+	h := newFixture(t, 2, map[string]string{"0.log": "12345", "0.log.20200101-000000": "old"})
+	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345"})
 }
 
@@ -195,8 +195,8 @@ func TestRotationRecoversAfterACrash(t *testing.T) {
 			map[string]string{"0.log": "new", "1.log": "x", "1.log.20260101-000000": "x", "0.log.bak": "x", "0.log.1": "x", "00.log.20260101-000000.tmp": "x", now: "12345"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHouse(t, 4, c.left)
-			h.round(t.Context())
+			h := newFixture(t, 4, c.left)
+			h.checkAll(t.Context())
 			h.expect(t, c.want)
 			if !reflect.DeepEqual(h.runtime.opened, []string{"id-c"}) {
 				t.Errorf("opened %q", h.runtime.opened)
@@ -209,23 +209,23 @@ func TestRotationRecoversAfterACrash(t *testing.T) {
 // operations, and then completes the next rotation.
 func TestNoLogLineIsLostByACrash(t *testing.T) {
 	const old = "0.log.20260101-000000"
-	steps := []func(h *house, t *testing.T){
-		func(h *house, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": ""}) },
-		func(h *house, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": packed(t, "old")}) },
-		func(h *house, t *testing.T) { rename(t, h, old+".gz.tmp", old+".gz") },
-		func(h *house, t *testing.T) { erase(t, h, old) },
-		func(h *house, t *testing.T) { rename(t, h, "0.log", "0.log.20260504-030200") },
-		func(h *house, t *testing.T) { h.write(t, map[string]string{"0.log": "new"}) },
+	steps := []func(h *fixture, t *testing.T){
+		func(h *fixture, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": ""}) },
+		func(h *fixture, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": packed(t, "old")}) },
+		func(h *fixture, t *testing.T) { rename(t, h, old+".gz.tmp", old+".gz") },
+		func(h *fixture, t *testing.T) { erase(t, h, old) },
+		func(h *fixture, t *testing.T) { rename(t, h, "0.log", "0.log.20260504-030200") },
+		func(h *fixture, t *testing.T) { h.write(t, map[string]string{"0.log": "new"}) },
 	}
 	for cut := range len(steps) + 1 {
-		h := newHouse(t, 10, map[string]string{"0.log": "12345", old: "old"})
+		h := newFixture(t, 10, map[string]string{"0.log": "12345", old: "old"})
 		for _, step := range steps[:cut] {
 			step(h, t)
 		}
-		h.round(t.Context())
+		h.checkAll(t.Context())
 		h.clock.Step(time.Minute)
 		h.write(t, map[string]string{"0.log": "67890"})
-		h.round(t.Context())
+		h.checkAll(t.Context())
 		files := h.files(t)
 		all := slices.Sorted(maps.Values(files))
 		want := []string{"12345", "67890", "new", "old"}
@@ -240,14 +240,14 @@ func TestNoLogLineIsLostByACrash(t *testing.T) {
 	}
 }
 
-func rename(t *testing.T, h *house, from, to string) {
+func rename(t *testing.T, h *fixture, from, to string) {
 	t.Helper()
 	if err := os.Rename(filepath.Join(h.dir, from), filepath.Join(h.dir, to)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func erase(t *testing.T, h *house, name string) {
+func erase(t *testing.T, h *fixture, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
 		t.Fatal(err)
@@ -255,24 +255,24 @@ func erase(t *testing.T, h *house, name string) {
 }
 
 func TestALogIsRenamedBackIfTheRuntimeDoesNotReopenIt(t *testing.T) {
-	h := newHouse(t, 3, map[string]string{"0.log": "12345"})
-	h.runtime.err = errors.New("away")
+	h := newFixture(t, 3, map[string]string{"0.log": "12345"})
+	h.runtime.err = errors.New("unavailable")
 	err := h.rotate(t.Context(), "id-c", h.container.Path)
-	if err == nil || err.Error() != `failed to reopen container log "id-c": away` {
+	if err == nil || err.Error() != `failed to reopen container log "id-c": unavailable` {
 		t.Errorf("got %v", err)
 	}
 	h.expect(t, map[string]string{"0.log": "12345"})
 	h.runtime.err = nil
-	h.round(t.Context())
+	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345"})
 }
 
 func TestRotatedLogsAreNeverOverwritten(t *testing.T) {
-	h := newHouse(t, 10, nil)
+	h := newFixture(t, 10, nil)
 	for _, step := range []time.Duration{0, 0, -2 * time.Hour, 90 * time.Minute} {
 		h.clock.SetTime(h.clock.Now().Add(step))
 		h.write(t, map[string]string{"0.log": "content"})
-		h.round(t.Context())
+		h.checkAll(t.Context())
 	}
 	names := slices.Sorted(maps.Keys(h.files(t)))
 	want := []string{"0.log", "0.log.20260504-030201.gz", "0.log.20260504-030202.gz", "0.log.20260504-030203.gz", "0.log.20260504-030204"}
@@ -282,7 +282,7 @@ func TestRotatedLogsAreNeverOverwritten(t *testing.T) {
 }
 
 func TestALogThatIsASymlinkIsNotFollowed(t *testing.T) {
-	h := newHouse(t, 3, map[string]string{})
+	h := newFixture(t, 3, map[string]string{})
 	secret := filepath.Join(h.root, "secret")
 	if err := os.WriteFile(secret, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestALogThatIsASymlinkIsNotFollowed(t *testing.T) {
 }
 
 func TestAPipeDoesNotBlockRotation(t *testing.T) {
-	h := newHouse(t, 3, map[string]string{"0.log": "12345"})
+	h := newFixture(t, 3, map[string]string{"0.log": "12345"})
 	if err := unix.Mkfifo(filepath.Join(h.dir, "0.log.20200101-000000"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestAPipeDoesNotBlockRotation(t *testing.T) {
 }
 
 func TestARotationEndsWithItsContext(t *testing.T) {
-	h := newHouse(t, 3, map[string]string{"0.log": "12345", "0.log.20200101-000000": "old"})
+	h := newFixture(t, 3, map[string]string{"0.log": "12345", "0.log.20200101-000000": "old"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := h.rotate(ctx, "id-c", h.container.Path); !errors.Is(err, context.Canceled) {
@@ -333,10 +333,10 @@ func TestARotationEndsWithItsContext(t *testing.T) {
 
 func TestSizesAreCheckedOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		calls := 0
 		m, err := New(Options{
 			Dir: t.TempDir(), LinkDir: t.TempDir(), MaxFiles: 2, MaxSize: 5,
-			Running: func() []Container { asked++; return nil },
+			Running: func() []Container { calls++; return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -347,15 +347,15 @@ func TestSizesAreCheckedOncePerInterval(t *testing.T) {
 		time.Sleep(35 * time.Second)
 		cancel()
 		done.Wait()
-		if asked != 3 {
-			t.Errorf("asked %d times in 35 s", asked)
+		if calls != 3 {
+			t.Errorf("%d calls in 35 s", calls)
 		}
 	})
 }
 
 func TestParallelRotationsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, 2, nil)
+		h := newFixture(t, 2, nil)
 		h.options.Workers = 2
 		now, most := 0, 0
 		var mu sync.Mutex
@@ -375,7 +375,7 @@ func TestParallelRotationsAreLimited(t *testing.T) {
 			all = append(all, Container{ID: id, Path: filepath.Join(h.dir, id+".log")})
 		}
 		h.options.Running = func() []Container { return all }
-		h.round(t.Context())
+		h.checkAll(t.Context())
 		if most != 2 {
 			t.Errorf("%d at once", most)
 		}
@@ -387,7 +387,7 @@ type runtimeFunc func() error
 func (f runtimeFunc) ReopenLog(context.Context, string) error { return f() }
 
 func TestANegativeSizeMeansNoRotation(t *testing.T) {
-	h := newHouse(t, 2, map[string]string{"0.log": "12345"})
+	h := newFixture(t, 2, map[string]string{"0.log": "12345"})
 	h.options.MaxSize = -1
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup

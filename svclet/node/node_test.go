@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// rig is a node with a fake API server.
-type rig struct {
+// fixture is a node with a fake API server.
+type fixture struct {
 	*Node
 	t      *testing.T
 	server *apifake.Server
@@ -33,8 +33,8 @@ type rig struct {
 	runtime RuntimeStatus
 }
 
-func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *rig {
-	r := &rig{t: t, server: server, events: record.NewFakeRecorder(1000), runtime: status(true, true)}
+func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *fixture {
+	r := &fixture{t: t, server: server, events: record.NewFakeRecorder(1000), runtime: status(true, true)}
 	o := Options{
 		Name: "n", Hostname: "host", Register: true, ControllerAttachDetach: true,
 		Core: server.Core(t), Coordination: server.Client(t, coordinationv1.SchemeGroupVersion),
@@ -61,14 +61,14 @@ func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *rig 
 	return r
 }
 
-func (r *rig) set(s RuntimeStatus) {
+func (r *fixture) set(s RuntimeStatus) {
 	r.lock.Lock()
 	r.runtime = s
 	r.lock.Unlock()
 	r.Changed()
 }
 
-func (r *rig) await(what string, is func() bool) {
+func (r *fixture) await(what string, is func() bool) {
 	r.t.Helper()
 	err := wait.PollUntilContextTimeout(r.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return is(), nil })
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *rig) await(what string, is func() bool) {
 	}
 }
 
-func (r *rig) awaitReady(want corev1.ConditionStatus) *corev1.Node {
+func (r *fixture) awaitReady(want corev1.ConditionStatus) *corev1.Node {
 	r.t.Helper()
 	var node *corev1.Node
 	r.await("ready is "+string(want), func() bool {
@@ -90,7 +90,7 @@ func (r *rig) awaitReady(want corev1.ConditionStatus) *corev1.Node {
 }
 
 // recorded returns the pending events.
-func (r *rig) recorded() (all []string) {
+func (r *fixture) recorded() (all []string) {
 	for {
 		select {
 		case e := <-r.events.Events:

@@ -38,7 +38,7 @@ func TestInvariantsHoldInRandomScenarios(t *testing.T) {
 
 // scenario is a random scenario of one pod.
 type scenario struct {
-	*world
+	*environment
 	r       *rand.Rand
 	history []string
 	shown   []string
@@ -51,7 +51,7 @@ type scenario struct {
 
 func live(t *testing.T, seed int64, verbose bool) {
 	r := rand.New(rand.NewSource(seed))
-	l := &scenario{world: newWorld(t, randomSpec(r)), r: r}
+	l := &scenario{environment: newEnvironment(t, randomSpec(r)), r: r}
 	defer func() {
 		if v := recover(); v != nil {
 			t.Logf("%s", strings.Join(l.history, "\n"))
@@ -88,8 +88,8 @@ func live(t *testing.T, seed int64, verbose bool) {
 			return
 		}
 		switch {
-		case len(l.flight) > 0:
-			l.finish(l.flight[0], Result{})
+		case len(l.inFlight) > 0:
+			l.finish(l.inFlight[0], Result{})
 		case !l.out.Wake.IsZero():
 			l.now = l.out.Wake
 		default:
@@ -132,8 +132,8 @@ func (l *scenario) check() {
 	if !out.Wake.IsZero() && !out.Wake.After(l.now) {
 		fail("it wants to be asked at %s, and it is %s", out.Wake, l.now)
 	}
-	if out.Released && (len(l.observed.Sandboxes)+len(l.observed.Containers)+len(l.flight) > 0 || !out.Ended) {
-		fail("it is released, and there is %v %v", l.observed, l.flight)
+	if out.Released && (len(l.observed.Sandboxes)+len(l.observed.Containers)+len(l.inFlight) > 0 || !out.Ended) {
+		fail("it is released, and there is %v %v", l.observed, l.inFlight)
 	}
 	l.ended, l.released = l.ended || out.Ended, out.Released
 	if running := l.running(); out.Ended && running != "" {
@@ -141,13 +141,13 @@ func (l *scenario) check() {
 	}
 	l.status = out.Status
 	l.checkStuck(out)
-	flight := slices.Clone(l.flight)
+	inFlight := slices.Clone(l.inFlight)
 	again := l.m.Next(l.now)
 	if len(again.Start)+len(again.Events) > 0 || !reflect.DeepEqual(again.Status, out.Status) ||
-		len(l.flight) == 0 && !again.Wake.Equal(out.Wake) || again.Ended != out.Ended || again.Released != out.Released {
+		len(l.inFlight) == 0 && !again.Wake.Equal(out.Wake) || again.Ended != out.Ended || again.Released != out.Released {
 		fail("asked again it says %v %v %s\n%v\n%v %s", again.Start, again.Events, again.Wake, summary(&again), summary(&out), out.Wake)
 	}
-	l.flight = flight
+	l.inFlight = inFlight
 }
 
 // checkStart checks an operation that is to be started.
@@ -172,7 +172,7 @@ func (l *scenario) checkStart(o Operation) {
 				l.t.Errorf("%s beside %s %s", show(o), c.ID, c.State)
 			}
 		}
-		for _, f := range l.flight {
+		for _, f := range l.inFlight {
 			if f.Name == o.Name && f != o && f.Kind != RemoveContainer {
 				l.t.Errorf("%s beside %s", show(o), show(f))
 			}
@@ -223,7 +223,7 @@ func (l *scenario) running() string {
 
 // checkStuck checks that progress is possible, unless the pod runs or has ended.
 func (l *scenario) checkStuck(out Output) {
-	if len(l.flight) > 0 || !out.Wake.IsZero() || out.Ended {
+	if len(l.inFlight) > 0 || !out.Wake.IsZero() || out.Ended {
 		return
 	}
 	if l.running() == "" || l.unwanted {
@@ -235,8 +235,8 @@ func (l *scenario) checkStuck(out Output) {
 func (l *scenario) happen() {
 	r := l.r
 	switch n := r.Intn(100); {
-	case n < 40 && len(l.flight) > 0:
-		o := l.flight[r.Intn(len(l.flight))]
+	case n < 40 && len(l.inFlight) > 0:
+		o := l.inFlight[r.Intn(len(l.inFlight))]
 		result := Result{}
 		if r.Intn(6) == 0 {
 			result = randomFailure(r, o)
@@ -256,8 +256,8 @@ func (l *scenario) happen() {
 		l.log("dead %s", id)
 		l.apply(Operation{Kind: StopSandbox, ID: id})
 		l.observe()
-	case n < 86 && len(l.flight) > 0:
-		o := l.flight[r.Intn(len(l.flight))]
+	case n < 86 && len(l.inFlight) > 0:
+		o := l.inFlight[r.Intn(len(l.inFlight))]
 		l.log("half done %s", show(o))
 		l.begin(o)
 		l.observe()

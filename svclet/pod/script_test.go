@@ -55,10 +55,10 @@ func newPlayer(t *testing.T) golden.Handler {
 	}
 }
 
-// player applies the commands of a script to a world.
+// player applies the commands of a script to an environment.
 type player struct {
 	t     *testing.T
-	w     *world
+	w     *environment
 	shown []string
 	said  []string
 }
@@ -70,7 +70,7 @@ func (p *player) step(verb, rest, more string) {
 	case "pod":
 		var spec corev1.PodSpec
 		p.parse(more, &spec)
-		p.w, p.shown = newWorld(p.t, spec), nil
+		p.w, p.shown = newEnvironment(p.t, spec), nil
 		if rest == "static" {
 			p.w.pod.Annotations = map[string]string{sourceAnnotation: "file"}
 		}
@@ -187,10 +187,10 @@ func (p *player) happen(verb string, words []string) {
 func (p *player) run() {
 	w := p.w
 	for range 100 {
-		if len(w.flight) == 0 {
+		if len(w.inFlight) == 0 {
 			return
 		}
-		w.finish(w.flight[0], Result{})
+		w.finish(w.inFlight[0], Result{})
 		p.printOutput(w.next())
 	}
 	p.t.Fatal("it never comes to rest")
@@ -199,12 +199,12 @@ func (p *player) run() {
 // operation finds an operation in flight by its words.
 func (p *player) operation(words string) Operation {
 	p.t.Helper()
-	for _, o := range p.w.flight {
+	for _, o := range p.w.inFlight {
 		if strings.HasPrefix(show(o), words) {
 			return o
 		}
 	}
-	p.t.Fatalf("%q is not under way: %v", words, p.w.flight)
+	p.t.Fatalf("%q is not under way: %v", words, p.w.inFlight)
 	return Operation{}
 }
 

@@ -71,8 +71,8 @@ func (f *fakes) SetActive(pods []*corev1.Pod) {
 	f.active = len(pods)
 }
 
-// rig is a manager that runs, with its fakes.
-type rig struct {
+// fixture is a manager that runs, with its fakes.
+type fixture struct {
 	*gomega.WithT
 	*fakes
 	*Manager
@@ -80,9 +80,9 @@ type rig struct {
 	updates chan source.Update
 }
 
-func newRig(t *testing.T) *rig {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	r := &rig{
+	r := &fixture{
 		WithT: gomega.NewWithT(t), fakes: &fakes{known: true},
 		clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)), updates: make(chan source.Update),
 	}
@@ -96,7 +96,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // run runs the manager until the test ends.
-func (r *rig) run(t *testing.T) {
+func (r *fixture) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx, r.updates) }()
@@ -114,7 +114,7 @@ func testPod(name string, uid types.UID) *corev1.Pod {
 }
 
 func TestTheFirstPodsOfTheAPIWaitForTheNode(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.known = false
 	r.run(t)
 	began := r.clock.Now()
@@ -132,14 +132,14 @@ func TestTheFirstPodsOfTheAPIWaitForTheNode(t *testing.T) {
 }
 
 func TestTheLoopMakesProgressWhileItHasNoEvent(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(t)
 	r.clock.Step(time.Hour)
 	r.Expect(r.Progress()).To(gomega.Equal(r.clock.Now()))
 }
 
 func TestTheLoopMakesNoProgressWhileItHandlesAnEvent(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(t)
 	began := r.clock.Now()
 	handling, gate := make(chan struct{}), make(chan struct{})
@@ -154,7 +154,7 @@ func TestTheLoopMakesNoProgressWhileItHandlesAnEvent(t *testing.T) {
 }
 
 func TestAStaticPodStartsWhenItsPredecessorHasBeenReleased(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(t)
 	old, next := testPod("a", "old"), testPod("a", "new")
 	r.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{old}}
@@ -168,7 +168,7 @@ func TestAStaticPodStartsWhenItsPredecessorHasBeenReleased(t *testing.T) {
 }
 
 func TestPodsThatNoSourceHasAreRemovedOnceAllSourcesHaveAnswered(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.Adopt([]runtime.Pod{{UID: "adopted", Namespace: "ns", Name: "a"}, {UID: "orphan", Namespace: "ns", Name: "o"}})
 	r.run(t)
 	r.updates <- source.Update{Source: source.File, Set: []*corev1.Pod{testPod("a", "adopted")}}
@@ -185,7 +185,7 @@ func TestPodsThatNoSourceHasAreRemovedOnceAllSourcesHaveAnswered(t *testing.T) {
 }
 
 func TestEventsFromSeveralGoroutinesAreAllHandled(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(t)
 	var senders sync.WaitGroup
 	for i := range 4 {

@@ -96,8 +96,8 @@ func (f *fakes) count(of func() int) func() int {
 	}
 }
 
-// rig is a worker with its fakes.
-type rig struct {
+// fixture is a worker with its fakes.
+type fixture struct {
 	*gomega.WithT
 	*fakes
 	worker     *Worker
@@ -105,10 +105,10 @@ type rig struct {
 	goroutines sync.WaitGroup
 }
 
-func newRig(t *testing.T, change ...func(*Start)) *rig {
+func newFixture(t *testing.T, change ...func(*Start)) *fixture {
 	t.Helper()
 	none := goleak.IgnoreCurrent()
-	r := &rig{WithT: gomega.NewWithT(t), fakes: &fakes{}, clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))}
+	r := &fixture{WithT: gomega.NewWithT(t), fakes: &fakes{}, clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))}
 	r.SetDefaultEventuallyTimeout(time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := Start{
@@ -142,7 +142,7 @@ func failSetUp(_ context.Context, op pod.Operation) pod.Result {
 }
 
 func TestAnOperationReplacesAnotherOfItsKeyOnceThatHasEnded(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	over := make(chan struct{})
 	end := sync.OnceFunc(func() { close(over) })
 	t.Cleanup(end)
@@ -170,7 +170,7 @@ func TestAnOperationReplacesAnotherOfItsKeyOnceThatHasEnded(t *testing.T) {
 }
 
 func TestTheMachineLearnsOfTheEndOfAnOperationWithAnObservationAfterIt(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	asked := 0
 	r.observe = func() (pod.Observed, error) {
 		r.mu.Lock()
@@ -189,7 +189,7 @@ func TestTheMachineLearnsOfTheEndOfAnOperationWithAnObservationAfterIt(t *testin
 }
 
 func TestAnOlderObservationIsDropped(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.worker.Observe(pod.Observed{Sequence: 5})
 	r.worker.Observe(pod.Observed{Sequence: 4, Sandboxes: []pod.Sandbox{{ID: "gone"}}})
 	r.worker.Observe(pod.Observed{Sequence: 6})
@@ -198,7 +198,7 @@ func TestAnOlderObservationIsDropped(t *testing.T) {
 }
 
 func TestAFailedOperationIsRetriedAfterABackoff(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.perform = failSetUp
 	r.worker.Start()
 	r.Eventually(r.operations).Should(gomega.HaveLen(1))
@@ -213,7 +213,7 @@ func TestAFailedOperationIsRetriedAfterABackoff(t *testing.T) {
 
 func TestAnIdleWorkerHasNoGoroutine(t *testing.T) {
 	none := goleak.IgnoreCurrent()
-	r := newRig(t)
+	r := newFixture(t)
 	r.perform = failSetUp
 	r.worker.Start()
 	r.Eventually(r.operations).Should(gomega.HaveLen(1))
@@ -222,7 +222,7 @@ func TestAnIdleWorkerHasNoGoroutine(t *testing.T) {
 }
 
 func TestARemovedPodIsReleasedOnceAndItsWorkerStops(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.worker.Start()
 	r.worker.Remove()
 	r.Eventually(r.count(func() int { return len(r.released) })).Should(gomega.Equal(1))
@@ -242,7 +242,7 @@ func TestARemovedPodIsReleasedOnceAndItsWorkerStops(t *testing.T) {
 }
 
 func TestAnOrphanedPodIsRemovedWithoutAStatus(t *testing.T) {
-	r := newRig(t, func(s *Start) { s.Orphaned = true })
+	r := newFixture(t, func(s *Start) { s.Orphaned = true })
 	r.worker.Start()
 	r.Eventually(r.count(func() int { return len(r.released) })).Should(gomega.Equal(1))
 	r.goroutines.Wait()
@@ -251,7 +251,7 @@ func TestAnOrphanedPodIsRemovedWithoutAStatus(t *testing.T) {
 }
 
 func TestARejectedPodFailsAndIsNotActive(t *testing.T) {
-	r := newRig(t, func(s *Start) { s.Rejection = &Rejection{Reason: "OutOfcpu", Message: "no"} })
+	r := newFixture(t, func(s *Start) { s.Rejection = &Rejection{Reason: "OutOfcpu", Message: "no"} })
 	r.worker.Start()
 	r.Eventually(func() corev1.PodPhase { return r.worker.Status().Phase }).Should(gomega.Equal(corev1.PodFailed))
 	r.Expect(r.worker.Status().Reason).To(gomega.Equal("OutOfcpu"))
@@ -259,7 +259,7 @@ func TestARejectedPodFailsAndIsNotActive(t *testing.T) {
 }
 
 func TestAnUnobservedPodIsObservedBeforeTheMachineDecides(t *testing.T) {
-	r := newRig(t, func(s *Start) { s.Unobserved = true })
+	r := newFixture(t, func(s *Start) { s.Unobserved = true })
 	answer := make(chan struct{})
 	r.observe = func() (pod.Observed, error) {
 		<-answer
@@ -274,7 +274,7 @@ func TestAnUnobservedPodIsObservedBeforeTheMachineDecides(t *testing.T) {
 
 func TestAPodWaitsForThePodsThatItPreempts(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, func(s *Start) {
+	r := newFixture(t, func(s *Start) {
 		s.Wait = func(ctx context.Context) {
 			select {
 			case <-gate:
@@ -290,7 +290,7 @@ func TestAPodWaitsForThePodsThatItPreempts(t *testing.T) {
 }
 
 func TestAPodIsEvictedOnce(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.worker.Start()
 	for range 2 {
 		r.worker.Evict("Evicted", "too large", "emptydirfs.limit", 1)
@@ -301,7 +301,7 @@ func TestAPodIsEvictedOnce(t *testing.T) {
 }
 
 func TestVolumesAreRefreshedIfLabelsOrAnnotationsChange(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.perform = failSetUp
 	same := r.worker.Pod().DeepCopy()
 	r.worker.Update(same)
@@ -313,7 +313,7 @@ func TestVolumesAreRefreshedIfLabelsOrAnnotationsChange(t *testing.T) {
 }
 
 func TestInputsFromSeveralGoroutinesAreAllHandled(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.perform = failSetUp
 	r.worker.Start()
 	var senders sync.WaitGroup

@@ -90,7 +90,7 @@ type Client struct {
 }
 
 // Connect connects to the runtime and its image service, and checks that they
-// answer and support CRI v1. Its errors are one line that says what to do.
+// answer and support CRI v1. Its errors are one line with the remedy.
 func Connect(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	if options.RuntimeEndpoint == "" {
@@ -221,7 +221,7 @@ func (c *Client) plain(ctx context.Context, operation string, request func(ctx c
 }
 
 // contact records whether the runtime has answered. A request that the caller
-// cancelled says nothing about the runtime.
+// cancelled does not show whether the runtime answers.
 func (c *Client) contact(ctx context.Context, now time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,7 +115,7 @@ func TestConnectErrorsAreOneLineThatSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestRequestsHaveATimeout(t *testing.T) {
-	t.Parallel() // it takes the time that a request has
+	t.Parallel() // it lasts until a request times out
 	w := start(t, runtimetest.Options{}, runtime.Options{RequestTimeout: 3 * time.Second})
 	w.Rule("StopPodSandbox", runtimetest.Rule{Hang: true})
 	if err := w.client.StopSandbox(t.Context(), "x"); !runtime.IsTimeout(err) {

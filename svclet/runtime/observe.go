@@ -154,7 +154,7 @@ type inspection struct {
 	revision uint64
 }
 
-// inspect inspects one pod: the lists tell what exists, and statuses that are not
+// inspect inspects one pod: the lists contain what exists, and statuses that are not
 // cached are requested. The given listing is used unless the pod has been
 // inspected since it was requested.
 func (c *Client) inspect(ctx context.Context, uid types.UID, given *listing) (inspection, error) {

@@ -122,12 +122,12 @@ func TestStatusesAreRequestedOnlyForChangedContainers(t *testing.T) {
 	boxes, containers := w.Calls("PodSandboxStatus"), w.Calls("ContainerStatus")
 	w.inspect("a")
 	if w.Calls("PodSandboxStatus") != boxes || w.Calls("ContainerStatus") != containers {
-		t.Error("statuses are asked for although nothing has changed")
+		t.Error("statuses are requested although nothing has changed")
 	}
 	w.End(one, runtimetest.End{})
 	w.inspect("a")
 	if got := w.Calls("ContainerStatus") - containers; got != 1 {
-		t.Errorf("%d statuses are asked for after one container has ended", got)
+		t.Errorf("%d statuses are requested after one container has ended", got)
 	}
 	resources := &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 20}}
 	if err := w.client.UpdateResources(t.Context(), two, resources); err != nil {
@@ -183,10 +183,10 @@ func TestAnInvalidAnswerAboutOnePodDoesNotAffectOthers(t *testing.T) {
 				t.Fatalf("Pods: %v %v", pods, err)
 			}
 			if err := pods[0].Err; err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), bad) || !nothing(pods[0].Observed) {
-				t.Errorf("the pod is reports as %+v with the error %v", pods[0].Observed, err)
+				t.Errorf("the pod is reported as %+v with the error %v", pods[0].Observed, err)
 			}
 			if pods[1].Err != nil || !in("app", pod.Running)(pods[1].Observed) {
-				t.Errorf("the other pod is reports as %+v with the error %v", pods[1].Observed, pods[1].Err)
+				t.Errorf("the other pod is reported as %+v with the error %v", pods[1].Observed, pods[1].Err)
 			}
 		})
 	}
@@ -236,17 +236,17 @@ func TestInspectionsOfOnePodNeverOverlap(t *testing.T) {
 	w.sandbox("b", 0)
 	gate := make(chan struct{})
 	w.Rule("ContainerStatus", runtimetest.Rule{Gate: gate, Times: 1})
-	asked := w.Calls("ContainerStatus")
+	before := w.Calls("ContainerStatus")
 	first, second := make(chan pod.Observed), make(chan pod.Observed)
 	go func() { first <- w.inspect("a") }()
-	eventually(t, "the first look is under way", func() bool { return w.Calls("ContainerStatus") > asked })
+	eventually(t, "the first inspection is in flight", func() bool { return w.Calls("ContainerStatus") > before })
 	lists := w.Calls("ListPodSandbox")
 	w.End(id, runtimetest.End{})
 	go func() { second <- w.inspect("a") }()
 	// Another pod is not delayed.
 	w.inspect("b")
 	if got := w.Calls("ListPodSandbox") - lists; got != 1 {
-		t.Errorf("%d looks have begun beside the first one, instead of that at the other pod", got)
+		t.Errorf("%d inspections have begun beside the first one, want only that of the other pod", got)
 	}
 	close(gate)
 	older, newer := <-first, <-second
@@ -281,7 +281,7 @@ func TestPodsReturnsEachPodOnce(t *testing.T) {
 }
 
 func TestAHangingContainerDoesNotKeepOtherPodsFromBeingListed(t *testing.T) {
-	t.Parallel() // it takes the time that a look has
+	t.Parallel() // it lasts until an inspection times out
 	w := start(t, runtimetest.Options{}, runtime.Options{})
 	w.sandbox("a", 0)
 	hangs := w.run("a", "app", 0)

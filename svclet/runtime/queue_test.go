@@ -77,7 +77,7 @@ func TestAnUnmetExpectationIsDroppedAfterSeconds(t *testing.T) {
 		}
 	}
 	if took := now.Sub(start); inspections != againTimes+1 || took < time.Second || took > 3*time.Second {
-		t.Errorf("it was given up after %d looks and %s", inspections, took)
+		t.Errorf("it was given up after %d inspections and %s", inspections, took)
 	}
 }
 

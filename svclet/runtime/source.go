@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Source is where a watch gets notice of changes.
+// Source is an event source of a watch.
 type Source string
 
 // The event sources.

@@ -43,7 +43,7 @@ func TestContainerdEventsAreTranslated(t *testing.T) {
 		})
 	}
 	if _, ok := noticeOfContainerd(&containerdtypes.Envelope{Topic: "/tasks/start", Event: &anypb.Any{Value: []byte{0xff}}}); ok {
-		t.Error("an event that cannot be read says something")
+		t.Error("an event that cannot be decoded is translated")
 	}
 }
 

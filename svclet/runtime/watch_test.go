@@ -34,7 +34,7 @@ var kinds = []kind{
 var withEvents = kinds[:2]
 
 // each runs a test with each kind, once its watch receives events.
-func each(t *testing.T, kinds []kind, test func(t *testing.T, w *world, reported *reports)) {
+func each(t *testing.T, kinds []kind, test func(t *testing.T, w *fixture, reported *reports)) {
 	t.Helper()
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestAWatchFirstReportsExistingPods(t *testing.T) {
 			reported := w.watch()
 			got := reported.until("a", in("app", pod.Exited))
 			if got.Name != "pod-a" || got.Namespace != "default" || got.Observed.Containers[0].ExitCode != 2 {
-				t.Errorf("told %+v", got)
+				t.Errorf("reported %+v", got)
 			}
 			reported.until("b", in("app", pod.Running))
 		})
@@ -67,21 +67,21 @@ func TestAWatchFirstReportsExistingPods(t *testing.T) {
 }
 
 func TestAWatchReportsChangesOfAPod(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
+	each(t, kinds, func(t *testing.T, w *fixture, reported *reports) {
 		box := w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		reported.until("a", in("app", pod.Running))
 		w.End(id, runtimetest.End{Code: 9, Message: "enough"})
 		ended := reported.until("a", in("app", pod.Exited)).Observed.Containers[0]
 		if ended.ExitCode != 9 || ended.Reason != "Error" || ended.Message != "enough" {
-			t.Errorf("told %+v", ended)
+			t.Errorf("reported %+v", ended)
 		}
 		again := w.run("a", "app", 1)
 		reported.until("a", in("app", pod.Running))
 		w.OOM(again)
 		killed := reported.until("a", in("app", pod.Exited)).Observed.Containers[0]
 		if killed.ID != again || killed.Reason != "OOMKilled" || killed.ExitCode != 137 {
-			t.Errorf("told %+v", killed)
+			t.Errorf("reported %+v", killed)
 		}
 		w.BreakSandbox(box)
 		reported.until("a", func(observed pod.Observed) bool { return !observed.Sandboxes[0].Ready })
@@ -89,7 +89,7 @@ func TestAWatchReportsChangesOfAPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := reported.until("a", nothing); got.Name != "pod-a" {
-			t.Errorf("a pod that is gone is reports as %+v", got)
+			t.Errorf("a pod that is gone is reported as %+v", got)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestAWatchReportsPodsCreatedByAnotherClient(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			theirs := &world{Runtime: w.Runtime, t: t, client: other}
+			theirs := &fixture{Runtime: w.Runtime, t: t, client: other}
 			theirs.sandbox("a", 0)
 			id := theirs.run("a", "app", 0)
 			reported.until("a", in("app", pod.Running))
@@ -124,21 +124,21 @@ func TestAWatchReportsPodsCreatedByAnotherClient(t *testing.T) {
 }
 
 func TestAnEventBeforeItsStateIsVisibleIsNotLost(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
+	each(t, withEvents, func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		reported.until("a", in("app", pod.Running))
 		w.Hold()
-		looks := w.Calls("ListContainers")
+		lists := w.Calls("ListContainers")
 		w.End(id, runtimetest.End{Code: 1})
-		eventually(t, "the pod has been looked at in vain", func() bool { return w.Calls("ListContainers") > looks+1 })
+		eventually(t, "an inspection has not found the change", func() bool { return w.Calls("ListContainers") > lists+1 })
 		w.Release()
 		reported.until("a", in("app", pod.Exited))
 	})
 }
 
 func TestAReasonSetAfterTheExitIsReported(t *testing.T) {
-	each(t, kinds[1:2], func(t *testing.T, w *world, reported *reports) {
+	each(t, kinds[1:2], func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		w.End(id, runtimetest.End{Code: 137})
@@ -149,7 +149,7 @@ func TestAReasonSetAfterTheExitIsReported(t *testing.T) {
 }
 
 func TestChangesDuringAnOutageAreReportedAfterIt(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
+	each(t, kinds, func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		w.sandbox("b", 0)
@@ -176,7 +176,7 @@ func TestChangesDuringAnOutageAreReportedAfterIt(t *testing.T) {
 }
 
 func TestABrokenEventStreamIsReopened(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
+	each(t, withEvents, func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		w.sandbox("b", 0)
@@ -208,7 +208,7 @@ func TestContainerdEventsReplaceMissingCRIEvents(t *testing.T) {
 	w.watch()
 	eventually(t, "the watch listens", func() bool { return w.Listeners() == 1 })
 	if w.Calls("GetContainerEvents") != 1 || w.Calls("Subscribe") != 1 {
-		t.Errorf("CRI's events were asked for %d times, containerd's %d times", w.Calls("GetContainerEvents"), w.Calls("Subscribe"))
+		t.Errorf("CRI's events were requested %d times, containerd's %d times", w.Calls("GetContainerEvents"), w.Calls("Subscribe"))
 	}
 }
 
@@ -237,24 +237,24 @@ func TestAWatchReportsWhatAnotherInspectionFound(t *testing.T) {
 }
 
 func TestObservationsOfAPodAreReportedInOrder(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
+	each(t, withEvents, func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		id := w.run("a", "app", 0)
 		reported.until("a", in("app", pod.Running))
 		// The watch's inspection hangs in the status request while another caller inspects
 		// the pod.
 		gate := make(chan struct{})
-		asked := w.Calls("ContainerStatus")
+		before := w.Calls("ContainerStatus")
 		w.Rule("ContainerStatus", runtimetest.Rule{Gate: gate, Times: 1})
 		w.End(id, runtimetest.End{Code: 1})
-		eventually(t, "the watch looks", func() bool { return w.Calls("ContainerStatus") > asked })
-		looked := make(chan pod.Observed)
-		go func() { looked <- w.inspect("a") }()
+		eventually(t, "the watch inspects the pod", func() bool { return w.Calls("ContainerStatus") > before })
+		inspected := make(chan pod.Observed)
+		go func() { inspected <- w.inspect("a") }()
 		close(gate)
-		fresh := <-looked
+		fresh := <-inspected
 		older := reported.until("a", in("app", pod.Exited))
 		if !in("app", pod.Exited)(fresh) {
-			t.Errorf("the fresh look has found %+v", fresh)
+			t.Errorf("the later inspection has found %+v", fresh)
 		}
 		if older.Observed.Sequence == fresh.Sequence {
 			t.Errorf("both observations have the number %d", fresh.Sequence)
@@ -263,26 +263,26 @@ func TestObservationsOfAPodAreReportedInOrder(t *testing.T) {
 }
 
 func TestAContainerCreatedDuringAnInspectionStaysKnown(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
+	each(t, withEvents, func(t *testing.T, w *fixture, reported *reports) {
 		// The inspection has listed sandboxes, and is about to list containers.
 		gate := make(chan struct{})
 		w.Rule("ListContainers", runtimetest.Rule{Gate: gate, Times: 1, Match: func(request proto.Message) bool {
 			return request.(*runtimeapi.ListContainersRequest).GetFilter() != nil
 		}})
 		lists := w.Calls("ListContainers")
-		looked := make(chan pod.Observed)
-		go func() { looked <- w.inspect("a") }()
-		eventually(t, "the look is under way", func() bool { return w.Calls("ListContainers") > lists })
+		inspected := make(chan pod.Observed)
+		go func() { inspected <- w.inspect("a") }()
+		eventually(t, "the inspection is in flight", func() bool { return w.Calls("ListContainers") > lists })
 		box := w.sandbox("a", 0)
 		close(gate)
-		<-looked
+		<-inspected
 		w.BreakSandbox(box)
 		reported.until("a", func(observed pod.Observed) bool { return len(observed.Sandboxes) == 1 && !observed.Sandboxes[0].Ready })
 	})
 }
 
 func TestABurstOfEventsCausesOneInspection(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
+	each(t, withEvents, func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		var ids []string
 		for range 50 {
@@ -294,9 +294,9 @@ func TestABurstOfEventsCausesOneInspection(t *testing.T) {
 		gate := make(chan struct{})
 		w.Rule("ListContainers", runtimetest.Rule{Gate: gate, Times: 1})
 		w.End(ids[0], runtimetest.End{})
-		looks := w.Calls("ListContainers")
-		eventually(t, "the first look is under way", func() bool { return w.Calls("ListContainers") > looks })
-		looks = w.Calls("ListContainers")
+		lists := w.Calls("ListContainers")
+		eventually(t, "the first inspection is in flight", func() bool { return w.Calls("ListContainers") > lists })
+		lists = w.Calls("ListContainers")
 		for _, id := range ids[1:] {
 			w.End(id, runtimetest.End{})
 		}
@@ -305,7 +305,7 @@ func TestABurstOfEventsCausesOneInspection(t *testing.T) {
 		w.sandbox("b", 0)
 		w.run("b", "app", 0)
 		reported.until("b", in("app", pod.Running))
-		others := w.Calls("ListContainers") - looks
+		others := w.Calls("ListContainers") - lists
 		close(gate)
 		reported.until("a", func(observed pod.Observed) bool {
 			for _, container := range observed.Containers {
@@ -315,14 +315,14 @@ func TestABurstOfEventsCausesOneInspection(t *testing.T) {
 			}
 			return true
 		})
-		if got := w.Calls("ListContainers") - looks - others; got > 2 {
-			t.Errorf("%d looks were needed for one burst", got)
+		if got := w.Calls("ListContainers") - lists - others; got > 2 {
+			t.Errorf("%d inspections were made for one burst", got)
 		}
 	})
 }
 
 func TestAPodWithInvalidAnswersIsRetriedAndOthersAreReported(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
+	each(t, kinds, func(t *testing.T, w *fixture, reported *reports) {
 		w.sandbox("a", 0)
 		bad := w.run("a", "app", 0)
 		w.sandbox("b", 0)
@@ -341,7 +341,7 @@ func TestAPodWithInvalidAnswersIsRetriedAndOthersAreReported(t *testing.T) {
 }
 
 func TestHangingContainersDoNotDelayOtherPods(t *testing.T) {
-	each(t, kinds, func(t *testing.T, w *world, reported *reports) {
+	each(t, kinds, func(t *testing.T, w *fixture, reported *reports) {
 		hang := map[string]bool{}
 		for i := range 10 {
 			uid := fmt.Sprintf("hangs-%d", i)
@@ -352,21 +352,21 @@ func TestHangingContainersDoNotDelayOtherPods(t *testing.T) {
 		w.sandbox("a", 0)
 		good := w.run("a", "app", 0)
 		reported.until("a", in("app", pod.Running))
-		asked := w.Calls("ContainerStatus")
+		before := w.Calls("ContainerStatus")
 		w.Rule("ContainerStatus", runtimetest.Rule{Hang: true, Match: func(request proto.Message) bool {
 			return hang[request.(*runtimeapi.ContainerStatusRequest).ContainerId]
 		}})
 		for id := range hang {
 			w.End(id, runtimetest.End{})
 		}
-		eventually(t, "as many pods are looked at as may be at once", func() bool { return w.Calls("ContainerStatus") >= asked+8 })
+		eventually(t, "the maximum of inspections is in flight", func() bool { return w.Calls("ContainerStatus") >= before+8 })
 		w.End(good, runtimetest.End{})
 		reported.until("a", in("app", pod.Exited))
 	})
 }
 
 func TestAWatchSurvivesAHangingRuntime(t *testing.T) {
-	t.Parallel() // it takes the time that a request has
+	t.Parallel() // it lasts until a request times out
 	w := start(t, runtimetest.Options{}, runtime.Options{PollPeriod: 5 * time.Millisecond, RequestTimeout: 3 * time.Second})
 	w.sandbox("a", 0)
 	id := w.run("a", "app", 0)
@@ -380,7 +380,7 @@ func TestAWatchSurvivesAHangingRuntime(t *testing.T) {
 }
 
 func TestNoRequestsAreMadeWithoutChanges(t *testing.T) {
-	each(t, withEvents, func(t *testing.T, w *world, reported *reports) {
+	each(t, withEvents, func(t *testing.T, w *fixture, reported *reports) {
 		for _, uid := range []string{"a", "b", "c"} {
 			w.sandbox(uid, 0)
 			w.run(uid, "app", 0)
@@ -388,7 +388,7 @@ func TestNoRequestsAreMadeWithoutChanges(t *testing.T) {
 		}
 		// Relists that find nothing new; the first ones may overlap with the inspections
 		// at the start of the pods.
-		eventually(t, "pods are listed without asking for any status", func() bool {
+		eventually(t, "pods are listed without a request for a status", func() bool {
 			calls, lists := w.Calls("ContainerStatus"), w.Calls("ListPodSandbox")
 			w.BreakStreams()
 			eventually(t, "pods are listed again", func() bool { return w.Calls("ListPodSandbox") > lists && w.Listeners() == 1 })

@@ -38,10 +38,10 @@ func (p permissions) Create(_ context.Context, obj client.Object, _ ...client.Cr
 func TestAuthorizationByPathAndMethod(t *testing.T) {
 	ca, stranger := newAuthority(t, "ca"), newAuthority(t, "ca") // of the same name
 	credentials := map[string]*tls.Certificate{
-		"nobody":   nil,
-		"alice":    ptrTo(ca.pair(t, "alice", nil)),
-		"bob":      ptrTo(ca.pair(t, "bob", nil)),
-		"nameless": ptrTo(ca.pair(t, "", nil)),
+		"no certificate": nil,
+		"alice":          ptrTo(ca.pair(t, "alice", nil)),
+		"bob":            ptrTo(ca.pair(t, "bob", nil)),
+		"nameless":       ptrTo(ca.pair(t, "", nil)),
 		"expired": ptrTo(ca.pair(t, "alice", func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		})),
@@ -57,9 +57,9 @@ func TestAuthorizationByPathAndMethod(t *testing.T) {
 		code                    int
 	}{
 		{auth.AlwaysAllow, "alice", "GET", "/pods", false, 200},
-		{auth.AlwaysAllow, "nobody", "GET", "/pods", true, 200},
-		{auth.AlwaysAllow, "nobody", "GET", "/pods", false, 401},
-		{auth.AlwaysAllow, "nobody", "GET", "/healthz", false, 401},
+		{auth.AlwaysAllow, "no certificate", "GET", "/pods", true, 200},
+		{auth.AlwaysAllow, "no certificate", "GET", "/pods", false, 401},
+		{auth.AlwaysAllow, "no certificate", "GET", "/healthz", false, 401},
 		{auth.AlwaysAllow, "nameless", "GET", "/pods", false, 401},
 		{auth.AlwaysAllow, "expired", "GET", "/pods", true, 401},
 		{auth.AlwaysAllow, "not yet valid", "GET", "/pods", true, 401},
@@ -76,9 +76,9 @@ func TestAuthorizationByPathAndMethod(t *testing.T) {
 		{auth.Webhook, "alice", "GET", "/containerLogs/default/web/none", false, 404},
 		{auth.Webhook, "alice", "GET", "/exec/default/web/main?command=id&output=1", false, 403}, // reading is not running
 		{auth.Webhook, "bob", "GET", "/exec/default/web/main?command=id&output=1", false, 400},   // allowed, but no upgrade
-		{auth.Webhook, "nobody", "GET", "/healthz", true, 200},
-		{auth.Webhook, "nobody", "GET", "/pods", true, 403},
-		{auth.Webhook, "nobody", "GET", "/healthz", false, 401},
+		{auth.Webhook, "no certificate", "GET", "/healthz", true, 200},
+		{auth.Webhook, "no certificate", "GET", "/pods", true, 403},
+		{auth.Webhook, "no certificate", "GET", "/healthz", false, 401},
 	} {
 		t.Run(strings.Join([]string{c.mode, c.who, c.method, c.path}, " "), func(t *testing.T) {
 			n := start(t, func(o *server.Options, p *server.Parts) {

@@ -19,7 +19,7 @@ import (
 var errExpired = apierrors.NewResourceExpired("too old")
 
 // mirrored runs sources with a directory of manifests and an API server.
-func mirrored(t *testing.T, server *apifake.Server) (*rig, string) {
+func mirrored(t *testing.T, server *apifake.Server) (*fixture, string) {
 	dir := t.TempDir()
 	return run(t, Options{Core: server.Core(t), Path: dir, NodeUID: func(context.Context) (types.UID, error) { return "node-uid", nil }}), dir
 }
@@ -36,7 +36,7 @@ func write(t *testing.T, path, content string) {
 }
 
 // ready receives the first updates of both sources.
-func (r *rig) ready() {
+func (r *fixture) ready() {
 	for !r.next().Ready {
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// rig runs sources and records their updates.
-type rig struct {
+// fixture runs sources and records their updates.
+type fixture struct {
 	*Sources
 	t       *testing.T
 	updates chan Update
@@ -29,14 +29,14 @@ type rig struct {
 	pods map[string]*corev1.Pod
 }
 
-func run(t *testing.T, o Options) *rig {
+func run(t *testing.T, o Options) *fixture {
 	t.Helper()
 	o.NodeName = "n"
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{Sources: s, t: t, updates: make(chan Update), pods: map[string]*corev1.Pod{}}
+	r := &fixture{Sources: s, t: t, updates: make(chan Update), pods: map[string]*corev1.Pod{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(ctx, r.updates) })
@@ -45,7 +45,7 @@ func run(t *testing.T, o Options) *rig {
 }
 
 // next receives the next update.
-func (r *rig) next() Update {
+func (r *fixture) next() Update {
 	r.t.Helper()
 	select {
 	case u := <-r.updates:
@@ -63,7 +63,7 @@ func (r *rig) next() Update {
 }
 
 // quiet checks that no update is pending.
-func (r *rig) quiet() {
+func (r *fixture) quiet() {
 	r.t.Helper()
 	select {
 	case u := <-r.updates:
@@ -95,7 +95,7 @@ func shape(u Update) string {
 	return s
 }
 
-func (r *rig) expect(want string) Update {
+func (r *fixture) expect(want string) Update {
 	r.t.Helper()
 	u := r.next()
 	if got := shape(u); got != want {

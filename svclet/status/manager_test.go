@@ -20,25 +20,25 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// rig is a manager with a fake API server.
-type rig struct {
+// fixture is a manager with a fake API server.
+type fixture struct {
 	*Manager
 	t      *testing.T
 	server *apifake.Server
 }
 
-func start(t *testing.T) *rig {
+func start(t *testing.T) *fixture {
 	server := apifake.New(t)
 	m := New(Options{Core: server.Core(t)})
 	var running sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	running.Go(func() { m.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return &rig{Manager: m, t: t, server: server}
+	return &fixture{Manager: m, t: t, server: server}
 }
 
 // pod creates a pod in the API server and passes it to the manager.
-func (r *rig) pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+func (r *fixture) pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
 	for _, f := range change {
 		f(pod)
@@ -50,7 +50,7 @@ func (r *rig) pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 
 func deleted(pod *corev1.Pod) { pod.DeletionTimestamp = &earlier }
 
-func (r *rig) await(what string, is func() bool) {
+func (r *fixture) await(what string, is func() bool) {
 	r.t.Helper()
 	err := wait.PollUntilContextTimeout(r.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return is(), nil })
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *rig) await(what string, is func() bool) {
 	}
 }
 
-func (r *rig) awaitPhase(name string, phase corev1.PodPhase) {
+func (r *fixture) awaitPhase(name string, phase corev1.PodPhase) {
 	r.t.Helper()
 	r.await(name+" is "+string(phase), func() bool {
 		pod := r.server.Pod("ns", name)
@@ -67,7 +67,7 @@ func (r *rig) awaitPhase(name string, phase corev1.PodPhase) {
 }
 
 // idle waits until the manager has nothing to do.
-func (r *rig) idle() {
+func (r *fixture) idle() {
 	r.t.Helper()
 	r.await("the manager is idle", func() bool {
 		r.mu.Lock()

@@ -85,7 +85,7 @@ func TestUnchangedFilesAreNotRewritten(t *testing.T) {
 		t.Error("written again")
 	}
 	if got := shownBy(t, dir); got["b/c"] != "2" {
-		t.Errorf("a symlink that was missing is not made: %v", got)
+		t.Errorf("a symlink that was missing is not created: %v", got)
 	}
 }
 
@@ -129,8 +129,8 @@ func TestReadersNeverSeeAMixtureOfTwoSets(t *testing.T) {
 	}
 }
 
-// readSet opens ..data once and reads all its files. It fails for a mixture of two
-// sets; it is not a mixture if the set was removed meanwhile.
+// readSet opens ..data once and reads all its files. It describes a mixture of two
+// sets, or returns "" if there is none, also if the set was removed meanwhile.
 func readSet(dir string) string {
 	root, err := os.OpenRoot(filepath.Join(dir, dataLink))
 	if err != nil {
@@ -163,7 +163,7 @@ func TestFilePathsStayInsideTheDirectory(t *testing.T) {
 		"...", strings.Repeat("x", 256), strings.Repeat("x/", 2100),
 	} {
 		if checkPath(path) == nil {
-			t.Errorf("%.20q is taken", path)
+			t.Errorf("%.20q is accepted", path)
 		}
 	}
 	for _, path := range []string{"a", "a/b", ".a", "a/..b", "a..b", "a/./b"} {
@@ -173,8 +173,8 @@ func TestFilePathsStayInsideTheDirectory(t *testing.T) {
 	}
 }
 
-// FuzzWriter holds that whatever paths are written, nothing is written outside
-// of the directory, and what is accepted is shown.
+// FuzzWriter writes arbitrary paths: nothing is written outside the directory, and
+// every accepted file is shown.
 func FuzzWriter(f *testing.F) {
 	f.Add("a", "b/c", "x")
 	f.Add("../a", "..data", "")

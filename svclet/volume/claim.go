@@ -99,7 +99,7 @@ func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) erro
 	case devices && !block:
 		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
 	case block:
-		return fmt.Errorf("PersistentVolume %s has volumeMode %s: svclet does not hand on block devices: mount the device on the node and give the path of the mount", pv.Name, corev1.PersistentVolumeBlock)
+		return fmt.Errorf("PersistentVolume %s has volumeMode %s: svclet does not pass on block devices: mount the device on the node and give the path of the mount", pv.Name, corev1.PersistentVolumeBlock)
 	}
 	return nil
 }

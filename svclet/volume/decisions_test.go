@@ -149,12 +149,12 @@ func TestMountPointsInsideOfVolumesAreFound(t *testing.T) {
 }
 
 func TestNamesThatLeaveTheDirectoryAreRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, uid := range []string{"", ".", "..", "../../etc", "a/b"} {
 		pod := podOf()
 		pod.UID = types.UID(uid)
 		if _, err := h.Mount(t.Context(), pod); err == nil {
-			t.Errorf("uid %q is taken", uid)
+			t.Errorf("uid %q is accepted", uid)
 		}
 		if err := h.Unmount(t.Context(), pod.UID); err == nil {
 			t.Errorf("uid %q is unmounted", uid)

@@ -46,13 +46,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// reallyMounting is a house with the kernel's mounts.
-func reallyMounting(t *testing.T) *house {
+// reallyMounting returns a fixture that mounts with the kernel.
+func reallyMounting(t *testing.T) *fixture {
 	t.Helper()
 	if os.Getenv(inNamespace) == "" {
 		t.Skip("mounting needs root and a mount namespace")
 	}
-	h := newHouse(t)
+	h := newFixture(t)
 	h.Manager.Mounter = kernel{}
 	t.Cleanup(func() {
 		mounts, err := kernel{}.Under(h.RootDir)
@@ -267,7 +267,7 @@ func TestUnmountNeverLeavesThePodsDirectory(t *testing.T) {
 		must(t, kernel{}.Bind(outside, filepath.Join(volume, name)))
 	}
 	must(t, kernel{}.Bind(outside, filepath.Join(volume, "one"))) // stacked
-	// Without its mounts taken away first, nothing is removed through them.
+	// While mounts remain, nothing is removed through them.
 	if err := removeTree(t.Context(), h.PodDir(pod.UID)); !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EBUSY) {
 		t.Errorf("removing what is mounted: %v", err)
 	}
@@ -281,7 +281,7 @@ func TestUnmountNeverLeavesThePodsDirectory(t *testing.T) {
 }
 
 func TestDeeplyNestedDirectoriesAreRemoved(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	pod := podOf(volumeOf("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}))
 	mounted, err := h.Mount(t.Context(), pod)
 	must(t, err)
@@ -309,7 +309,7 @@ func TestVolumesGetThePodsFSGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changing groups needs root")
 	}
-	h := newHouse(t)
+	h := newFixture(t)
 	pod := podOf(
 		volumeOf("scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 		volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login", DefaultMode: ptr.To[int32](0o400)}}),

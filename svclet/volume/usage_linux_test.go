@@ -11,7 +11,7 @@ import (
 )
 
 func TestUsageEqualsDu(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.UsagePeriod = time.Minute
 	pod := podOf(
 		volumeOf("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
@@ -70,7 +70,7 @@ func TestOnRootMismatchChangesOwnershipOnlyIfTheRootDiffers(t *testing.T) {
 }
 
 func TestTerminationLogsAreWritableByEveryUser(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	seen := map[string]bool{}
 	for range 3 {
 		path, err := h.TerminationLog("u1", "main")

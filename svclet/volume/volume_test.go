@@ -111,17 +111,17 @@ func (p *recordingMounter) Under(dir string) ([]Mount, error) {
 	return under, nil
 }
 
-// house is a manager in a temporary directory with its fakes.
-type house struct {
+// fixture is a manager in a temporary directory with its fakes.
+type fixture struct {
 	*Manager
 	objects *objects
 	mounter *recordingMounter
 	clock   *clocktesting.FakePassiveClock
 }
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	h := &house{
+	h := &fixture{
 		objects: &objects{
 			configMaps: map[string]*corev1.ConfigMap{"settings": {
 				Data: map[string]string{"colour": "blue", "size": "9"}, BinaryData: map[string][]byte{"blob": {0, 1}},
@@ -194,7 +194,7 @@ func tree(t *testing.T, dir string) map[string]string {
 }
 
 func TestVolumesAreInKubeletsLayout(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	pod := podOf(
 		volumeOf("scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 		volumeOf("ram", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
@@ -247,7 +247,7 @@ func TestVolumesAreInKubeletsLayout(t *testing.T) {
 }
 
 func TestItemsSelectKeysAndPaths(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	pod := podOf(
 		volumeOf("conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, DefaultMode: ptr.To[int32](0o640),
@@ -284,7 +284,7 @@ func TestItemsSelectKeysAndPaths(t *testing.T) {
 }
 
 func TestErrorsAreSpelledAsKubelets(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	missing := corev1.LocalObjectReference{Name: "nothing"}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -332,7 +332,7 @@ func TestErrorsAreSpelledAsKubelets(t *testing.T) {
 }
 
 func TestAFailedVolumeDoesNotKeepOthersFromBeingMounted(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	mounted, err := h.Mount(t.Context(), podOf(
 		volumeOf("bad", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "nothing"}}),
 		volumeOf("worse", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}),
@@ -348,7 +348,7 @@ func TestAFailedVolumeDoesNotKeepOthersFromBeingMounted(t *testing.T) {
 }
 
 func TestOptionalObjectsMayBeMissing(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	missing := corev1.LocalObjectReference{Name: "nothing"}
 	pod := podOf(
 		volumeOf("conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: missing, Optional: ptr.To(true)}}),

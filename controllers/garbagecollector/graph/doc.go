@@ -6,7 +6,7 @@
 // or deleted (Deleted); watches ended unexpectedly (InvalidateLookups). The
 // subjects for which there may be something to do come out (Ready). The caller
 // asks for the action of each subject (Next), executes it, and returns its result
-// (Complete), which says whether to requeue the subject. It handles a subject once
+// (Complete), which reports whether to requeue the subject. It handles a subject once
 // at a time; different ones may be handled in parallel.
 //
 // # Rules

@@ -9,7 +9,7 @@ import (
 )
 
 // leftovers returns the garbage that was not deleted.
-func (w *world) leftovers() error {
+func (w *apiServer) leftovers() error {
 	for _, o := range w.objects {
 		if o.kind == unwatched {
 			continue // cannot be collected
@@ -30,12 +30,12 @@ func (w *world) leftovers() error {
 }
 
 // undecidable objects have owners whose state cannot be determined.
-func (w *world) undecidable(o *thing) bool {
+func (w *apiServer) undecidable(o *thing) bool {
 	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return w.truth(o, ref) == unknown })
 }
 
 // stuck objects wait for dependents that are undecidable or cannot be collected.
-func (w *world) stuck(o *thing, seen map[types.UID]bool) bool {
+func (w *apiServer) stuck(o *thing, seen map[types.UID]bool) bool {
 	if seen[o.UID] || !o.Waiting() {
 		return false
 	}
@@ -51,8 +51,8 @@ func (w *world) stuck(o *thing, seen map[types.UID]bool) bool {
 	return false
 }
 
-// check compares an idle graph with the world, and checks its invariants.
-func (g *Graph) check(w *world) error {
+// check compares an idle graph with the API server, and checks its invariants.
+func (g *Graph) check(w *apiServer) error {
 	expected := map[types.UID]bool{}
 	for uid, o := range w.objects {
 		if o.kind != unwatched {

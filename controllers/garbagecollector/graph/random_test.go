@@ -56,7 +56,7 @@ func trace(format string, args ...any) {
 
 // simulation is a graph and a simulated collector, with steps in random order.
 type simulation struct {
-	*world
+	*apiServer
 	g        *Graph
 	ready    []Subject
 	later    []Subject
@@ -80,7 +80,7 @@ type watching struct {
 }
 
 func newSimulation(seed uint64) *simulation {
-	p := &simulation{world: newWorld(rand.New(rand.NewPCG(seed, seed))), monitors: map[schema.GroupKind]*watching{}}
+	p := &simulation{apiServer: newAPIServer(rand.New(rand.NewPCG(seed, seed))), monitors: map[schema.GroupKind]*watching{}}
 	p.restart()
 	return p
 }
@@ -338,7 +338,7 @@ func (p *simulation) disturb() error {
 	return nil
 }
 
-// restore restores the world to an earlier state. The watches end and all requests
+// restore restores the API server to an earlier state. The watches end and all requests
 // fail. The collector removes the objects of a kind when it lists the kind again,
 // and uses them until then.
 func (p *simulation) restore() error {
@@ -423,7 +423,7 @@ func (p *simulation) finish() (steps int, err error) {
 	if err := p.leftovers(); err != nil {
 		return steps, err
 	}
-	return steps, p.g.check(p.world)
+	return steps, p.g.check(p.apiServer)
 }
 
 // last is the revision of the last change to a kind.

@@ -34,7 +34,7 @@ func TestInvariantsAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		config := Config{GracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute, EvictionRate: 0.1, SecondaryEvictionRate: 0.05, LargeZone: 4, UnhealthyZone: 0.55}
-		w := &world{t: t, random: random, seed: seed, fleet: New(config, start), now: start,
+		w := &fixture{t: t, random: random, seed: seed, fleet: New(config, start), now: start,
 			nodes: map[string]*corev1.Node{}, heartbeats: map[string]time.Time{}, requeued: map[string]time.Time{}, tainted: map[*zone]time.Time{}}
 		for range 4000 {
 			w.step()
@@ -42,8 +42,8 @@ func TestInvariantsAtRandom(t *testing.T) {
 	}
 }
 
-// world is a fleet with its nodes, as the API server has them.
-type world struct {
+// fixture is a fleet with its nodes, as the API server has them.
+type fixture struct {
 	t          *testing.T
 	random     *rand.Rand
 	seed       uint64
@@ -55,7 +55,7 @@ type world struct {
 	tainted    map[*zone]time.Time  // when a node of each zone was tainted last
 }
 
-func (w *world) step() {
+func (w *fixture) step() {
 	// The clock advances, and requeued nodes are synced.
 	w.now = w.now.Add(time.Duration(w.random.IntN(1000)) * time.Millisecond)
 	for name, at := range w.requeued {
@@ -96,9 +96,9 @@ func (w *world) step() {
 	w.check()
 }
 
-func (w *world) zone() string { return fmt.Sprint("zone-", w.random.IntN(2)) }
+func (w *fixture) zone() string { return fmt.Sprint("zone-", w.random.IntN(2)) }
 
-func (w *world) sync(name string) {
+func (w *fixture) sync(name string) {
 	n := w.nodes[name]
 	v := w.fleet.Decide(n, w.now)
 	grace := w.fleet.GracePeriod
@@ -139,7 +139,7 @@ func (w *world) sync(name string) {
 	w.syncAffected()
 }
 
-func (w *world) syncAffected() {
+func (w *fixture) syncAffected() {
 	for _, name := range w.fleet.Affected() {
 		if w.nodes[name] != nil {
 			w.sync(name)
@@ -148,7 +148,7 @@ func (w *world) syncAffected() {
 }
 
 // check compares the counts with the nodes.
-func (w *world) check() {
+func (w *fixture) check() {
 	type count struct{ members, notReady int }
 	want := map[string]count{}
 	for _, n := range w.nodes {

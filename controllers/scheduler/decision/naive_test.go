@@ -14,7 +14,7 @@ import (
 
 // fits returns the nodes that fit a pod. Each naive rule is computed from all objects,
 // without the sums that a snapshot keeps.
-func (w *world) fits(pod *corev1.Pod) []string {
+func (w *clusterState) fits(pod *corev1.Pod) []string {
 	rules := []func(*corev1.Pod, *corev1.Node) bool{
 		w.naiveTaints, w.naiveNodeAffinity, w.naivePorts, w.naiveResources, w.naiveSpread,
 		w.naiveAffinity, w.naiveAntiAffinity, w.naiveTheirAntiAffinity,
@@ -32,7 +32,7 @@ func (w *world) fits(pod *corev1.Pod) []string {
 	return names
 }
 
-func (w *world) naiveTaints(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveTaints(pod *corev1.Pod, n *corev1.Node) bool {
 	taints := slices.Clone(n.Spec.Taints)
 	if n.Spec.Unschedulable {
 		taints = append(taints, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
@@ -47,17 +47,17 @@ func (w *world) naiveTaints(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-func (w *world) naiveNodeAffinity(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveNodeAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n)
 	return ok && err == nil
 }
 
 // on returns the pods of a node.
-func (w *world) on(name string) []*corev1.Pod {
+func (w *clusterState) on(name string) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Collect(maps.Values(w.pods)), func(p *corev1.Pod) bool { return p.Spec.NodeName != name })
 }
 
-func (w *world) naivePorts(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naivePorts(pod *corev1.Pod, n *corev1.Node) bool {
 	for _, other := range w.on(n.Name) {
 		for _, a := range hostPorts(pod) {
 			for _, b := range hostPorts(other) {
@@ -70,7 +70,7 @@ func (w *world) naivePorts(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-func (w *world) naiveResources(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveResources(pod *corev1.Pod, n *corev1.Node) bool {
 	pods := w.on(n.Name)
 	if int64(len(pods)) >= n.Status.Allocatable.Pods().Value() {
 		return false
@@ -87,7 +87,7 @@ func (w *world) naiveResources(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-func (w *world) naiveSpread(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveSpread(pod *corev1.Pod, n *corev1.Node) bool {
 	var hard []corev1.TopologySpreadConstraint
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
@@ -119,7 +119,7 @@ func (w *world) naiveSpread(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-func (w *world) spreadSelector(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) labels.Selector {
+func (w *clusterState) spreadSelector(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) labels.Selector {
 	set := labels.Set(maps.Clone(c.LabelSelector.MatchLabels))
 	for _, key := range c.MatchLabelKeys {
 		if value, ok := pod.Labels[key]; ok {
@@ -129,14 +129,14 @@ func (w *world) spreadSelector(c *corev1.TopologySpreadConstraint, pod *corev1.P
 	return set.AsSelector()
 }
 
-func (w *world) uncordonedTaints(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) uncordonedTaints(pod *corev1.Pod, n *corev1.Node) bool {
 	n = n.DeepCopy()
 	n.Spec.Unschedulable = false
 	return w.naiveTaints(pod, n)
 }
 
 // matching counts the pods of a node that match and are not being deleted.
-func (w *world) matching(node, namespace string, selector labels.Selector) int {
+func (w *clusterState) matching(node, namespace string, selector labels.Selector) int {
 	count := 0
 	for _, other := range w.on(node) {
 		if other.Namespace == namespace && other.DeletionTimestamp == nil && selector.Matches(labels.Set(other.Labels)) {
@@ -147,7 +147,7 @@ func (w *world) matching(node, namespace string, selector labels.Selector) int {
 }
 
 // selects reports whether a term of owner selects the other pod.
-func (w *world) selects(t *corev1.PodAffinityTerm, owner, other *corev1.Pod) bool {
+func (w *clusterState) selects(t *corev1.PodAffinityTerm, owner, other *corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 	if err != nil || !selector.Matches(labels.Set(other.Labels)) {
 		return false
@@ -167,7 +167,7 @@ func (w *world) selects(t *corev1.PodAffinityTerm, owner, other *corev1.Pod) boo
 }
 
 // together reports whether a pod is in the same domain as a node.
-func (w *world) together(other *corev1.Pod, n *corev1.Node, key string) bool {
+func (w *clusterState) together(other *corev1.Pod, n *corev1.Node, key string) bool {
 	theirs := w.nodes[other.Spec.NodeName]
 	if theirs == nil {
 		return false
@@ -177,7 +177,7 @@ func (w *world) together(other *corev1.Pod, n *corev1.Node, key string) bool {
 	return ok && ok2 && a == b
 }
 
-func (w *world) naiveAffinity(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAffinity == nil {
 		return true
 	}
@@ -203,7 +203,7 @@ func (w *world) naiveAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	return met || noneMatches && selectsAll(pod)
 }
 
-func (w *world) naiveAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	for _, other := range w.pods {
 		if w.avoids(pod, other, other, n) {
 			return false
@@ -212,7 +212,7 @@ func (w *world) naiveAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	return true
 }
 
-func (w *world) naiveTheirAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) naiveTheirAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 	for _, other := range w.pods {
 		if w.avoids(other, pod, other, n) {
 			return false
@@ -223,7 +223,7 @@ func (w *world) naiveTheirAntiAffinity(pod *corev1.Pod, n *corev1.Node) bool {
 
 // avoids reports whether the required anti-affinity of owner selects the other pod,
 // and placed, the one of both that has a node, is in the domain of n.
-func (w *world) avoids(owner, other, placed *corev1.Pod, n *corev1.Node) bool {
+func (w *clusterState) avoids(owner, other, placed *corev1.Pod, n *corev1.Node) bool {
 	if owner.Spec.Affinity == nil || owner.Spec.Affinity.PodAntiAffinity == nil {
 		return false
 	}

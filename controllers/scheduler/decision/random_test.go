@@ -27,8 +27,8 @@ func TestIncrementalSnapshotDecidesLikeANewOne(t *testing.T) {
 	}
 }
 
-// world has the objects of a cluster, and the snapshot that is updated with them.
-type world struct {
+// clusterState has the objects of a cluster, and the snapshot that is updated with them.
+type clusterState struct {
 	*rand.Rand
 	snapshot   *Snapshot
 	nodes      map[string]*corev1.Node
@@ -39,7 +39,7 @@ type world struct {
 }
 
 func runCluster(t *testing.T, seed uint64) {
-	w := &world{
+	w := &clusterState{
 		Rand: rand.New(rand.NewPCG(seed, 0)), snapshot: NewSnapshot(),
 		nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, namespaces: map[string]*corev1.Namespace{},
 	}
@@ -56,7 +56,7 @@ func runCluster(t *testing.T, seed uint64) {
 }
 
 // change changes one random object.
-func (w *world) change() {
+func (w *clusterState) change() {
 	switch w.IntN(12) {
 	case 0, 1, 2:
 		line := w.nodeLine(w.nodeName())
@@ -96,7 +96,7 @@ func (w *world) change() {
 }
 
 // changePod changes a mutable field of a pod that has a node.
-func (w *world) changePod() {
+func (w *clusterState) changePod() {
 	if len(w.pods) == 0 {
 		return
 	}
@@ -118,14 +118,14 @@ func (w *world) changePod() {
 	w.setPod(pod)
 }
 
-func (w *world) next() int {
+func (w *clusterState) next() int {
 	w.created++
 	return w.created
 }
 
-func (w *world) record(line string) { w.log = append(w.log, line) }
+func (w *clusterState) record(line string) { w.log = append(w.log, line) }
 
-func (w *world) setPod(pod *corev1.Pod) {
+func (w *clusterState) setPod(pod *corev1.Pod) {
 	w.record(fmt.Sprintf("pod %s on=%s %v", pod.UID, pod.Spec.NodeName, pod.Labels))
 	w.snapshot.SetPod(pod)
 	if delete(w.pods, string(pod.UID)); occupies(pod) {
@@ -135,7 +135,7 @@ func (w *world) setPod(pod *corev1.Pod) {
 
 // check compares the snapshot with a new one of the same objects, and its decisions
 // with those of the naive rules.
-func (w *world) check(t *testing.T) {
+func (w *clusterState) check(t *testing.T) {
 	fresh := NewSnapshot()
 	for _, ns := range w.namespaces {
 		fresh.SetNamespace(ns)
@@ -233,18 +233,18 @@ func (s *Snapshot) dump() string {
 	return strings.Join(lines, "\n")
 }
 
-func (w *world) one(words ...string) string { return words[w.IntN(len(words))] }
+func (w *clusterState) one(words ...string) string { return words[w.IntN(len(words))] }
 
-func (w *world) maybe(p float64, words ...string) string {
+func (w *clusterState) maybe(p float64, words ...string) string {
 	if w.Float64() < p {
 		return " " + w.one(words...)
 	}
 	return ""
 }
 
-func (w *world) nodeName() string { return string(rune('a' + w.IntN(6))) }
+func (w *clusterState) nodeName() string { return string(rune('a' + w.IntN(6))) }
 
-func (w *world) nodeLine(name string) string {
+func (w *clusterState) nodeLine(name string) string {
 	return name + w.maybe(0.8, "zone=z1", "zone=z2", "zone=z3") +
 		w.maybe(0.5, "{rack=r1}", "{rack=r2}", "{rack=r1,disk=ssd}", "{disk=ssd}") +
 		w.maybe(0.5, "cpu=2", "cpu=8", "cpu=3 memory=3Gi") +
@@ -254,7 +254,7 @@ func (w *world) nodeLine(name string) string {
 		w.maybe(0.2, "example.com/gpu=2", "pods=3")
 }
 
-func (w *world) podLine(name string) string {
+func (w *clusterState) podLine(name string) string {
 	line := name + w.maybe(0.6, "ns=n1", "ns=n2")
 	switch app := w.app(); w.IntN(4) {
 	case 0:
@@ -278,9 +278,9 @@ func (w *world) podLine(name string) string {
 	return line + w.maybe(0.3, "image=main", "image=other")
 }
 
-func (w *world) app() string { return w.one("web", "db", "cache") }
+func (w *clusterState) app() string { return w.one("web", "db", "cache") }
 
-func (w *world) term() string {
+func (w *clusterState) term() string {
 	term := fmt.Sprintf("{app=%s}/%s", w.app(), w.one("host", "zone", "rack"))
 	return term + w.one("", "", "@n1|n2", "@{team=a}", "@{}")
 }

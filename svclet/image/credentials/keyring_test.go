@@ -96,7 +96,7 @@ func TestDockerConfigurationsAreParsed(t *testing.T) {
 			}
 			if c.fails {
 				if strings.Contains(err.Error()+oldErr.Error(), "hunter2") {
-					t.Errorf("the error tells a secret: %v, %v", err, oldErr)
+					t.Errorf("the error contains a secret: %v, %v", err, oldErr)
 				}
 				return
 			}
@@ -204,7 +204,7 @@ func FuzzDockerConfigurations(f *testing.F) {
 		for _, parse := range []func([]byte) (Config, error){ParseConfigJSON, ParseConfig} {
 			config, err := parse(data)
 			if err != nil && !reflect.DeepEqual(err, errUnreadable) {
-				t.Errorf("the error may tell a secret: %v", err)
+				t.Errorf("the error may contain a secret: %v", err)
 			}
 			keyring.Add(config)
 		}
@@ -212,7 +212,7 @@ func FuzzDockerConfigurations(f *testing.F) {
 	})
 }
 
-func FuzzLoginsAreReadAsTheyWereWritten(f *testing.F) {
+func FuzzLoginsRoundTrip(f *testing.F) {
 	f.Add("user", "p:w")
 	f.Add("", "")
 	f.Fuzz(func(t *testing.T, username, password string) {

@@ -71,10 +71,10 @@ func (p *Plugins) Metrics() []prometheus.Collector {
 
 type plugin struct {
 	*kubeletconfig.CredentialProvider
-	program string
-	clock   clock.PassiveClock
-	metrics *pluginMetrics
-	asking  singleflight.Group
+	program  string
+	clock    clock.PassiveClock
+	metrics  *pluginMetrics
+	requests singleflight.Group
 
 	mu    sync.Mutex
 	cache map[string]cached
@@ -103,8 +103,8 @@ func (p *plugin) provide(ctx context.Context, image string) (Config, error) {
 	}
 	// Concurrent callers for one image share one answer, so it is not cancelled with
 	// any one of them.
-	answer := p.asking.DoChan(image, func() (any, error) {
-		return p.ask(context.WithoutCancel(ctx), image)
+	answer := p.requests.DoChan(image, func() (any, error) {
+		return p.request(context.WithoutCancel(ctx), image)
 	})
 	select {
 	case <-ctx.Done():
@@ -138,8 +138,8 @@ func (p *plugin) remembered(image string) (Config, bool) {
 	return nil, false
 }
 
-// ask runs the plugin and caches its answer for the duration that it sets.
-func (p *plugin) ask(ctx context.Context, image string) (Config, error) {
+// request runs the plugin and caches its answer for the duration that it sets.
+func (p *plugin) request(ctx context.Context, image string) (Config, error) {
 	response, err := p.run(ctx, image)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (p *plugin) run(ctx context.Context, image string) (*credentialprovider.Cre
 // maxOutput bounds how much of a plugin's error output is in an error, in bytes.
 const maxOutput = 1 << 10
 
-// endOfOutput returns the end of the error output, where programs usually say why
+// endOfOutput returns the end of the error output, where programs usually report why
 // they fail.
 func endOfOutput(output string) string {
 	output = strings.TrimSpace(output)

@@ -19,7 +19,7 @@ import (
 	"svc.dev/svc/internal/footprint/leaks"
 )
 
-// TestMain is also the plugin of these tests, if its environment says so.
+// TestMain runs as the plugin of these tests if the environment has an answer.
 func TestMain(m *testing.M) {
 	if answer, ok := os.LookupEnv("PLUGIN_ANSWER"); ok {
 		os.Exit(answerAsPlugin(answer))
@@ -46,8 +46,8 @@ func answerAsPlugin(answer string) int {
 	return 0
 }
 
-// asked returns the recorded requests.
-func asked(t *testing.T, notes string) int {
+// requests returns the number of recorded requests.
+func requests(t *testing.T, notes string) int {
 	t.Helper()
 	data, err := os.ReadFile(notes)
 	if err != nil && !os.IsNotExist(err) {
@@ -101,7 +101,7 @@ func response(keyType, more string) string {
 func TestAPluginsAnswerIsCachedAsItSpecifies(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
-		asked        string // how often, after each of: reg.io/a, again, reg.io/b, a minute later
+		requests     string // how often, after each of: reg.io/a, again, reg.io/b, a minute later
 	}{
 		{"by image", response("Image", ""), "1 1 2 3"},
 		{"by registry", response("Registry", ""), "1 1 1 2"},
@@ -119,10 +119,10 @@ func TestAPluginsAnswerIsCachedAsItSpecifies(t *testing.T) {
 				if logins := plugins.Lookup(t.Context(), repository); len(logins) != 1 || logins[0].Password != "p" {
 					t.Errorf("%s: %q", repository, users(logins))
 				}
-				got = append(got, fmt.Sprint(asked(t, notes)))
+				got = append(got, fmt.Sprint(requests(t, notes)))
 			}
-			if strings.Join(got, " ") != c.asked {
-				t.Errorf("asked %s times, want %s", got, c.asked)
+			if strings.Join(got, " ") != c.requests {
+				t.Errorf("%s requests, want %s", got, c.requests)
 			}
 		})
 	}
@@ -130,7 +130,7 @@ func TestAPluginsAnswerIsCachedAsItSpecifies(t *testing.T) {
 
 func TestAPluginRunsOnlyForMatchingImages(t *testing.T) {
 	plugins, _, notes := newPlugins(t, response("Image", ""))
-	if logins := plugins.Lookup(t.Context(), "other.io/a"); len(logins) != 0 || asked(t, notes) != 0 {
+	if logins := plugins.Lookup(t.Context(), "other.io/a"); len(logins) != 0 || requests(t, notes) != 0 {
 		t.Errorf("got %q", users(logins))
 	}
 }
@@ -146,8 +146,8 @@ func TestConcurrentLookupsShareAnAnswer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := asked(t, notes); n < 1 || n > 4 {
-		t.Errorf("asked %d times", n)
+	if n := requests(t, notes); n < 1 || n > 4 {
+		t.Errorf("%d requests", n)
 	}
 }
 

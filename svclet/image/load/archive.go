@@ -22,7 +22,7 @@ const (
 	maxFiles    = 4096    // in an archive
 )
 
-// howToWrite says how to create an archive that can be imported.
+// howToWrite is the remedy in errors: how to create an archive that can be imported.
 const howToWrite = "write it again with docker save, or as an OCI image layout"
 
 // dockerManifest is the file that lists the images of a docker archive.

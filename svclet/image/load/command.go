@@ -20,10 +20,10 @@ import (
 // between two lines.
 const progressPeriod = 2 * time.Second
 
-// NewCommand returns the command "image" with its subcommand "import". further are
-// the flags that endpoint uses to determine the containerd if the command line has
-// no endpoint.
-func NewCommand(further *pflag.FlagSet, endpoint func() (string, error)) *cobra.Command {
+// NewCommand returns the command "image" with its subcommand "import". extra are
+// the flags from which endpoint finds containerd if the command line has no
+// endpoint.
+func NewCommand(extra *pflag.FlagSet, endpoint func() (string, error)) *cobra.Command {
 	image := &cobra.Command{
 		Use:   "image",
 		Short: "Manage the images of this machine's node",
@@ -67,7 +67,7 @@ It prints the name, the digest and the size of each image.`,
 	load.Flags().StringVar(&opts.Endpoint, "container-runtime-endpoint", "",
 		"Socket of the containerd to import to (unix:///run/containerd/containerd.sock). The default is that of the node's own containerd.")
 	load.Flags().StringVar(&opts.Name, "name", "", "Name to give to the image, with its tag, instead of the one in the file.")
-	load.Flags().AddFlagSet(further)
+	load.Flags().AddFlagSet(extra)
 	image.AddCommand(load)
 	return image
 }

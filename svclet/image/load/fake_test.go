@@ -50,7 +50,7 @@ func startFake(t *testing.T) (*fake, string) {
 	runtimeapi.RegisterImageServiceServer(server, criService{fake: f})
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // before it began
+		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before Serve
 			t.Error(err)
 		}
 	})

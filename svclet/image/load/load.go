@@ -43,8 +43,8 @@ type Imported struct {
 }
 
 // Import reads an archive to its end and returns when CRI knows its images. Of an
-// image for several platforms it imports this machine's. An error is one line that
-// says what is wrong with the archive; images before the invalid one may have been
+// image for several platforms it imports this machine's. An error is one line with
+// the fault of the archive; images before the invalid one may have been
 // imported.
 func Import(ctx context.Context, opts Options, archive io.Reader) ([]Imported, error) {
 	return importArchive(ctx, opts, archive, nil)

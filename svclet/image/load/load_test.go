@@ -142,7 +142,7 @@ func TestAnImportHasTheResultOfAPull(t *testing.T) {
 			tc.opts.Endpoint = socket
 			var read int64
 			tc.opts.Progress = func(n int64) { read = n }
-			for range 2 { // the second time it is there
+			for range 2 { // the second import finds the image
 				imported, err := Import(t.Context(), tc.opts, bytes.NewReader(tc.archive))
 				if err != nil {
 					t.Fatal(err)
@@ -160,7 +160,7 @@ func TestAnImportHasTheResultOfAPull(t *testing.T) {
 				}
 			}
 			if read == 0 {
-				t.Error("no progress was told")
+				t.Error("no progress was reported")
 			}
 			if len(f.leases) > 0 || len(f.open) > 0 {
 				t.Errorf("%d leases and %d writes are left", len(f.leases), len(f.open))
@@ -182,7 +182,7 @@ func (f *fake) check(t *testing.T, i Imported) {
 	var reach func(digest.Digest) int
 	reach = func(at digest.Digest) int {
 		if _, ok := f.blobs[at]; !ok {
-			t.Errorf("%s is not there", at)
+			t.Errorf("%s does not exist", at)
 		}
 		n := 1
 		for key, to := range f.labels[at] {

@@ -20,7 +20,7 @@ import (
 // are lost, as they are with containerd.
 const unread = 1000
 
-// listener is an open stream of events, of one kind or the other.
+// listener is an open stream of events, of CRI or of containerd.
 type listener struct {
 	cri        chan *runtimeapi.ContainerEventResponse
 	containerd chan *containerdtypes.Envelope

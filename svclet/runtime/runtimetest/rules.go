@@ -23,10 +23,10 @@ type Rule struct {
 	Hang bool
 	// Gate, if set, makes a request wait until the channel is closed.
 	Gate <-chan struct{}
-	// Anyway carries a request out although its client has cancelled it, as runtimes
+	// Anyway executes a request although its client has cancelled it, as runtimes
 	// do with a request that they have begun.
 	Anyway bool
-	// Err is the answer; the request is then not carried out.
+	// Err is the answer; the request is then not executed.
 	Err error
 	// Edit changes the answer.
 	Edit func(answer proto.Message)
@@ -76,7 +76,7 @@ func (r *Runtime) rule(method string, request any) Rule {
 	return Rule{}
 }
 
-// hold waits before a request is carried out, as its rule says.
+// hold delays a request as its rule requires.
 func (r *Runtime) hold(ctx context.Context, rule Rule) error {
 	if rule.Delay > 0 {
 		timer := r.options.Clock.NewTimer(rule.Delay)

@@ -16,7 +16,7 @@ import (
 func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return nil, fmt.Errorf("look at the file system of %q: %w", path, err)
+		return nil, fmt.Errorf("read the usage of the file system of %q: %w", path, err)
 	}
 	block := uint64(s.Bsize) //nolint:gosec // signed on some systems
 	return &statsapi.FsStats{

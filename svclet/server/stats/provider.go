@@ -70,7 +70,7 @@ type Provider struct {
 	mu      sync.Mutex // held during a measurement
 	rates   rates
 	sampled time.Time
-	rated   bool      // that sample had a previous one
+	rated   bool      // the last sample had a previous one
 	last    [2]answer // everything; CPU and memory only
 }
 

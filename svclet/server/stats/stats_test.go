@@ -248,7 +248,7 @@ func TestTheSummaryOfPods(t *testing.T) {
 		noSandboxes  bool
 		rate, memory uint64
 	}{
-		"as the runtime tells it": {false, 5e8, 5000}, "added up from containers": {true, 3e8, 3000},
+		"as the runtime reports it": {false, 5e8, 5000}, "added up from containers": {true, 3e8, 3000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0)), noSandboxes: c.noSandboxes}

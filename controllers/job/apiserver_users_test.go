@@ -12,10 +12,10 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// This file has what users and nodes do in a world.
+// This file has what users and nodes do to an apiServer.
 
 // setJob creates the job, or changes its spec.
-func (w *world) setJob(change func(*batchv1.JobSpec)) []string {
+func (w *apiServer) setJob(change func(*batchv1.JobSpec)) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "work", UID: "job", CreationTimestamp: metav1.NewTime(w.now)}}
@@ -39,7 +39,7 @@ func (w *world) setJob(change func(*batchv1.JobSpec)) []string {
 }
 
 // rewriteJob writes the job without a change.
-func (w *world) rewriteJob() {
+func (w *apiServer) rewriteJob() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.job != nil {
@@ -48,7 +48,7 @@ func (w *world) rewriteJob() {
 }
 
 // deleteJob deletes the job, which remains as long as it has finalizers.
-func (w *world) deleteJob(finalizers ...string) {
+func (w *apiServer) deleteJob(finalizers ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	job := w.job.DeepCopy()
@@ -62,7 +62,7 @@ func (w *world) deleteJob(finalizers ...string) {
 }
 
 // update changes a pod like its node.
-func (w *world) update(name string, do func(pod *corev1.Pod)) {
+func (w *apiServer) update(name string, do func(pod *corev1.Pod)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pod := w.pods[name].DeepCopy()
@@ -77,7 +77,7 @@ func start(pod *corev1.Pod) {
 }
 
 // end terminates the container of a pod with an exit code.
-func (w *world) end(name string, code int32) {
+func (w *apiServer) end(name string, code int32) {
 	w.update(name, func(pod *corev1.Pod) {
 		pod.Spec.NodeName, pod.Status.Phase, pod.Status.Conditions = "node", corev1.PodSucceeded, nil
 		if code != 0 {
@@ -90,13 +90,13 @@ func (w *world) end(name string, code int32) {
 }
 
 // deletePod deletes a pod gracefully.
-func (w *world) deletePod(name string) {
+func (w *apiServer) deletePod(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.terminate(w.pods[name].DeepCopy())
 }
 
-func (w *world) terminate(pod *corev1.Pod) {
+func (w *apiServer) terminate(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (w *world) terminate(pod *corev1.Pod) {
 }
 
 // endPod ends the grace period of a deleted pod.
-func (w *world) endPod(name string, code int32) {
+func (w *apiServer) endPod(name string, code int32) {
 	if pod := w.pods[name]; !pods.IsTerminal(pod) {
 		w.end(name, code)
 	}

@@ -31,8 +31,8 @@ const (
 	waitTimeout = time.Minute
 )
 
-// world is a fake runtime and a client of it.
-type world struct {
+// fixture is a fake runtime and a client of it.
+type fixture struct {
 	*runtimetest.Runtime
 	t      *testing.T
 	client *runtime.Client
@@ -53,7 +53,7 @@ func socket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-func start(t *testing.T, served runtimetest.Options, options runtime.Options) *world {
+func start(t *testing.T, served runtimetest.Options, options runtime.Options) *fixture {
 	t.Helper()
 	served.Socket = socket(t)
 	served.Images = append(served.Images, image)
@@ -72,7 +72,7 @@ func start(t *testing.T, served runtimetest.Options, options runtime.Options) *w
 			t.Error(err)
 		}
 	})
-	return &world{Runtime: r, t: t, client: client}
+	return &fixture{Runtime: r, t: t, client: client}
 }
 
 func podOf(uid string) *corev1.Pod {
@@ -92,7 +92,7 @@ func sandboxConfig(p *corev1.Pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 }
 
 // sandbox creates a sandbox of a pod.
-func (w *world) sandbox(uid string, attempt uint32) string {
+func (w *fixture) sandbox(uid string, attempt uint32) string {
 	w.t.Helper()
 	id, err := w.client.RunSandbox(w.t.Context(), sandboxConfig(podOf(uid), attempt), "")
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *world) sandbox(uid string, attempt uint32) string {
 }
 
 // create creates a container without starting it.
-func (w *world) create(uid, name string, attempt uint32, edits ...func(*runtimeapi.ContainerConfig)) string {
+func (w *fixture) create(uid, name string, attempt uint32, edits ...func(*runtimeapi.ContainerConfig)) string {
 	w.t.Helper()
 	p, container := podOf(uid), &corev1.Container{Name: name, TerminationMessagePath: "/dev/termination-log"}
 	annotations, err := runtime.ContainerAnnotations(p, container, attempt, 0xabc, nil)
@@ -127,7 +127,7 @@ func (w *world) create(uid, name string, attempt uint32, edits ...func(*runtimea
 }
 
 // run creates and starts a container.
-func (w *world) run(uid, name string, attempt uint32, edits ...func(*runtimeapi.ContainerConfig)) string {
+func (w *fixture) run(uid, name string, attempt uint32, edits ...func(*runtimeapi.ContainerConfig)) string {
 	w.t.Helper()
 	id := w.create(uid, name, attempt, edits...)
 	if err := w.client.StartContainer(w.t.Context(), id); err != nil {
@@ -137,7 +137,7 @@ func (w *world) run(uid, name string, attempt uint32, edits ...func(*runtimeapi.
 }
 
 // inspect inspects a pod.
-func (w *world) inspect(uid string) pod.Observed {
+func (w *fixture) inspect(uid string) pod.Observed {
 	w.t.Helper()
 	observed, err := w.client.Pod(w.t.Context(), types.UID(uid))
 	if err != nil {
@@ -156,7 +156,7 @@ type reports struct {
 }
 
 // watch watches until the end of the test.
-func (w *world) watch() *reports {
+func (w *fixture) watch() *reports {
 	w.t.Helper()
 	observed := &reports{t: w.t, changed: make(chan struct{}, 1), pods: map[types.UID]runtime.Pod{}}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,10 +22,10 @@ import (
 	"svc.dev/svc/controllers/pods"
 )
 
-// world is an in-memory API server for the job "work" and its pods, with the
+// apiServer is an in-memory API server for the job "work" and its pods, with the
 // validation of the real one, and a process whose caches lag behind. The process
 // can crash at any write.
-type world struct {
+type apiServer struct {
 	scheme *runtime.Scheme
 	jobs   *resource.Kind
 	now    time.Time
@@ -74,10 +74,10 @@ type change struct {
 	pod  *corev1.Pod
 }
 
-// newWorld returns a world of kinds, which must include jobs.
-func newWorld(kinds []*resource.Kind, scheme *runtime.Scheme) *world {
+// newAPIServer returns an apiServer of kinds, which must include jobs.
+func newAPIServer(kinds []*resource.Kind, scheme *runtime.Scheme) *apiServer {
 	i := slices.IndexFunc(kinds, func(k *resource.Kind) bool { return k.Name == "jobs" })
-	w := &world{
+	w := &apiServer{
 		scheme: scheme, jobs: kinds[i], named: map[string]int{}, pods: map[string]*corev1.Pod{}, crash: -1,
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
@@ -86,11 +86,11 @@ func newWorld(kinds []*resource.Kind, scheme *runtime.Scheme) *world {
 }
 
 // restart starts a new process with synced caches.
-func (w *world) restart() {
+func (w *apiServer) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := &process{store: newStore(func() time.Time { return w.now })}
-	c := &memoryClient{world: w, process: p}
+	c := &memoryClient{apiServer: w, process: p}
 	control := pods.Control{Client: c, Recorder: (*recorder)(w)}
 	p.jobs = &reconciler{client: c, live: liveReader{w}, pods: control, kind: batchv1.SchemeGroupVersion.WithKind("Job"), store: p.store}
 	p.orphans = &orphans{client: c, live: liveReader{w}}
@@ -102,7 +102,7 @@ func (w *world) restart() {
 var errCrash = errors.New("the process has crashed")
 
 // sync syncs the job once. It restarts a process that has crashed.
-func (w *world) sync() (time.Duration, error) {
+func (w *apiServer) sync() (time.Duration, error) {
 	result, err := w.process.jobs.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "work"}})
 	if w.process.dead {
 		w.restart()
@@ -112,7 +112,7 @@ func (w *world) sync() (time.Duration, error) {
 }
 
 // syncOrphans syncs all pods as orphans.
-func (w *world) syncOrphans() {
+func (w *apiServer) syncOrphans() {
 	requests := map[orphan]bool{}
 	for _, pod := range w.pods {
 		if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
@@ -131,7 +131,7 @@ func (w *world) syncOrphans() {
 }
 
 // putJob stores a job.
-func (w *world) storeJob(job *batchv1.Job) {
+func (w *apiServer) storeJob(job *batchv1.Job) {
 	w.version++
 	job.ResourceVersion = strconv.Itoa(w.version)
 	w.job = job
@@ -140,7 +140,7 @@ func (w *world) storeJob(job *batchv1.Job) {
 
 // putPod stores a pod, unless it is gone: deleted, without grace period and
 // finalizers.
-func (w *world) storePod(pod *corev1.Pod) {
+func (w *apiServer) storePod(pod *corev1.Pod) {
 	w.version++
 	pod.ResourceVersion = strconv.Itoa(w.version)
 	if pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) == 0 && len(pod.Finalizers) == 0 {
@@ -153,7 +153,7 @@ func (w *world) storePod(pod *corev1.Pod) {
 }
 
 // advanceCache advances a cache: to its own writes, and by a random step.
-func (w *world) advanceCache(seen *int, own int) int {
+func (w *apiServer) advanceCache(seen *int, own int) int {
 	all := len(w.changes)
 	*seen = max(*seen, own)
 	if w.random == nil {
@@ -168,7 +168,7 @@ func (w *world) advanceCache(seen *int, own int) int {
 }
 
 // cachedPods returns the pods in the cache of the process by name.
-func (w *world) cachedPods() map[string]*corev1.Pod {
+func (w *apiServer) cachedPods() map[string]*corev1.Pod {
 	all := map[string]*corev1.Pod{}
 	for _, ch := range w.changes[:w.advanceCache(&w.seenPods, w.ownPods)] {
 		if ch.pod != nil {
@@ -181,7 +181,7 @@ func (w *world) cachedPods() map[string]*corev1.Pod {
 }
 
 // recorder implements record.EventRecorder.
-type recorder world
+type recorder apiServer
 
 func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
 	r.mu.Lock()

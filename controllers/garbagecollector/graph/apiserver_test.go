@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// world is an in-memory API server with objects, finalizers, preconditions, and a
+// apiServer is an in-memory API server with objects, finalizers, preconditions, and a
 // history of each kind.
-type world struct {
+type apiServer struct {
 	rand     *rand.Rand
 	objects  map[types.UID]*thing
 	revision uint64
@@ -61,8 +61,8 @@ var watchedKinds = []schema.GroupKind{kindA, kindB, cluster, custom}
 
 func namespacedKind(kind schema.GroupKind) bool { return kind != cluster }
 
-func newWorld(r *rand.Rand) *world {
-	return &world{
+func newAPIServer(r *rand.Rand) *apiServer {
+	return &apiServer{
 		rand: r, objects: map[types.UID]*thing{}, history: map[schema.GroupKind][]change{},
 		orphaned: map[types.UID]bool{}, protected: map[types.UID]bool{}, awaiting: map[types.UID]bool{},
 		unavailable: map[schema.GroupKind]bool{},
@@ -70,7 +70,7 @@ func newWorld(r *rand.Rand) *world {
 }
 
 // find returns the object with a name.
-func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
+func (w *apiServer) find(kind schema.GroupKind, namespace, name string) *thing {
 	for _, o := range w.objects {
 		if o.kind == kind && o.Namespace == namespace && o.Name == name {
 			return o
@@ -80,7 +80,7 @@ func (w *world) find(kind schema.GroupKind, namespace, name string) *thing {
 }
 
 // any returns a random object, which depends on the random numbers only.
-func (w *world) any() *thing {
+func (w *apiServer) any() *thing {
 	if len(w.objects) == 0 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (w *world) any() *thing {
 	return w.objects[all[w.rand.IntN(len(all))]]
 }
 
-func (w *world) record(o *thing, gone bool) {
+func (w *apiServer) record(o *thing, gone bool) {
 	if o.Deleting && slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
 		w.orphaned[o.UID] = true
 	}
@@ -103,7 +103,7 @@ func (w *world) record(o *thing, gone bool) {
 	w.history[o.kind] = append(w.history[o.kind], change{w.revision, gone, o.copy()})
 }
 
-func (w *world) create(kind schema.GroupKind, owners []metav1.OwnerReference, finalizers []string) {
+func (w *apiServer) create(kind schema.GroupKind, owners []metav1.OwnerReference, finalizers []string) {
 	names := []string{"one", "two", "three", "four"}
 	o := &thing{kind: kind, Object: Object{Name: names[w.rand.IntN(len(names))], Owners: owners, Finalizers: finalizers}}
 	if namespacedKind(kind) {
@@ -121,7 +121,7 @@ func (w *world) create(kind schema.GroupKind, owners []metav1.OwnerReference, fi
 
 // write stores an object after how has changed it. An object that is being deleted and
 // has no finalizers is removed.
-func (w *world) write(o *thing, how func(*thing)) {
+func (w *apiServer) write(o *thing, how func(*thing)) {
 	o = o.copy()
 	how(o)
 	w.revision++
@@ -136,7 +136,7 @@ func (w *world) write(o *thing, how func(*thing)) {
 	w.record(o, false)
 }
 
-func (w *world) delete(o *thing, policy metav1.DeletionPropagation) {
+func (w *apiServer) delete(o *thing, policy metav1.DeletionPropagation) {
 	if o.Deleting {
 		return
 	}
@@ -156,7 +156,7 @@ func (w *world) delete(o *thing, policy metav1.DeletionPropagation) {
 
 // references returns random owner references: to objects that exist, that existed,
 // and that never existed.
-func (w *world) references() []metav1.OwnerReference {
+func (w *apiServer) references() []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for range w.rand.IntN(3) {
 		o := w.any()
@@ -184,7 +184,7 @@ func (w *world) references() []metav1.OwnerReference {
 }
 
 // at returns the objects of a kind at a revision.
-func (w *world) at(kind schema.GroupKind, revision uint64) []Object {
+func (w *apiServer) at(kind schema.GroupKind, revision uint64) []Object {
 	then := map[types.UID]*thing{}
 	for _, c := range w.history[kind] {
 		if c.revision > revision {
@@ -204,7 +204,7 @@ func (w *world) at(kind schema.GroupKind, revision uint64) []Object {
 
 // truth returns the actual effect of a reference. An owner that is being deleted in
 // the foreground is deleted, even if the finalizer is removed.
-func (w *world) truth(o *thing, ref metav1.OwnerReference) hold {
+func (w *apiServer) truth(o *thing, ref metav1.OwnerReference) hold {
 	by := named(ref)
 	namespace := o.Namespace
 	switch {
@@ -227,7 +227,7 @@ func (w *world) truth(o *thing, ref metav1.OwnerReference) hold {
 
 // perform executes an action like an API server. The error says why the collector must
 // not do it.
-func (w *world) perform(a Action) (Result, error) {
+func (w *apiServer) perform(a Action) (Result, error) {
 	if w.unavailable[a.Object.Kind] || a.Object.Kind == bogus {
 		return Result{Outcome: Failed}, nil
 	}
@@ -290,7 +290,7 @@ func patched(o *thing, a Action) {
 }
 
 // mayDelete returns why an object must not be deleted.
-func (w *world) mayDelete(o *thing) error {
+func (w *apiServer) mayDelete(o *thing) error {
 	if len(o.Owners) == 0 {
 		return fmt.Errorf("it has no owners")
 	}
@@ -308,7 +308,7 @@ func (w *world) mayDelete(o *thing) error {
 }
 
 // mayDisown returns why an owner reference must not be removed.
-func (w *world) mayDisown(o *thing, r Reference) error {
+func (w *apiServer) mayDisown(o *thing, r Reference) error {
 	ref := o.Owners[r.Index]
 	if ref.UID != r.UID {
 		return fmt.Errorf("owner %d is %s", r.Index, ref.UID)

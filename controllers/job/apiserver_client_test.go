@@ -27,13 +27,13 @@ import (
 // least the writes of the process, and fails once the process has crashed.
 type memoryClient struct {
 	client.Client
-	world   *world
-	process *process
+	apiServer *apiServer
+	process   *process
 }
 
 // write calls do, unless the process has crashed or the write fails.
 func (c *memoryClient) write(what string, own *int, do func() error) error {
-	w := c.world
+	w := c.apiServer
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.process.dead || w.crash == 0 {
@@ -61,7 +61,7 @@ func (c *memoryClient) write(what string, own *int, do func() error) error {
 }
 
 func (c *memoryClient) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-	w := c.world
+	w := c.apiServer
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch obj := obj.(type) {
@@ -84,7 +84,7 @@ func (c *memoryClient) Get(_ context.Context, key client.ObjectKey, obj client.O
 }
 
 func (c *memoryClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	w := c.world
+	w := c.apiServer
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	options := (&client.ListOptions{}).ApplyOptions(opts)
@@ -99,7 +99,7 @@ func (c *memoryClient) List(_ context.Context, list client.ObjectList, opts ...c
 }
 
 func (c *memoryClient) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
-	w, pod := c.world, obj.(*corev1.Pod)
+	w, pod := c.apiServer, obj.(*corev1.Pod)
 	return c.write("create", &w.ownPods, func() error {
 		pod.Name = fmt.Sprintf("%s%d", pod.GenerateName, w.named[pod.GenerateName])
 		w.named[pod.GenerateName]++
@@ -110,7 +110,7 @@ func (c *memoryClient) Create(_ context.Context, obj client.Object, _ ...client.
 }
 
 func (c *memoryClient) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
-	w := c.world
+	w := c.apiServer
 	return c.write("delete "+obj.GetName(), &w.ownPods, func() error {
 		pod := w.pods[obj.GetName()]
 		if pod == nil {
@@ -122,7 +122,7 @@ func (c *memoryClient) Delete(_ context.Context, obj client.Object, _ ...client.
 }
 
 func (c *memoryClient) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	w := c.world
+	w := c.apiServer
 	data, err := patch.Data(obj)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ type statusWriter struct {
 }
 
 func (s statusWriter) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
-	w, job := s.c.world, obj.(*batchv1.Job)
+	w, job := s.c.apiServer, obj.(*batchv1.Job)
 	return s.c.write("status", &w.ownJobs, func() error {
 		if w.job == nil {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "jobs"}, job.Name)
@@ -215,14 +215,14 @@ func (s statusWriter) Update(_ context.Context, obj client.Object, _ ...client.S
 	})
 }
 
-func (c *memoryClient) Scheme() *runtime.Scheme { return c.world.scheme }
+func (c *memoryClient) Scheme() *runtime.Scheme { return c.apiServer.scheme }
 
 func (c *memoryClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(obj, c.world.scheme)
+	return apiutil.GVKForObject(obj, c.apiServer.scheme)
 }
 
 // liveReader reads what is stored.
-type liveReader struct{ w *world }
+type liveReader struct{ w *apiServer }
 
 func (l liveReader) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	l.w.mu.Lock()

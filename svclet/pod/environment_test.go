@@ -14,16 +14,16 @@ import (
 // epoch is the initial time of every test's clock.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is the environment of a machine: a clock, a runtime, the operations in
+// environment is what a machine works with: a clock, a runtime, the operations in
 // flight, and an API server with the last status.
-type world struct {
+type environment struct {
 	t   *testing.T
 	now time.Time
 	pod *corev1.Pod
 	m   *Machine
 
 	observed Observed
-	flight   []Operation
+	inFlight []Operation
 	// begun are the operations that have had their effect, cancelled those that were
 	// replaced.
 	begun     []Operation
@@ -32,8 +32,8 @@ type world struct {
 	out       Output
 }
 
-func newWorld(t *testing.T, spec corev1.PodSpec) *world {
-	w := &world{t: t, now: epoch}
+func newEnvironment(t *testing.T, spec corev1.PodSpec) *environment {
+	w := &environment{t: t, now: epoch}
 	if spec.TerminationGracePeriodSeconds == nil {
 		grace := int64(30)
 		spec.TerminationGracePeriodSeconds = &grace
@@ -50,41 +50,41 @@ func newWorld(t *testing.T, spec corev1.PodSpec) *world {
 }
 
 // boot starts an agent: a new machine that observes the runtime.
-func (w *world) boot() {
-	w.flight, w.begun, w.cancelled = nil, nil, nil
+func (w *environment) boot() {
+	w.inFlight, w.begun, w.cancelled = nil, nil, nil
 	w.m = New(w.pod.DeepCopy(), Options{HostIPs: []string{"192.0.2.1"}})
 	w.observe()
 }
 
 // orphan starts an agent that knows the pod from the runtime only.
-func (w *world) orphan() {
+func (w *environment) orphan() {
 	w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: w.pod.Name, Namespace: w.pod.Namespace, UID: w.pod.UID}}
 	w.boot()
 }
 
 // observe passes the runtime's state to the machine.
-func (w *world) observe() {
+func (w *environment) observe() {
 	w.m.Observe(Observed{
 		Sandboxes: slices.Clone(w.observed.Sandboxes), Containers: slices.Clone(w.observed.Containers),
 	})
 }
 
 // next calls Next, and writes the status to the API server.
-func (w *world) next() Output {
+func (w *environment) next() Output {
 	w.out = w.m.Next(w.now)
 	for _, o := range w.out.Start {
-		if i := slices.IndexFunc(w.flight, func(f Operation) bool { return f.Key() == o.Key() }); i >= 0 {
-			w.cancelled = append(w.cancelled, w.flight[i])
-			w.flight = slices.Delete(w.flight, i, i+1)
+		if i := slices.IndexFunc(w.inFlight, func(f Operation) bool { return f.Key() == o.Key() }); i >= 0 {
+			w.cancelled = append(w.cancelled, w.inFlight[i])
+			w.inFlight = slices.Delete(w.inFlight, i, i+1)
 		}
-		w.flight = append(w.flight, o)
+		w.inFlight = append(w.inFlight, o)
 	}
 	w.pod.Status = *w.out.Status.DeepCopy()
 	return w.out
 }
 
 // begin lets an operation have its effect before its end.
-func (w *world) begin(o Operation) {
+func (w *environment) begin(o Operation) {
 	if !slices.Contains(w.begun, o) {
 		w.begun = append(w.begun, o)
 		w.apply(o)
@@ -92,15 +92,15 @@ func (w *world) begin(o Operation) {
 }
 
 // update passes the object in the API server to the machine.
-func (w *world) update() { w.m.Update(w.pod.DeepCopy()) }
+func (w *environment) update() { w.m.Update(w.pod.DeepCopy()) }
 
 // finish ends an operation. It has its effect on the runtime unless it fails.
-func (w *world) finish(o Operation, r Result) {
+func (w *environment) finish(o Operation, r Result) {
 	for _, c := range w.cancelled {
 		w.m.Done(c, Result{Reason: "Cancelled", Cancelled: true})
 	}
 	w.cancelled = nil
-	w.flight = slices.DeleteFunc(w.flight, func(f Operation) bool { return f == o })
+	w.inFlight = slices.DeleteFunc(w.inFlight, func(f Operation) bool { return f == o })
 	begun := slices.Contains(w.begun, o)
 	w.begun = slices.DeleteFunc(w.begun, func(f Operation) bool { return f == o })
 	if r.Reason == "" && !begun {
@@ -118,7 +118,7 @@ func (w *world) finish(o Operation, r Result) {
 	w.observe()
 }
 
-func (w *world) apply(o Operation) {
+func (w *environment) apply(o Operation) {
 	switch o.Kind {
 	case CreateSandbox:
 		s := Sandbox{ID: fmt.Sprintf("sandbox-%d", w.sandboxes), Attempt: o.Attempt, Ready: true, CreatedAt: w.now}
@@ -151,7 +151,7 @@ func (w *world) apply(o Operation) {
 }
 
 // create creates a running container.
-func (w *world) create(o Operation) {
+func (w *environment) create(o Operation) {
 	for i := range w.m.containers {
 		c := &w.m.containers[i]
 		if c.spec.Name != o.Name {
@@ -166,11 +166,11 @@ func (w *world) create(o Operation) {
 	}
 }
 
-func (w *world) exit(c *Container, code int32, reason string) {
+func (w *environment) exit(c *Container, code int32, reason string) {
 	c.State, c.ExitCode, c.Reason, c.FinishedAt = Exited, code, reason, w.now
 }
 
-func (w *world) sandbox(id string) *Sandbox {
+func (w *environment) sandbox(id string) *Sandbox {
 	for i := range w.observed.Sandboxes {
 		if w.observed.Sandboxes[i].ID == id {
 			return &w.observed.Sandboxes[i]
@@ -179,7 +179,7 @@ func (w *world) sandbox(id string) *Sandbox {
 	return nil
 }
 
-func (w *world) attempt(id string) *Container {
+func (w *environment) attempt(id string) *Container {
 	for i := range w.observed.Containers {
 		if w.observed.Containers[i].ID == id {
 			return &w.observed.Containers[i]
@@ -189,7 +189,7 @@ func (w *world) attempt(id string) *Container {
 }
 
 // newest returns the newest attempt of a container.
-func (w *world) newest(name string) *Container {
+func (w *environment) newest(name string) *Container {
 	newest, _ := attempts(w.observed.Containers, name)
 	if newest == nil {
 		w.t.Fatalf("there is no container %s", name)

@@ -106,8 +106,8 @@ func (f *fakes) reasons() []string {
 	return all
 }
 
-// rig is an executor with a fake runtime, and volumes and logs in a directory.
-type rig struct {
+// fixture is an executor with a fake runtime, and volumes and logs in a directory.
+type fixture struct {
 	*testing.T
 	*gomega.WithT
 	*fakes
@@ -119,7 +119,7 @@ type rig struct {
 	pod     *corev1.Pod
 }
 
-func newRig(t *testing.T, change ...func(*corev1.Pod)) *rig {
+func newFixture(t *testing.T, change ...func(*corev1.Pod)) *fixture {
 	t.Helper()
 	// The path of a socket is short.
 	sockets, err := os.MkdirTemp("", "svclet")
@@ -127,7 +127,7 @@ func newRig(t *testing.T, change ...func(*corev1.Pod)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(sockets) })
-	r := &rig{
+	r := &fixture{
 		T: t, WithT: gomega.NewWithT(t), dir: t.TempDir(),
 		fakes: &fakes{cgroups: map[types.UID]bool{}, handlers: map[string]string{"sandboxed": "gvisor"}},
 		clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)),
@@ -164,19 +164,19 @@ func newRig(t *testing.T, change ...func(*corev1.Pod)) *rig {
 }
 
 // perform carries out an operation for the pod, as the runtime holds it now.
-func (r *rig) perform(ctx context.Context, op pod.Operation) pod.Result {
+func (r *fixture) perform(ctx context.Context, op pod.Operation) pod.Result {
 	r.Helper()
 	return r.Perform(ctx, r.pod, r.observed(), op, func(time.Duration) {})
 }
 
 // succeed carries out an operation that has to succeed.
-func (r *rig) succeed(op pod.Operation) {
+func (r *fixture) succeed(op pod.Operation) {
 	r.Helper()
 	r.Expect(r.perform(r.Context(), op)).To(gomega.Equal(pod.Result{}))
 }
 
 // observed returns what the runtime holds of the pod.
-func (r *rig) observed() pod.Observed {
+func (r *fixture) observed() pod.Observed {
 	r.Helper()
 	observed, err := r.Observe(context.Background(), r.pod.UID)
 	r.Expect(err).NotTo(gomega.HaveOccurred())
@@ -184,7 +184,7 @@ func (r *rig) observed() pod.Observed {
 }
 
 // sandbox sets the pod up, creates its sandbox and returns the sandbox's ID.
-func (r *rig) sandbox() string {
+func (r *fixture) sandbox() string {
 	r.Helper()
 	r.succeed(pod.Operation{Kind: pod.SetUp})
 	r.succeed(pod.Operation{Kind: pod.CreateSandbox})
@@ -192,13 +192,13 @@ func (r *rig) sandbox() string {
 }
 
 // startOf returns the start of a container.
-func (r *rig) startOf(name string) pod.Operation {
+func (r *fixture) startOf(name string) pod.Operation {
 	r.Helper()
 	return pod.Operation{Kind: pod.StartContainer, Name: name, SandboxID: r.sandbox()}
 }
 
 // running starts the container "app" and returns its ID.
-func (r *rig) running() string {
+func (r *fixture) running() string {
 	r.Helper()
 	r.succeed(r.startOf("app"))
 	i := slices.IndexFunc(r.observed().Containers, func(c pod.Container) bool { return c.Name == "app" && c.State == pod.Running })
