@@ -53,6 +53,10 @@ test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 45m ./test/e2e ./test/spec ./test/controllers ./test/faults $(ARGS)
 
+.PHONY: test-faults
+test-faults: build ## Run the suite of faults only, its check of linearizability for longer (LINEARIZE=1h).
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/faults $(ARGS)
+
 .PHONY: test-fleet
 test-fleet: build ## Run many node agents at once, with runtimes that run nothing (FLEET=20).
 	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet $(GO) test -count=1 -timeout 45m -v ./test/fleet

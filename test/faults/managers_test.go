@@ -1,15 +1,11 @@
 package faults
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -287,69 +283,13 @@ func existing(t *testing.T, client kubernetes.Interface) func() string {
 }
 
 // upAt is up on a given port.
-func upAt(t *testing.T, dataDir, port string) *launch.Server {
+func upAt(t *testing.T, dataDir, port string, flags ...string) *launch.Server {
 	t.Helper()
-	server, err := launch.UpAt(t.Context(), dataDir, port, "--controllers=")
+	server, err := launch.UpAt(t.Context(), dataDir, port, append([]string{"--controllers="}, flags...)...)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(server.Kill)
 	return server
 }
-
-// wire passes on what it gets, or holds it back.
-type wire struct {
-	address string
-	mu      sync.RWMutex // locked while it holds
-}
-
-// newWire returns a wire to an address.
-func newWire(t *testing.T, to string) *wire {
-	t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = listener.Close() })
-	w := &wire{address: listener.Addr().String()}
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go w.connect(t.Context(), near, to)
-		}
-	}()
-	return w
-}
-
-func (w *wire) connect(ctx context.Context, near net.Conn, to string) {
-	var dialer net.Dialer
-	far, err := dialer.DialContext(ctx, "tcp", to)
-	if err != nil {
-		_ = near.Close()
-		return
-	}
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-		go func() {
-			_, _ = io.Copy(held{way[0], w}, way[1])
-			_, _ = near.Close(), far.Close()
-		}()
-	}
-}
-
-// held writes when its wire does not hold.
-type held struct {
-	io.Writer
-	wire *wire
-}
-
-func (h held) Write(p []byte) (int, error) {
-	h.wire.mu.RLock()
-	defer h.wire.mu.RUnlock()
-	return h.Writer.Write(p)
-}
-
-func (w *wire) hold()    { w.mu.Lock() }
-func (w *wire) release() { w.mu.Unlock() }
 
 // connection is the file of the managers' user, by way of the wire.
 func (w *wire) connection(t *testing.T, server *launch.Server) string {

@@ -18,9 +18,16 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// apiserver starts `svc apiserver` on an etcd and returns an administrator's
-// configuration for it.
-func apiserver(t *testing.T, e *etcd, flags ...string) *rest.Config {
+// replica is a `svc apiserver`, which can be stopped and killed, and started again.
+type replica struct {
+	*launch.Process
+	// config is that of an administrator.
+	config *rest.Config
+	args   []string
+}
+
+// newReplica starts a replica on an etcd.
+func newReplica(t *testing.T, etcdURL string, flags ...string) *replica {
 	t.Helper()
 	g := NewWithT(t)
 	dir := tempDir(t)
@@ -28,20 +35,40 @@ func apiserver(t *testing.T, e *etcd, flags ...string) *rest.Config {
 	g.Expect(os.WriteFile(tokens, []byte("secret,admin,1,system:masters\n"), 0o600)).To(Succeed())
 	port, err := launch.FreePort()
 	g.Expect(err).NotTo(HaveOccurred())
+	r := &replica{
+		config: &rest.Config{Host: "https://127.0.0.1:" + port, BearerToken: "secret", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		args: append([]string{
+			"apiserver", "--etcd-servers=" + etcdURL, "--bind-address=127.0.0.1", "--secure-port=" + port,
+			"--cert-dir=" + filepath.Join(dir, "certs"), "--token-auth-file=" + tokens}, flags...),
+	}
+	r.start(t)
+	t.Cleanup(func() { r.Kill() })
+	return r
+}
+
+// start starts the replica's process and waits until it is ready.
+func (r *replica) start(t *testing.T) {
+	t.Helper()
+	g := NewWithT(t)
 	binary, err := launch.Binary()
 	g.Expect(err).NotTo(HaveOccurred())
-	process, err := launch.Start(nil, binary, append([]string{
-		"apiserver", "--etcd-servers=" + e.URL(), "--bind-address=127.0.0.1", "--secure-port=" + port,
-		"--cert-dir=" + filepath.Join(dir, "certs"), "--token-auth-file=" + tokens}, flags...)...)
+	r.Process, err = launch.Start(nil, binary, r.args...)
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() int { return status(r.config, "/readyz") }).Should(Equal(http.StatusOK), r.Output)
+}
+
+// apiserver starts `svc apiserver` on an etcd and returns an administrator's
+// configuration for it. It must end in order.
+func apiserver(t *testing.T, e *etcd, flags ...string) *rest.Config {
+	t.Helper()
+	r := newReplica(t, e.URL(), flags...)
 	t.Cleanup(func() {
-		code, err := process.Stop(launch.Patience)
-		g.Expect(err).NotTo(HaveOccurred(), process.Output())
-		g.Expect(code).To(BeZero(), process.Output())
+		g := NewWithT(t)
+		code, err := r.Stop(launch.Patience)
+		g.Expect(err).NotTo(HaveOccurred(), r.Output())
+		g.Expect(code).To(BeZero(), r.Output())
 	})
-	config := &rest.Config{Host: "https://127.0.0.1:" + port, BearerToken: "secret", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	g.Eventually(func() int { return status(config, "/readyz") }).Should(Equal(http.StatusOK), process.Output)
-	return config
+	return r.config
 }
 
 func TestTwoServersNeverGiveOneAddressTwice(t *testing.T) {
