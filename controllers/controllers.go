@@ -24,6 +24,7 @@ import (
 	"svc.dev/svc/controllers/rootcapublisher"
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
+	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/controllers/tainteviction"
 	"svc.dev/svc/controllers/ttlafterfinished"
 )
@@ -51,6 +52,7 @@ func All() []controller.Controller {
 		rootcapublisher.New(),
 		scheduler.New(),
 		serviceaccount.New(),
+		serviceaccounttoken.New(),
 		tainteviction.New(),
 		ttlafterfinished.New(),
 	}

@@ -110,6 +110,14 @@ func (o *Options) Set(flag, value string) error {
 	return nil
 }
 
+// SetDefault is Set, unless the user has set the flag.
+func (o *Options) SetDefault(flag, value string) error {
+	if f := o.flags[flag]; f != nil && f.Changed {
+		return nil
+	}
+	return o.Set(flag, value)
+}
+
 const rootCAFlag = "root-ca-file"
 
 // rootCA returns the certificates by which pods verify the API server: those of

@@ -12,6 +12,7 @@ import (
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/internal/component"
 )
 
@@ -38,6 +39,10 @@ func (m *controllerManager) Start(ctx context.Context) error {
 	m.description = describe(picked)
 	if len(picked) == 0 {
 		return nil
+	}
+	// The API server accepts the tokens of its own key.
+	if err := m.options.SetDefault(serviceaccounttoken.KeyFlag, m.server.ServiceAccounts.SigningKeyFile); err != nil {
+		return err
 	}
 	holder := "svc-up"
 	if m.sharedLease {

@@ -1,0 +1,66 @@
+package controllers
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/test/launch"
+)
+
+var _ = Describe("serviceaccount-token", func() {
+	It("fills the token secrets of an account, and deletes them with it", func(ctx SpecContext) {
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		// svc up gives the controller the key.
+		server, err := launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=serviceaccount-token")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() {
+			_, err := server.Stop(time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+		})
+		kubectl := launch.Kubectl{Kubeconfig: server.Kubeconfig, Home: dir}
+		run := func(args ...string) {
+			_, errOut, err := kubectl.Run(ctx, "", args...)
+			Expect(err).NotTo(HaveOccurred(), errOut)
+		}
+		secrets := kubernetes.NewForConfigOrDie(server.Config).CoreV1().Secrets("default")
+		run("create", "serviceaccount", "robot")
+		_, err = secrets.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "robot-token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}},
+			Type:       corev1.SecretTypeServiceAccountToken,
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		data := func() map[string][]byte {
+			s, err := secrets.Get(ctx, "robot-token", metav1.GetOptions{})
+			if err != nil {
+				return nil
+			}
+			return s.Data
+		}
+		Eventually(data).Should(And(HaveKey("token"), HaveKey("ca.crt"), HaveKeyWithValue("namespace", []byte("default"))))
+
+		By("using the token")
+		as := rest.AnonymousClientConfig(server.Config)
+		as.BearerToken, as.CAFile, as.CAData = string(data()["token"]), "", data()["ca.crt"]
+		status, body, err := launch.Get(ctx, as, "/apis")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(200), body)
+
+		By("deleting the account")
+		run("delete", "serviceaccount", "robot")
+		Eventually(data).Should(BeNil())
+		Eventually(func() (int, error) {
+			status, _, err := launch.Get(ctx, as, "/apis")
+			return status, err
+		}).Should(Equal(401))
+	})
+})
