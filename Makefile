@@ -69,6 +69,11 @@ test-node: build ## Run pods on this machine, as root on Linux; installs what th
 test-peers: build ## Compare svc with the real kubelet and kube-apiserver, which it builds, as root on Linux.
 	@SVC=$(BIN)/svc SVCLET=$(BIN)/svclet hack/test-peers.sh $(ARGS)
 
+.PHONY: test-peers-validation
+test-peers-validation: build ## Compare what svc and the real kube-apiserver, which it builds, answer to each field of each kind (ARGS='-report FILE').
+	@hack/peers.sh
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/validation $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak

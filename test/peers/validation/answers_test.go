@@ -1,0 +1,194 @@
+package validation
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/test/launch"
+	"svc.dev/svc/test/peers/difference"
+)
+
+// server is one of the two API servers.
+type server struct {
+	host   string
+	client *http.Client
+}
+
+func newServer(t *testing.T, config *rest.Config) *server {
+	t.Helper()
+	config.QPS = -1
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &server{host: config.Host, client: client}
+}
+
+// do sends an object, and returns the fields of the answer that are compared:
+// of a failure the code, the reason and each cause, of a success only that it is one.
+func (s *server) do(ctx context.Context, method, path, contentType string, object any) (difference.Fields, error) {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.host+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", contentType)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < http.StatusMultipleChoices {
+		return difference.Fields{"code": "success"}, nil
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(content, &status); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", method, path, err, content)
+	}
+	return fieldsOf(status), nil
+}
+
+func fieldsOf(status metav1.Status) difference.Fields {
+	fields := difference.Fields{"code": fmt.Sprint(status.Code), "reason": string(status.Reason)}
+	if status.Details == nil || len(status.Details.Causes) == 0 {
+		fields["message"] = neutral(status.Message)
+		return fields
+	}
+	var causes, messages []string
+	for _, c := range status.Details.Causes {
+		causes = append(causes, c.Field+" "+string(c.Type))
+		messages = append(messages, c.Field+": "+neutral(c.Message))
+	}
+	slices.Sort(causes)
+	slices.Sort(messages)
+	fields["causes"], fields["messages"] = strings.Join(causes, ", "), strings.Join(messages, "; ")
+	return fields
+}
+
+// uid matches the UIDs that the servers give to the bases.
+var uid = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+
+// neutral replaces what the two servers cannot have in common.
+func neutral(message string) string { return uid.ReplaceAllString(message, "UID") }
+
+// kind is a kind with its base object.
+type kind struct {
+	*resource.Kind
+	gvk  schema.GroupVersionKind
+	base map[string]any
+}
+
+func (k *kind) collection() string {
+	path := "/apis/" + k.gvk.GroupVersion().String()
+	if k.gvk.Group == "" {
+		path = "/api/" + k.gvk.Version
+	}
+	if k.Namespaced {
+		path += fmt.Sprintf("/namespaces/%s", lookup(k.base, []any{"metadata", "namespace"}))
+	}
+	return path + "/" + k.Name
+}
+
+func (k *kind) path() string {
+	name := lookup(k.base, []any{"metadata", "name"})
+	return fmt.Sprintf("%s/%s", k.collection(), name)
+}
+
+// bases reads bases.yaml.
+func bases(t *testing.T) []*kind {
+	t.Helper()
+	content, err := os.ReadFile("bases.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKind := map[schema.GroupVersionKind]*resource.Kind{}
+	for _, k := range apis.Kinds() {
+		for _, gvk := range k.GVKs() {
+			byKind[gvk] = k
+		}
+	}
+	var all []*kind
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object map[string]any
+		if err := yaml.Unmarshal(document, &object); err != nil {
+			t.Fatal(err)
+		}
+		object = asJSON(t, object)
+		gvk := schema.FromAPIVersionAndKind(fmt.Sprint(object["apiVersion"]), fmt.Sprint(object["kind"]))
+		declared, ok := byKind[gvk]
+		if !ok {
+			t.Fatalf("bases.yaml: unknown kind %s", gvk)
+		}
+		all = append(all, &kind{Kind: declared, gvk: gvk, base: object})
+	}
+}
+
+// asJSON returns an object with the number types that runtime.DeepCopyJSON takes.
+func asJSON(t *testing.T, object map[string]any) map[string]any {
+	t.Helper()
+	content, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(content, &out); err != nil {
+		t.Fatal(err)
+	}
+	return runtime.DeepCopyJSON(out)
+}
+
+// start starts both servers, without controllers and without the admission of service accounts.
+func start(t *testing.T) (svc, kube *server) {
+	t.Helper()
+	for _, program := range []string{"kube-apiserver", "etcd"} {
+		if _, err := launch.Peer(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	dir := t.TempDir()
+	k, err := launch.UpKube(t.Context(), dir)
+	t.Cleanup(k.Stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := launch.Up(t.Context(), t.TempDir(), "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return newServer(t, s.Config), newServer(t, k.Config)
+}
