@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a command, the one that the output is named after (svc or svclet): static
-# and stripped.
+# Builds the command (svc or svclet) that the output is named after: static and
+# stripped.
 # usage: hack/build.sh OUTPUT [VERSION]
 #
 # VERSION is svc's own, without a leading v. The built-in kubectl reports the

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZTIME (default 5s), one after the other. What a
-# target finds is written to testdata/fuzz beside it: commit it with the fix.
+# Runs every fuzz target for FUZZTIME (default 5s), one after the other. Failing
+# inputs are written to testdata/fuzz beside the target: commit them with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# ranOut reports whether all that has failed is that the time was over: go before
-# 1.27 may take that for a failure, on a busy machine (go.dev/issue/75804). What a
-# target finds is always written.
+# ranOut reports whether the only failure is the end of the time: Go before 1.27 may
+# report that as a failure on a busy machine (go.dev/issue/75804). A failing input is
+# always written.
 ranOut() {
 	! grep -q 'Failing input written to' "$log" &&
 		[[ $(grep -A1 '^--- FAIL: ' "$log" | tail -n +2) == '    context deadline exceeded' ]]

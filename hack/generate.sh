@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the generated code of the tree. `make verify` runs it and fails when
-# anything changed.
+# Writes the generated code of the tree. `make verify` runs it and fails if a file
+# has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
@@ -43,16 +43,16 @@ packages=(
 
 go -C hack/tools build -o ../../bin/openapi-gen k8s.io/kube-openapi/cmd/openapi-gen
 
-# The report lists the violations of Kubernetes' API rules in its own types,
-# which are not ours to mend.
+# The report lists violations of the API rules in Kubernetes' own types, which svc
+# does not change.
 bin/openapi-gen \
 	--output-dir apis/openapi --output-pkg svc.dev/svc/apis/openapi \
 	--output-file zz_generated.openapi.go --go-header-file /dev/null \
 	--report-filename /dev/null \
 	"${packages[@]}"
 
-# The map of all definitions would be built as a whole, some 20 MB, by every
-# call. Made a map of functions, a caller builds those that it asks for.
+# Each call would build the map of all definitions, some 20 MB. As a map of
+# functions, a caller builds only the definitions that it needs.
 sed -i \
 	-e 's/^func GetOpenAPIDefinitions(ref common.ReferenceCallback) map\[string\]common.OpenAPIDefinition {$/func makers() map[string]func(common.ReferenceCallback) common.OpenAPIDefinition {/' \
 	-e 's/^\treturn map\[string\]common.OpenAPIDefinition{$/\treturn map[string]func(common.ReferenceCallback) common.OpenAPIDefinition{/' \

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Installs what a node needs, for `svc up` to run pods: containerd, runc, the CNI
-# plugins and iptables, from the distribution's packages, where root runs it on a
-# Linux with apt-get. Elsewhere it says what to install. Further packages may be
+# plugins and iptables. It installs the distribution's packages if root runs it on
+# Linux with apt-get; otherwise it prints what to install. More packages may be
 # given as program=package.
 # usage: hack/node-setup.sh [PROGRAM=PACKAGE...]
 #
-# It never fails: svc up goes on as a control plane, and says what is missing.
+# It never fails: svc up then runs as a control plane only, and prints what is
+# missing.
 set -uo pipefail
 
 [[ $(uname -s) == Linux && $(id -u) == 0 ]] || exit 0
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
-# has reports whether a program, or the set of CNI plugins, is there.
+# has reports whether a program, or the set of CNI plugins, is installed.
 has() {
 	if [[ $1 != cni ]]; then
 		command -v "$1" >/dev/null
@@ -39,7 +40,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
 
-# quietly runs a command with its output in the log, and a dot every two seconds.
+# quietly runs a command. It writes the output to the log, and prints a dot every
+# two seconds.
 quietly() {
 	"$@" >"$log" 2>&1 </dev/null &
 	local pid=$! seconds=0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command that runs tests and, if it fails, says again at the end which of
-# them have failed and why: of a long output, a reader may have the end only. All
-# of it is in bin/report.log.
+# Runs a test command. If it fails, the failed tests and their errors are repeated
+# at the end of the output, which may be all that a reader has. The complete output
+# is in bin/report.log.
 # usage: hack/report.sh COMMAND [ARGUMENT...]
 set -uo pipefail
 cd "$(dirname "$0")/.."

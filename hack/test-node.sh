@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the suite of the node, with real containers: $SVC names the svc to test.
-# It needs root on Linux, and installs what it takes; elsewhere it is skipped, and
-# says why.
+# It needs root on Linux, and installs the programs that a node needs. Elsewhere it
+# is skipped with a message.
 # usage: hack/test-node.sh [ARGUMENTS OF GO TEST...]
 set -euo pipefail
 cd "$(dirname "$0")/.."

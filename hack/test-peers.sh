@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs svclet beside the real kubelet, and each of them with the other's API
-# server, with real containers: $SVC and $SVCLET name what is tested. It needs
-# root on Linux, installs what a node takes, and builds the programs of
-# Kubernetes first (hack/peers.sh); elsewhere it is skipped, and says why.
+# Compares svclet with the real kubelet, with real containers, and runs each with
+# the other's API server. $SVC and $SVCLET name the binaries to test. It needs root
+# on Linux, installs the programs that a node needs, and builds those of Kubernetes
+# first (hack/peers.sh). Elsewhere it is skipped with a message.
 # usage: hack/test-peers.sh [ARGUMENTS OF GO TEST...]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks what `make generate`, `go mod tidy` and gofmt would change. It fails
-# with the difference and the command that mends it.
+# with the difference and the command that fixes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

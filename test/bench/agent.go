@@ -10,8 +10,8 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// agentSystem is a node agent at an API server of svc, with a containerd of its
-// own. Neither of these is measured.
+// agentSystem is a node agent with an API server of svc and its own containerd.
+// Only the agent is measured.
 type agentSystem struct {
 	name    string
 	kind    launch.AgentKind
@@ -21,7 +21,7 @@ type agentSystem struct {
 	program string
 }
 
-// agents are svc's and kubelet.
+// agents returns svclet and kubelet.
 func agents(o options) ([]system, error) {
 	if why := launch.WhyNoNode(); why != "" {
 		return nil, errors.New(why)
@@ -80,7 +80,7 @@ func (s *agentSystem) Processes(dir string) ([]process, error) {
 	}), nil
 }
 
-// Clean ends the containerd and what runs in it.
+// Clean stops the containerd and its pods.
 func (s *agentSystem) Clean() error {
 	if s.machine == nil {
 		return nil

@@ -33,11 +33,11 @@ type agentTrial struct {
 	pods    *podWatch
 }
 
-// withAgent gives fn the node, when it is ready.
+// withAgent calls fn when the node is ready.
 func withAgent(ctx context.Context, t *trial, fn func(*agentTrial) error) error {
 	s, ok := t.system.(*agentSystem)
 	if !ok {
-		return fmt.Errorf("%s is no node agent", t.system.Name())
+		return fmt.Errorf("%s is not a node agent", t.system.Name())
 	}
 	clients, err := t.clients(ctx, 1)
 	if err != nil {
@@ -68,7 +68,7 @@ func withAgent(ctx context.Context, t *trial, fn func(*agentTrial) error) error 
 	return fn(a)
 }
 
-// makeRootCA creates the ConfigMap that the volume of a pod's token shows.
+// makeRootCA creates the ConfigMap that the token volume of a pod contains.
 func (a *agentTrial) makeRootCA(ctx context.Context) error {
 	return ctrlclient.IgnoreAlreadyExists(a.pods.Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "none"},
@@ -88,8 +88,8 @@ func (a *agentTrial) nodeReady(ctx context.Context) error {
 	return errors.New("the node is not ready")
 }
 
-// agentPod has an idle container, which terminates at once when it is asked
-// to; and the volume of a token that every pod has in a cluster.
+// agentPod returns a pod with an idle container that exits at once on SIGTERM, and
+// with the token volume that every pod of a cluster has.
 func agentPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: name, Labels: map[string]string{"app": "bench"}},
@@ -108,7 +108,7 @@ func agentPod(name string) *corev1.Pod {
 	}
 }
 
-// create returns how long it takes from the request until the pod runs.
+// create returns the time from the request until the pod runs.
 func (a *agentTrial) create(ctx context.Context, name string) (time.Duration, error) {
 	return a.pods.took(ctx, name, isRunning(0), func() error { return a.pods.Create(ctx, agentPod(name)) })
 }
@@ -118,7 +118,7 @@ func (a *agentTrial) remove(ctx context.Context, name string) (time.Duration, er
 	return a.pods.took(ctx, name, isGone, func() error { return a.pods.Delete(ctx, agentPod(name)) })
 }
 
-// oneByOne does something to n pods, one after the other.
+// oneByOne calls do for n pods, one after the other.
 func oneByOne(n int, do func(name string) (time.Duration, error)) ([]time.Duration, error) {
 	var all []time.Duration
 	for i := range n {
@@ -132,7 +132,7 @@ func oneByOne(n int, do func(name string) (time.Duration, error)) ([]time.Durati
 	return all, nil
 }
 
-// atOnce does something to n pods, all at the same time.
+// atOnce calls do for n pods, all at the same time.
 func atOnce(n int, do func(name string) (time.Duration, error)) ([]time.Duration, error) {
 	all, errs := make([]time.Duration, n), make([]error, n)
 	var group sync.WaitGroup
@@ -150,8 +150,8 @@ func (t *trial) recordTimes(name string, times []time.Duration) {
 	t.record(lower(name, "p99", "ms"), percentile(times, 99))
 }
 
-// measureAgent is what an operator installs, and what the agent holds and uses
-// when its node has no pods.
+// measureAgent measures the size of what an operator installs, and the memory and
+// CPU time that the agent uses while its node has no pods.
 func measureAgent(ctx context.Context, t *trial) error {
 	return withAgent(ctx, t, func(*agentTrial) error {
 		size, err := sizeOf(t.system.Binaries())
@@ -163,10 +163,10 @@ func measureAgent(ctx context.Context, t *trial) error {
 	})
 }
 
-// agentRow is the name of the rows of an agent whose pods do nothing.
+// agentRow returns the name of the rows of an agent whose pods are idle.
 func agentRow(pods int) string { return fmt.Sprintf("agent, %d pods", pods) }
 
-// measureAgentWithPods is the same with pods that do nothing.
+// measureAgentWithPods measures the same with idle pods.
 func measureAgentWithPods(ctx context.Context, t *trial) error {
 	return withAgent(ctx, t, func(a *agentTrial) error {
 		running := 0
@@ -186,7 +186,7 @@ func measureAgentWithPods(ctx context.Context, t *trial) error {
 	})
 }
 
-// removeAll ends all pods.
+// removeAll deletes all pods and waits until they are gone.
 func (a *agentTrial) removeAll(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := a.pods.List(ctx, &pods, ctrlclient.InNamespace(agentNamespace)); err != nil {
@@ -202,8 +202,8 @@ func (a *agentTrial) removeAll(ctx context.Context) error {
 	return err
 }
 
-// measurePodRestarts is how long it takes from the kill of a container until the
-// API shows the next one running.
+// measurePodRestarts measures the time from the kill of a container until the API
+// shows its successor running.
 func measurePodRestarts(ctx context.Context, t *trial) error {
 	return withAgent(ctx, t, func(a *agentTrial) error {
 		if _, err := atOnce(t.sizes.AgentBurst, func(name string) (time.Duration, error) { return a.create(ctx, name) }); err != nil {
@@ -224,7 +224,7 @@ func measurePodRestarts(ctx context.Context, t *trial) error {
 	})
 }
 
-// processOf is the process of a pod's container.
+// processOf returns the process ID of a pod's container.
 func (a *agentTrial) processOf(ctx context.Context, name string) (int, error) {
 	cri, closeCRI, err := dialCRI(a.machine.Endpoint())
 	if err != nil {
@@ -247,7 +247,7 @@ func (a *agentTrial) processOf(ctx context.Context, name string) (int, error) {
 	}
 	var info struct{ Pid int }
 	if err := json.Unmarshal([]byte(status.Info["info"]), &info); err != nil {
-		return 0, fmt.Errorf("what the runtime says about the container of %s: %w", name, err)
+		return 0, fmt.Errorf("decode the runtime's information about the container of %s: %w", name, err)
 	}
 	return info.Pid, nil
 }

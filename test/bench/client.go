@@ -83,8 +83,8 @@ func (c *client) do(ctx context.Context, r request) error {
 	return err
 }
 
-// open sends a request and returns the body of a successful answer, for the
-// caller to close. Any other answer is an error that carries its beginning.
+// open sends a request and returns the body of a successful answer, which the
+// caller closes. Any other answer is an error with the beginning of its body.
 func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	var body io.Reader
 	if r.body != nil {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// A contest compares two systems by its measures. Which measures are taken
-// decides which contests take place.
+// A contest compares two systems by its measures. It takes place if at least one
+// of its measures is selected.
 type contest struct {
 	name     string
 	systems  func(options) ([]system, error)
@@ -54,7 +54,7 @@ func contests() []contest {
 	}
 }
 
-// binaries of the systems, by the flag that names each.
+// binaries returns the paths of the systems' binaries by their flags.
 func (o *options) binaries() map[string]*string {
 	return map[string]*string{
 		"svc": &o.svc, "kube-apiserver": &o.kubeAPIServer, "etcd": &o.etcd,
@@ -63,7 +63,7 @@ func (o *options) binaries() map[string]*string {
 	}
 }
 
-// need makes sure that binaries exist, and their paths absolute.
+// need checks that binaries exist, and makes their paths absolute.
 func (o *options) need(flags ...string) error {
 	var errs []error
 	for _, flag := range flags {
@@ -81,7 +81,7 @@ func (o *options) need(flags ...string) error {
 
 var errNothing = errors.New("the binaries of both systems are empty: nothing to measure")
 
-// apiServers are svc and kube-apiserver, each with its etcd.
+// apiServers returns svc and kube-apiserver, each with its etcd.
 func apiServers(o options) ([]system, error) {
 	var systems []system
 	if o.svc != "" {
@@ -110,7 +110,7 @@ func apiServers(o options) ([]system, error) {
 	return systems, nil
 }
 
-// wholeClusters are svc with all controllers.
+// wholeClusters returns svc with all controllers.
 func wholeClusters(o options) ([]system, error) {
 	if err := o.need("svc", "svclet"); err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func wholeClusters(o options) ([]system, error) {
 	return []system{&wholeSystem{s, o.svclet}}, nil
 }
 
-// controllerManagers are svc's controllers, and kube-controller-manager with
-// kube-scheduler, both at an API server of svc.
+// controllerManagers returns svc's controllers, and kube-controller-manager with
+// kube-scheduler, both with an API server of svc.
 func controllerManagers(o options) ([]system, error) {
 	if err := o.need("svc"); err != nil {
 		return nil, err

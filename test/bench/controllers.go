@@ -22,15 +22,15 @@ const (
 const (
 	// workTimeout bounds the work of the controllers in one measure.
 	workTimeout = 10 * time.Minute
-	// lookInterval is the resolution of the times of work.
-	lookInterval = 50 * time.Millisecond
+	// pollPeriod is the resolution of the times of work.
+	pollPeriod = 50 * time.Millisecond
 )
 
-// measureManagers is what the managers hold and use with nothing to do.
+// measureManagers measures the memory and CPU time of idle managers.
 func measureManagers(ctx context.Context, t *trial) error { return t.recordIdle(ctx, "managers idle") }
 
-// measureScheduling creates pods as fast as 16 clients can, on nodes of which
-// each has room for all, and waits until the last has one.
+// measureScheduling creates pods as fast as 16 clients can, and waits until the
+// last is scheduled. Each node has room for all pods.
 func measureScheduling(ctx context.Context, t *trial) error {
 	clients, err := t.clients(ctx, 16)
 	if err != nil {
@@ -62,7 +62,7 @@ func measureScheduling(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.recordWork("pods scheduled", t.sizes.Scheduled, work)
-	// No agent stops the pods of these nodes.
+	// These nodes have no agents to stop the pods.
 	for _, path := range []string{k.collection(scheduleNamespace) + "?gracePeriodSeconds=0", "/api/v1/nodes"} {
 		if err := clients[0].do(ctx, request{method: http.MethodDelete, path: path}); err != nil {
 			return err
@@ -71,8 +71,8 @@ func measureScheduling(ctx context.Context, t *trial) error {
 	return t.removeNamespace(ctx, clients[0], scheduleNamespace)
 }
 
-// node is a node with room for everything. Nothing renews its lease, so it is
-// good for less than the grace period of nodes, 40 seconds.
+// node returns a node with room for all pods. No agent renews its lease, so it is
+// ready for the grace period of nodes at most, 40 seconds.
 func node(i int) []byte {
 	const capacity = `{"cpu": "1000", "memory": "1000Gi", "ephemeral-storage": "1000Gi", "pods": "10000"}`
 	return fmt.Appendf(nil, `{
@@ -84,7 +84,7 @@ func node(i int) []byte {
 	}`, i, i%3, capacity, time.Now().UTC().Format(time.RFC3339))
 }
 
-// rolledNodes is how many simulated machines run the pods of the deployments.
+// rolledNodes is the number of simulated machines that run the deployments' pods.
 const rolledNodes = 50
 
 // measureRollout creates deployments of ten pods and waits until all are
@@ -157,8 +157,8 @@ func deployment(i int) []byte {
 	}`, i)
 }
 
-// complete reports whether every deployment is, in the words of kubectl,
-// successfully rolled out.
+// complete reports whether every deployment is successfully rolled out, as kubectl
+// rollout status defines it.
 func complete(ctx context.Context, c *client, path string) (bool, error) {
 	body, err := c.open(ctx, request{method: http.MethodGet, path: path})
 	if err != nil {
@@ -240,8 +240,8 @@ func measureCollection(ctx context.Context, t *trial) error {
 	if err := t.namespace(ctx, clients[0], collectNamespace); err != nil {
 		return err
 	}
-	// What is collected of the first owner tells that the collector has seen
-	// the dependents of the second.
+	// Once the dependents of the first owner are collected, the collector has
+	// observed those of the second.
 	for _, owner := range []struct {
 		name       string
 		dependents int
@@ -265,7 +265,7 @@ func measureCollection(ctx context.Context, t *trial) error {
 
 const configMapsToCollect = "/api/v1/namespaces/" + collectNamespace + "/configmaps"
 
-// own creates a ConfigMap and its dependents, which carry its name as a label.
+// own creates a ConfigMap and its dependents, which have its name as a label.
 func (t *trial) own(ctx context.Context, clients []*client, name string, dependents int) error {
 	body, err := clients[0].open(ctx, request{method: http.MethodPost, path: configMapsToCollect, body: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)})
 	if err != nil {
@@ -299,7 +299,7 @@ func none(ctx context.Context, c *client, path string) (bool, error) {
 	return n == 0, err
 }
 
-// countItems is how many objects a list has.
+// countItems returns the number of objects in a list.
 func countItems(ctx context.Context, c *client, path string) (int, error) {
 	body, err := c.open(ctx, request{method: http.MethodGet, path: path})
 	if err != nil {
@@ -311,7 +311,7 @@ func countItems(ctx context.Context, c *client, path string) (int, error) {
 	return len(list.Items), err
 }
 
-// work measures what is done until f returns.
+// work measures the time and CPU time until f returns.
 func (t *trial) work(f func() error) (outcome, error) {
 	before, err := cpuTime(t.instance.groups())
 	if err != nil {
@@ -333,13 +333,13 @@ func (t *trial) recordWork(name string, n int, work outcome) {
 }
 
 // until polls until the condition is true.
-func until(ctx context.Context, look func() (bool, error)) error {
+func until(ctx context.Context, condition func() (bool, error)) error {
 	for {
-		done, err := look()
+		done, err := condition()
 		if done || err != nil {
 			return err
 		}
-		if err := wait(ctx, lookInterval); err != nil {
+		if err := wait(ctx, pollPeriod); err != nil {
 			return err
 		}
 	}

@@ -17,39 +17,39 @@ import (
 )
 
 const (
-	// crowdNamespaces is how many namespaces share the pods.
+	// crowdNamespaces is the number of namespaces that share the pods.
 	crowdNamespaces = 20
-	// crowdClients is how many connections the users' requests share.
+	// crowdClients is the number of connections that the users' requests share.
 	crowdClients = 8
-	// responsive is within what 99 of 100 requests and events are to come, in
+	// responsive is the goal for the 99th percentile of requests and events, in
 	// milliseconds.
 	responsive = 1_000
 )
 
-// measureCrowd is how the API answers its users while the machines of many nodes
-// do what kubelets do, and pods are created and deleted.
+// measureCrowd measures how fast the API answers users while many simulated nodes
+// send the requests of kubelets, and pods are created and deleted.
 func measureCrowd(ctx context.Context, t *trial) error {
 	return t.crowd(ctx, crowdRows, func(i int) string { return fmt.Sprintf("crowd-%04d", i%t.sizes.CrowdNodes) })
 }
 
-// measureScheduledCrowd is the same with all controllers, of which the scheduler
-// finds the pods' nodes.
+// measureScheduledCrowd measures the same with all controllers, so the scheduler
+// assigns the pods to nodes.
 func measureScheduledCrowd(ctx context.Context, t *trial) error {
 	return t.crowd(ctx, clusterRows, func(int) string { return "" })
 }
 
-// What begins the names of the rows of the two measures.
+// The prefixes of the row names of the two measures.
 const (
 	crowdRows   = "many nodes"
 	clusterRows = "cluster"
 )
 
-// aCrowd is nodes and pods with which a server is busy.
+// aCrowd is the nodes, pods and users that keep a server busy.
 type aCrowd struct {
 	*trial
 	clients  []*client // of the users
 	pods     kind
-	node     func(i int) string // on which the i-th pod is to be
+	node     func(i int) string // name of the i-th pod's node, or ""
 	machines []*simulate.Alone
 
 	mu       sync.Mutex
@@ -82,8 +82,8 @@ func (t *trial) crowd(ctx context.Context, rows string, node func(i int) string)
 	return errors.Join(err, c.stopMachines())
 }
 
-// prepare creates the namespaces, and lets nodes do what they do: kube-apiserver
-// runs without the authorizer of nodes.
+// prepare creates the namespaces, and binds the role system:node to all nodes:
+// kube-apiserver runs without the Node authorizer.
 func (c *aCrowd) prepare(ctx context.Context, admin *client) error {
 	for i := range crowdNamespaces {
 		if err := c.namespace(ctx, admin, crowdNamespace(i)); err != nil {
@@ -114,7 +114,7 @@ func (c *aCrowd) startMachines(ctx context.Context) error {
 	return err
 }
 
-// withImages gives a node as many images as kubelets report.
+// withImages adds as many images to a node as kubelets report.
 func withImages(node *corev1.Node) {
 	for i := range 50 {
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
@@ -129,7 +129,8 @@ func (c *aCrowd) renewed(took time.Duration) {
 	c.renewals = append(c.renewals, took)
 }
 
-// takeRenewals are the sorted latencies of the renewals since the last call.
+// takeRenewals returns the sorted latencies of the lease renewals since the last
+// call.
 func (c *aCrowd) takeRenewals() []time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +163,7 @@ func (c *aCrowd) fill(ctx context.Context, rows string, admins []*client) error 
 		return err
 	}
 	for {
-		// On clusters of this size such a look costs something.
+		// On clusters of this size each poll is expensive.
 		if err := wait(ctx, time.Second); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (c *aCrowd) fill(ctx context.Context, rows string, admins []*client) error 
 	return c.recordMemory(rows)
 }
 
-// live lets users send requests while nodes and pods change.
+// live sends the users' requests while nodes and pods change.
 func (c *aCrowd) live(ctx context.Context, rows string) error {
 	config, err := c.config()
 	if err != nil {
@@ -218,8 +219,8 @@ func (c *aCrowd) live(ctx context.Context, rows string) error {
 	return nil
 }
 
-// requests are what users do. The first half of the pods stays, the others are
-// replaced, one by one.
+// requests returns the users' requests. The first half of the pods stays, the
+// others are replaced one by one.
 func (c *aCrowd) requests(seen *revisions) []paced {
 	const configMap = "/api/v1/namespaces/bench-crowd-00/configmaps"
 	k, pods := configMapKind(), c.sizes.CrowdPods
@@ -253,7 +254,7 @@ func (c *aCrowd) requests(seen *revisions) []paced {
 
 func crowdPod(i int) string { return fmt.Sprintf("pod-%06d", i) }
 
-// create is the request for the i-th pod.
+// create returns the request that creates the i-th pod.
 func (c *aCrowd) create(i int) request {
 	r := c.pods.create(crowdNamespace(i), crowdPod(i), 0)
 	if node := c.node(i); node != "" {

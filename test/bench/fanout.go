@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// watchersPerConnection is how many watches share a connection, as the
-	// informers of a controller do.
+	// watchersPerConnection is the number of watches on one connection: the
+	// informers of a controller share one, too.
 	watchersPerConnection = 50
-	// deliveryTimeout is how long the last event may take to reach everybody.
+	// deliveryTimeout bounds the time until all watchers have the last event.
 	deliveryTimeout = 30 * time.Second
 )
 
-// measureFanOut writes one object again and again before many watchers. A
-// latency is from sending the write to one watcher's having read the event.
+// measureFanOut updates one object repeatedly while many watchers watch it. A
+// latency is the time from sending the write until one watcher has read the event.
 func measureFanOut(ctx context.Context, t *trial) error {
 	for _, watchers := range t.sizes.Watchers {
 		if err := t.fanOut(ctx, watchers); err != nil {
@@ -88,8 +88,8 @@ func (t *trial) fanOut(ctx context.Context, watchers int) error {
 
 func fanOutRow(watchers int) string { return "fan-out to " + plural(watchers, "watcher") }
 
-// An audience is a number of watchers of the same object, whose revisions are
-// the nanoseconds from the epoch to its writing.
+// An audience is a number of watchers of one object. The object's revision
+// annotation is the time of the write, in nanoseconds since 1970.
 type audience struct {
 	epoch  time.Time
 	events int // that each watcher receives after the first
@@ -100,7 +100,7 @@ type audience struct {
 	reads  sync.WaitGroup
 }
 
-// reception is what came to the watchers of a connection.
+// reception is the result of the watchers of a connection.
 type reception struct {
 	latencies []time.Duration
 	err       error
@@ -110,8 +110,8 @@ func newAudience(events int) *audience {
 	return &audience{epoch: time.Now(), events: events, begun: make(chan struct{}), ended: make(chan reception), left: make(chan struct{})}
 }
 
-// join adds n watchers on a connection, which count as begun once all of them
-// have seen the object.
+// join adds n watchers on a connection. They have begun once each has received the
+// object.
 func (a *audience) join(ctx context.Context, config *rest.Config, path string, n int) error {
 	block, err := openWatches(ctx, config, path+"?watch=true&resourceVersion=0", n)
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *audience) read(block *watchers, n int) ([]time.Duration, error) {
 	return latencies, err
 }
 
-// revision is the value of the revision annotation in an event in JSON.
+// revision returns the value of the revision annotation in a JSON event.
 func revision(event []byte) (int64, error) {
 	_, after, found := bytes.Cut(event, []byte(`"`+revisionKey+`":"`))
 	digits, _, ended := bytes.Cut(after, []byte(`"`))

@@ -14,8 +14,8 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// wholeSystem is `svc up` with all its controllers, for agents that are not
-// among its processes.
+// wholeSystem is `svc up` with all its controllers. The agents are not among its
+// processes.
 type wholeSystem struct {
 	*svcSystem
 	svclet string // binary
@@ -29,12 +29,12 @@ func (s *wholeSystem) Processes(dir string) ([]process, error) {
 	}}, nil
 }
 
-// measureFleet is what it takes to run many agents, each with a runtime that runs
-// nothing, and the pods of deployments on their nodes.
+// measureFleet measures many agents, each with a fake runtime, and the pods of
+// deployments on their nodes.
 func measureFleet(ctx context.Context, t *trial) (err error) {
 	s, ok := t.system.(*wholeSystem)
 	if !ok {
-		return fmt.Errorf("%s is no whole cluster", t.system.Name())
+		return fmt.Errorf("%s is not a whole cluster", t.system.Name())
 	}
 	config, err := t.config()
 	if err != nil {
@@ -57,13 +57,13 @@ func measureFleet(ctx context.Context, t *trial) (err error) {
 		return err
 	}
 	t.record(lower("fleet", "nodes ready", "s"), time.Since(began).Seconds())
-	if err := run.rest(ctx, "fleet, an agent"); err != nil {
+	if err := run.idle(ctx, "fleet, an agent"); err != nil {
 		return err
 	}
 	if err := run.change(ctx, "fleet, pods run", f.Deploy, func() bool { return f.ReadyPods() == pods }); err != nil {
 		return err
 	}
-	if err := run.rest(ctx, fmt.Sprintf("fleet, an agent with %d pods", pods/agents)); err != nil {
+	if err := run.idle(ctx, fmt.Sprintf("fleet, an agent with %d pods", pods/agents)); err != nil {
 		return err
 	}
 	if err := run.change(ctx, "fleet, pods gone", func(ctx context.Context, _ int) error { return f.Undeploy(ctx) }, func() bool {
@@ -84,7 +84,7 @@ type fleetTrial struct {
 	agents, pods int
 }
 
-// await waits until something is so.
+// await waits until a condition is true.
 func (t fleetTrial) await(ctx context.Context, what string, so func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
@@ -95,8 +95,8 @@ func (t fleetTrial) await(ctx context.Context, what string, so func() bool) erro
 	return nil
 }
 
-// rest records what an agent holds and uses when nothing happens.
-func (t fleetTrial) rest(ctx context.Context, name string) error {
+// idle records the memory and CPU time of an idle agent.
+func (t fleetTrial) idle(ctx context.Context, name string) error {
 	if err := wait(ctx, t.sizes.Settle); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (t fleetTrial) rest(ctx context.Context, name string) error {
 	return nil
 }
 
-// change records how long something takes with all pods.
+// change records the time and CPU time of a change of all pods.
 func (t fleetTrial) change(ctx context.Context, name string, do func(context.Context, int) error, done func() bool) error {
 	began := time.Now()
 	used, err := t.use(func() error {
@@ -134,10 +134,10 @@ func (t fleetTrial) change(ctx context.Context, name string, do func(context.Con
 	return nil
 }
 
-// usage is processor time.
+// usage is CPU time.
 type usage struct{ agents, server time.Duration }
 
-// use measures what agents and server use while something is done.
+// use measures the CPU time of agents and server during do.
 func (t fleetTrial) use(do func() error) (usage, error) {
 	used := func() (u usage, err error) {
 		if u.agents, err = cpuTime(t.Pids()); err != nil {
@@ -157,7 +157,7 @@ func (t fleetTrial) use(do func() error) (usage, error) {
 	return usage{after.agents - before.agents, after.server - before.server}, err
 }
 
-// removeNodes removes the nodes whose agents have ended.
+// removeNodes deletes the Nodes of agents that have stopped.
 func (t *trial) removeNodes(ctx context.Context) error {
 	clients, err := t.clients(ctx, 1)
 	if err != nil {

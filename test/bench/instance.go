@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// startTimeout bounds the way from the first process to readiness.
+	// startTimeout bounds the time from the first process to readiness.
 	startTimeout = 2 * time.Minute
 	// stopTimeout is how long a process may take to end after SIGTERM.
 	stopTimeout = 90 * time.Second
@@ -33,7 +33,7 @@ type instance struct {
 	commands []*command // in the order of their start
 }
 
-// command is a process that was started, in a group of its own.
+// command is a started process, in its own process group.
 type command struct {
 	name  string
 	cmd   *exec.Cmd
@@ -42,8 +42,8 @@ type command struct {
 	aside bool
 }
 
-// start starts a system and waits until it is ready. It returns how long that
-// took from the start of the first process. A directory with data is resumed.
+// start starts a system and waits until it is ready. It returns the time since the
+// start of the first process. If the directory has data, the system uses them.
 func start(ctx context.Context, s system, dir string) (*instance, time.Duration, error) {
 	processes, err := s.Processes(dir)
 	if err != nil {
@@ -64,8 +64,7 @@ func start(ctx context.Context, s system, dir string) (*instance, time.Duration,
 	return in, time.Since(began), nil
 }
 
-// run starts a process, once its preparation succeeds, and waits for its
-// address.
+// run prepares and starts a process, and waits until it accepts connections.
 func (in *instance) run(ctx context.Context, p process) error {
 	if p.prepare != nil {
 		if err := in.poll(ctx, p.prepare); err != nil {
@@ -84,7 +83,7 @@ func (in *instance) run(ctx context.Context, p process) error {
 	}
 	go func() {
 		defer close(c.done)
-		_ = c.cmd.Wait() // How a process ended is in its log and its ProcessState.
+		_ = c.cmd.Wait() // The log and the ProcessState have the result.
 	}()
 	in.commands = append(in.commands, c)
 	if p.listens == "" {
@@ -104,11 +103,11 @@ func (in *instance) log(process string) string {
 }
 
 // poll polls until there is no error, a process ends, or the context does.
-func (in *instance) poll(ctx context.Context, ask func(context.Context) error) error {
+func (in *instance) poll(ctx context.Context, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		err := ask(ctx)
+		err := check(ctx)
 		if err == nil {
 			return nil
 		}
@@ -127,8 +126,8 @@ func (in *instance) poll(ctx context.Context, ask func(context.Context) error) e
 	}
 }
 
-// ready asks /readyz, anonymously and without a look at the certificate: a
-// first start has yet to make both.
+// ready returns a check of /readyz. It is anonymous and does not verify the
+// certificate: at a first start, credentials and certificate do not exist yet.
 func ready(url string) func(context.Context) error {
 	probe := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
@@ -155,7 +154,7 @@ func ready(url string) func(context.Context) error {
 	}
 }
 
-// groups are the process groups of the instance that are measured.
+// groups returns the process groups that are measured.
 func (in *instance) groups() []int {
 	var groups []int
 	for _, c := range in.commands {
@@ -166,7 +165,7 @@ func (in *instance) groups() []int {
 	return groups
 }
 
-// stop ends the processes in the reverse order of their start.
+// stop stops the processes in the reverse order of their start.
 func (in *instance) stop() error {
 	var errs []error
 	for len(in.commands) > 0 {
@@ -180,15 +179,14 @@ func (in *instance) stop() error {
 	return errors.Join(errs...)
 }
 
-// line is the command as a reader of the report would type it, with DIR for
-// the directory of the data.
+// line returns the command line for the report, with DIR for the data directory.
 func (c *command) line(dir string) string {
 	words := append([]string{filepath.Base(c.cmd.Path)}, c.cmd.Args[1:]...)
 	return strings.ReplaceAll(strings.Join(words, " "), dir, "DIR")
 }
 
-// stop asks the process to end, as an operator would, and kills what of its
-// group is there after it has, or after stopTimeout.
+// stop sends SIGTERM to the process. When it has exited, or after stopTimeout, it
+// kills the remaining processes of the group.
 func (c *command) stop() error {
 	defer c.log.Close()
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -207,7 +205,7 @@ func (c *command) stop() error {
 	return late
 }
 
-// tail is the end of a log, for an error's message.
+// tail returns the end of a log, for an error message.
 func tail(file string) []byte {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// Namespaces of the measures, apart so that the objects of one are not seen by
-// the watchers and lists of another.
+// Namespaces of the measures. Each has its own, so that watches and lists of one
+// measure do not include the objects of another.
 const (
 	firstNamespace = "bench-first"
 	verbNamespace  = "bench-verbs"
 	listNamespace  = "bench-list"
 )
 
-// revisionKey is the annotation that every write gives another value.
+// revisionKey is the annotation that every write changes.
 const revisionKey = "bench.svc.dev/revision"
 
 const discoveryType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
-// A kind makes requests for the objects of a resource. Bodies are joined of
+// A kind makes requests for the objects of a resource. It joins bodies from
 // prepared pieces.
 type kind struct {
 	resource string
 	pieces   []string // of a body, with the namespace, name and revision between
 }
 
-// The marks in a template of what differs between objects, in this order.
+// marks separate the pieces of a template.
 const marks = "@"
 
 // newKind pads the template to size with the text that replaces "padding".
@@ -37,7 +37,7 @@ func newKind(resource, template string, size int) kind {
 	return kind{resource: resource, pieces: strings.Split(template, marks)}
 }
 
-// configMapKind has ConfigMaps of 1 KiB.
+// configMapKind returns the kind of ConfigMaps of 1 KiB.
 func configMapKind() kind {
 	return newKind("configmaps", `{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -46,8 +46,8 @@ func configMapKind() kind {
 	}`, 1<<10)
 }
 
-// podKind has pods of 2 KiB, complete enough that neither server has to look
-// anything up for them.
+// podKind returns the kind of pods of 2 KiB. They are complete, so that neither
+// server needs other objects to admit them.
 func podKind() kind {
 	return newKind("pods", `{
 		"apiVersion": "v1", "kind": "Pod",

@@ -61,7 +61,7 @@ func (k *kubeSystem) Processes(dir string) ([]process, error) {
 			"--etcd-servers=" + etcdURL,
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + k.port,
-			// It refuses a loopback address here; nothing connects to this one.
+			// A loopback address is refused here; no client connects to this one.
 			"--advertise-address=192.0.2.10",
 			"--tls-cert-file=" + file("server.crt"),
 			"--tls-private-key-file=" + file("server.key"),
@@ -71,7 +71,7 @@ func (k *kubeSystem) Processes(dir string) ([]process, error) {
 			"--service-account-signing-key-file=" + file("service-account.key"),
 			"--service-cluster-ip-range=10.96.0.0/16",
 			"--authorization-mode=RBAC",
-			// No controller manager makes the account that it would look for.
+			// It requires a service account, which no controller manager creates here.
 			"--disable-admission-plugins=ServiceAccount",
 		},
 	}}, nil

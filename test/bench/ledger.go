@@ -8,7 +8,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{values: map[row]map[string][]float64{}} }
 
-// add enters a value of a system.
+// add records a value of a system.
 func (l *ledger) add(system string, r row, value float64) {
 	if l.values[r] == nil {
 		l.rows = append(l.rows, r)
@@ -20,7 +20,7 @@ func (l *ledger) add(system string, r row, value float64) {
 func (l *ledger) results() []result {
 	results := make([]result, len(l.rows))
 	for i, r := range l.rows {
-		results[i] = judge(r, l.values[r]["svc"], l.values[r]["kube"])
+		results[i] = evaluate(r, l.values[r]["svc"], l.values[r]["kube"])
 	}
 	return results
 }

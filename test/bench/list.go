@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// chunk is the number of objects that kubectl and client-go ask for at once.
+// chunk is the page size (limit) of kubectl and client-go.
 const chunk = 500
 
 // measureLists lists the pods of a namespace, by a single client.
@@ -70,8 +70,8 @@ func whole(r request) func(context.Context, *client) error {
 	return func(ctx context.Context, c *client) error { return c.do(ctx, r) }
 }
 
-// chunks follows the continue tokens, which the function finds at the
-// beginning of an answer.
+// chunks follows the continue tokens. token finds the token at the beginning of an
+// answer.
 func chunks(r request, token func(head []byte) string) func(context.Context, *client) error {
 	path := r.path
 	return func(ctx context.Context, c *client) error {
@@ -107,7 +107,7 @@ func readChunk(ctx context.Context, c *client, r request, token func([]byte) str
 	return next, err
 }
 
-// jsonContinue is metadata.continue, which stands before the items.
+// jsonContinue returns metadata.continue, which precedes the items.
 func jsonContinue(head []byte) string {
 	head, _, _ = bytes.Cut(head, []byte(`"items":`))
 	_, after, found := bytes.Cut(head, []byte(`"continue":"`))
@@ -118,7 +118,7 @@ func jsonContinue(head []byte) string {
 	return string(token)
 }
 
-// protobufContinue is metadata.continue: field 3 of ListMeta, which is field 1
+// protobufContinue returns metadata.continue: field 3 of ListMeta, which is field 1
 // of a list, which is field 2 of runtime.Unknown behind four magic bytes.
 func protobufContinue(head []byte) string {
 	head, found := bytes.CutPrefix(head, []byte("k8s\x00"))
@@ -128,8 +128,8 @@ func protobufContinue(head []byte) string {
 	return string(protobufField(protobufField(protobufField(head, 2), 1), 3))
 }
 
-// protobufField is the value of a length-delimited field, as far as the
-// message is there.
+// protobufField returns the value of a length-delimited field, which may be
+// truncated at the end of the message.
 func protobufField(message []byte, number protowire.Number) []byte {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)

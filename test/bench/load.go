@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// outcome is what a load came to.
+// outcome is the result of a load.
 type outcome struct {
 	operations int
 	elapsed    time.Duration
 	latencies  []time.Duration // sorted, one for each operation
-	cpu        time.Duration   // that the servers used meanwhile
+	cpu        time.Duration   // of the servers, during the load
 }
 
 func (o outcome) perSecond() float64 { return float64(o.operations) / o.elapsed.Seconds() }
 
-// cpuPerThousand is the servers' processor time for 1,000 operations, in seconds.
+// cpuPerThousand returns the servers' CPU time per 1,000 operations, in seconds.
 func (o outcome) cpuPerThousand() float64 { return o.cpu.Seconds() / float64(o.operations) * 1000 }
 
-// load runs n operations, each client one at a time, the next as soon as the
-// last has answered. The first error ends it.
+// load runs n operations. Each client runs one at a time, the next right after the
+// previous answer. The first error ends the load.
 func (t *trial) load(ctx context.Context, clients []*client, n int, operation func(ctx context.Context, c *client, i int) error) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -65,7 +65,8 @@ func (t *trial) load(ctx context.Context, clients []*client, n int, operation fu
 	return o, nil
 }
 
-// firstCause is an error that is not merely the end that another one caused.
+// firstCause returns the first error that is not only the cancellation after
+// another error.
 func firstCause(errs []error) error {
 	var ended error
 	for _, err := range errs {

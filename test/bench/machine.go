@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// machine describes the machine on which the figures were measured.
+// machine describes the machine of the benchmark.
 type machine struct {
 	Processors int     `json:"processors"`
 	Model      string  `json:"model"`
@@ -30,7 +30,7 @@ func (m machine) String() string {
 // tmpfs is the magic number of a file system in memory (statfs(2)).
 const tmpfs = 0x01021994
 
-// inspect describes the machine and refuses a disk that is none.
+// inspect describes the machine. It refuses a directory that is in memory.
 func inspect(dir string) (machine, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {
@@ -67,7 +67,7 @@ func inspect(dir string) (machine, error) {
 	return m, err
 }
 
-// probeFsync appends to a file, which it removes again.
+// probeFsync measures appends to a file, and removes the file.
 func probeFsync(file string) (median float64, err error) {
 	f, err := os.Create(file)
 	if err != nil {

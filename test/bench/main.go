@@ -101,7 +101,7 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	// Logs of libraries about restarted watches are not part of the figures.
 	klog.SetLogger(logr.Discard())
-	// The client shares the processors with the servers; memory it may have.
+	// The client shares the CPUs with the servers, so it trades memory for CPU time.
 	debug.SetGCPercent(400)
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -134,8 +134,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return errors.Join(append(failures, write(rep, o.json, stdout))...)
 }
 
-// selectMeasures are the contests with those of their measures that --only
-// matches.
+// selectMeasures returns the contests with the measures that --only matches.
 func selectMeasures(o options) ([]contest, error) {
 	var selected []contest
 	for _, c := range contests() {
@@ -150,7 +149,7 @@ func selectMeasures(o options) ([]contest, error) {
 	return selected, nil
 }
 
-// take takes the measures of all rounds and returns what failed.
+// take takes the measures of all rounds and returns the failures.
 func (c contest) take(ctx context.Context, o options, systems []system, rep *report, figures *ledger, stderr io.Writer) (failures []error) {
 	dir := rep.dir
 	for round := range o.rounds {

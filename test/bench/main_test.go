@@ -17,7 +17,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 	}
 }
 
-func TestAQuickRunIsOneRoundUnlessToldOtherwise(t *testing.T) {
+func TestTheDefaultOfAQuickRunIsOneRound(t *testing.T) {
 	for args, want := range map[string]int{"": 3, "--quick": 1, "--quick --rounds=3": 3} {
 		o, err := parseFlags(strings.Fields(args))
 		if err != nil || o.rounds != want {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// svcManager is svc's controller manager at an API server of svc. The API
-// server is not measured.
+// svcManager is svc's controller manager with an API server of svc, which is not
+// measured.
 type svcManager struct{ api *svcSystem }
 
 func (m *svcManager) Name() string                            { return "svc" }
@@ -28,10 +28,10 @@ func (m *svcManager) Processes(dir string) ([]process, error) {
 	}}), err
 }
 
-// kubeManagers are kube-controller-manager and kube-scheduler at an API server
-// of svc, as its administrators. Of the controllers those run that svc has,
-// too, and their clients do not hold themselves back: with its defaults, 20
-// requests a second, kube-controller-manager would do next to nothing.
+// kubeManagers are kube-controller-manager and kube-scheduler with an API server
+// of svc, as administrators. They run only the controllers that svc has, too, and
+// without client-side rate limits: the default of 20 requests a second would make
+// kube-controller-manager very slow.
 type kubeManagers struct {
 	api                *svcSystem
 	manager, scheduler string // binaries
@@ -42,8 +42,7 @@ func (m *kubeManagers) Binaries() []string                      { return []strin
 func (m *kubeManagers) URL() string                             { return m.api.URL() }
 func (m *kubeManagers) Config(dir string) (*rest.Config, error) { return m.api.Config(dir) }
 
-// kubeControllers are those of svc's controllers, as kube-controller-manager
-// calls them.
+// kubeControllers returns kube-controller-manager's names of svc's controllers.
 func kubeControllers() string {
 	return strings.Join([]string{
 		"namespace-controller", "garbage-collector-controller", "pod-garbage-collector-controller",
@@ -69,7 +68,7 @@ func (m *kubeManagers) Processes(dir string) ([]process, error) {
 	), err
 }
 
-// apiServer is the process that the managers work at.
+// apiServer returns the process of the managers' API server.
 func apiServer(api *svcSystem, dir string) ([]process, error) {
 	processes, err := api.Processes(dir)
 	for i := range processes {

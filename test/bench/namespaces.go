@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// crowdedPrefix begins the names of the namespaces that go at once.
+	// crowdedPrefix is the name prefix of the namespaces that are deleted at once.
 	crowdedPrefix = "bench-crowded-"
 	// bystanderNamespace is deleted after them, and busyNamespace stays.
 	bystanderNamespace = "bench-bystander"
 	busyNamespace      = "bench-busy"
 )
 
-// measureNamespaces deletes many namespaces at once, each with a few objects,
-// and meanwhile another one, and makes a replica set in a third. Neither is to
-// wait until all the others are done.
+// measureNamespaces deletes many namespaces at once, each with a few objects.
+// Meanwhile it deletes another one, and creates a replica set in a third. Neither
+// should have to wait until all others are finished.
 func measureNamespaces(ctx context.Context, t *trial) error {
 	clients, err := t.clients(ctx, 64)
 	if err != nil {
@@ -65,12 +65,12 @@ func measureNamespaces(ctx context.Context, t *trial) error {
 	t.recordWork("namespaces deleted", t.sizes.Namespaces, work)
 	t.record(lower("another namespace meanwhile", "delete to gone", "s"), deleted.Seconds())
 	t.record(lower("a replica set meanwhile", "create to pods", "ms"), milliseconds(made))
-	// Nothing stops the pods, which have no node.
+	// The pods have no node, so no agent stops them.
 	return t.removeNamespace(ctx, clients[0], busyNamespace)
 }
 
-// furnish creates a namespace with two objects beside its service account. The
-// label marks the many namespaces.
+// furnish creates a namespace with two objects besides its service account.
+// All but the bystander have the label bench=crowded.
 func (t *trial) furnish(ctx context.Context, c *client, name string) error {
 	label := ""
 	if name != bystanderNamespace {
@@ -90,7 +90,7 @@ func (t *trial) furnish(ctx context.Context, c *client, name string) error {
 	return nil
 }
 
-// makeReplicaSet creates one of ten pods and waits until they are there.
+// makeReplicaSet creates a replica set of ten pods and waits until they exist.
 func makeReplicaSet(ctx context.Context, c *client) error {
 	const namespace = "/namespaces/" + busyNamespace
 	if err := c.do(ctx, request{method: http.MethodPost, path: "/apis/apps/v1" + namespace + "/replicasets", body: []byte(`{

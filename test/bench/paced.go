@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// paced sends a request of one kind at a rate, whether those before it have
-// been answered or not, as many users do together.
+// paced is a request that is sent at a rate, without waiting for earlier answers,
+// as many independent users do.
 type paced struct {
 	name string
 	rate float64 // per second
 	send func(ctx context.Context, i int) error
 }
 
-// pacedTimes are the latencies of each kind, sorted. Each is from the moment at
-// which the request was due.
+// pacedTimes has the sorted latencies of each kind. A latency counts from the time
+// at which the request was due.
 type pacedTimes map[string][]time.Duration
 
-// all are those of all kinds.
+// all returns the sorted latencies of all kinds.
 func (t pacedTimes) all() []time.Duration {
 	var all []time.Duration
 	for _, latencies := range t {
@@ -29,8 +29,8 @@ func (t pacedTimes) all() []time.Duration {
 	return all
 }
 
-// pace sends requests of all kinds for a while, and waits for the answers. The
-// first error ends it.
+// pace sends requests of all kinds for the duration d, and waits for the answers.
+// The first error ends it.
 func pace(ctx context.Context, d time.Duration, kinds []paced) (pacedTimes, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

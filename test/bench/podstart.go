@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// podRunner runs the agents' pods, and returns how long that takes: a node
-// agent, or what it stands on.
+// podRunner runs pods and measures how long that takes. It is a node agent, or the
+// container runtime alone.
 type podRunner interface {
 	create(ctx context.Context, name string) (time.Duration, error)
 	remove(ctx context.Context, name string) (time.Duration, error)
 }
 
-// podTimes are how long a runner's pods took, sorted.
+// podTimes has the sorted durations of a runner's pods.
 type podTimes struct{ created, removed []time.Duration }
 
-// The pause between two pods that are measured one by one: what a runner has
-// still to do after the one is not to slow down the other. How long it is within
-// these bounds is left to chance, or a runner that looks after its pods once a
-// second would be met at the same moment of that second each time.
+// The bounds of the pause between two pods that are measured one by one, in which
+// a runner finishes its work for the first one. The pause is random: a runner that
+// syncs its pods once a second would otherwise always be measured at the same
+// point of its period.
 const (
 	minPodPause = 250 * time.Millisecond
 	maxPodPause = 750 * time.Millisecond
@@ -30,9 +30,8 @@ const (
 
 func podPause() time.Duration { return minPodPause + rand.N(maxPodPause-minPodPause) }
 
-// eachInTurn has the runners run n pods each: of each runner one after the
-// other, and end them in the same way. Whatever else the machine does meanwhile
-// meets all runners alike.
+// eachInTurn has each runner run n pods and remove them, one pod of each runner in
+// turn, so that other load of the machine affects all runners alike.
 func eachInTurn(ctx context.Context, n int, runners ...podRunner) ([]podTimes, error) {
 	all := make([]podTimes, len(runners))
 	for i := range n {
@@ -60,7 +59,7 @@ func eachInTurn(ctx context.Context, n int, runners ...podRunner) ([]podTimes, e
 	return all, nil
 }
 
-// allAtOnce has a runner run n pods at once, and then end them.
+// allAtOnce has a runner run n pods at once, and then remove them.
 func allAtOnce(ctx context.Context, n int, runner podRunner) (times podTimes, err error) {
 	if times.created, err = atOnce(n, func(name string) (time.Duration, error) { return runner.create(ctx, name) }); err != nil {
 		return times, err
@@ -69,8 +68,8 @@ func allAtOnce(ctx context.Context, n int, runner podRunner) (times podTimes, er
 	return times, err
 }
 
-// measurePodStarts is how long pods take to run, and to go, beside what the
-// runtime itself takes for the same.
+// measurePodStarts measures the start and removal of pods, and the same with the
+// runtime alone.
 func measurePodStarts(ctx context.Context, t *trial) error {
 	return withAgent(ctx, t, func(a *agentTrial) (err error) {
 		alone, err := newRuntimeAlone(ctx, a)
@@ -115,10 +114,10 @@ func measurePodStarts(ctx context.Context, t *trial) error {
 	})
 }
 
-// aboveRuntime is the figure of what the agent adds to the runtime's own time.
+// aboveRuntime is the figure of the time that the agent adds to the runtime's.
 const aboveRuntime = "p50 above the runtime"
 
-// recordPodTimes records what pods took of the runtime alone and of the agent.
+// recordPodTimes records the durations of the runtime alone and of the agent.
 func (t *trial) recordPodTimes(how string, alone, agent podTimes) {
 	t.recordFloor("the runtime alone, "+how, alone.created)
 	t.recordFloor("the runtime alone, end, "+how, alone.removed)
@@ -127,7 +126,7 @@ func (t *trial) recordPodTimes(how string, alone, agent podTimes) {
 	t.recordTimes("delete to gone, "+how, agent.removed)
 }
 
-// recordFloor records percentiles of what the agents stand on.
+// recordFloor records percentiles of the runtime alone.
 func (t *trial) recordFloor(name string, times []time.Duration) {
 	t.record(floor(name, "p50", "ms"), percentile(times, 50))
 	t.record(floor(name, "p99", "ms"), percentile(times, 99))

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// scripted is a runner whose pods take a time of its own, and which notes what
-// it is asked.
+// scripted is a runner with a fixed duration for its pods. It records its calls.
 type scripted struct {
 	name  string
 	takes time.Duration

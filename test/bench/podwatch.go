@@ -14,8 +14,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podWatch reports when pods get an expected state, as the API's users
-// see it: by a watch.
+// podWatch reports when a watch of the API shows pods in an expected state.
 type podWatch struct {
 	ctrlclient.WithWatch
 	namespace string
@@ -31,7 +30,7 @@ type expectation struct {
 	at    chan time.Time // capacity 1
 }
 
-// watchPods begins to watch the pods of a namespace. The caller stops it.
+// watchPods starts a watch of the pods of a namespace. The caller stops it.
 func watchPods(ctx context.Context, config *rest.Config, namespace string) (*podWatch, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -74,7 +73,8 @@ func (w *podWatch) follow() {
 	}
 }
 
-// expect is to be called before what leads to the expectation.
+// expect returns a channel that receives the time at which the pod meets the
+// condition. It must be called before the change that leads to it.
 func (w *podWatch) expect(name string, holds func(watch.EventType, *corev1.Pod) bool) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	w.mu.Lock()
@@ -83,11 +83,10 @@ func (w *podWatch) expect(name string, holds func(watch.EventType, *corev1.Pod) 
 	return at
 }
 
-// podTimeout bounds the time of one pod's way to what is expected of it.
+// podTimeout bounds the wait for the expected state of one pod.
 const podTimeout = 2 * time.Minute
 
-// took does something to a pod, and returns how long it took from then on until
-// what is expected of the pod was seen.
+// took calls do, and returns the time from then until the pod meets the condition.
 func (w *podWatch) took(ctx context.Context, name string, holds func(watch.EventType, *corev1.Pod) bool, do func() error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
@@ -100,11 +99,12 @@ func (w *podWatch) took(ctx context.Context, name string, holds func(watch.Event
 	case then := <-at:
 		return then.Sub(began), nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("the pod %s/%s has not become what it should: %w", w.namespace, name, ctx.Err())
+		return 0, fmt.Errorf("the pod %s/%s has not reached the expected state: %w", w.namespace, name, ctx.Err())
 	}
 }
 
-// isRunning is true of a pod of which all containers run, after restarts.
+// isRunning returns a condition: all containers of the pod run, after a number of
+// restarts.
 func isRunning(restarts int32) func(watch.EventType, *corev1.Pod) bool {
 	return func(_ watch.EventType, pod *corev1.Pod) bool {
 		for _, c := range pod.Status.ContainerStatuses {

@@ -16,7 +16,7 @@ import (
 // on every architecture that Linux and Go share.
 const clockTick = 10 * time.Millisecond
 
-// memory is what a set of processes occupies, in bytes.
+// memory is the memory usage of a set of processes, in bytes.
 type memory struct {
 	RSS  uint64 // resident pages, shared ones counted once for each process
 	PSS  uint64 // resident pages, shared ones divided among their processes
@@ -24,7 +24,7 @@ type memory struct {
 	Peak uint64 // the sum of each process's largest RSS so far
 }
 
-// members are the processes of the groups, the children of servers included.
+// members returns the processes of the groups, including children of servers.
 func members(groups []int) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -34,7 +34,7 @@ func members(groups []int) ([]int, error) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			continue // The process ended since.
+			continue // The process has exited meanwhile.
 		}
 		stat, err := parseStat(content)
 		if err != nil {
@@ -50,15 +50,15 @@ func members(groups []int) ([]int, error) {
 	return pids, nil
 }
 
-// processStat is what the benchmark needs of /proc/PID/stat (proc_pid_stat(5)).
+// processStat is the part that the benchmark uses of /proc/PID/stat (proc_pid_stat(5)).
 type processStat struct {
 	pid, group int
 	cpu        time.Duration // user and system time
 }
 
 func parseStat(content []byte) (processStat, error) {
-	// The second field is the command's name in parentheses and may itself
-	// hold spaces and parentheses.
+	// The second field is the command's name in parentheses, which may itself
+	// contain spaces and parentheses.
 	end := bytes.LastIndexByte(content, ')')
 	begin := bytes.IndexByte(content, ' ')
 	if begin < 0 || end < 0 {
@@ -81,7 +81,7 @@ func parseStat(content []byte) (processStat, error) {
 	return processStat{pid: pid, group: int(numbers[0]), cpu: time.Duration(numbers[1]+numbers[2]) * clockTick}, nil
 }
 
-// cpuTime is the processor time that the groups have used so far.
+// cpuTime returns the CPU time that the groups have used so far.
 func cpuTime(groups []int) (time.Duration, error) {
 	pids, err := members(groups)
 	if err != nil {
@@ -102,7 +102,7 @@ func cpuTime(groups []int) (time.Duration, error) {
 	return sum, nil
 }
 
-// ownCPU is the processor time that this process, the clients, has used so far.
+// ownCPU returns the CPU time of this process, which runs the clients, so far.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -111,7 +111,7 @@ func ownCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// memoryOf is what the groups occupy now.
+// memoryOf returns the current memory usage of the groups.
 func memoryOf(groups []int) (memory, error) {
 	pids, err := members(groups)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"sync"
 )
 
-// profile fetches a profile of the processor during a measure and, when the
-// returned function is called, one of memory. A server without /debug/pprof
-// is left alone.
+// profile fetches a CPU profile during a measure and, when the returned function
+// is called, a heap profile. It skips servers without /debug/pprof.
 func (t *trial) profile(ctx context.Context, measure string) (finish func()) {
 	if t.profiles == "" {
 		return func() {}
@@ -29,8 +28,8 @@ func (t *trial) profile(ctx context.Context, measure string) (finish func()) {
 	}
 }
 
-// saveProfile writes a profile to SYSTEM-NAME.pb.gz. It logs what prevents
-// that: figures do not depend on it.
+// saveProfile writes a profile to SYSTEM-NAME.pb.gz. It only logs an error, since
+// the figures do not depend on it.
 func (t *trial) saveProfile(ctx context.Context, name, path string) {
 	file := filepath.Join(t.profiles, t.system.Name()+"-"+name+".pb.gz")
 	if err := t.fetch(ctx, path, file); err != nil {

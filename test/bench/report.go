@@ -38,8 +38,8 @@ type goal struct {
 	absolute     bool
 }
 
-// goals are those of the project. A row without a goal of its own has 1.0:
-// nothing is to be worse.
+// goals returns the goals of the project. A row without a goal of its own has the
+// goal 1.0: no figure may be worse.
 func goals() []goal {
 	return []goal{
 		{name: "start, first", figure: "time", limit: 0.15},
@@ -90,7 +90,7 @@ type result struct {
 	Verdict  string `json:"verdict,omitempty"`
 }
 
-// summary is the values of a system, one for each round.
+// summary has the values of a system, one for each round.
 type summary struct {
 	Values []float64 `json:"values"`
 	Median *float64  `json:"median,omitempty"`
@@ -105,7 +105,7 @@ func summarize(values []float64) summary {
 	return s
 }
 
-// String is the median with the smallest and the largest value.
+// String returns the median with the smallest and the largest value.
 func (s summary) String() string {
 	if s.Median == nil {
 		return "-"
@@ -116,7 +116,7 @@ func (s summary) String() string {
 	return fmt.Sprintf("%s (%s-%s)", figures(*s.Median), figures(slices.Min(s.Values)), figures(slices.Max(s.Values)))
 }
 
-// figures writes a value with three significant figures.
+// figures formats a value with three significant figures.
 func figures(v float64) string {
 	if v == 0 {
 		return "0"
@@ -125,8 +125,8 @@ func figures(v float64) string {
 	return fmt.Sprintf("%.*f", min(max(decimals, 0), 6), v)
 }
 
-// judge completes a result with the ratio, the goal and the verdict.
-func judge(r row, svc, kube []float64) result {
+// evaluate returns the result of a row: the ratio, the goal and the verdict.
+func evaluate(r row, svc, kube []float64) result {
 	res := result{row: r, SVC: summarize(svc), Kube: summarize(kube)}
 	limit, absolute := 1.0, false
 	if i := slices.IndexFunc(goals(), func(g goal) bool { return g.name == r.Name && g.figure == r.Figure }); i >= 0 {
@@ -140,16 +140,16 @@ func judge(r row, svc, kube []float64) result {
 		ratio := *res.SVC.Median / *res.Kube.Median
 		res.Ratio = &ratio
 	}
-	judged := res.Ratio
+	compared := res.Ratio
 	if absolute {
-		judged = res.SVC.Median
+		compared = res.SVC.Median
 	}
-	if judged == nil {
+	if compared == nil {
 		return res
 	}
-	reached := *judged <= limit
+	reached := *compared <= limit
 	if r.Higher {
-		reached = *judged >= limit
+		reached = *compared >= limit
 	}
 	switch overlap := len(kube) > 0 && slices.Min(svc) <= slices.Max(kube) && slices.Min(kube) <= slices.Max(svc); {
 	case res.Goal != nil && reached:
@@ -166,7 +166,7 @@ func judge(r row, svc, kube []float64) result {
 	return res
 }
 
-// report is everything that a run of the benchmark has found.
+// report has the results of a run of the benchmark.
 type report struct {
 	dir      string              // where the data is
 	Date     time.Time           `json:"date"`
@@ -217,7 +217,8 @@ func (r report) writeText(w io.Writer) error {
 	return err
 }
 
-// line is the result under a name, which is empty where the line above has it.
+// line returns a table line of the result. The name is empty if the line above has
+// the same.
 func (r result) line(name string) string {
 	ratio, bound := "-", ""
 	if r.Ratio != nil {

@@ -30,7 +30,7 @@ func TestVerdictsOfABenchmark(t *testing.T) {
 		{"what both stand on has no verdict", floor("the runtime alone", "p50", "ms"), []float64{2}, []float64{1}, ""},
 		{"one system alone has no verdict", some, []float64{1}, nil, ""},
 	} {
-		if got := judge(test.row, test.svc, test.kube).Verdict; got != test.want {
+		if got := evaluate(test.row, test.svc, test.kube).Verdict; got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}
@@ -84,7 +84,7 @@ func TestReportNamesEachRowOnceAndRepeatsTheGoals(t *testing.T) {
 	}
 	table, summary, _ := strings.Cut(b.String(), "\nGoals")
 	if n := strings.Count(table, "idle"); n != 1 {
-		t.Errorf("idle stands %d times in the table, want once:\n%s", n, table)
+		t.Errorf("idle is %d times in the table, want once:\n%s", n, table)
 	}
 	for _, want := range []string{"0.10  <= 0.15 met", "0.33  <= 0.40 met"} {
 		if !strings.Contains(summary, want) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// revisions reports when a watch shows the revisions of objects.
+// revisions measures the time until a watch delivers the revisions of objects.
 type revisions struct {
 	end     context.CancelFunc
 	reading sync.WaitGroup
@@ -22,7 +22,7 @@ type revisions struct {
 	err     error
 }
 
-// watchRevisions begins to watch a collection from now on. The caller stops it.
+// watchRevisions starts a watch of a collection from now on. The caller stops it.
 func watchRevisions(ctx context.Context, c *client, path string) (*revisions, error) {
 	now, err := c.open(ctx, request{method: http.MethodGet, path: path + "?limit=1"})
 	if err != nil {
@@ -67,7 +67,7 @@ func watchRevisions(ctx context.Context, c *client, path string) (*revisions, er
 	return r, nil
 }
 
-// sent is a new revision, which is about to be written.
+// sent returns a new revision for a write, and records when it was sent.
 func (r *revisions) sent() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *revisions) sent() int64 {
 // wait waits until all revisions have been seen, and returns how long each took,
 // sorted.
 func (r *revisions) wait(most time.Duration) ([]time.Duration, error) {
-	for end := time.Now().Add(most); ; time.Sleep(lookInterval) {
+	for end := time.Now().Add(most); ; time.Sleep(pollPeriod) {
 		r.mu.Lock()
 		pending, err := len(r.pending), r.err
 		if pending == 0 {

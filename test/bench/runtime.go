@@ -23,9 +23,9 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// runtimeAlone creates the agents' pods straight through CRI, with the calls and
-// the configuration of agents, in a containerd of its own: an agent would end
-// what it does not know. It is the floor under every agent.
+// runtimeAlone creates the agents' pods directly through CRI, with the calls and
+// the configuration of agents. It uses its own containerd, since an agent would stop
+// unknown pods. No agent can be faster.
 type runtimeAlone struct {
 	cri      runtimeapi.RuntimeServiceClient
 	closeCRI func()
@@ -41,8 +41,8 @@ type runningPod struct {
 	sandbox string
 }
 
-// newRuntimeAlone finds out what the configuration of the agent's pods depends
-// on. The caller closes what it makes, also after an error.
+// newRuntimeAlone reads what the configuration of the agent's pods depends on. The
+// caller closes the result, also after an error.
 func newRuntimeAlone(ctx context.Context, a *agentTrial) (*runtimeAlone, error) {
 	r := &runtimeAlone{pods: a.pods, closeCRI: func() {}}
 	var err error
@@ -70,18 +70,18 @@ func newRuntimeAlone(ctx context.Context, a *agentTrial) (*runtimeAlone, error) 
 	return r, r.cgroups.Start()
 }
 
-// close ends the containerd and what runs in it.
+// close stops the containerd and its pods.
 func (r *runtimeAlone) close() error {
 	r.closeCRI()
 	return r.machine.Remove()
 }
 
-// create returns how long the calls take together that run a pod of one
-// container. What agents do besides, they make the pod's cgroup, volume and
-// files, is done before and between the calls, and does not count.
+// create returns the total duration of the calls that run a pod of one container.
+// The other work of agents, such as creating the pod's cgroup, volume and files,
+// is done before and between the calls and does not count.
 func (r *runtimeAlone) create(ctx context.Context, name string) (took time.Duration, err error) {
 	pod := agentPod(name)
-	// The API fills in what agents see.
+	// The API server sets defaults.
 	if err := r.pods.Create(ctx, pod, ctrlclient.DryRunAll); err != nil {
 		return 0, err
 	}
@@ -109,7 +109,8 @@ func (r *runtimeAlone) create(ctx context.Context, name string) (took time.Durat
 	return took + time.Since(began), err
 }
 
-// sandboxConfig is that of a pod whose cgroup and directory of logs it makes.
+// sandboxConfig returns the configuration of a pod's sandbox, and creates the pod's
+// cgroup and log directory.
 func (r *runtimeAlone) sandboxConfig(pod *corev1.Pod) (*runtimeapi.PodSandboxConfig, error) {
 	if err := r.cgroups.Create(pod); err != nil {
 		return nil, err
@@ -125,9 +126,9 @@ func (r *runtimeAlone) sandboxConfig(pod *corev1.Pod) (*runtimeapi.PodSandboxCon
 	return config, os.MkdirAll(filepath.Join(config.LogDirectory, pod.Spec.Containers[0].Name), 0o700)
 }
 
-// containerRequest asks for the pod's container, whose volumes and files it
-// makes. Agents differ from it in the variables of services, and in what the
-// volumes hold.
+// containerRequest returns the request that creates the pod's container, and
+// creates its volumes and files. Only service variables and the content of volumes
+// differ from those of agents.
 func (r *runtimeAlone) containerRequest(
 	ctx context.Context, pod *corev1.Pod, sandbox string, config *runtimeapi.PodSandboxConfig,
 ) (*runtimeapi.CreateContainerRequest, error) {
@@ -161,8 +162,8 @@ func (r *runtimeAlone) containerRequest(
 	return request, err
 }
 
-// remove returns how long the runtime takes to end a pod. The pod's cgroup,
-// which agents remove, does not count.
+// remove returns how long the runtime takes to stop and remove a pod. The removal
+// of the cgroup, which agents do, does not count.
 func (r *runtimeAlone) remove(ctx context.Context, name string) (time.Duration, error) {
 	value, found := r.running.LoadAndDelete(name)
 	if !found {

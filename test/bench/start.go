@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// measureBinary is the size of what an operator installs.
+// measureBinary measures the size of what an operator installs.
 func measureBinary(_ context.Context, t *trial) error {
 	size, err := sizeOf(t.system.Binaries())
 	if err != nil {
@@ -17,7 +17,7 @@ func measureBinary(_ context.Context, t *trial) error {
 	return nil
 }
 
-// sizeOf is the size of files in megabytes.
+// sizeOf returns the size of files in megabytes.
 func sizeOf(files []string) (float64, error) {
 	var sum int64
 	for _, file := range files {
@@ -30,14 +30,14 @@ func sizeOf(files []string) (float64, error) {
 	return float64(sum) / 1e6, nil
 }
 
-// measureStart is from the start of the first process to /readyz, on an empty
-// directory.
+// measureStart measures the time from the start of the first process until /readyz
+// succeeds, on an empty directory.
 func measureStart(_ context.Context, t *trial) error {
 	t.record(lower("start, first", "time", "ms"), milliseconds(t.firstStart))
 	return nil
 }
 
-// measureRestart is the same on the data of an almost empty cluster.
+// measureRestart measures the same with the data of an almost empty cluster.
 func measureRestart(ctx context.Context, t *trial) error {
 	took, err := t.restart(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func measureRestart(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// measureIdle is what the processes hold and use without any client.
+// measureIdle measures the memory and CPU time of the processes without clients.
 func measureIdle(ctx context.Context, t *trial) error { return t.recordIdle(ctx, "idle") }
 
 func (t *trial) recordIdle(ctx context.Context, name string) error {
@@ -87,8 +87,8 @@ func (t *trial) recordMemory(when string) error {
 	return nil
 }
 
-// measureFirst is how long the first requests of their kind take: what a
-// server puts off at its start, its first clients wait for.
+// measureFirst measures the first requests of their kind: clients wait for the
+// work that a server defers at its start.
 func measureFirst(ctx context.Context, t *trial) error {
 	clients, err := t.clients(ctx, 1)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// median is the middle of the values, or the mean of the two middle ones. It
-// is NaN of none.
+// median returns the middle of the values, or the mean of the two middle ones, or
+// NaN without values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -20,7 +20,7 @@ func median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// percentile is the smallest duration that at least p percent of the sorted
+// percentile returns the smallest duration that at least p percent of the sorted
 // durations do not exceed (the nearest-rank method), in milliseconds.
 func percentile(sorted []time.Duration, p float64) float64 {
 	if len(sorted) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // svcSystem runs `svc up`: server and etcd in one process, and no controllers,
-// as there are none beside kube-apiserver.
+// since kube-apiserver runs without them, too.
 type svcSystem struct {
 	binary string
 	port   string
@@ -32,7 +32,7 @@ func (s *svcSystem) Config(dir string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "admin.svcconfig"))
 }
 
-// freePort is a port of the loopback interface that nothing listens on.
+// freePort returns a free port of the loopback interface.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 // A system is one of the two that are compared: a way to run an API server
 // and its etcd on one machine.
 type system interface {
-	// Name is the system's column in the report.
+	// Name returns the system's column in the report.
 	Name() string
-	// Binaries are the files that an operator installs to run it.
+	// Binaries returns the files that an operator installs to run it.
 	Binaries() []string
-	// Processes are its processes on a data directory, in the order of their
-	// start. It makes what they need there, once.
+	// Processes returns its processes on a data directory, in the order of their
+	// start. The first call creates the files that they need there.
 	Processes(dir string) ([]process, error)
-	// URL is the address that it serves, such as https://127.0.0.1:6443.
+	// URL returns the address that it serves, such as https://127.0.0.1:6443.
 	URL() string
-	// Config is how an administrator connects to it once it is ready.
+	// Config returns an administrator's client configuration once it is ready.
 	Config(dir string) (*rest.Config, error)
 }
 
@@ -32,7 +32,7 @@ type process struct {
 	listens string
 	// prepare, if not nil, is called before the process starts.
 	prepare func(context.Context) error
-	// aside is a process whose time and memory are not counted: the measured
-	// ones need it.
+	// aside means that CPU time and memory of the process are not counted: it only
+	// serves the measured ones.
 	aside bool
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// sizes are how much each measure does.
+// sizes are the amounts of work of each measure.
 type sizes struct {
 	Settle       time.Duration // from readiness to the measure of idle memory
 	Idle         time.Duration // over which idle processor time is measured
@@ -55,7 +55,7 @@ func fullSizes() sizes {
 	}
 }
 
-// quickSizes are to check that the benchmark itself works.
+// quickSizes returns sizes for a check that the benchmark itself works.
 func quickSizes() sizes {
 	return sizes{
 		Settle: 2 * time.Second, Idle: 2 * time.Second,
@@ -71,17 +71,17 @@ func quickSizes() sizes {
 	}
 }
 
-// clientCounts are the numbers of clients that the verbs are measured with.
+// clientCounts returns the numbers of clients with which verbs are measured.
 func clientCounts() []int { return []int{1, 16, 64} }
 
-// A measure records figures of a running system. Measures run in their order,
-// each on what those before it have left.
+// A measure records figures of a running system. Measures run in order, on the
+// data that earlier ones have left.
 type measure struct {
 	name string
 	run  func(context.Context, *trial) error
 }
 
-// A trial is one system in one round, on a data directory of its own.
+// A trial is one system in one round, with its own data directory.
 type trial struct {
 	system     system
 	dir        string
@@ -95,8 +95,8 @@ type trial struct {
 	pods       int      // that exist in listNamespace
 }
 
-// run starts the system, takes the measures and stops it. A measure that fails
-// does not keep those after it from being taken.
+// run starts the system, takes the measures and stops it. A failed measure does not
+// prevent later ones.
 func (t *trial) run(ctx context.Context, selected []measure) error {
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (t *trial) namespace(ctx context.Context, c *client, name string) error {
 	return nil
 }
 
-// logs is the end of what the system's processes have written.
+// logs returns the end of the logs of the system's processes.
 func (t *trial) logs() []byte {
 	var all []byte
 	for _, c := range t.instance.commands {
@@ -176,7 +176,7 @@ func (t *trial) logs() []byte {
 	return all
 }
 
-// wait sleeps, or returns why it may not.
+// wait sleeps, or returns the error of a context that ends before.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -12,8 +12,7 @@ func measureConfigMaps(ctx context.Context, t *trial) error {
 
 func measurePods(ctx context.Context, t *trial) error { return t.measureVerbs(ctx, podKind()) }
 
-// A verb is a request about the object with a name; the revision is another
-// one for each write.
+// A verb makes a request for the object of a name. Each write has a new revision.
 type verb struct {
 	name    string
 	request func(name string, revision int64) request

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// measureWatches opens a watch on the pods and reads until it has told of all
-// of them, as an informer does at its start.
+// measureWatches opens a watch of the pods and reads until it has received all of
+// them, as an informer does at its start.
 func measureWatches(ctx context.Context, t *trial) error {
 	clients, err := t.clients(ctx, 64)
 	if err != nil {
@@ -43,8 +43,8 @@ func measureWatches(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// watchTimeout bounds a watch: a server that never tells of some objects must
-// not hold the benchmark up.
+// watchTimeout bounds a watch: a server that omits objects must not block the
+// benchmark.
 const watchTimeout = 2 * time.Minute
 
 // watchInitial reads n events of a watch.

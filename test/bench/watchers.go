@@ -14,17 +14,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// watchers are watches of one collection on an HTTP/2 connection of their own.
-// One goroutine reads the frames of them all: a client that has a goroutine and
-// a pipe for each takes as much of the machine's processors as the server that
-// is measured.
+// watchers are watches of one collection on their own HTTP/2 connection. One
+// goroutine reads the frames of all of them: a client with a goroutine and a pipe
+// for each would use as much CPU time as the measured server.
 type watchers struct {
 	conn    net.Conn
 	framer  *http2.Framer
 	partial map[uint32][]byte // of an event, by stream
 }
 
-// openWatches begins n watches of the path in JSON. The context bounds the
+// openWatches opens n watches of the path in JSON. The context bounds the
 // dialling; close ends the watches.
 func openWatches(ctx context.Context, config *rest.Config, path string, n int) (*watchers, error) {
 	server, err := url.Parse(config.Host)
@@ -52,8 +51,8 @@ func openWatches(ctx context.Context, config *rest.Config, path string, n int) (
 
 // begin sends the connection's preface and the requests.
 func (w *watchers) begin(host, path string, n int) error {
-	// No events of a measure come near these windows, so that none is made
-	// larger later.
+	// The windows are larger than all events of a measure together, so no window
+	// update is needed.
 	const window = 1<<31 - 1
 	if _, err := w.conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
@@ -83,9 +82,8 @@ func (w *watchers) begin(host, path string, n int) error {
 	return nil
 }
 
-// read calls received with each event, which is only valid during the call, and
-// the watch that it came to, until that returns false, or the connection or a
-// watch ends.
+// read calls received with each event and its watch until received returns false,
+// or until the connection or a watch ends. The event is only valid during the call.
 func (w *watchers) read(received func(watch uint32, event []byte) (more bool, err error)) error {
 	for {
 		frame, err := w.framer.ReadFrame()
@@ -119,7 +117,7 @@ func (w *watchers) read(received func(watch uint32, event []byte) (more bool, er
 	}
 }
 
-// data takes the events, each of which ends with the only newline in it.
+// data splits a frame into events, each of which ends with its only newline.
 func (w *watchers) data(f *http2.DataFrame, received func(uint32, []byte) (bool, error)) (more bool, err error) {
 	if f.StreamEnded() {
 		return false, fmt.Errorf("the server ends a watch with %q", f.Data())

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// serveWatches starts a server that answers requests with the pieces, each in a
-// frame of its own, and then waits for the reader to leave.
+// serveWatches starts a server that answers requests with the pieces, each in its
+// own frame, and then waits until the client disconnects.
 func serveWatches(t *testing.T, status int, pieces ...string) *rest.Config {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -1,7 +1,7 @@
-// Package fleet runs node agents by the hundred on one machine: each is a svclet
-// process with a container runtime of its own, which speaks CRI and runs
-// nothing. All else is real: the agents register their nodes, watch, pull, mount,
-// write statuses and serve as they do anywhere. It needs root on Linux.
+// Package fleet runs hundreds of node agents on one machine: each is a svclet
+// process with its own fake container runtime, which serves CRI and runs no
+// processes. All else is real: the agents register their nodes, watch, pull, mount,
+// write statuses and serve. It needs root on Linux.
 //
 //	f, err := fleet.Start(ctx, server.Config, cluster, "bin/svclet", 200)
 //	defer f.Stop()
@@ -29,7 +29,7 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// image is that of the pods, which every runtime has.
+// image is the image of the pods, which every runtime has.
 const image = "localhost/svc/fleet:1"
 
 // Fleet is a number of nodes, and a view of the cluster that they are in.
@@ -37,7 +37,7 @@ type Fleet struct {
 	client kubernetes.Interface
 	dir    string
 	agents []*agent
-	// deployments is how many there have been.
+	// deployments is the number of deployments created so far.
 	deployments int
 	pods        cache.Store
 	nodes       cache.Store
@@ -45,18 +45,18 @@ type Fleet struct {
 	watches     informers.SharedInformerFactory
 }
 
-// agent is one node's.
+// agent is the agent of one node.
 type agent struct {
 	*launch.Agent
 	dir     string
 	runtime *runtimetest.Runtime
-	// logs are what its processes that have ended have written.
+	// logs are the logs of its processes that have ended.
 	logs []string
 }
 
-// Start starts n agents, svclet processes of a program, in a cluster whose
-// administrator's configuration is given, and returns when they run. The caller
-// ends them with Stop, also after an error.
+// Start starts n agents, svclet processes of a program, in a cluster.
+// config is that of an administrator. It returns when the agents run. The caller
+// stops them with Stop, also after an error.
 func Start(ctx context.Context, config *rest.Config, cluster launch.Cluster, program string, n int) (*Fleet, error) {
 	f := &Fleet{}
 	config = rest.CopyConfig(config)
@@ -82,7 +82,7 @@ func Start(ctx context.Context, config *rest.Config, cluster launch.Cluster, pro
 	return f, f.each(func(a *agent) error { return a.Start() })
 }
 
-// add creates an agent that does not run yet, and its runtime.
+// add creates an agent, without starting it, and its runtime.
 func (f *Fleet) add(cluster launch.Cluster, program, name, port string) error {
 	a := &agent{dir: filepath.Join(f.dir, name)}
 	if err := os.Mkdir(a.dir, 0o700); err != nil {
@@ -99,8 +99,8 @@ func (f *Fleet) add(cluster launch.Cluster, program, name, port string) error {
 		return err
 	}
 	a.Port = port
-	// The nodes are on one machine, whose cgroups, swap and inotify instances (of
-	// which a user has 128) are not theirs.
+	// The nodes share one machine, so they must not use its cgroups, swap and inotify
+	// instances (a user has 128).
 	a.Fields = map[string]any{
 		"cgroupRoot": "", "cgroupsPerQOS": false, "staticPodPath": "", "enforceNodeAllocatable": []string{"none"}, "failSwapOn": false, "oomScoreAdj": 0,
 	}
@@ -110,7 +110,7 @@ func (f *Fleet) add(cluster launch.Cluster, program, name, port string) error {
 	return a.Configure(cluster)
 }
 
-// watch begins to follow the cluster's nodes and the fleet's pods.
+// watch starts informers of the cluster's nodes and the fleet's pods.
 func (f *Fleet) watch(ctx context.Context) {
 	ctx, f.watching = context.WithCancel(ctx)
 	f.watches = informers.NewSharedInformerFactory(f.client, 0)
@@ -119,7 +119,7 @@ func (f *Fleet) watch(ctx context.Context) {
 	f.watches.Start(ctx.Done())
 }
 
-// each does something to all agents at the same time.
+// each calls do for all agents in parallel.
 func (f *Fleet) each(do func(*agent) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, len(f.agents))
@@ -134,8 +134,8 @@ func (f *Fleet) each(do func(*agent) error) error {
 	return errors.Join(errs...)
 }
 
-// Stop asks the agents to end, as an operator would, and removes what they have
-// had. It reports those that do not end in order.
+// Stop sends SIGTERM to the agents and removes their files. It returns an error for
+// agents that do not exit cleanly.
 func (f *Fleet) Stop() error {
 	errs := []error{f.each(func(a *agent) error {
 		defer a.runtime.Close()
@@ -160,7 +160,7 @@ func (f *Fleet) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Pids are the agents' processes, each of which leads a group of its own.
+// Pids returns the agents' process IDs. Each leads its own process group.
 func (f *Fleet) Pids() []int {
 	var pids []int
 	for _, a := range f.agents {
@@ -169,8 +169,8 @@ func (f *Fleet) Pids() []int {
 	return pids
 }
 
-// KillAndRestart kills (SIGKILL) every agent and starts it again on what it has
-// left. The runtimes go on.
+// KillAndRestart kills (SIGKILL) every agent and starts it again with the same
+// files. The runtimes keep running.
 func (f *Fleet) KillAndRestart() error {
 	return f.each(func(a *agent) error {
 		a.Kill()
@@ -179,9 +179,8 @@ func (f *Fleet) KillAndRestart() error {
 	})
 }
 
-// Errors are the lines of the agents' logs with errors. That the API server
-// is late is none of the agents': hundreds of processes that start at once have few
-// processors between them.
+// Errors returns the lines of the agents' logs with errors. It leaves out timeouts of
+// the API server: hundreds of processes that start at once share a few CPUs.
 func (f *Fleet) Errors() []string {
 	var lines []string
 	for _, a := range f.agents {
@@ -213,7 +212,8 @@ func isLate(line string) bool {
 	}, func(text string) bool { return strings.Contains(line, text) })
 }
 
-// HeldPods is how many pods the runtimes have something of.
+// HeldPods returns the number of pods of which the runtimes have a sandbox or
+// container.
 func (f *Fleet) HeldPods() int {
 	held := 0
 	for _, a := range f.agents {
@@ -231,8 +231,8 @@ func (f *Fleet) Calls(method string) int {
 	return calls
 }
 
-// LeftDirs are the directories of pods and of their logs, and the links to these,
-// that there are.
+// LeftDirs returns the existing directories of pods and their logs, and links to
+// these.
 func (f *Fleet) LeftDirs() ([]string, error) {
 	var left []string
 	for _, a := range f.agents {
@@ -249,7 +249,7 @@ func (f *Fleet) LeftDirs() ([]string, error) {
 	return left, nil
 }
 
-// ReadyNodes is how many nodes the API shows to be ready.
+// ReadyNodes returns the number of nodes that are ready in the API.
 func (f *Fleet) ReadyNodes() int {
 	ready := 0
 	for _, obj := range f.nodes.List() {

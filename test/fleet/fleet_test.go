@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// sizeVariable is how many agents there are, and defaultSize how many without
-	// it.
+	// sizeVariable is the environment variable with the number of agents; defaultSize
+	// is its default.
 	sizeVariable = "FLEET"
 	defaultSize  = 20
-	// podsPerNode is how many pods there are for each agent.
+	// podsPerNode is the number of pods for each agent.
 	podsPerNode = 10
 	// patience bounds each step.
 	patience = 5 * time.Minute
-	// spare is how many goroutines an agent may have more than before its pods
-	// came: connections that idle for a while.
+	// spare is how many more goroutines an agent may have than before its first pods:
+	// connections stay idle for a while.
 	spare = 10
 )
 
-// TestEveryPodOfAFleetRunsOnceAndIsDeleted has the nodes of many agents run the pods
-// of deployments, through the death of all agents, and be rid of them again.
+// TestEveryPodOfAFleetRunsOnceAndIsDeleted runs the pods of deployments on the
+// nodes of many agents, kills and restarts all agents, and deletes the pods.
 func TestEveryPodOfAFleetRunsOnceAndIsDeleted(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root on Linux runs agents")
@@ -74,7 +74,7 @@ func TestEveryPodOfAFleetRunsOnceAndIsDeleted(t *testing.T) {
 	g.Eventually(f.ReadyNodes).Should(Equal(size))
 	took("all nodes are ready")
 	pods := size * podsPerNode
-	// The first pods bring what stays: watches, connections.
+	// The first pods cause what stays: watches, connections.
 	g.Expect(f.Deploy(t.Context(), pods)).To(Succeed())
 	g.Eventually(f.ReadyPods).Should(Equal(pods))
 	took("all pods are ready")
@@ -84,8 +84,8 @@ func TestEveryPodOfAFleetRunsOnceAndIsDeleted(t *testing.T) {
 	created := f.Calls("CreateContainer")
 	g.Expect(created).To(Equal(pods))
 	g.Expect(f.KillAndRestart()).To(Succeed())
-	// Agents that have taken their pods over go on with them: they are rid of
-	// these at once when they are asked to.
+	// Restarted agents have taken over their pods, so they stop them at once when the
+	// pods are deleted.
 	g.Expect(f.Undeploy(t.Context())).To(Succeed())
 	g.Expect(f.Deploy(t.Context(), pods)).To(Succeed())
 	g.Eventually(f.calls("CreateContainer")).Should(Equal(created + pods))

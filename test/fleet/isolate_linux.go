@@ -10,9 +10,9 @@ import (
 // linksDir is where agents link the logs of containers.
 const linksDir = "/var/log/containers"
 
-// isolate gives an agent's process a table of mounts and a directory of links of
-// its own, as on a machine of its own: thousands of each would be every agent's
-// to read. They are gone with it, and it ends with this process.
+// isolate gives an agent's process its own mount namespace and directory of links,
+// as on its own machine: otherwise every agent would read the thousands of mounts
+// and links of all agents. Both end with the agent, which ends with this process.
 func isolate(a *launch.Agent, links string) error {
 	for _, dir := range []string{links, linksDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

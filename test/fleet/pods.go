@@ -15,14 +15,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// namespace is where the fleet's pods are.
+// namespace is the namespace of the fleet's pods.
 const namespace = "fleet"
 
-// replicas is how many pods a deployment has at most.
+// replicas is the maximum number of pods of a deployment.
 const replicas = 100
 
-// Deploy creates n more pods, in deployments, each with a ConfigMap, and with the
-// token that every pod has in a cluster.
+// Deploy creates n more pods, in deployments, each with a ConfigMap and the token
+// that every pod of a cluster has.
 func (f *Fleet) Deploy(ctx context.Context, n int) error {
 	if err := persist(ctx, func() error {
 		_, err := f.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -51,9 +51,9 @@ func (f *Fleet) Deploy(ctx context.Context, n int) error {
 	return nil
 }
 
-// persist repeats a request until the server has answered whether it was done: a
-// machine on which hundreds of agents start has no time for it, now and then.
-// An object that exists already was created.
+// persist repeats a request until the server answers: on a machine on which
+// hundreds of agents start, requests can time out. An object that exists already
+// was created by an earlier attempt.
 func persist(ctx context.Context, request func() error) error {
 	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 		switch err := request(); {
@@ -101,10 +101,10 @@ func (f *Fleet) Undeploy(ctx context.Context) error {
 	})
 }
 
-// Pods is how many of the fleet's pods the API has.
+// Pods returns the number of the fleet's pods in the API.
 func (f *Fleet) Pods() int { return f.count(func(*corev1.Pod) bool { return true }) }
 
-// ReadyPods is how many of them it shows to be ready.
+// ReadyPods returns the number of these pods that are ready.
 func (f *Fleet) ReadyPods() int {
 	return f.count(func(p *corev1.Pod) bool {
 		for _, c := range p.Status.Conditions {
@@ -116,7 +116,7 @@ func (f *Fleet) ReadyPods() int {
 	})
 }
 
-// RestartedPods is how many of them have a container that was started again.
+// RestartedPods returns the number of these pods with a restarted container.
 func (f *Fleet) RestartedPods() int {
 	return f.count(func(p *corev1.Pod) bool {
 		for _, c := range p.Status.ContainerStatuses {
@@ -138,8 +138,8 @@ func (f *Fleet) count(what func(*corev1.Pod) bool) int {
 	return n
 }
 
-// Goroutines is how many the agents have together, as they tell through the API
-// server.
+// Goroutines returns the number of goroutines of all agents together, from their
+// metrics through the API server.
 func (f *Fleet) Goroutines(ctx context.Context) (int, error) {
 	total := 0
 	for _, a := range f.agents {

@@ -17,8 +17,8 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// These specs end things, so what they end is their own: an API server, a
-// containerd, and an agent between the two.
+// These specs stop processes, so they use their own: an API server, a containerd,
+// and an agent between the two.
 var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, func() {
 	var (
 		server  *launch.Server
@@ -29,7 +29,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		s       space
 	)
 
-	// here uses the helpers of the suite in this cluster.
+	// here makes the helpers of the suite use this cluster.
 	here := func() {
 		GinkgoHelper()
 		var err error
@@ -85,7 +85,7 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 	// tell sends a request to a pod's server.
 	tell := func(ctx SpecContext, p *corev1.Pod, what string) {
 		GinkgoHelper()
-		_ = tryPost(ctx, "http://"+p.Status.PodIP+":8080/"+what) // one that ends may not answer
+		_ = tryPost(ctx, "http://"+p.Status.PodIP+":8080/"+what) // a server that exits may not answer
 	}
 
 	It("runs static pods from files, and shows them in the API", func(ctx SpecContext) {
@@ -212,8 +212,8 @@ func containerID(p *corev1.Pod, name string) string {
 	return c.ContainerID
 }
 
-// watchPod collects what the API says of a pod from now on, until the function
-// that it returns is called.
+// watchPod collects the events of a watch of a pod from now on, until the returned
+// function is called.
 func watchPod(ctx context.Context, s space, name string, seen *[]corev1.Pod) func() {
 	GinkgoHelper()
 	w, err := client.Watch(ctx, &corev1.PodList{}, ctrlclient.InNamespace(s.name), ctrlclient.MatchingFields{"metadata.name": name})
@@ -230,7 +230,7 @@ func watchPod(ctx context.Context, s space, name string, seen *[]corev1.Pod) fun
 	return func() { w.Stop(); <-done }
 }
 
-// newMachine is a containerd of its own, with the suite's images.
+// newMachine returns a new containerd with the suite's images.
 func newMachine(ctx context.Context) *launch.Machine {
 	GinkgoHelper()
 	m, err := launch.NewMachine(ctx)

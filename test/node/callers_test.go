@@ -19,19 +19,19 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// callers are HTTP clients that call a service without a pause. They know where
-// from its EndpointSlices, as a proxy would.
+// callers are HTTP clients that call a service without a pause. They find
+// its endpoints in its EndpointSlices, as a proxy does.
 type callers struct {
 	end  context.CancelFunc
 	done sync.WaitGroup
 
 	mu       sync.Mutex
 	slices   map[string]discoveryv1.EndpointSlice
-	answers  map[string]int // by what was answered
+	answers  map[string]int // number by content of the answer
 	failures []string
 }
 
-// newCallers returns when the service has answered.
+// newCallers starts callers, and returns when the service has answered.
 func newCallers(ctx context.Context, s space, service string) *callers {
 	GinkgoHelper()
 	c := &callers{slices: map[string]discoveryv1.EndpointSlice{}, answers: map[string]int{}}
@@ -68,7 +68,7 @@ func (c *callers) learn(event watch.Event) {
 	c.slices[slice.Name] = *slice
 }
 
-// addresses are those that are ready.
+// addresses returns the ready endpoints.
 func (c *callers) addresses() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +105,7 @@ func (c *callers) call(ctx context.Context) {
 // endpoint.
 func newTransport() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
 
-// stop ends the calls, and returns what has been answered how often, and what
-// has failed.
+// stop ends the calls, and returns the number of each answer, and the failures.
 func (c *callers) stop() (answers map[string]int, failures []string) {
 	c.end()
 	c.done.Wait()

@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// space is a namespace of one spec, and kubectl in it.
+// space is the namespace of one spec, and runs kubectl in it.
 type space struct{ name string }
 
 func newSpace(ctx context.Context) space {
@@ -38,7 +38,7 @@ func (s space) kubectl() launch.Kubectl {
 	return k
 }
 
-// apply applies manifests, in which ${NAMESPACE} is that of the spec.
+// apply applies manifests, in which ${NAMESPACE} is replaced by the spec's.
 func (s space) apply(ctx context.Context, manifests string) {
 	GinkgoHelper()
 	apply(ctx, s.name, strings.ReplaceAll(manifests, "${NAMESPACE}", s.name))
@@ -50,7 +50,7 @@ func (s space) run(ctx context.Context, args ...string) string {
 	return s.feed(ctx, "", args...)
 }
 
-// feed is run with something to read.
+// feed is run with a standard input.
 func (s space) feed(ctx context.Context, stdin string, args ...string) string {
 	GinkgoHelper()
 	out, errOut, err := s.kubectl().Run(ctx, stdin, args...)
@@ -58,7 +58,7 @@ func (s space) feed(ctx context.Context, stdin string, args ...string) string {
 	return out
 }
 
-// try runs kubectl where that may fail, and returns all that it prints.
+// try runs kubectl, which may fail, and returns its output.
 func (s space) try(ctx context.Context, args ...string) (string, error) {
 	out, errOut, err := s.kubectl().Run(ctx, "", args...)
 	return out + errOut, err
@@ -70,14 +70,14 @@ func (s space) exec(ctx context.Context, pod, line string) string {
 	return s.run(ctx, "exec", pod, "--", "sh", "-c", line)
 }
 
-// get returns a pod as it is now.
+// get returns a pod.
 func (s space) get(ctx context.Context, pod string) (*corev1.Pod, error) {
 	var p corev1.Pod
 	err := client.Get(ctx, types.NamespacedName{Namespace: s.name, Name: pod}, &p)
 	return &p, err
 }
 
-// await waits until a pod is as it should be, and returns it.
+// await waits until a pod matches, and returns it.
 func (s space) await(ctx context.Context, pod string, matcher gomegatypes.GomegaMatcher) *corev1.Pod {
 	GinkgoHelper()
 	var p *corev1.Pod
@@ -89,8 +89,8 @@ func (s space) await(ctx context.Context, pod string, matcher gomegatypes.Gomega
 	return p
 }
 
-// see waits until a pod has been as it should be, in each of some ways, one after
-// the other. Other than await it misses no state, however short.
+// see waits until a pod has matched each of the matchers in order. Unlike await, it
+// watches the pod, so it misses no state, however short.
 func (s space) see(ctx context.Context, pod string, ways ...gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
 	w, err := client.Watch(ctx, &corev1.PodList{}, ctrlclient.InNamespace(s.name), ctrlclient.MatchingFields{"metadata.name": pod})
@@ -101,7 +101,7 @@ func (s space) see(ctx context.Context, pod string, ways ...gomegatypes.GomegaMa
 	}
 }
 
-// events are those about an object, as "Reason: message".
+// events returns the events about an object, as "Reason: message".
 func (s space) events(ctx context.Context, name string) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list corev1.EventList
@@ -166,7 +166,7 @@ func restarted(atLeast int) gomegatypes.GomegaMatcher {
 	return HaveField("RestartCount", BeNumerically(">=", atLeast))
 }
 
-// nodeName is that of the suite's node.
+// nodeName returns the name of the suite's node.
 func nodeName(ctx context.Context) string {
 	GinkgoHelper()
 	var nodes corev1.NodeList

@@ -200,7 +200,7 @@ spec:
 	})
 })
 
-// podIDs are the UIDs and restarts of the pods of a space.
+// podIDs returns the UIDs and restart counts of the pods of a space.
 func podIDs(ctx SpecContext, s space) map[types.UID]int32 {
 	GinkgoHelper()
 	var pods corev1.PodList

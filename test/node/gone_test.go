@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// aboutClients is in the lines that the libraries log about clients that have
-// gone.
+// aboutClients matches the lines that the libraries log about clients that have
+// disconnected.
 const aboutClients = `proxying|Copying std|unable to write|not an metav1.Status|abort|ost-timeout|watch event`
 
 var _ = Describe("a client that goes away", Ordered, ContinueOnFailure, func() {
@@ -39,7 +39,7 @@ spec:
 		cmd := s.command(ctx, args...)
 		var out syncBuffer
 		cmd.Stdout = &out
-		_, err := cmd.StdinPipe() // closed with it
+		_, err := cmd.StdinPipe() // closed when the command ends
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cmd.Start()).To(Succeed())
 		Eventually(out.String).Should(ContainSubstring(want))

@@ -76,7 +76,7 @@ var _ = Describe("namespaces", func() {
 	})
 })
 
-// sleeper is a pod that does nothing.
+// sleeper returns an idle pod.
 func sleeper(name, spec string) string {
 	if spec != "" {
 		spec += ", "

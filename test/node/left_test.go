@@ -17,11 +17,11 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// After the pods are deleted, the agent has left nothing of them on the machine.
-// What the cleaning up of the whole node leaves is looked at after that.
+// After the pods are deleted, nothing of them is left on the machine. The suite
+// then checks what the cleanup of the whole node leaves.
 var _ = AfterSuite(func(ctx SpecContext) {
 	if client == nil {
-		return // the suite was skipped, or did not begin
+		return // the suite was skipped, or has failed before
 	}
 	var pods corev1.PodList
 	Expect(client.List(ctx, &pods)).To(Succeed())

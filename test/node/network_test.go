@@ -83,7 +83,7 @@ spec:
 	})
 })
 
-// printer is a pod that runs a shell's line to its end.
+// printer returns a pod that runs a shell command to completion.
 func printer(name, spec, line string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -92,7 +92,7 @@ metadata: {name: %s}
 spec: {%s, restartPolicy: Never, containers: [{name: main, image: "localhost/svc/busybox:1", command: [sh, -c, %q]}]}`, name, spec, line)
 }
 
-// webServer is a pod of the server.
+// webServer returns a pod with the test server.
 func webServer(name, spec string) string {
 	if spec != "" {
 		spec += ", "

@@ -31,7 +31,7 @@ var _ = Describe("a node", func() {
 		namespace := newNamespace(ctx)
 		prefix := netip.MustParsePrefix(clusterCIDR)
 		attempt := 0
-		// Pods before the controller has seen the node have others.
+		// Pods that run before the controller has observed the node have other addresses.
 		Eventually(func(g Gomega) {
 			attempt++
 			pod := &corev1.Pod{

@@ -93,7 +93,7 @@ spec:
 		s.exec(ctx, "slow", "touch /started")
 		s.await(ctx, "slow", And(beReady(), container("main", And(HaveField("Started", HaveValue(BeTrue())), HaveField("RestartCount", BeZero())))))
 
-		By("and judge from then on")
+		By("and evaluates probes from then on")
 		s.exec(ctx, "slow", "rm /started")
 		s.await(ctx, "slow", container("main", restarted(1)))
 	})

@@ -24,14 +24,14 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// These specs use a containerd of their own, since they end it.
+// These specs use their own containerd, since they stop it.
 var _ = Describe("a containerd of the agent's own", Ordered, func() {
 	var (
 		config  containerd.Config
 		runtime *containerd.Runtime
 		cri     runtimeapi.RuntimeServiceClient
-		pod     string // its sandbox
-		pid     int    // of its container
+		pod     string // ID of its sandbox
+		pid     int    // process of its container
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -40,7 +40,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		base, err := launch.TempDir()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, base)
-		// As long a path as sockets cannot have.
+		// The path is too long for a socket.
 		config = containerd.Config{
 			Dir: filepath.Join(base, strings.Repeat("d", 100)), Programs: programs, SandboxImage: pause.Name,
 			Bridge: node.Bridge + "r", PodCIDRs: []string{"198.18.77.0/24"},
@@ -66,7 +66,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		cri = runtimeapi.NewRuntimeServiceClient(conn)
 	})
 
-	// lives checks that the pod's container is the process that it was.
+	// lives checks that the pod's container is still the same process.
 	lives := func(ctx context.Context) {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
@@ -124,7 +124,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 		var err error
 		runtime, err = containerd.Start(ctx, config)
 		Expect(err).NotTo(HaveOccurred())
-		// Of the process that this suite has started itself, its remains are there.
+		// This suite is the parent of the process, which is now a zombie: its entry exists.
 		Expect(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", before))).To(BeEmpty())
 		lives(ctx)
 	})
@@ -177,7 +177,7 @@ var _ = Describe("a containerd of the agent's own", Ordered, func() {
 	})
 })
 
-// sandbox configures one whose cgroup is in a given one.
+// sandbox returns the configuration of a sandbox below a cgroup.
 func sandbox(name, cgroup string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name + "-of-the-suite"},
@@ -210,7 +210,7 @@ func removePod(ctx context.Context, cri runtimeapi.RuntimeServiceClient, id stri
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// processOf is the process of a container, which is in a cgroup of its ID.
+// processOf returns the process of a container, whose cgroup is named by its ID.
 func processOf(container string) int {
 	GinkgoHelper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -227,7 +227,7 @@ func processOf(container string) int {
 	return 0
 }
 
-// listener is the process that serves an endpoint, or 0.
+// listener returns the process that serves an endpoint, or 0.
 func listener(endpoint string) int {
 	GinkgoHelper()
 	conn, err := net.Dial("unix", strings.TrimPrefix(endpoint, "unix://"))

@@ -64,7 +64,7 @@ spec:
 			Expect(err).NotTo(HaveOccurred(), errOut)
 			return strings.Split(strings.TrimSpace(out), "\n")
 		}
-		// What anything does is known when it has been looked at twice.
+		// CPU rates need two samples.
 		Eventually(func(g Gomega) {
 			out, errOut, err := in(ctx, "", "top", "node", "--no-headers")
 			g.Expect(err).NotTo(HaveOccurred(), errOut)

@@ -26,8 +26,8 @@ var _ = Describe("svclet without an API server", Ordered, ContinueOnFailure, fun
 		agent     *launch.Process
 		manifests string
 		readOnly  string       // its port
-		asked     atomic.Int32 // how often the URL of manifests has been
-		answer    atomic.Value // what it answers: func(http.ResponseWriter, *http.Request)
+		requests  atomic.Int32 // for the URL of manifests
+		answer    atomic.Value // its handler: func(http.ResponseWriter, *http.Request)
 	)
 	start := func() {
 		GinkgoHelper()
@@ -38,7 +38,7 @@ var _ = Describe("svclet without an API server", Ordered, ContinueOnFailure, fun
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	// pod is how the agent shows a pod, nil if it does not.
+	// pod returns a pod from the agent's API, or nil if it does not exist.
 	pod := func(ctx context.Context, name string) func() (*corev1.Pod, error) {
 		return func() (*corev1.Pod, error) {
 			body, err := get(ctx, "http://127.0.0.1:"+readOnly+"/pods")
@@ -72,8 +72,8 @@ var _ = Describe("svclet without an API server", Ordered, ContinueOnFailure, fun
 	serves := func(f func(w http.ResponseWriter, r *http.Request)) {
 		GinkgoHelper()
 		answer.Store(f)
-		asked.Store(0)
-		Eventually(asked.Load).Should(BeNumerically(">=", 2))
+		requests.Store(0)
+		Eventually(requests.Load).Should(BeNumerically(">=", 2))
 	}
 	text := func(content string) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(content)) }
@@ -86,7 +86,7 @@ var _ = Describe("svclet without an API server", Ordered, ContinueOnFailure, fun
 		readOnly = freePort()
 		answer.Store(text(webServer("remote", "")))
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
+			requests.Add(1)
 			answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
 		}))
 		DeferCleanup(web.Close)
@@ -175,7 +175,7 @@ healthzPort: 0
 			text("<html>Welcome!</html>"), text("{"),
 			text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n"),
 			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) },
-			func(w http.ResponseWriter, r *http.Request) { // without an end
+			func(w http.ResponseWriter, r *http.Request) { // endless
 				for line := []byte("# " + strings.Repeat("x", 1<<16) + "\n"); r.Context().Err() == nil; {
 					if _, err := w.Write(line); err != nil {
 						return

@@ -77,7 +77,7 @@ spec:
 
 		It("gives the command a terminal of the size of the user's", func(ctx SpecContext) {
 			cmd := s.command(ctx, "exec", "-it", "shell", "--container=main", "--", "sh", "-c", "tty; until stty size 2>/dev/null | grep '30 100'; do sleep 0.1; done; read answer; echo \"it is $answer\"; exit 5")
-			// The size follows the start of the command.
+			// The size is set after the start of the command.
 			terminal := startInTerminal(cmd, 30, 100)
 			Eventually(terminal.output).Should(MatchRegexp(`/dev/pts/\d+\r\n30 100\r\n`))
 			terminal.write("fine\n")
@@ -191,7 +191,7 @@ spec:
 			terminal := startInTerminal(cmd, 24, 80)
 			terminal.write("echo $((6*7))\n")
 			Eventually(terminal.output).Should(ContainSubstring("42\r\n"))
-			terminal.write("exit\n") // what it wrote before might be lost in its end
+			terminal.write("exit\n") // sent separately: earlier output might be lost at the exit
 			Expect(cmd.Wait()).To(Succeed())
 		})
 

@@ -1,5 +1,5 @@
-// Package node tests the node with real containers: svc up as root, on a
-// containerd of its own.
+// Package node tests the node with real containers: svc up as root, with its own
+// containerd.
 //
 // A spec works in a namespace of its own (newNamespace), drives the cluster with
 // kubectl (run, apply) or with client, and waits by Eventually.
@@ -27,23 +27,22 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// The images that specs may use. They are in the node's containerd, and
-// nowhere else: pods need imagePullPolicy Never or IfNotPresent.
+// The images that specs may use. They are only in the node's containerd, so pods need imagePullPolicy Never or IfNotPresent.
 const (
 	busybox     = "localhost/svc/busybox:1"
 	serverImage = "localhost/svc/server:1" // test/node/server
 )
 
-// The suite's node, and clients of its cluster that may do everything.
+// The suite's node, and administrator clients of its cluster.
 var (
 	svc     string // the program
-	dir     string // goes at the end
+	dir     string // removed at the end
 	node    *launch.Node
 	images  []launch.Image
 	client  ctrlclient.WithWatch
 	kubectl launch.Kubectl
 
-	// clusterCIDR is all that the cluster gives to nodes, in one piece.
+	// clusterCIDR is the range from which the cluster allocates pod CIDRs.
 	clusterCIDR string
 )
 
@@ -143,7 +142,7 @@ func apply(ctx context.Context, namespace, manifests string) {
 	Expect(err).NotTo(HaveOccurred(), "kubectl apply: %s", errOut)
 }
 
-// logged shows with a failure what svc and containerd have logged.
+// With a failure, the report has the logs of svc and containerd.
 var _ = ReportAfterEach(func(report SpecReport) {
 	if !report.Failed() || node == nil || node.Server == nil {
 		return

@@ -20,7 +20,7 @@ var _ = Describe("svc up", func() {
 
 	It("runs only the control plane without root, and reports it in one line", func(ctx SpecContext) {
 		home := newDir()
-		// Others may not be able to reach the program where it is.
+		// Another user may not have access to the directory of the program.
 		program := filepath.Join(home, "svc")
 		copied, err := exec.Command("cp", svc, program).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", copied)
@@ -45,7 +45,7 @@ var _ = Describe("svc up", func() {
 	It("runs only the control plane without a runtime, and reports in one line how to install one", func(ctx SpecContext) {
 		programs, err := containerd.Find(containerd.DefaultSearch())
 		Expect(err).NotTo(HaveOccurred())
-		// Hidden in a mount namespace, in which it runs.
+		// The programs are hidden in the mount namespace of the command.
 		hide := "mount -t tmpfs none " + programs.PluginDir + ` && exec "$@"`
 		hidden := []string{"--mount", "sh", "-c", hide, "sh", svc, "up", "--data-dir=" + filepath.Join(newDir(), "data"), "--secure-port=" + freePort()}
 		const want = "the set of CNI plugins is missing: apt-get install containernetworking-plugins (on Debian and Ubuntu; other systems name the packages alike)\n"
@@ -110,7 +110,7 @@ var _ = Describe("svc image import", func() {
 
 const nobody = 65534
 
-// newDir is a directory that goes after the spec.
+// newDir returns a directory that is removed after the spec.
 func newDir() string {
 	GinkgoHelper()
 	made, err := launch.TempDir()

@@ -22,7 +22,7 @@ import (
 	"svc.dev/svc/test/peers/difference"
 )
 
-// What is compared, which are the headings of differences.yaml too.
+// The compared objects, which are also the headings of differences.yaml.
 const (
 	aboutPods    = "pods"
 	aboutEvents  = "events"
@@ -48,8 +48,8 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 		unsettled = settle(ctx, svclet, kubelet)
 	})
 
-	// expectListed fails for each difference that is not in the list, and for
-	// each in the list that there is not.
+	// expectListed fails for each difference that is not in the list, and for each
+	// entry of the list that was not found.
 	expectListed := func(about string, found []difference.Difference) {
 		GinkgoHelper()
 		unexplained, obsolete := difference.Check(found, listed[about])
@@ -105,8 +105,7 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 	})
 })
 
-// side is one of the two agents with all that is its own: a machine, a node and
-// a namespace.
+// side is one of the two agents with its machine, node and namespace.
 type side struct {
 	*launch.Agent
 	machine   *launch.Machine
@@ -114,9 +113,9 @@ type side struct {
 	config    *rest.Config
 	client    ctrlclient.Client
 	namespace string
-	// hostPort is free, for a pod to have.
+	// hostPort is a free port for a pod.
 	hostPort string
-	// settled are the pods that have the state in which they are compared.
+	// settled has the pods in the state in which they are compared.
 	settled map[string]*corev1.Pod
 }
 
@@ -146,7 +145,7 @@ func (s *side) read() (pods []*corev1.Pod, others []ctrlclient.Object) {
 		for {
 			document, err := reader.Read()
 			if err != nil {
-				break // the end
+				break // end of the file
 			}
 			decoded, _, err := decoder.Decode(document, nil, nil)
 			Expect(err).NotTo(HaveOccurred(), "%s:\n%s", file, document)
@@ -164,14 +163,14 @@ func (s *side) read() (pods []*corev1.Pod, others []ctrlclient.Object) {
 	return pods, others
 }
 
-// The names that the two cannot have in common, and what stands for them.
+// The names that differ between the two sides, and their placeholders.
 var (
 	hexID     = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{32})\b`) // of the runtime, and of static pods
 	timestamp = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 )
 
-// neutral returns a function that replaces what names, times, UIDs, addresses
-// and identities a text holds.
+// neutral returns a function that replaces names, times, UIDs, addresses and
+// identities in a text by placeholders.
 func (s *side) neutral(pod *corev1.Pod) func(path, text string) string {
 	names := []string{s.namespace, "NAMESPACE", s.PodLogs, "LOGS", s.machine.Dir, "DIR", s.machine.Bridge, "BRIDGE", s.hostPort, "HOSTPORT"}
 	if pod != nil {
@@ -196,7 +195,7 @@ func (s *side) neutral(pod *corev1.Pod) func(path, text string) string {
 	}
 }
 
-// podFields are the fields of a pod's status that the agent writes.
+// podFields returns the fields of a pod that the agent writes.
 func (s *side) podFields(pod *corev1.Pod) difference.Fields {
 	GinkgoHelper()
 	owners := slices.Clone(pod.OwnerReferences)
@@ -210,8 +209,8 @@ func (s *side) podFields(pod *corev1.Pod) difference.Fields {
 	return fields
 }
 
-// events are those of each pod, by their types, reasons and messages. What they
-// say of the pod's container is their value.
+// events returns the events of each pod: the type, reason and message is the key,
+// and the container is the value.
 func (s *side) events(ctx context.Context) map[string]difference.Fields {
 	GinkgoHelper()
 	var list corev1.EventList
@@ -233,10 +232,10 @@ func (s *side) events(ctx context.Context) map[string]difference.Fields {
 	return all
 }
 
-// durations are those of pulls in messages of events.
+// durations matches the durations of pulls in event messages.
 var durations = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs|s)\b`)
 
-// node is the agent's Node.
+// node returns the fields of the agent's Node.
 func (s *side) node(ctx context.Context) difference.Fields {
 	GinkgoHelper()
 	var node corev1.Node

@@ -79,7 +79,7 @@ spec:
     secret: {secretName: secret}
 `
 
-// runsPods starts an agent, and has it run a pod until that is deleted.
+// runsPods starts an agent, and runs a pod on it until the pod is deleted.
 func runsPods(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster, config *rest.Config, kubeconfig string) {
 	GinkgoHelper()
 	client := newClient(config)

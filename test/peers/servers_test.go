@@ -23,8 +23,8 @@ import (
 // quiet are pods that do not change while the two servers are compared.
 var quiet = []string{"runs", "two-containers", "sidecar", "host-network", "guaranteed", "burstable", "pod-level", "volumes"}
 
-// served are the paths of the agents' servers that are compared, with what is
-// compared of each.
+// served has the paths of the agents' servers, and the fields of each that are
+// compared.
 var served = []struct {
 	path string
 	of   func(ctx context.Context, s *side) difference.Fields
@@ -53,7 +53,7 @@ func text(path string) func(ctx context.Context, s *side) difference.Fields {
 	}
 }
 
-// listOfPods are the quiet pods of a list.
+// listOfPods returns the quiet pods of a list.
 func listOfPods(path string) func(ctx context.Context, s *side) difference.Fields {
 	return func(ctx context.Context, s *side) difference.Fields {
 		GinkgoHelper()
@@ -66,7 +66,7 @@ func listOfPods(path string) func(ctx context.Context, s *side) difference.Field
 			if known == nil || !slices.Contains(quiet, pod.Name) {
 				continue
 			}
-			pod.ManagedFields, pod.ResourceVersion = nil, "" // others write them
+			pod.ManagedFields, pod.ResourceVersion = nil, "" // written by other clients
 			slices.SortFunc(pod.Spec.Containers, func(a, b corev1.Container) int { return strings.Compare(a.Name, b.Name) })
 			s.add(fields, pod.Name, pod, s.neutral(known))
 		}
@@ -84,7 +84,7 @@ func (s *side) add(to difference.Fields, name string, value any, rewrite func(pa
 	}
 }
 
-// configuration is the agent's, with its defaults.
+// configuration returns the agent's configuration with its defaults.
 func configuration(ctx context.Context, s *side) difference.Fields {
 	GinkgoHelper()
 	var config map[string]any
@@ -100,7 +100,7 @@ func configuration(ctx context.Context, s *side) difference.Fields {
 	return fields
 }
 
-// summary returns which figures exist, of the node and of quiet pods.
+// summary returns which statistics exist for the node and quiet pods.
 func summary(ctx context.Context, s *side) difference.Fields {
 	GinkgoHelper()
 	var answer struct {
@@ -140,8 +140,8 @@ func (s *side) metrics(ctx context.Context, path string) map[string]*dto.MetricF
 	return families
 }
 
-// series are those of metrics of the node and of quiet pods, with their types
-// and helps.
+// series returns the metric series of the node and of quiet pods, with their types
+// and help texts.
 func series(path string) func(ctx context.Context, s *side) difference.Fields {
 	return func(ctx context.Context, s *side) difference.Fields {
 		GinkgoHelper()

@@ -27,22 +27,22 @@ import (
 
 // The annotations of pods in pods/.
 const (
-	// settledAnnotation holds fields, "path=value path=value", that the pod has
-	// where it is compared. Without it, it is compared when it has ended, or, if
-	// it is to run always, is Ready.
+	// settledAnnotation has the fields, "path=value path=value", of the state in which
+	// the pod is compared. Without it, a pod is compared when it has ended or, with
+	// the restart policy Always, when it is Ready.
 	settledAnnotation = "peers/settled"
 	// afterAnnotation names the pod that must have settled before this one is
 	// created.
 	afterAnnotation = "peers/after"
-	// staticAnnotation marks a pod that the agent has from a file, and not from
-	// the API, which has its mirror.
+	// staticAnnotation marks a static pod, which the agent reads from a file; the API
+	// has its mirror pod.
 	staticAnnotation = "peers/static"
-	// thenAnnotation is what becomes of the pod when it is ready, or else, for
-	// "resync", when a container waits for its third restart: one of actions.
+	// thenAnnotation names one of actions, which is executed when the pod is ready or,
+	// for "resync", when a container waits for its third restart.
 	thenAnnotation = "peers/then"
 )
 
-// actions are what may become of a pod that is ready.
+// actions change a pod that is ready.
 var actions = map[string]func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error{
 	"debug": func(ctx context.Context, client ctrlclient.Client, pod *corev1.Pod) error {
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -66,31 +66,30 @@ var actions = map[string]func(ctx context.Context, client ctrlclient.Client, pod
 }
 
 const (
-	// restTime is how long a pod's status must have stayed as it is to be taken
-	// for settled: more than kubelet takes to look at its containers again.
+	// restTime is how long a pod's status must be unchanged for the pod to be settled:
+	// longer than kubelet's relist period.
 	restTime = 4 * time.Second
-	// settleTimeout is that of all pods together. Three restarts take an agent
-	// more than half a minute, and two agents share the machine.
+	// settleTimeout bounds the wait for all pods. Three restarts take more than half a
+	// minute, and two agents share the machine.
 	settleTimeout = 5 * time.Minute
-	// maxBusy bounds the pods of a side that have not settled. All at once would
-	// each take too long for their deadlines and probes.
+	// maxBusy bounds the pods of a side that have not settled. If all ran at once,
+	// they would miss their deadlines and fail their probes.
 	maxBusy = 25
 )
 
-// course is that of the pods of one side until they have settled. Its fields
-// belong to the goroutine that holds mu.
-type course struct {
+// settling runs the pods of one side until they have settled. mu guards its fields.
+type settling struct {
 	side *side
 	mu   sync.Mutex
-	// queue are pods that have not been created yet: those first that take the
-	// longest to settle.
+	// queue has the pods that have not been created yet, those that take the longest
+	// to settle first.
 	queue  []*corev1.Pod
 	wanted map[string]bool
 	acted  map[string]bool
 	last   map[string]seen
 }
 
-// seen is a pod as it was from some time on.
+// seen is an observed state of a pod, and since when it lasts.
 type seen struct {
 	pod   *corev1.Pod
 	since time.Time
@@ -102,9 +101,9 @@ func settle(ctx context.Context, sides ...*side) (unsettled []string) {
 	GinkgoHelper()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var courses []*course
+	var courses []*settling
 	for _, s := range sides {
-		c := &course{side: s, wanted: map[string]bool{}, acted: map[string]bool{}, last: map[string]seen{}}
+		c := &settling{side: s, wanted: map[string]bool{}, acted: map[string]bool{}, last: map[string]seen{}}
 		c.watch(watching)
 		c.create(ctx)
 		courses = append(courses, c)
@@ -127,7 +126,7 @@ func settle(ctx context.Context, sides ...*side) (unsettled []string) {
 }
 
 // watch follows the pods of the side.
-func (c *course) watch(ctx context.Context) {
+func (c *settling) watch(ctx context.Context) {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(c.side.config)
 	Expect(err).NotTo(HaveOccurred())
@@ -140,12 +139,12 @@ func (c *course) watch(ctx context.Context) {
 	factory.Start(ctx.Done())
 }
 
-// create creates what pods use, and has them created.
-func (c *course) create(ctx context.Context) {
+// create creates the objects that pods use, and queues the pods.
+func (c *settling) create(ctx context.Context) {
 	GinkgoHelper()
 	pods, others := c.side.read()
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Compare(b.Annotations[thenAnnotation], a.Annotations[thenAnnotation]) // "resync" is the last word
+		return cmp.Compare(b.Annotations[thenAnnotation], a.Annotations[thenAnnotation]) // "resync" is the last in the alphabet
 	})
 	for _, object := range others {
 		Expect(c.side.client.Create(ctx, object)).To(Succeed())
@@ -158,9 +157,9 @@ func (c *course) create(ctx context.Context) {
 	c.queue = pods
 }
 
-// see takes in what a pod has become. What it was before may have lasted for
-// long enough.
-func (c *course) see(object any) {
+// see records a new state of a pod, after a check whether the previous state has
+// lasted long enough.
+func (c *settling) see(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return
@@ -168,12 +167,12 @@ func (c *course) see(object any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := c.side.nameOf(pod)
-	c.judge(name)
+	c.checkSettled(name)
 	c.last[name] = seen{pod: pod, since: time.Now()}
 }
 
-// judge reports whether the pod has settled, now at the latest.
-func (c *course) judge(name string) bool {
+// checkSettled reports whether the pod has settled, now or before.
+func (c *settling) checkSettled(name string) bool {
 	if c.side.settled[name] != nil {
 		return true
 	}
@@ -186,14 +185,14 @@ func (c *course) judge(name string) bool {
 	return true
 }
 
-// advance does what is to be done with pods now, and returns those that have
-// not settled.
-func (c *course) advance(ctx context.Context) (unsettled []string) {
+// advance creates pods and executes actions that are due, and returns the pods that
+// have not settled.
+func (c *settling) advance(ctx context.Context) (unsettled []string) {
 	GinkgoHelper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name := range c.wanted {
-		if !c.judge(name) {
+		if !c.checkSettled(name) {
 			unsettled = append(unsettled, c.side.describe(name, c.last[name]))
 		}
 		last := c.last[name].pod
@@ -211,7 +210,7 @@ func (c *course) advance(ctx context.Context) (unsettled []string) {
 			})
 		}
 		if then != "" && due {
-			// The agent may have changed it since.
+			// The agent may have changed the pod meanwhile.
 			c.acted[name] = actions[then](ctx, c.side.client, last.DeepCopy()) == nil
 		}
 	}
@@ -229,20 +228,21 @@ func (c *course) advance(ctx context.Context) (unsettled []string) {
 	return unsettled
 }
 
-// begin has the agent run a pod.
+// begin gives the agent a pod to run.
 func (s *side) begin(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	if pod.Annotations[staticAnnotation] == "" {
 		Expect(s.client.Create(ctx, pod)).To(Succeed())
 		return
 	}
-	pod.Spec.NodeName, pod.Spec.ServiceAccountName = "", "" // no matter of a manifest
+	pod.Spec.NodeName, pod.Spec.ServiceAccountName = "", "" // manifests of static pods do not set them
 	content, err := yaml.Marshal(pod)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(s.Manifests, pod.Name+".yaml"), content, 0o600)).To(Succeed())
 }
 
-// nameOf is the name of a pod in pods/. A mirror has the node's name after it.
+// nameOf returns the name of a pod in pods/. The name of a mirror pod ends with the
+// node's name.
 func (s *side) nameOf(pod *corev1.Pod) string {
 	if pod.Annotations[staticAnnotation] == "" {
 		return pod.Name

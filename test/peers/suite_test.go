@@ -1,6 +1,6 @@
-// Package peers tests svc beside the real kubelet and the real kube-apiserver,
-// with real containers: each with the other's counterpart, and both agents with
-// the same pods.
+// Package peers compares svc with the real kubelet and kube-apiserver, with real
+// containers: each agent works with the other's API server, and both agents run the
+// same pods.
 //
 // It needs what hack/peers.sh builds, and is skipped without that.
 package peers
@@ -31,7 +31,7 @@ const (
 	serverImage = "localhost/svc/server:1" // test/node/server
 )
 
-// dir goes at the end.
+// dir is removed at the end.
 var (
 	dir    string
 	images []launch.Image
@@ -106,7 +106,7 @@ func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Clust
 	return a, m
 }
 
-// newClient is a client that may do what config may.
+// newClient returns a client with the credentials of config.
 func newClient(config *rest.Config) ctrlclient.WithWatch {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
@@ -146,9 +146,9 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }
 
-// onNode puts the name of a node into manifests.
+// onNode replaces NODE in manifests by the name of a node.
 func onNode(manifests, node string) string { return strings.ReplaceAll(manifests, "NODE", node) }
 
 // configTimeout is how long kubelet may take until a container sees that a
-// ConfigMap has changed: it looks at each pod about once a minute.
+// ConfigMap has changed: it syncs each pod about once a minute.
 const configTimeout = 5 * time.Minute

@@ -1,6 +1,6 @@
-// Package soak keeps an API server, a controller manager and simulated nodes
-// busy for a while, kills them on the way, and then looks at what they have left
-// behind. $SOAK is how long that takes: 60s by default.
+// Package soak keeps an API server, a controller manager and simulated nodes busy
+// for a while, kills them meanwhile, and then checks that nothing is left behind.
+// $SOAK is the duration, 60s by default.
 package soak
 
 import (
@@ -33,15 +33,14 @@ import (
 )
 
 const (
-	// users work at the same time, each in a namespace of its own, which it
-	// deletes and makes again now and then.
+	// users is the number of concurrent users. Each has its own namespace, which it
+	// sometimes deletes and creates again.
 	users = 6
-	// kills is how often something is killed in the first half.
+	// kills is the number of kills in the first half.
 	kills = 4
-	// machines are the simulated nodes.
+	// machines is the number of simulated nodes.
 	machines = 10
-	// settleTimeout bounds how long the controllers may take to finish what the
-	// users have left.
+	// settleTimeout bounds how long the controllers may work after the users stop.
 	settleTimeout = 5 * time.Minute
 )
 
@@ -57,8 +56,8 @@ func TestSoak(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 
-	// The second half finds a system that has been through the first: whatever
-	// it holds more of at its end, it would hold ever more of.
+	// The memory is compared over the second half, when caches are full: what still
+	// grows then would grow without end.
 	s.work(duration/2, seed, true)
 	s.expectNothingLeft()
 	before := s.memory()
@@ -66,7 +65,7 @@ func TestSoak(t *testing.T) {
 	s.expectNothingLeft()
 	after := s.memory()
 	t.Logf("%d operations; the manager's live heap: %.1f MB after the first half, %.1f MB after the second", s.operations.Load(), before/1e6, after/1e6)
-	if after > 1.1*before+4e6 { // what the library remembers of events fills up for some minutes
+	if after > 1.1*before+4e6 { // the event library's cache fills for some minutes
 		t.Errorf("the manager's live heap has grown from %.1f to %.1f MB", before/1e6, after/1e6)
 	}
 }
@@ -78,7 +77,7 @@ type cluster struct {
 	port    string
 	server  *launch.Server
 	manager *launch.Process
-	// serving is how the manager's own port is reached.
+	// serving is the client configuration for the manager's own port.
 	serving *rest.Config
 	client  kubernetes.Interface
 	objects metadata.Interface
@@ -102,7 +101,7 @@ func newCluster(t *testing.T) *cluster {
 	s.client, err = kubernetes.NewForConfig(s.server.Config)
 	g.Expect(err).NotTo(HaveOccurred())
 	quiet := rest.CopyConfig(s.server.Config)
-	quiet.WarningHandler = rest.NoWarnings{} // of nodes that have no agents
+	quiet.WarningHandler = rest.NoWarnings{} // about nodes without agents
 	s.objects, err = metadata.NewForConfig(quiet)
 	g.Expect(err).NotTo(HaveOccurred())
 	s.nodes, err = simulate.Start(s.server.Config)
@@ -122,7 +121,7 @@ func (s *cluster) startServer() {
 	NewWithT(s.t).Expect(err).NotTo(HaveOccurred())
 }
 
-// startManager starts a manager on a port of its own.
+// startManager starts a manager on a new port.
 func (s *cluster) startManager() {
 	s.t.Helper()
 	g := NewWithT(s.t)
@@ -136,8 +135,8 @@ func (s *cluster) startManager() {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// work lets the users work for a while and, if asked to, kills the API server
-// and the manager in turn, at random moments meanwhile.
+// work lets the users work for a while. If kill is set, it kills the API server and
+// the manager in turn, at random times.
 func (s *cluster) work(duration time.Duration, seed uint64, kill bool) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), duration)
 	defer cancel()
@@ -177,7 +176,7 @@ func (s *cluster) expectConvergence() {
 		WithTimeout(settleTimeout).WithPolling(200*time.Millisecond).Should(BeEmpty(), "workloads that do not become what they should be\n%s", tail(s.manager.Output()))
 }
 
-// unfinished returns what does not have its desired state.
+// unfinished returns the workloads that do not have their desired state.
 func (s *cluster) unfinished(ctx context.Context) ([]string, error) {
 	var unfinished []string
 	replicaSets, err := s.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
@@ -223,8 +222,8 @@ func (s *cluster) unfinished(ctx context.Context) ([]string, error) {
 	return unfinished, nil
 }
 
-// expectNothingLeft deletes the users' namespaces and looks for what is left:
-// objects in them, objects that terminate for ever, work in queues.
+// expectNothingLeft deletes the users' namespaces, and fails if anything is left:
+// objects in them, objects that keep terminating, requests in work queues.
 func (s *cluster) expectNothingLeft() {
 	s.t.Helper()
 	g := NewWithT(s.t)
@@ -241,8 +240,8 @@ func (s *cluster) expectNothingLeft() {
 		WithTimeout(settleTimeout).WithPolling(time.Second).Should(BeEmpty(), "work that is still in queues")
 }
 
-// left finds the objects in the users' namespaces and everything that is
-// terminating, of every kind that is served.
+// left returns the objects in the users' namespaces and all terminating objects, of
+// every served kind.
 func (s *cluster) left(ctx context.Context) ([]string, error) {
 	var left []string
 	lists, err := s.client.Discovery().ServerPreferredResources()
@@ -272,7 +271,7 @@ func (s *cluster) left(ctx context.Context) ([]string, error) {
 	return left, nil
 }
 
-// queued are the work queues that are not empty.
+// queued returns the work queues that are not empty.
 func (s *cluster) queued(ctx context.Context) (map[string]float64, error) {
 	families, err := s.metrics(ctx)
 	if err != nil {
@@ -291,13 +290,13 @@ func (s *cluster) queued(ctx context.Context) (map[string]float64, error) {
 	return queued, nil
 }
 
-// memory is the manager's live heap in bytes: what is left when collecting garbage once
-// more frees nothing.
+// memory returns the manager's live heap in bytes: it collects garbage until
+// that frees nothing more.
 func (s *cluster) memory() float64 {
 	s.t.Helper()
 	g := NewWithT(s.t)
 	for least := math.Inf(1); ; {
-		// A heap profile that asks for it collects garbage first.
+		// With gc=1, the server collects garbage before the heap profile.
 		status, _, err := launch.Get(s.t.Context(), s.serving, "/debug/pprof/heap?gc=1")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(status).To(Equal(http.StatusOK))
@@ -323,7 +322,7 @@ func (s *cluster) metrics(ctx context.Context) (map[string]*dto.MetricFamily, er
 	return parser.TextToMetricFamilies(strings.NewReader(body))
 }
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(log string) string {
 	lines := strings.Split(log, "\n")
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")

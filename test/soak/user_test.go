@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/test/simulate"
 )
 
-// user does one thing after another in a namespace.
+// user executes random operations in a namespace, one after the other.
 type user struct {
 	*cluster
 	random    *rand.Rand
@@ -27,8 +27,8 @@ type user struct {
 // pause is the mean time between two operations of a user.
 const pause = 60 * time.Millisecond
 
-// work ends with ctx. What fails, as the object is gone meanwhile or the system
-// was killed, is not tried again: the next operation is another.
+// work works until ctx is done. A failed operation is not retried: the object may
+// be gone or the server killed, and the next operation is another.
 func (u *user) work(ctx context.Context) {
 	operations := []struct {
 		weight int
@@ -53,7 +53,7 @@ func (u *user) work(ctx context.Context) {
 		n := u.random.IntN(total)
 		for _, o := range operations {
 			if n -= o.weight; n < 0 {
-				// A namespace that is there already, or terminating, is as good.
+				// It does not matter if the namespace exists already or is terminating.
 				_, _ = u.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}}, metav1.CreateOptions{})
 				if o.do(ctx) == nil {
 					u.operations.Add(1)
@@ -68,11 +68,11 @@ func (u *user) work(ctx context.Context) {
 	}
 }
 
-// some is the name of one of a few objects of a kind.
+// some returns the name of one of a few objects of a kind.
 func (u *user) some(kind string) string { return fmt.Sprintf("%s-%d", kind, u.random.IntN(5)) }
 
-// cascade is one of the ways to delete. What is orphaned goes with the
-// namespace.
+// cascade returns a random deletion propagation policy. Orphans are deleted with
+// the namespace.
 func (u *user) cascade() metav1.DeleteOptions {
 	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 	return metav1.DeleteOptions{PropagationPolicy: &policies[u.random.IntN(len(policies))]}
