@@ -59,7 +59,7 @@ var _ = Describe("kubectl patch", func() {
 
 	It("does all or nothing", func() {
 		Expect(k.fails("", "patch", "deploy", "web", "--type=json", "-p", `[{"op":"replace","path":"/spec/replicas","value":9},{"op":"test","path":"/spec/replicas","value":2}]`)).
-			To(ContainSubstring("the server rejected our request due to an error in our request"))
+			To(ContainSubstring(`operation 1 of the patch, test "/spec/replicas", failed`))
 		Expect(k.fails("", "patch", "deploy", "web", "-p", `{"spec":{"selector":{"matchLabels":{"app":"other"}}}}`)).
 			To(And(ContainSubstring("is invalid"), Or(ContainSubstring("field is immutable"), ContainSubstring("`selector` does not match"))))
 		Expect(k.field("{.spec.replicas}", "deploy/web")).To(Equal("2"))
