@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"svc.dev/svc/apiserver"
+	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
@@ -57,6 +58,8 @@ func newOptions(t *testing.T) (*options.Options, *etcd.Server) {
 	}
 	t.Cleanup(member.Stop)
 	o := options.New()
+	// No controller creates service accounts for the pods of the tests.
+	o.Admission.DisablePlugins = []string{serviceaccount.PluginName}
 	o.Etcd.Servers = member.Endpoints()
 	o.SecureServing.ServerCert.CertDirectory = t.TempDir()
 	if o.SecureServing.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"svc.dev/svc/apiserver/admission/noderestriction"
 	"svc.dev/svc/apiserver/admission/priority"
+	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
@@ -231,6 +232,9 @@ func newAdmission(tolerations *tolerationseconds.Defaults) *genericoptions.Admis
 	priority.Register(o.Plugins)
 	tolerationseconds.Register(o.Plugins, tolerations)
 	noderestriction.Register(o.Plugins)
-	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1, priority.PluginName, tolerationseconds.PluginName, noderestriction.PluginName)
+	serviceaccount.Register(o.Plugins)
+	o.DefaultOffPlugins.Insert(serviceaccount.PluginName)
+	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1,
+		serviceaccount.PluginName, noderestriction.PluginName, priority.PluginName, tolerationseconds.PluginName)
 	return o
 }

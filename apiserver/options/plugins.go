@@ -15,7 +15,7 @@ var absentPlugins = []string{
 	"ExtendedResourceToleration", "ImagePolicyWebhook", "JobValidation", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NamespaceAutoProvision",
 	"NamespaceExists", "NodeDeclaredFeatureValidator", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize",
 	"PersistentVolumeLabel", "PodGroupProtection", "PodGroupWorkloadExists", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction", "PodTopologyLabels", "ResourceQuota",
-	"RuntimeClass", "SecurityContextDeny", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
+	"RuntimeClass", "SecurityContextDeny", "StorageObjectInUseProtection", "TaintNodesByCondition",
 }
 
 // disabledPlugins is the value of --disable-admission-plugins. It accepts absent plugins and ignores them.
@@ -33,5 +33,5 @@ func (o *Options) addAdmissionFlags(fs *pflag.FlagSet) {
 	o.Admission.AddFlags(fs)
 	disable := fs.Lookup("disable-admission-plugins")
 	disable.Value = disabledPlugins{disable.Value}
-	disable.Usage += " Kubernetes' other plugins, as ServiceAccount, may be named, too: svc does not have them."
+	disable.Usage += " Kubernetes' other plugins, such as AlwaysPullImages, may be named, too: svc does not have them."
 }

@@ -25,7 +25,7 @@ func (s *svcSystem) Binaries() []string { return []string{s.binary} }
 func (s *svcSystem) URL() string        { return "https://" + net.JoinHostPort("127.0.0.1", s.port) }
 
 func (s *svcSystem) Processes(dir string) ([]process, error) {
-	return []process{{name: "svc", path: s.binary, args: []string{"up", "--data-dir", dir, "--secure-port", s.port, "--controllers=", "--node=false"}}}, nil
+	return []process{{name: "svc", path: s.binary, args: []string{"up", "--data-dir", dir, "--secure-port", s.port, "--controllers=", "--disable-admission-plugins=ServiceAccount", "--node=false"}}}, nil
 }
 
 func (s *svcSystem) Config(dir string) (*rest.Config, error) {

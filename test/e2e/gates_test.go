@@ -28,7 +28,7 @@ var _ = Describe("a server without the layers that exist for speed", Ordered, fu
 		for _, gate := range gates.Own() {
 			off = append(off, string(gate)+"=false")
 		}
-		plain, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=", "--feature-gates="+strings.Join(off, ","))
+		plain, err = launch.Up(ctx, filepath.Join(dir, "data"), launch.WithoutControllers("--feature-gates="+strings.Join(off, ","))...)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
 			code, err := plain.Stop(launch.Patience)

@@ -41,7 +41,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	tokens := filepath.Join(dir, "tokens.csv")
 	Expect(os.WriteFile(tokens, fmt.Appendf(nil, "%s,alice,alice-uid\n", aliceToken), 0o600)).To(Succeed())
 
-	server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=", "--token-auth-file="+tokens, "--svclet-timeout=5s")
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), launch.WithoutControllers("--token-auth-file="+tokens, "--svclet-timeout=5s")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := server.Stop(launch.Patience)

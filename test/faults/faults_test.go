@@ -43,7 +43,7 @@ func tempDir(t *testing.T) string {
 // up starts `svc up` without controllers, which ends with the test at the latest.
 func up(t *testing.T, dataDir string, flags ...string) *launch.Server {
 	t.Helper()
-	server, err := launch.Up(t.Context(), dataDir, append([]string{"--controllers="}, flags...)...)
+	server, err := launch.Up(t.Context(), dataDir, launch.WithoutControllers(flags...)...)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(server.Kill)
 	return server

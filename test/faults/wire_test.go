@@ -70,7 +70,6 @@ func (h held) Write(p []byte) (int, error) {
 func (w *wire) hold()    { w.mu.Lock() }
 func (w *wire) release() { w.mu.Unlock() }
 
-
 // cut closes all connections. Clients can connect again.
 func (w *wire) cut() {
 	for connection := range w.connections.Range {

@@ -32,6 +32,12 @@ type Server struct {
 	Config *rest.Config
 }
 
+// WithoutControllers returns the flags of a server that runs no controllers. No
+// controller creates service accounts then, so pods are not required to have one.
+func WithoutControllers(flags ...string) []string {
+	return append([]string{"--controllers=", "--disable-admission-plugins=ServiceAccount"}, flags...)
+}
+
 // Up starts `svc up` on a data directory and a free port, with further flags,
 // and returns when it is ready.
 func Up(ctx context.Context, dataDir string, flags ...string) (*Server, error) {

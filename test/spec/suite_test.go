@@ -45,7 +45,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // up starts a server without controllers that stops after the container.
 func up(ctx context.Context, dataDir string, flags ...string) *launch.Server {
 	GinkgoHelper()
-	s, err := launch.Up(ctx, dataDir, append([]string{"--controllers="}, flags...)...)
+	s, err := launch.Up(ctx, dataDir, launch.WithoutControllers(flags...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := s.Stop(launch.Patience)
