@@ -12,6 +12,7 @@ import (
 
 	"svc.dev/svc/apis"
 	definitions "svc.dev/svc/apis/openapi"
+	"svc.dev/svc/apiserver/filters/deprecation"
 	"svc.dev/svc/apiserver/filters/drain"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
@@ -27,7 +28,10 @@ type chain struct {
 	docs     *openapi.Documents
 	drain    *drain.Drain
 	layers   layers
-	clock    clock.WithTicker
+	// deprecatedLater are the versions that the libraries have deprecated, and the
+	// release has not.
+	deprecatedLater *deprecation.Versions
+	clock           clock.WithTicker
 	// discovered is closed when everything that is served has its routes. Until
 	// then, an unknown path is answered with 503 rather than 404.
 	discovered chan struct{}
@@ -39,7 +43,8 @@ func newChain(o *options.Options, id *identity, s *stores, c *clients, l layers,
 	}, clock)
 	return &chain{
 		options: o, identity: id, stores: s, clients: c, docs: docs, drain: drain.New(), layers: l, clock: clock,
-		discovered: make(chan struct{}),
+		deprecatedLater: deprecation.After(o.Release, s.kinds),
+		discovered:      make(chan struct{}),
 	}
 }
 
@@ -69,9 +74,7 @@ func (c *chain) assemble() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if gatherer := c.options.Metrics; gatherer != nil {
-		installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux, gatherer, c.options.Features.Profiling)
-	}
+	c.installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux)
 	prepared, err := aggregator.PrepareRun()
 	if err != nil {
 		return nil, err

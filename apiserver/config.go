@@ -49,7 +49,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		sets.NewString(nodeproxy.LongRunning(c.stores.kinds)...),
 	)
 	config.EnableProfiling = o.Features.Profiling
-	config.EnableMetrics = o.Metrics == nil
+	config.EnableMetrics = false // see installMetrics
 	config.MaxRequestsInFlight = o.Requests.MaxInFlight
 	config.MaxMutatingRequestsInFlight = o.Requests.MaxMutatingInFlight
 	config.RequestTimeout = o.Requests.Timeout
@@ -71,6 +71,9 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	}
 	if err := o.Audit.ApplyTo(&config.Config); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
+	}
+	if config.AuditBackend != nil {
+		config.AuditBackend = c.deprecatedLater.Audit(config.AuditBackend)
 	}
 	if o.Requests.PriorityAndFairness {
 		config.FlowControl = utilflowcontrol.New(c.clients.informers, c.clients.typed.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)

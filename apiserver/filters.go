@@ -15,7 +15,6 @@ import (
 	"svc.dev/svc/apiserver/filters/alias"
 	"svc.dev/svc/apiserver/filters/collection"
 	"svc.dev/svc/apiserver/filters/compression"
-	"svc.dev/svc/apiserver/filters/deprecation"
 	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/filters/dryrun"
 	"svc.dev/svc/apiserver/filters/healthline"
@@ -38,7 +37,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	}
 	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
-	handler = deprecation.Filter(handler, c.options.Release, c.stores.kinds)
+	handler = c.deprecatedLater.Filter(handler)
 	handler = c.drain.Filter(handler)
 	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, c.stores.kinds)
 	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)
@@ -66,6 +65,8 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = genericapifilters.WithCacheControl(handler)
 	handler = genericfilters.WithHSTS(handler, c.options.Requests.HSTSDirectives)
 	handler = withLogging(handler)
+	// Without the trackers the SLI metrics of requests are missing.
+	handler = genericapifilters.WithLatencyTrackers(handler)
 	handler = genericapifilters.WithRequestInfo(handler, config.RequestInfoResolver)
 	handler = objectwatch.Filter(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
@@ -108,7 +109,7 @@ const requestVerbosity = 3
 // withLogging logs requests at requestVerbosity. The verbosity can change while
 // the server runs.
 func withLogging(handler http.Handler) http.Handler {
-	logged := genericapifilters.WithLatencyTrackers(genericfilters.WithHTTPLogging(handler))
+	logged := genericfilters.WithHTTPLogging(handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if klog.V(requestVerbosity).Enabled() {
 			logged.ServeHTTP(w, req)

@@ -1,28 +1,98 @@
 package apiserver
 
 import (
+	"context"
+	"math"
 	"net/http"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
+
+	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apiserver/metrics"
+	"svc.dev/svc/apiserver/release"
 )
 
-// installMetrics serves what gatherer has at /metrics, where the library would
-// serve its own metrics alone. If reset is true, a DELETE resets those.
-func installMetrics(m *mux.PathRecorderMux, gatherer prometheus.Gatherer, reset bool) {
+// installMetrics serves /metrics, where the library would serve its own metrics
+// alone. With --profiling, a DELETE resets those.
+func (c *chain) installMetrics(m *mux.PathRecorderMux) {
+	var source prometheus.Gatherer = legacyregistry.DefaultGatherer
+	if c.options.Metrics != nil {
+		source = c.options.Metrics
+	}
 	// The library registers its metrics only with its handler.
 	library := mux.NewPathRecorderMux("metrics")
 	routes.MetricsWithReset{}.Install(library)
-	all := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{})
+	all := promhttp.HandlerFor(metrics.New(source, c.metricsConfig()), promhttp.HandlerOpts{})
 	m.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
-		if reset && r.Method == http.MethodDelete {
+		if c.options.Features.Profiling && r.Method == http.MethodDelete {
 			library.ServeHTTP(w, r)
 			return
 		}
 		all.ServeHTTP(w, r)
 	})
 	slis.SLIMetricsWithReset{}.Install(m)
+}
+
+func (c *chain) metricsConfig() metrics.Config {
+	builtIn := sets.New(
+		schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+		schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"},
+	)
+	for _, kind := range c.stores.kinds {
+		builtIn.Insert(schema.GroupResource{Group: kind.Hub.Group, Resource: kind.Name})
+		for _, version := range kind.Versions {
+			builtIn.Insert(schema.GroupResource{Group: version.GVK.Group, Resource: kind.Name})
+		}
+	}
+	return metrics.Config{
+		Release:         c.options.Release,
+		ShowHidden:      c.options.ShowHiddenMetrics != "",
+		Version:         *release.Public(c.options.Release, release.SVCVersion()).Info(),
+		DeprecatedLater: c.deprecatedLater.Has,
+		IsBuiltIn:       builtIn.Has,
+		Store:           c.stores.backend,
+		Pools:           c.pools(),
+		Clock:           c.clock,
+	}
+}
+
+// pools are those of the addresses and the node ports of services.
+func (c *chain) pools() []metrics.Pool {
+	env, reservations := c.stores.env, c.stores.reservations
+	pools := []metrics.Pool{{
+		Allocator: "nodeport", Unit: "ports", Size: float64(env.NodePorts.To - env.NodePorts.From + 1),
+		Allocated: func(ctx context.Context) (int, error) {
+			return reservations.Count(ctx, core.ServiceNodePortPool, func(string) bool { return true })
+		},
+	}}
+	for _, cidr := range env.ServiceCIDRs {
+		pools = append(pools, metrics.Pool{
+			Allocator: "clusterip", Unit: "ips", CIDR: cidr.String(), Size: addresses(cidr),
+			Allocated: func(ctx context.Context) (int, error) {
+				return reservations.Count(ctx, core.ServiceIPPool, func(key string) bool {
+					address, err := netip.ParseAddr(key)
+					return err == nil && cidr.Contains(address)
+				})
+			},
+		})
+	}
+	return pools
+}
+
+// addresses returns the number of addresses that services can have: not the first
+// one and, of IPv4, not the last one.
+func addresses(cidr netip.Prefix) float64 {
+	all := math.Pow(2, float64(cidr.Addr().BitLen()-cidr.Bits()))
+	if cidr.Addr().Is4() {
+		return all - 2
+	}
+	return all - 1
 }

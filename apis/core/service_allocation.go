@@ -24,14 +24,14 @@ import (
 // The pools in which services reserve keys: addresses in their canonical form,
 // and port numbers.
 const (
-	serviceIPPool       = "serviceips"
-	serviceNodePortPool = "servicenodeports"
+	ServiceIPPool       = "serviceips"
+	ServiceNodePortPool = "servicenodeports"
 )
 
 // serviceReservations are the keys that a service holds, by pool.
 func serviceReservations(s *corev1.Service) map[string][]string {
 	ips, ports := holdings(s)
-	return map[string][]string{serviceIPPool: ips, serviceNodePortPool: ports}
+	return map[string][]string{ServiceIPPool: ips, ServiceNodePortPool: ports}
 }
 
 func beginServiceCreate(ctx context.Context, env *resource.Env, s *corev1.Service, dryRun bool) (func(bool), error) {
@@ -161,7 +161,7 @@ func (c *serviceAllocator) reserveIP(ctx context.Context, ip string) error {
 	if cidr, ok := c.cidr(familyOf(ip)); !ok || !usable(cidr, addr) {
 		return refuse(fmt.Errorf("the provided IP (%v) is not in the valid range. The range of valid IPs is %s", ip, cidr))
 	}
-	err = c.reserve(ctx, serviceIPPool, addr.String())
+	err = c.reserve(ctx, ServiceIPPool, addr.String())
 	if apierrors.IsAlreadyExists(err) {
 		return refuse(errIPAllocated)
 	} else if err != nil {
@@ -175,7 +175,7 @@ func (c *serviceAllocator) allocateIP(ctx context.Context, family corev1.IPFamil
 	if !ok {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: the server has no range of %s addresses", c.s.Name, family))
 	}
-	ip, err := c.allocate(ctx, serviceIPPool, addressSpan(cidr))
+	ip, err := c.allocate(ctx, ServiceIPPool, addressSpan(cidr))
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", c.s.Name, err))
 	}
@@ -188,7 +188,7 @@ func (c *serviceAllocator) reservePort(ctx context.Context, port int32) error {
 	if ports := c.env.NodePorts; port < ports.From || port > ports.To {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", ports.From, ports.To)
 	}
-	err := c.reserve(ctx, serviceNodePortPool, portKey(port))
+	err := c.reserve(ctx, ServiceNodePortPool, portKey(port))
 	if apierrors.IsAlreadyExists(err) {
 		return errPortAllocated
 	}
@@ -196,7 +196,7 @@ func (c *serviceAllocator) reservePort(ctx context.Context, port int32) error {
 }
 
 func (c *serviceAllocator) allocatePort(ctx context.Context) (int32, error) {
-	key, err := c.allocate(ctx, serviceNodePortPool, portSpan(c.env.NodePorts))
+	key, err := c.allocate(ctx, ServiceNodePortPool, portSpan(c.env.NodePorts))
 	if err != nil {
 		return 0, err
 	}

@@ -50,7 +50,7 @@ func (c *cluster) env(cidrs ...string) *resource.Env {
 		NodePorts: resource.PortRange{From: 30000, To: 30003},
 		Objects:   func(schema.GroupResource) resource.Objects { return nil },
 		Reservations: func(pool string) resource.Reservations {
-			return map[string]memoryReservations{serviceIPPool: c.ips, serviceNodePortPool: c.ports}[pool]
+			return map[string]memoryReservations{ServiceIPPool: c.ips, ServiceNodePortPool: c.ports}[pool]
 		},
 	}
 	for _, cidr := range cidrs {

@@ -134,5 +134,7 @@ func (o *Options) addAPIFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
 		"Client certificate by which the aggregation layer identifies itself to extension API servers.")
 	fs.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "Private key of --proxy-client-cert-file.")
+	fs.StringVar(&o.ShowHiddenMetrics, "show-hidden-metrics-for-version", o.ShowHiddenMetrics,
+		"Show the deprecated metrics that were hidden since this release, which must be the one before the served release, as 1.27.")
 	fs.BoolVar(&o.Features.Profiling, "profiling", o.Features.Profiling, "Serve /debug/pprof to users who are authorized to read it.")
 }

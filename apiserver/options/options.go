@@ -46,6 +46,9 @@ type Options struct {
 
 	// Metrics are the metrics of /metrics; nil means those of the libraries.
 	Metrics prometheus.Gatherer
+	// ShowHiddenMetrics is the release before Release, whose deprecated metrics are
+	// shown although Release hides them; if it is empty, they are hidden.
+	ShowHiddenMetrics string
 	// RuntimeConfig turns API versions and resources on and off.
 	RuntimeConfig map[string]string
 	// Release is the Kubernetes release whose API is served.

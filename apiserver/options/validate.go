@@ -16,6 +16,7 @@ import (
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/release"
 )
 
 // Validate returns all errors of the options. Each names its flag and the remedy.
@@ -45,6 +46,9 @@ func (o *Options) Validate() []error {
 	}
 	if o.EventTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--event-ttl: %s must be at least 1s, as 1h", o.EventTTL))
+	}
+	if previous := (release.Release{Major: o.Release.Major, Minor: o.Release.Minor - 1}).String(); o.ShowHiddenMetrics != "" && o.ShowHiddenMetrics != previous {
+		errs = append(errs, fmt.Errorf("--show-hidden-metrics-for-version: invalid release %q: must be %s, the release before the served one", o.ShowHiddenMetrics, previous))
 	}
 	errs = append(errs, gates.Validate(utilfeature.DefaultFeatureGate)...)
 	errs = append(errs, o.Agents.validate()...)

@@ -108,6 +108,22 @@ func (p *pool) Held(ctx context.Context) (map[string]resource.Owner, error) {
 	return owners, nil
 }
 
+// Count returns the number of keys of a pool that match.
+func (s *Store) Count(ctx context.Context, pool string, match func(key string) bool) (int, error) {
+	prefix := s.prefix + pool + "/"
+	resp, err := s.kv.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, fmt.Errorf("count the reservations in %s: %w", pool, err)
+	}
+	n := 0
+	for _, kv := range resp.Kvs {
+		if match(strings.TrimPrefix(string(kv.Key), prefix)) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // reservation is a reservation as it was read from etcd.
 type reservation struct {
 	record

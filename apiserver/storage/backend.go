@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
@@ -59,6 +61,9 @@ type Backend struct {
 	client    *kubernetes.Client
 	compactor compactor
 	streams   streams
+
+	storesMu sync.Mutex
+	stores   map[storage.Interface]schema.GroupResource
 }
 
 type compactor interface {
@@ -89,6 +94,7 @@ func Open(config Config) (*Backend, error) {
 	return &Backend{
 		config:    config,
 		client:    client,
+		stores:    map[storage.Interface]schema.GroupResource{},
 		compactor: etcd3.NewCompactor(client.Client, config.CompactionInterval, config.Clock, nil),
 	}, nil
 }

@@ -89,9 +89,11 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	if b.config.SharedWatches {
 		cached.watches = watchmux.New(versioner)
 	}
+	remove := b.addStore(raw, config.GroupResource)
 	var once sync.Once
 	return translatedErrors{cached}, func() {
 		once.Do(func() {
+			remove()
 			cached.stop()
 			raw.Close()
 		})

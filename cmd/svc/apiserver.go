@@ -9,6 +9,7 @@ import (
 	"svc.dev/svc/apiserver"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/internal/cluster"
 )
 
@@ -32,6 +33,8 @@ same time. Its flags are those of kube-apiserver.`,
 			if err := cluster.GrantComponents(opts); err != nil {
 				return err
 			}
+			opts.Metrics = healthserver.Metrics()
+			setMetrics(opts)
 			server, err := apiserver.New(opts)
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 // Both have families for the process and the Go runtime; those of the former are
 // used.
 func Metrics() prometheus.Gatherer {
+	metrics.RegisterRESTClientMetrics(metrics.MetricRequestLatency, metrics.MetricRequestRetry)
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		return merge(legacyregistry.DefaultGatherer, metrics.Registry)
 	})
