@@ -54,7 +54,7 @@ func TestValidateHorizontalPodAutoscaler(t *testing.T) {
 		{Name: "a metric has one source", Change: metric("{type: Pods, pods: {metric: {name: rps}, target: {type: AverageValue, averageValue: 1}}, resource: {name: cpu}}"), Want: []string{
 			at + ".resource: Forbidden: must populate the given metric source only",
 		}},
-		{Name: "the version of a target is judged when it changes", Update: true, Was: "{spec: {scaleTargetRef: {apiVersion: v1}}}", Change: "{spec: {scaleTargetRef: {apiVersion: v1, name: other}}}"},
+		{Name: "the version of a target is validated when it changes", Update: true, Was: "{spec: {scaleTargetRef: {apiVersion: v1}}}", Change: "{spec: {scaleTargetRef: {apiVersion: v1, name: other}}}"},
 		{Name: "a resource has one target", Change: metric("{type: Resource, resource: {name: cpu, target: {type: Utilization}}}"), Want: []string{
 			at + ".resource.target.averageUtilization: Required value: must set either a target raw value or a target utilization",
 		}},

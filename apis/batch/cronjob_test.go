@@ -32,7 +32,7 @@ func TestValidateCronJob(t *testing.T) {
 		{Name: "a time zone is not the machine's", Change: zone("Local"), Want: []string{
 			`spec.timeZone: Invalid value: "Local": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones`,
 		}},
-		{Name: "a time zone that does not change is not judged", Update: true, Was: zone("Mars/Base"), Change: zone("Mars/Base")},
+		{Name: "a time zone that does not change is not validated", Update: true, Was: zone("Mars/Base"), Change: zone("Mars/Base")},
 		{Name: "a time zone that changes is", Update: true, Was: zone("Mars/Base"), Change: zone("Mars/Port"), Want: []string{`spec.timeZone: Invalid value: "Mars/Port": unknown time zone Mars/Port`}},
 		{Name: "the concurrency policy is known", Change: "{spec: {concurrencyPolicy: Queue}}", Want: []string{
 			`spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"`,

@@ -57,7 +57,7 @@ func TestEventRules(t *testing.T) {
 
 func TestEventRulesOfEventsV1(t *testing.T) {
 	k := events.Kind()
-	judge := func(change, was string) field.ErrorList {
+	validate := func(change, was string) field.ErrorList {
 		obj := resourcetest.Object(t, k, newEvent, change)
 		var old runtime.Object
 		if was != "" {
@@ -89,7 +89,7 @@ func TestEventRulesOfEventsV1(t *testing.T) {
 		{rule: "all else is immutable", change: `{reason: Stopped, message: bye}`, was: "{}", want: []string{
 			`reason: Invalid value: "Stopped": field is immutable`, `message: Invalid value: "bye": field is immutable`}},
 	} {
-		t.Run(test.rule, func(t *testing.T) { resourcetest.Errors(t, judge(test.change, test.was), test.want...) })
+		t.Run(test.rule, func(t *testing.T) { resourcetest.Errors(t, validate(test.change, test.was), test.want...) })
 	}
 }
 

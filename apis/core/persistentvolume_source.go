@@ -131,7 +131,7 @@ func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
 func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList {
 	var errs field.ErrorList
 	chosen := false
-	judge := func(name string, set bool, rule func(path *field.Path) field.ErrorList) {
+	validate := func(name string, set bool, rule func(path *field.Path) field.ErrorList) {
 		switch path := specPath.Child(name); {
 		case !set:
 		case chosen:
@@ -144,12 +144,12 @@ func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList
 	s := &pv.Spec.PersistentVolumeSource
 	for _, source := range podForms {
 		form := source.form(s)
-		judge(source.name, form != nil, func(path *field.Path) field.ErrorList {
+		validate(source.name, form != nil, func(path *field.Path) field.ErrorList {
 			return append(podspec.ValidateVolumeSource(source.name, form, path), persistentOnly(pv, path)...)
 		})
 	}
-	judge("local", s.Local != nil, func(path *field.Path) field.ErrorList { return validateLocal(pv, path) })
-	judge("csi", s.CSI != nil, func(path *field.Path) field.ErrorList { return validatePersistentCSI(s.CSI, path) })
+	validate("local", s.Local != nil, func(path *field.Path) field.ErrorList { return validateLocal(pv, path) })
+	validate("csi", s.CSI != nil, func(path *field.Path) field.ErrorList { return validatePersistentCSI(s.CSI, path) })
 	if !chosen {
 		errs = append(errs, field.Required(specPath, "must specify a volume type"))
 	}

@@ -30,7 +30,7 @@ func TestPersistentVolumeRules(t *testing.T) {
 			`spec.storageClassName: Invalid value: "a_b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`}},
 		{Name: "a volume has a source", Change: `spec: {nfs: null}`, Want: []string{"spec: Required value: must specify a volume type"}},
 		{Name: "a volume has one source", Change: `spec: {hostPath: {path: /a}}`, Want: []string{"spec.nfs: Forbidden: may not specify more than 1 volume type"}},
-		{Name: "a source is judged as in a pod", Change: `spec: {nfs: null, hostPath: {path: /a/../b}}`, Want: []string{
+		{Name: "a source is validated as in a pod", Change: `spec: {nfs: null, hostPath: {path: /a/../b}}`, Want: []string{
 			`spec.hostPath.path: Invalid value: "/a/../b": must not contain '..'`}},
 		{Name: "the root is not recycled", Change: `spec: {nfs: null, hostPath: {path: //}, persistentVolumeReclaimPolicy: Recycle}`, Want: []string{
 			"spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"}},

@@ -40,7 +40,7 @@ func validateRequirements(r *corev1.ResourceRequirements, rule resourceRule, cla
 	var errs field.ErrorList
 	limits, requests := path.Child("limits"), path.Child("requests")
 	hugePages, cpuOrMemory := false, false
-	judge := func(name corev1.ResourceName, amount quantity.Quantity, path *field.Path) {
+	validate := func(name corev1.ResourceName, amount quantity.Quantity, path *field.Path) {
 		errs = append(errs, rule(name, path)...)
 		errs = append(errs, ValidateQuantity(name, amount, path)...)
 		if IsHugePages(name) {
@@ -52,11 +52,11 @@ func validateRequirements(r *corev1.ResourceRequirements, rule resourceRule, cla
 		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	}
 	for _, name := range SortedNames(r.Limits) {
-		judge(name, r.Limits[name], limits.Key(string(name)))
+		validate(name, r.Limits[name], limits.Key(string(name)))
 	}
 	for _, name := range SortedNames(r.Requests) {
 		request := r.Requests[name]
-		judge(name, request, requests.Key(string(name)))
+		validate(name, request, requests.Key(string(name)))
 		limit, limited := r.Limits[name]
 		switch {
 		case !limited && !MayOvercommit(name):

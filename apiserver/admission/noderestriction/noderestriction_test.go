@@ -84,7 +84,7 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 		{rule: "an event", operation: admission.Create, object: &corev1.Event{ObjectMeta: meta("ns", "e")}, want: yes},
 	} {
 		t.Run(string(test.operation)+" "+test.rule, func(t *testing.T) {
-			judge := func(who user.Info) error {
+			admit := func(who user.Info) error {
 				var options runtime.Object
 				if test.deleteOptions != nil {
 					options = test.deleteOptions
@@ -92,14 +92,14 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 				return p.Validate(t.Context(), admission.NewAttributesRecord(test.object, test.old, schema.GroupVersionKind{}, "ns", test.name,
 					schema.GroupVersionResource{}, test.sub, test.operation, options, false, who), nil)
 			}
-			err := judge(&user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}})
+			err := admit(&user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}})
 			if test.want == yes && err != nil || test.want == no && !apierrors.IsForbidden(err) || test.want == none && !apierrors.IsNotFound(err) {
 				t.Errorf("want %s: %v", test.want, err)
 			}
-			if err := judge(&user.DefaultInfo{Name: "system:node:a"}); err != nil {
+			if err := admit(&user.DefaultInfo{Name: "system:node:a"}); err != nil {
 				t.Errorf("a user outside the group of nodes: %v", err)
 			}
-			if err := judge(&user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup}}); !apierrors.IsForbidden(err) {
+			if err := admit(&user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup}}); !apierrors.IsForbidden(err) {
 				t.Errorf("a node without a name: %v", err)
 			}
 		})

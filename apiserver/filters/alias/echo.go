@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// echo has the extensions that a request wrote in svc's spelling in the same
-// spelling in its response. A response to another request has Kubernetes': a client
-// that knows no other would drop them from the object, and write it back.
+// echo spells extensions in a response as svc does if the request did. Other
+// responses have Kubernetes' spelling: a client that knows no other would drop the
+// extensions from the object when it writes the object back.
 type echo struct {
 	names []string
 	find  func(body []byte, prefix string) []int
 	body  []byte
 }
 
-// newEcho returns the translation of a response. The message of an error names
-// extensions anywhere in a text.
+// newEcho returns the translation of a response. The message of an error
+// may contain the names of extensions anywhere.
 func newEcho(names []string, status int, contentType string) translation {
 	switch {
 	case status >= http.StatusBadRequest:

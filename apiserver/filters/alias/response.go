@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// response translates a response before it leaves.
+// response translates a response before it is sent.
 type response struct {
 	http.ResponseWriter
 	spelling spelling
@@ -18,7 +18,7 @@ type response struct {
 	body  translation // nil leaves the body as it is
 }
 
-// translation changes a body that comes in pieces.
+// translation changes a body that is written in pieces.
 type translation interface {
 	next(piece []byte) []byte
 	end() []byte
@@ -90,7 +90,7 @@ func (r *response) finish() {
 		return
 	}
 	if rest := r.body.end(); len(rest) > 0 {
-		// An error is that of the connection, which the server notices itself.
+		// An error is of the connection, and the server closes that itself.
 		_, _ = r.ResponseWriter.Write(rest)
 	}
 }

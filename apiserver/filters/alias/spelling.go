@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// spelling is what a response to a client has otherwise than the server writes it.
+// spelling has the replacements that spell a response as its client expects.
 type spelling struct {
 	protobuf bool // the media type is svc's
 	// parameters are replaced in the content type, texts in the body.
@@ -21,19 +21,19 @@ type parameter struct{ key, from, to string }
 // text is replaced wherever it occurs in a body.
 type text struct{ from, to string }
 
-// addGroup has a group spelled otherwise.
+// addGroup replaces the name of a group.
 func (s *spelling) addGroup(from, to string) {
 	s.parameters = append(s.parameters, parameter{"g=", from, to})
 	s.addAPIVersion(from+"/", to+"/")
 }
 
-// addVersion has aggregated discovery called v2beta1.
+// addVersion replaces the version v2 of aggregated discovery by v2beta1.
 func (s *spelling) addVersion(group string) {
 	s.parameters = append(s.parameters, parameter{"v=", discoveryStable, discoveryBeta})
 	s.addAPIVersion(discovery+"."+kubeDomain+"/"+discoveryStable, group+"/"+discoveryBeta)
 }
 
-// addAPIVersion has the beginning of an apiVersion spelled otherwise, in JSON with
+// addAPIVersion replaces a prefix of apiVersion fields, in JSON with
 // and without indentation, and in YAML. Within a JSON string the quotes are
 // escaped, so that data of users stays as it is.
 func (s *spelling) addAPIVersion(from, to string) {
@@ -64,7 +64,7 @@ type replacer struct {
 	held  []byte // may be the beginning of a text
 }
 
-// next returns what to write after a further piece of the body.
+// next returns the next output for a piece of the body.
 func (r *replacer) next(piece []byte) []byte {
 	rest := piece
 	if len(r.held) > 0 {
@@ -75,14 +75,14 @@ func (r *replacer) next(piece []byte) []byte {
 	return replaced
 }
 
-// end returns what was held back.
+// end returns the part that was held back.
 func (r *replacer) end() []byte {
 	replaced, _ := r.replace(r.held, true)
 	return replaced
 }
 
-// replace returns a part of a body with the texts replaced, and what of it to hold
-// back: nothing, if it is the last part.
+// replace returns a part of a body with the texts replaced, and its end, held back
+// if it may be the beginning of a text. Nothing of the last part is held back.
 func (r *replacer) replace(rest []byte, last bool) (replaced, held []byte) {
 	for i := 0; i < len(rest); {
 		t, partial := r.at(rest[i:])
