@@ -32,13 +32,9 @@ func selectApplyFields(scheme *runtime.Scheme) func(req *http.Request) Func {
 			return nil
 		}
 		return func(body []byte) ([]byte, error) {
-			converted, err := yaml.YAMLToJSON(body)
+			object, err := decode(body)
 			if err != nil {
 				return body, nil // the handler says what is wrong
-			}
-			var object map[string]any
-			if kjson.UnmarshalCaseSensitivePreserveInts(converted, &object) != nil {
-				return body, nil
 			}
 			found := compare(object, scheme)
 			switch level := req.URL.Query().Get("fieldValidation"); {
@@ -56,6 +52,21 @@ func selectApplyFields(scheme *runtime.Scheme) func(req *http.Request) Func {
 			return json.Marshal(object)
 		}
 	}
+}
+
+// decode reads an object in JSON or YAML. Clients that are programs send JSON, whose
+// decoder is much faster.
+func decode(body []byte) (map[string]any, error) {
+	var object map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(body, &object) == nil {
+		return object, nil
+	}
+	converted, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	err = kjson.UnmarshalCaseSensitivePreserveInts(converted, &object)
+	return object, err
 }
 
 // misfits are texts for the fields of an object that do not fit its type.

@@ -2,7 +2,6 @@ package bodycheck
 
 import (
 	"encoding/json"
-	"mime"
 	"net/http"
 
 	"go.yaml.in/yaml/v3"
@@ -25,11 +24,7 @@ func selectApplyName(req *http.Request) Func {
 }
 
 func isApply(req *http.Request) bool {
-	if req.Method != http.MethodPatch {
-		return false
-	}
-	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	return err == nil && mediaType == string(types.ApplyPatchType)
+	return req.Method == http.MethodPatch && types.PatchType(mediaType(req)) == types.ApplyYAMLPatchType
 }
 
 // withName returns the body with the name added, if it has none. Everything

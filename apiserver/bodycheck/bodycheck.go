@@ -8,11 +8,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/klog/v2"
 
@@ -46,13 +48,27 @@ func Checks(kinds []*resource.Kind, scheme *runtime.Scheme) []Check {
 	}
 }
 
+// mediaType returns the media type of the body of req, without parameters. That of
+// a body without one is the default of the handlers, JSON.
+func mediaType(req *http.Request) string {
+	name, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil {
+		return runtime.ContentTypeJSON
+	}
+	return name
+}
+
 // keepPatch keeps the body of a patch for the explanation of its failure.
 func keepPatch(req *http.Request) Func {
 	if req.Method != http.MethodPatch {
 		return nil
 	}
+	kind := types.PatchType(mediaType(req))
+	if !patcherror.Explains(kind) {
+		return nil
+	}
 	return func(body []byte) ([]byte, error) {
-		*req = *req.WithContext(patcherror.WithPatch(req, body))
+		*req = *req.WithContext(patcherror.WithPatch(req.Context(), kind, body))
 		return body, nil
 	}
 }

@@ -3,10 +3,10 @@ package bodycheck
 import (
 	"bytes"
 	"encoding/json"
-	"mime"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -34,18 +34,14 @@ func selectOwnershipReset(req *http.Request) Func {
 	if !ok || !info.IsResourceRequest || info.Subresource != "" {
 		return nil
 	}
-	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	if err != nil {
-		mediaType = "application/json" // the default of the handlers
-	}
 	reset := ownershipReset{schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}}
 	var rewrite func([]byte) ([]byte, bool)
-	switch types.PatchType(mediaType) {
-	case "application/json", types.MergePatchType, types.StrategicMergePatchType:
+	switch types.PatchType(mediaType(req)) {
+	case types.PatchType(runtime.ContentTypeJSON), types.MergePatchType, types.StrategicMergePatchType:
 		rewrite = reset.inJSON
 	case types.JSONPatchType:
 		rewrite = reset.inJSONPatch
-	case "application/yaml":
+	case types.PatchType(runtime.ContentTypeYAML):
 		rewrite = reset.inYAML
 	default:
 		return nil

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -31,19 +30,14 @@ type patch struct {
 	body      []byte
 }
 
-// WithPatch returns a context that holds the body of req, if it is one that
-// Explain needs: a JSON patch, or a strategic merge patch.
-func WithPatch(req *http.Request, body []byte) context.Context {
-	if req.Method != http.MethodPatch {
-		return req.Context()
-	}
-	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	switch t := types.PatchType(mediaType); {
-	case err == nil && (t == types.JSONPatchType || t == types.StrategicMergePatchType):
-		return context.WithValue(req.Context(), patchKey{}, patch{t, body})
-	default:
-		return req.Context()
-	}
+// Explains reports whether Explain needs the body of a patch of the media type.
+func Explains(mediaType types.PatchType) bool {
+	return mediaType == types.JSONPatchType || mediaType == types.StrategicMergePatchType
+}
+
+// WithPatch returns a context that holds the body of a patch for Explain.
+func WithPatch(ctx context.Context, mediaType types.PatchType, body []byte) context.Context {
+	return context.WithValue(ctx, patchKey{}, patch{mediaType, body})
 }
 
 // Info returns the same changes as info, with errors that Explain has translated.

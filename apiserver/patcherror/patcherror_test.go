@@ -3,7 +3,6 @@ package patcherror
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,10 +78,8 @@ func TestExplain(t *testing.T) {
 		{"other errors stay", types.MergePatchType, `{}`, errors.New("other"), 0, ""},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/", nil)
-			req.Header.Set("Content-Type", string(test.mediaType))
 			current := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
-			got := Explain(WithPatch(req, []byte(test.patch)), test.err, current)
+			got := Explain(WithPatch(t.Context(), test.mediaType, []byte(test.patch)), test.err, current)
 			if test.code == 0 {
 				if !errors.Is(got, test.err) {
 					t.Fatalf("got %v, want the same error", got)

@@ -79,6 +79,8 @@ func (a translatedErrors) GuaranteedUpdate(ctx context.Context, key string, out 
 ) error {
 	ctx, cancel := shorten(ctx)
 	defer cancel()
+	// The registry does the same for kinds, dry runs included. For custom resources
+	// this is the only place.
 	explained := func(current runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		changed, ttl, err := update(current, response)
 		if err != nil {

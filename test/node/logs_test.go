@@ -104,7 +104,7 @@ spec:
 	},
 		Entry("of a container that has not ended before", `previous terminated container "other" in pod "writer" not found`, "writer", "--container=other", "--previous"),
 		Entry("of a container that the pod does not have", `container nobody is not valid for pod writer`, "writer", "--container=nobody"),
-		Entry("of a pod that does not exist", `pods "nobody" not found`, "nobody"),
+		Entry("of a pod that does not exist", `pods "absent" not found`, "absent"),
 	)
 
 	It("reports that a container is waiting to start", func(ctx SpecContext) {

@@ -122,3 +122,23 @@ var _ = Describe("Document 1, section 4: patches and updates", Ordered, func() {
 		Entry("an unknown operation", `[{"op":"bogus","path":"/spec/replicas"}]`, `operation 0 of the patch, bogus "/spec/replicas", failed: `),
 	)
 })
+
+var _ = Describe("Document 1, section 4: patches of custom resources", Ordered, func() {
+	var path string
+	BeforeAll(func(ctx SpecContext) {
+		collection := define(ctx, "patched", "")
+		create(ctx, collection, `{"apiVersion":"patched.example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"secret":"word"}}`)
+		path = collection + "/t"
+	})
+
+	DescribeTable("are answered as those of kinds are",
+		func(ctx SpecContext, contentType, query, body string, code int, message string) {
+			status := failed(send(ctx, launch.Request{Method: "PATCH", Path: path + "?" + query, ContentType: contentType, Body: body}), code)
+			Expect(status.Message).To(And(ContainSubstring(message), Not(ContainSubstring("word"))))
+		},
+		Entry("a wrong type", mergePatch, "", `{"metadata":{"labels":7}}`, 400, "ObjectMeta.labels"),
+		Entry("a duplicate field, with Strict", mergePatch, "fieldValidation=Strict", `{"spec":{"a":1,"a":2}}`, 400, `duplicate field "spec.a"`),
+		Entry("a resourceVersion that is not a number", mergePatch, "", `{"metadata":{"resourceVersion":"abc"}}`, 400, "metadata.resourceVersion: Invalid value"),
+		Entry("a JSON patch that fails", jsonPatch, "", `[{"op":"remove","path":"/spec/none"}]`, 422, `operation 0 of the patch, remove "/spec/none", failed`),
+	)
+})

@@ -176,7 +176,7 @@ func start(t *testing.T) (svc, kube *server) {
 	t.Helper()
 	for _, program := range []string{"kube-apiserver", "etcd"} {
 		if _, err := launch.Peer(program); err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 	}
 	dir := t.TempDir()
