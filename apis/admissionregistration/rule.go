@@ -92,7 +92,7 @@ func validateResources(path *field.Path, resources []string) field.ErrorList {
 	if len(resources) > 1 && slices.Contains(resources, "*/*") {
 		errs = append(errs, field.Invalid(path, resources, "if '*/*' is present, must not specify other resources"))
 	}
-	// Kubernetes looks at the last entry without a slash only, and manifests
+	// Kubernetes examines the last entry without a slash only, and manifests
 	// that list '*' last rely on it.
 	if slices.Contains(resources, "*") && lastBare != "*" {
 		errs = append(errs, field.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources"))

@@ -93,7 +93,7 @@ func TestTokenRequest(t *testing.T) {
 		{"not to a pod of another UID", "till", "", bound("Pod", "web", "pod-0"), `Operation cannot be fulfilled on Pod "web": the UID in the bound object reference (pod-0) does not match the UID in record. The object might have been deleted and then recreated`},
 		{"not to a pod that is not there", "till", "", bound("Pod", "gone", ""), `pods "gone" not found`},
 		{"not to another kind", "till", "", bound("ConfigMap", "x", ""), `cannot bind token to object of type /v1, Kind=ConfigMap`},
-		{"not for an account that is not there", "nobody", "", authenticationv1.TokenRequestSpec{}, `serviceaccounts "nobody" not found`},
+		{"not for an account that does not exist", "absent", "", authenticationv1.TokenRequestSpec{}, `serviceaccounts "absent" not found`},
 		{"not for an account of another UID", "till", "sa-0", authenticationv1.TokenRequestSpec{}, `Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "till": the UID in the token request (sa-0) does not match the UID of the service account (sa-1)`},
 	} {
 		t.Run(test.rule, func(t *testing.T) {

@@ -72,7 +72,7 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 	}
 	if class := spec.IngressClassName; class != nil {
 		errs = append(errs, resource.Invalid(path.Child("ingressClassName"), *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
-		// Kubernetes looks at this on create only; an ingress that satisfies
+		// Kubernetes checks this on create only; an ingress that satisfies
 		// it is not expected to break it later.
 		if old, ok := i.Annotations[classAnnotation]; ok && old != *class && i.ResourceVersion == "" {
 			errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), old, "must match `ingressClassName` when both are specified"))

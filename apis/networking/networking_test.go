@@ -33,7 +33,7 @@ spec:
 		{Name: "http has paths", Change: `spec: {rules: [{http: {paths: []}}]}`, Want: []string{`spec.rules[0].http.paths: Required value`}},
 		{Name: "a path has a type", Change: `spec: {rules: [{http: {paths: [{path: /, backend: {}}]}}]}`,
 			Want: []string{`spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified`}},
-		{Name: "a path's type is known, and its backend looked at", Change: `spec: {rules: [{http: {paths: [{path: /, pathType: Regex, backend: {}}]}}]}`, Want: []string{
+		{Name: "a path's type is known, and its backend is validated", Change: `spec: {rules: [{http: {paths: [{path: /, pathType: Regex, backend: {}}]}}]}`, Want: []string{
 			`spec.rules[0].http.paths[0].pathType: Unsupported value: "Regex": supported values: "Exact", "ImplementationSpecific", "Prefix"`,
 			`spec.rules[0].http.paths[0].backend: Invalid value: "": resource or service backend is required`}},
 		{Name: "a path has one meaning", Change: `spec: {rules: [{http: {paths: [{path: a//b/., pathType: Exact, backend: {service: {name: api, port: {number: 80}}}}]}}]}`, Want: []string{

@@ -92,7 +92,7 @@ func TestScopes(t *testing.T) {
 		{"a certain one", classes(corev1.ScopeSelectorOpIn, "high", "low"), []*corev1.Pod{high}, []*corev1.Pod{plain}},
 		{"any other, or none", classes(corev1.ScopeSelectorOpNotIn, "high"), []*corev1.Pod{plain}, []*corev1.Pod{high}},
 		{"none", classes(corev1.ScopeSelectorOpDoesNotExist), []*corev1.Pod{plain}, []*corev1.Pod{high}},
-		{"pods look at those of other namespaces", scope(corev1.ResourceQuotaScopeCrossNamespacePodAffinity), []*corev1.Pod{affine}, []*corev1.Pod{plain}},
+		{"pods with terms on pods of other namespaces", scope(corev1.ResourceQuotaScopeCrossNamespacePodAffinity), []*corev1.Pod{affine}, []*corev1.Pod{plain}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			for _, pod := range slices.Concat(test.in, test.out) {

@@ -24,7 +24,7 @@ const (
 	NodeNever  = "false"
 )
 
-// NodeOptions are the flags that say whether this machine is a node of the
+// NodeOptions are the flags that decide whether this machine is a node of the
 // cluster, and what kind of one.
 type NodeOptions struct {
 	Mode     string

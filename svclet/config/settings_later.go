@@ -8,28 +8,28 @@ func ignoredSettings() []Setting {
 	const (
 		cni     = "the container runtime's network plugins decide"
 		noCloud = "there are no cloud providers in svclet"
-		last    = "svclet keeps the last ended instance of each container"
+		last    = "svclet keeps the last terminated instance of each container"
 	)
 	return []Setting{
 		{Flag: "hairpin-mode", Field: "hairpinMode", Deprecated: true, Rule: oneOf("promiscuous-bridge", "hairpin-veth", "none"), NoEffect: cni,
-			Usage: "How pods reach themselves by a Service."},
-		{Flag: "make-iptables-util-chains", Field: "makeIPTablesUtilChains", Deprecated: true, NoEffect: "svclet does not touch iptables", Usage: "Make chains of iptables that others look for."},
-		{Field: "iptablesMasqueradeBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of packets' marks."},
-		{Field: "iptablesDropBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of packets' marks."},
+			Usage: "How pods reach themselves through a Service."},
+		{Flag: "make-iptables-util-chains", Field: "makeIPTablesUtilChains", Deprecated: true, NoEffect: "svclet does not touch iptables", Usage: "Create the iptables chains that other components rely on."},
+		{Field: "iptablesMasqueradeBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of the packet mark."},
+		{Field: "iptablesDropBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of the packet mark."},
 		{Field: "showHiddenMetricsForVersion", NoEffect: "svclet hides no metrics",
-			Usage: "Show the metrics that are hidden since the previous minor release, as 1.35; no other may be named."},
+			Usage: "Previous minor release, such as 1.35, whose hidden metrics are shown."},
 		{Flag: "pod-infra-container-image", Deprecated: true, fallback: "{registry}/pause:3.9", NoEffect: "the container runtime chooses the image of sandboxes",
-			Usage: "Image of the sandboxes of pods. Removal in 1.27."},
-		{Flag: "cloud-provider", Deprecated: true, fallback: "", Rule: oneOf(""), NoEffect: noCloud, Usage: "Cloud provider; only an empty name is taken. Removal in 1.24 or later."},
+			Usage: "Image of pod sandboxes. Removal in 1.27."},
+		{Flag: "cloud-provider", Deprecated: true, fallback: "", Rule: oneOf(""), NoEffect: noCloud, Usage: "Cloud provider; must be empty. Removal in 1.24 or later."},
 		{Flag: "cloud-config", Deprecated: true, fallback: "", NoEffect: noCloud, Usage: "Configuration of the cloud provider. Removal in 1.24 or later."},
 		{Flag: "experimental-allocatable-ignore-eviction", Deprecated: true, fallback: false, NoEffect: "svclet does not evict pods yet",
-			Usage: "Leave thresholds of eviction out of the node's allocatable. Removal in 1.24 or later."},
-		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Program that mounts. Removal in 1.24 or later."},
-		{Flag: "keep-terminated-pod-volumes", Deprecated: true, fallback: false, NoEffect: "svclet removes the volumes of pods that have ended", Usage: "Keep the volumes of pods that have ended."},
-		{Flag: "maximum-dead-containers", Deprecated: true, fallback: int32(-1), NoEffect: last, Usage: "Ended containers that are kept. To be replaced by eviction."},
-		{Flag: "maximum-dead-containers-per-container", Deprecated: true, fallback: int32(1), NoEffect: last, Usage: "Ended instances of a container that are kept. To be replaced by eviction."},
+			Usage: "Ignore eviction thresholds when node allocatable is computed. Removal in 1.24 or later."},
+		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Path to the mounter binary. Removal in 1.24 or later."},
+		{Flag: "keep-terminated-pod-volumes", Deprecated: true, fallback: false, NoEffect: "svclet removes the volumes of terminated pods", Usage: "Keep the volumes of terminated pods."},
+		{Flag: "maximum-dead-containers", Deprecated: true, fallback: int32(-1), NoEffect: last, Usage: "Maximum number of terminated containers that are kept. Replaced by eviction."},
+		{Flag: "maximum-dead-containers-per-container", Deprecated: true, fallback: int32(1), NoEffect: last, Usage: "Maximum number of terminated instances of each container that are kept. Replaced by eviction."},
 		{Flag: "minimum-container-ttl-duration", Deprecated: true, fallback: time.Duration(0), NoEffect: last,
-			Usage: "For how long an ended container is kept at least. To be replaced by eviction."},
+			Usage: "Minimum age of a terminated container before it is removed. Replaced by eviction."},
 	}
 }
 
@@ -43,7 +43,7 @@ func unimplementedSettings() []Setting {
 		memory  = "svclet does not assign NUMA memory yet"
 		numa    = "svclet does not align resources by NUMA node yet"
 		stop    = "svclet does not delay the shutdown of its node yet"
-		qos     = "svclet does not protect memory by class yet"
+		qos     = "svclet does not protect memory by QoS class yet"
 	)
 	return []Setting{
 		{Flag: "eviction-hard", Field: "evictionHard", Later: evict, Harmless: []string{
@@ -60,8 +60,8 @@ func unimplementedSettings() []Setting {
 		{Flag: "image-gc-low-threshold", Field: "imageGCLowThresholdPercent", Later: images, Harmless: []string{"80"}},
 		{Flag: "minimum-image-ttl-duration", Field: "imageMinimumGCAge", Later: images, Harmless: []string{`"2m"`}},
 		{Field: "imageMaximumGCAge", Later: images},
-		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not remember yet who has pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
-		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not remember yet who has pulled an image"},
+		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
+		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
 		{Flag: "bootstrap-svcconfig", Also: []string{"bootstrap-kubeconfig"}, Later: request},
 		{Flag: "rotate-certificates", Field: "rotateCertificates", Later: request},
 		{Flag: "rotate-server-certificates", Field: "serverTLSBootstrap", Later: request},

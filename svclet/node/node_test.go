@@ -191,7 +191,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	r.server.Requests()
 	for range 3 {
 		r.Changed()
-		r.await("it was looked at", func() bool { return len(r.change) == 0 })
+		r.await("the change was handled", func() bool { return len(r.change) == 0 })
 	}
 	for _, req := range r.server.Requests() {
 		if req.Resource == "nodes" && req.Verb == "patch" && req.Subresource == "status" && strings.Contains(string(req.Body), "Ready") {

@@ -158,6 +158,6 @@ var _ = Describe("kubectl label, annotate and set", func() {
 		Expect(k.run("set", "serviceaccount", "deploy/web", "robot")).To(Equal("deployment.apps/web serviceaccount updated\n"))
 		Expect(k.field("{.spec.template.spec.containers[0].image} {.spec.template.spec.containers[0].env[0].value} {.spec.template.spec.containers[0].resources.limits.cpu} {.spec.template.spec.serviceAccountName}", "deploy/web")).
 			To(Equal("nginx:1.27 fast 500m robot"))
-		Expect(k.fails("", "set", "image", "deploy/web", "nobody=nginx")).To(ContainSubstring(`unable to find container named "nobody"`))
+		Expect(k.fails("", "set", "image", "deploy/web", "absent=nginx")).To(ContainSubstring(`unable to find container named "absent"`))
 	})
 })

@@ -59,7 +59,7 @@ var _ = Describe("identity", func() {
 		Expect(send(request{method: http.MethodGet, path: "/version", token: bound, anonymous: true}).status).To(Equal(401))
 		Expect(k.fails("", "create", "token", "robot", "--duration=1m")).To(ContainSubstring("spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 10 minutes"))
 		Expect(k.fails("", "create", "token", "robot", "--bound-object-kind=Pod", "--bound-object-name=none")).To(ContainSubstring(`pods "none" not found`))
-		Expect(k.fails("", "create", "token", "nobody")).To(ContainSubstring(`serviceaccounts "nobody" not found`))
+		Expect(k.fails("", "create", "token", "absent")).To(ContainSubstring(`serviceaccounts "absent" not found`))
 	})
 
 	DescribeTable("lets anonymous users read health and version, and nothing else", func(path, token string, status int) {

@@ -103,7 +103,7 @@ spec:
 		Expect(out).To(ContainSubstring(want))
 	},
 		Entry("of a container that has not ended before", `previous terminated container "other" in pod "writer" not found`, "writer", "--container=other", "--previous"),
-		Entry("of a container that the pod does not have", `container nobody is not valid for pod writer`, "writer", "--container=nobody"),
+		Entry("of a container that the pod does not have", `container absent is not valid for pod writer`, "writer", "--container=absent"),
 		Entry("of a pod that does not exist", `pods "absent" not found`, "absent"),
 	)
 

@@ -91,7 +91,7 @@ spec:
 			Expect(out).To(ContainSubstring(want))
 		},
 			Entry("for a command that does not exist", "nothing-there", "shell", "--container=main", "--", "nothing-there"),
-			Entry("for a container that the pod does not have", "container nobody is not valid for pod shell", "shell", "--container=nobody", "--", "true"),
+			Entry("for a container that the pod does not have", "container absent is not valid for pod shell", "shell", "--container=absent", "--", "true"),
 			Entry("for a pod that does not exist", `pods "absent" not found`, "absent", "--", "true"),
 		)
 	})
