@@ -108,21 +108,37 @@ func (e *expressions) report(path *field.Path, expression string, err *apiserver
 	}
 }
 
+// policyContext is what the expressions of a policy of either kind depend on.
+type policyContext struct {
+	params     *admissionv1.ParamKind
+	conditions []admissionv1.MatchCondition
+	variables  []admissionv1.Variable
+}
+
+// compile returns the errors of the match conditions, unless they compiled as they are
+// in the context of the stored policy (nil for a new one). same reports whether further
+// expressions that have not changed compile as they did there.
+func (c policyContext) compile(path *field.Path, was *policyContext) (errs field.ErrorList, same bool) {
+	same = was != nil && (c.params == nil) == (was.params == nil)
+	if !same || !slices.Equal(c.conditions, was.conditions) {
+		errs = compileMatchConditions(path.Child("matchConditions"), c.conditions, c.params)
+	}
+	return errs, same && slices.Equal(c.variables, was.variables)
+}
+
 // compileValidatingPolicy compiles the expressions of a policy. On an update it
 // skips the match conditions, and the other expressions, if they and the
 // parameters that they can use are those of the old policy.
 func compileValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 	spec, path := &p.Spec, field.NewPath("spec")
 	var was admissionv1.ValidatingAdmissionPolicySpec
+	var wasContext *policyContext
 	if old != nil {
 		was = old.Spec
+		wasContext = &policyContext{was.ParamKind, was.MatchConditions, was.Variables}
 	}
-	sameParams := old != nil && (spec.ParamKind == nil) == (was.ParamKind == nil)
-	var errs field.ErrorList
-	if !sameParams || !slices.Equal(spec.MatchConditions, was.MatchConditions) {
-		errs = compileMatchConditions(path.Child("matchConditions"), spec.MatchConditions, spec.ParamKind)
-	}
-	if sameParams && slices.Equal(spec.Variables, was.Variables) && slices.Equal(spec.AuditAnnotations, was.AuditAnnotations) &&
+	errs, same := policyContext{spec.ParamKind, spec.MatchConditions, spec.Variables}.compile(path, wasContext)
+	if same && slices.Equal(spec.AuditAnnotations, was.AuditAnnotations) &&
 		slices.EqualFunc(spec.Validations, was.Validations, sameExpressions) {
 		return errs
 	}
@@ -154,15 +170,13 @@ func sameExpressions(a, b admissionv1.Validation) bool {
 func compileMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	spec, path := &p.Spec, field.NewPath("spec")
 	var was admissionv1.MutatingAdmissionPolicySpec
+	var wasContext *policyContext
 	if old != nil {
 		was = old.Spec
+		wasContext = &policyContext{was.ParamKind, was.MatchConditions, was.Variables}
 	}
-	sameParams := old != nil && (spec.ParamKind == nil) == (was.ParamKind == nil)
-	var errs field.ErrorList
-	if !sameParams || !slices.Equal(spec.MatchConditions, was.MatchConditions) {
-		errs = compileMatchConditions(path.Child("matchConditions"), spec.MatchConditions, spec.ParamKind)
-	}
-	if sameParams && slices.Equal(spec.Variables, was.Variables) && equality.Semantic.DeepEqual(spec.Mutations, was.Mutations) {
+	errs, same := policyContext{spec.ParamKind, spec.MatchConditions, spec.Variables}.compile(path, wasContext)
+	if same && equality.Semantic.DeepEqual(spec.Mutations, was.Mutations) {
 		return errs
 	}
 	e, err := newPolicyExpressions(path.Child("variables"), spec.Variables, spec.ParamKind)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"svc.dev/svc/apiserver/filters/rewrite"
 )
 
 const (
@@ -62,7 +64,7 @@ func (f filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.next.ServeHTTP(w, r)
 		return
 	}
-	back := &response{ResponseWriter: w}
+	back := &response{}
 	if acceptAliased {
 		back.spelling = f.spellingOf(r.Header["Accept"])
 	}
@@ -81,8 +83,7 @@ func (f filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// What is compressed cannot be translated.
 		delete(translated.Header, "Accept-Encoding")
 	}
-	f.next.ServeHTTP(back.wrapped(), translated)
-	back.finish()
+	rewrite.Serve(w, translated, f.next, back.translate)
 }
 
 // translate returns a header's values in Kubernetes' spelling, and whether

@@ -1,21 +1,45 @@
 package alias
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"svc.dev/svc/apiserver/filters/rewrite"
 )
 
-// response translates a response before it is sent.
+// response is what the translation of a response depends on.
 type response struct {
-	http.ResponseWriter
 	spelling spelling
 	schema   *schemaBody // of the request, if it may hold schemas
+}
 
-	begun bool
-	body  translation // nil leaves the body as it is
+// translate corrects the header of a response and returns what translates its body.
+func (r *response) translate(w io.Writer, status int, header http.Header) rewrite.Body {
+	contentType := header.Get("Content-Type")
+	r.spelling.correct(header)
+	if t := r.translation(status, contentType); t != nil {
+		return &body{to: w, translation: t}
+	}
+	return nil
+}
+
+// translation returns that of the body of a response, or nil if the body stays.
+func (r *response) translation(status int, contentType string) translation {
+	switch {
+	case status == http.StatusNotAcceptable, status == http.StatusUnsupportedMediaType:
+		return &replacer{texts: bothProtobufs}
+	case r.schema != nil && len(r.schema.used()) > 0:
+		return newEcho(r.schema.used(), status, contentType)
+	case strings.HasPrefix(contentType, kubeProtobuf):
+		if len(r.spelling.apiVersions) > 0 && !strings.Contains(contentType, watched) {
+			return &envelope{apiVersions: r.spelling.apiVersions}
+		}
+	case len(r.spelling.texts) > 0:
+		return &replacer{texts: r.spelling.texts}
+	}
+	return nil
 }
 
 // translation changes a body that is written in pieces.
@@ -24,75 +48,33 @@ type translation interface {
 	end() []byte
 }
 
-// wrapped returns a writer with the abilities of the next one (Flusher,
-// Hijacker), which watches and upgrades need.
-func (r *response) wrapped() http.ResponseWriter { return responsewriter.WrapForHTTP1Or2(r) }
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *response) WriteHeader(status int) {
-	r.begin(status)
-	r.ResponseWriter.WriteHeader(status)
+// body is a [rewrite.Body] that translates.
+type body struct {
+	to io.Writer
+	translation
 }
 
-// Write implements http.ResponseWriter.
-func (r *response) Write(p []byte) (int, error) {
-	r.begin(http.StatusOK)
-	if r.body == nil {
-		return r.ResponseWriter.Write(p)
-	}
-	if translated := r.body.next(p); len(translated) > 0 {
-		if _, err := r.ResponseWriter.Write(translated); err != nil {
-			return 0, err
-		}
+// Write implements io.Writer.
+func (b *body) Write(p []byte) (int, error) {
+	if err := b.write(b.next(p)); err != nil {
+		return 0, err
 	}
 	return len(p), nil
 }
 
-// Flush implements http.Flusher; it sends a header that was not sent yet.
-func (r *response) Flush() {
-	r.begin(http.StatusOK)
-	if f, ok := r.ResponseWriter.(http.Flusher); ok {
-		f.Flush()
-	}
-}
+// Flush implements rewrite.Body: what is held back may be the beginning of what has to
+// be translated.
+func (b *body) Flush() error { return nil }
 
-// begin corrects the header and chooses the translation of the body.
-func (r *response) begin(status int) {
-	if r.begun {
-		return
-	}
-	r.begun = true
-	contentType := r.Header().Get("Content-Type")
-	r.spelling.correct(r.Header())
-	switch {
-	case status == http.StatusNotAcceptable, status == http.StatusUnsupportedMediaType:
-		r.body = &replacer{texts: bothProtobufs}
-	case r.schema != nil && len(r.schema.used()) > 0:
-		r.body = newEcho(r.schema.used(), status, contentType)
-	case strings.HasPrefix(contentType, kubeProtobuf):
-		if len(r.spelling.apiVersions) > 0 && !strings.Contains(contentType, watched) {
-			r.body = &envelope{apiVersions: r.spelling.apiVersions}
-		}
-	case len(r.spelling.texts) > 0:
-		r.body = &replacer{texts: r.spelling.texts}
-	}
-	if r.body != nil {
-		r.Header().Del("Content-Length")
-	}
-}
+// Close implements io.Closer.
+func (b *body) Close() error { return b.write(b.end()) }
 
-// finish writes the rest of the body.
-func (r *response) finish() {
-	if r.body == nil {
-		return
+func (b *body) write(p []byte) error {
+	if len(p) == 0 {
+		return nil
 	}
-	if rest := r.body.end(); len(rest) > 0 {
-		// An error is of the connection, and the server closes that itself.
-		_, _ = r.ResponseWriter.Write(rest)
-	}
+	_, err := b.to.Write(p)
+	return err
 }
 
 // bothProtobufs name svc's media type beside Kubernetes', in the errors that list

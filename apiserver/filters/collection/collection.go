@@ -4,12 +4,14 @@ package collection
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"svc.dev/svc/apiserver/filters/rewrite"
 )
 
 // Filter adds the field to the lists in JSON and YAML that next responds with. Their
@@ -20,98 +22,72 @@ func Filter(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		list := &writer{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(list), req)
-		list.finish()
+		rewrite.Serve(w, req, next, addition)
 	})
 }
 
-// writer adds the field to the beginning of a list in JSON, or the end of one in YAML.
-type writer struct {
-	http.ResponseWriter
-	status int
-	begun  bool
+// addition returns what adds the field to the beginning of a list in JSON, or to the
+// end of one in YAML.
+func addition(w io.Writer, status int, header http.Header) rewrite.Body {
+	if status != http.StatusOK || header.Get("Content-Encoding") != "" {
+		return nil
+	}
+	switch contentType := header.Get("Content-Type"); {
+	case strings.HasPrefix(contentType, "application/json"):
+		return &list{to: w, place: inJSON}
+	case strings.HasPrefix(contentType, "application/yaml"):
+		return &list{to: w, place: inYAML}
+	}
+	return nil
+}
+
+// list is the body of a list.
+type list struct {
+	to io.Writer
 	// place returns where the field is to be added to the beginning of a body. It is
 	// nil if the body needs no further change.
 	place func(head []byte) (at insertion, decided bool)
 	head  []byte // not written before place has decided
 }
 
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (w *writer) WriteHeader(status int) {
-	w.status = status
-	w.begin()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// begin selects the change of the body.
-func (w *writer) begin() {
-	if w.begun {
-		return
-	}
-	w.begun = true
-	header := w.Header()
-	if w.status != http.StatusOK || header.Get("Content-Encoding") != "" {
-		return
-	}
-	switch contentType := header.Get("Content-Type"); {
-	case strings.HasPrefix(contentType, "application/json"):
-		w.place = inJSON
-	case strings.HasPrefix(contentType, "application/yaml"):
-		w.place = inYAML
-	default:
-		return
-	}
-	header.Del("Content-Length")
-}
-
-// Write implements http.ResponseWriter.
-func (w *writer) Write(p []byte) (int, error) {
-	w.begin()
-	if w.place == nil {
-		return w.ResponseWriter.Write(p)
+// Write implements io.Writer.
+func (l *list) Write(p []byte) (int, error) {
+	if l.place == nil {
+		return l.to.Write(p)
 	}
 	body := p
-	if len(w.head) > 0 {
-		body = append(w.head, p...)
+	if len(l.head) > 0 {
+		body = append(l.head, p...)
 	}
-	at, decided := w.place(body)
+	at, decided := l.place(body)
 	if !decided {
-		w.head = append(w.head, p...)
+		l.head = append(l.head, p...)
 		return len(p), nil
 	}
-	w.place, w.head = nil, nil
-	return len(p), w.insert(body, at)
+	l.place, l.head = nil, nil
+	return len(p), l.insert(body, at)
 }
 
-// Flush implements http.Flusher.
-func (w *writer) Flush() {
-	w.finish()
-	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		f.Flush()
+// Flush implements rewrite.Body: what is held back is written without the field.
+func (l *list) Flush() error {
+	if len(l.head) == 0 {
+		return nil
 	}
+	head := l.head
+	l.place, l.head = nil, nil
+	_, err := l.to.Write(head)
+	return err
 }
 
-// finish writes what is held back.
-func (w *writer) finish() {
-	if len(w.head) == 0 {
-		return
-	}
-	head := w.head
-	w.place, w.head = nil, nil
-	// An error is that of the connection, which the server notices itself.
-	_, _ = w.ResponseWriter.Write(head)
-}
+// Close implements io.Closer.
+func (l *list) Close() error { return l.Flush() }
 
-func (w *writer) insert(body []byte, at insertion) error {
+func (l *list) insert(body []byte, at insertion) error {
 	for _, part := range [][]byte{body[:at.offset], []byte(at.text), body[at.offset:]} {
 		if len(part) == 0 {
 			continue
 		}
-		if _, err := w.ResponseWriter.Write(part); err != nil {
+		if _, err := l.to.Write(part); err != nil {
 			return err
 		}
 	}

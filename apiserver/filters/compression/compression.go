@@ -5,6 +5,7 @@ package compression
 
 import (
 	"compress/gzip"
+	"io"
 	"maps"
 	"net/http"
 	"strconv"
@@ -12,7 +13,8 @@ import (
 	"sync"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"svc.dev/svc/apiserver/filters/rewrite"
 )
 
 // level is the fastest; the higher ones save little of JSON and cost much.
@@ -37,9 +39,9 @@ func Filter(next http.Handler) http.Handler {
 		inner := req.WithContext(req.Context())
 		inner.Header = maps.Clone(req.Header)
 		delete(inner.Header, "Accept-Encoding")
-		compressed := &writer{ResponseWriter: w, status: http.StatusOK, pool: writers}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(compressed), inner)
-		compressed.finish()
+		rewrite.Serve(w, inner, next, func(w io.Writer, status int, header http.Header) rewrite.Body {
+			return compress(w, status, header, writers)
+		})
 	})
 }
 
@@ -64,39 +66,31 @@ func isZero(parameter string) bool {
 	return found && strings.EqualFold(key, "q") && err == nil && weight == 0
 }
 
-// writer compresses objects. It does not change other bodies, such as logs.
-type writer struct {
-	http.ResponseWriter
-	status int
-	begun  bool
-	gzip   *gzip.Writer // nil unless the body is compressed
-	pool   *sync.Pool   // of *gzip.Writer
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (w *writer) WriteHeader(status int) {
-	w.status = status
-	w.begin()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *writer) begin() {
-	if w.begun {
-		return
-	}
-	w.begun = true
-	header := w.Header()
-	if w.status != http.StatusOK || header.Get("Content-Encoding") != "" || !isObject(header.Get("Content-Type")) {
-		return
+// compress returns a compressor if a response is an object. Other bodies, such as logs,
+// are not compressed. writers holds *gzip.Writer.
+func compress(w io.Writer, status int, header http.Header, writers *sync.Pool) rewrite.Body {
+	if status != http.StatusOK || header.Get("Content-Encoding") != "" || !isObject(header.Get("Content-Type")) {
+		return nil
 	}
 	header.Set("Content-Encoding", "gzip")
 	header.Add("Vary", "Accept-Encoding")
-	header.Del("Content-Length")
-	w.gzip = w.pool.Get().(*gzip.Writer)
-	w.gzip.Reset(w.ResponseWriter)
+	compressor := writers.Get().(*gzip.Writer)
+	compressor.Reset(w)
+	return pooled{Writer: compressor, pool: writers}
+}
+
+// pooled is a compressor that returns to its pool when it is closed.
+type pooled struct {
+	*gzip.Writer
+	pool *sync.Pool
+}
+
+// Close implements io.Closer.
+func (p pooled) Close() error {
+	err := p.Writer.Close()
+	p.Reset(nil)
+	p.pool.Put(p.Writer)
+	return err
 }
 
 // isObject reports whether a content type is one of objects.
@@ -107,36 +101,4 @@ func isObject(contentType string) bool {
 		return true
 	}
 	return false
-}
-
-// Write implements http.ResponseWriter.
-func (w *writer) Write(p []byte) (int, error) {
-	w.begin()
-	if w.gzip != nil {
-		return w.gzip.Write(p)
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// Flush implements http.Flusher.
-func (w *writer) Flush() {
-	if w.gzip != nil {
-		// An error means that the client has closed the connection.
-		_ = w.gzip.Flush()
-	}
-	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		f.Flush()
-	}
-}
-
-// finish writes the end of the compressed body. After a panic it is not called: the
-// client sees that the body is broken.
-func (w *writer) finish() {
-	if w.gzip == nil {
-		return
-	}
-	_ = w.gzip.Close() // as in Flush
-	w.gzip.Reset(nil)
-	w.pool.Put(w.gzip)
-	w.gzip = nil
 }
