@@ -5,7 +5,6 @@ package options
 
 import (
 	"net"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,9 +13,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
-	"svc.dev/svc/apiserver/admission/noderestriction"
-	"svc.dev/svc/apiserver/admission/priority"
-	"svc.dev/svc/apiserver/admission/serviceaccount"
+	"svc.dev/svc/apiserver/admission/plugins"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
@@ -228,16 +225,16 @@ func New() *Options {
 	}
 }
 
-// newAdmission returns the library's options with svc's plugins. Plugins that
-// change objects run before the webhooks.
+// newAdmission returns the library's options with svc's plugins.
 func newAdmission(tolerations *tolerationseconds.Defaults) *genericoptions.AdmissionOptions {
 	o := genericoptions.NewAdmissionOptions()
-	priority.Register(o.Plugins)
-	tolerationseconds.Register(o.Plugins, tolerations)
-	noderestriction.Register(o.Plugins)
-	serviceaccount.Register(o.Plugins)
-	o.DefaultOffPlugins.Insert(serviceaccount.PluginName)
-	o.RecommendedPluginOrder = slices.Insert(o.RecommendedPluginOrder, 1,
-		serviceaccount.PluginName, noderestriction.PluginName, priority.PluginName, tolerationseconds.PluginName)
+	o.RecommendedPluginOrder = nil
+	for _, p := range plugins.All(tolerations) {
+		p.Register(o.Plugins)
+		o.RecommendedPluginOrder = append(o.RecommendedPluginOrder, p.Name)
+		if !p.On {
+			o.DefaultOffPlugins.Insert(p.Name)
+		}
+	}
 	return o
 }

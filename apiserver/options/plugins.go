@@ -12,7 +12,7 @@ import (
 var absentPlugins = []string{
 	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
 	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DenyServiceExternalIPs", "EventRateLimit",
-	"ExtendedResourceToleration", "ImagePolicyWebhook", "JobValidation", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NamespaceAutoProvision",
+	"ExtendedResourceToleration", "ImagePolicyWebhook", "JobValidation", "LimitPodHardAntiAffinityTopology", "NamespaceAutoProvision",
 	"NamespaceExists", "NodeDeclaredFeatureValidator", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize",
 	"PersistentVolumeLabel", "PodGroupProtection", "PodGroupWorkloadExists", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction", "PodTopologyLabels", "ResourceQuota",
 	"RuntimeClass", "SecurityContextDeny", "StorageObjectInUseProtection", "TaintNodesByCondition",
