@@ -22,12 +22,16 @@ func RolesStep(client kubernetes.Interface) Step {
 		if err != nil {
 			return err
 		}
+		stored, err := listRoles(ctx, client)
+		if err != nil {
+			return err
+		}
 		return each(ctx, roles, func(_ context.Context, role authorization.DefaultRole) error {
-			write := ensureClusterRole
+			write := stored.ensureClusterRole
 			if role.Namespace != "" {
-				write = ensureRole
+				write = stored.ensureRole
 			}
-			if err := write(client, role); err != nil {
+			if err := write(role); err != nil {
 				return fmt.Errorf("ensure role %s: %w", role.Name, err)
 			}
 			return nil
@@ -48,7 +52,7 @@ func defaultMeta(namespace, name string, labels map[string]string) metav1.Object
 	return m
 }
 
-func ensureClusterRole(client kubernetes.Interface, role authorization.DefaultRole) error {
+func (s *storedRoles) ensureClusterRole(role authorization.DefaultRole) error {
 	wanted := &rbacv1.ClusterRole{ObjectMeta: defaultMeta("", role.Name, role.Labels), Rules: role.Rules, AggregationRule: role.Aggregation}
 	binding := reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &rbacv1.ClusterRoleBinding{
 		ObjectMeta: defaultMeta("", role.Binding, nil), Subjects: role.Subjects,
@@ -57,29 +61,29 @@ func ensureClusterRole(client kubernetes.Interface, role authorization.DefaultRo
 	return ensure(role,
 		reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.ClusterRoleRuleOwner{ClusterRole: wanted},
-			Client: reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
+			Client: listedClusterRoles{reconciliation.ClusterRoleModifier{Client: s.client.RbacV1().ClusterRoles()}, s.clusterRoles},
 		},
 		reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: binding,
-			Client:      reconciliation.ClusterRoleBindingClientAdapter{Client: client.RbacV1().ClusterRoleBindings()},
+			Client:      listedClusterRoleBindings{reconciliation.ClusterRoleBindingClientAdapter{Client: s.client.RbacV1().ClusterRoleBindings()}, s.clusterRoleBindings},
 		})
 }
 
-func ensureRole(client kubernetes.Interface, role authorization.DefaultRole) error {
+func (s *storedRoles) ensureRole(role authorization.DefaultRole) error {
 	wanted := &rbacv1.Role{ObjectMeta: defaultMeta(role.Namespace, role.Name, role.Labels), Rules: role.Rules}
 	binding := reconciliation.RoleBindingAdapter{RoleBinding: &rbacv1.RoleBinding{
 		ObjectMeta: defaultMeta(role.Namespace, role.Binding, nil), Subjects: role.Subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 	}}
-	namespaces := client.CoreV1().Namespaces()
+	namespaces := s.client.CoreV1().Namespaces()
 	return ensure(role,
 		reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.RoleRuleOwner{Role: wanted},
-			Client: reconciliation.RoleModifier{Client: client.RbacV1(), NamespaceClient: namespaces},
+			Client: listedRoles{reconciliation.RoleModifier{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.roles},
 		},
 		reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: binding,
-			Client:      reconciliation.RoleBindingClientAdapter{Client: client.RbacV1(), NamespaceClient: namespaces},
+			Client:      listedRoleBindings{reconciliation.RoleBindingClientAdapter{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.roleBindings},
 		})
 }
 

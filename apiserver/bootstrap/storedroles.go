@@ -1,0 +1,122 @@
+package bootstrap
+
+import (
+	"context"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/auth/rbac/reconciliation"
+)
+
+// storedRoles are the roles and bindings that are stored. Four lists replace two reads
+// for each of the default roles, of which there are more than seventy.
+type storedRoles struct {
+	client              kubernetes.Interface
+	clusterRoles        byName[rbacv1.ClusterRole]
+	roles               byName[rbacv1.Role]
+	clusterRoleBindings byName[rbacv1.ClusterRoleBinding]
+	roleBindings        byName[rbacv1.RoleBinding]
+}
+
+func listRoles(ctx context.Context, client kubernetes.Interface) (*storedRoles, error) {
+	rbac, all := client.RbacV1(), metav1.ListOptions{}
+	clusterRoles, err := rbac.ClusterRoles().List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	roles, err := rbac.Roles(metav1.NamespaceAll).List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	clusterRoleBindings, err := rbac.ClusterRoleBindings().List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	roleBindings, err := rbac.RoleBindings(metav1.NamespaceAll).List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	return &storedRoles{
+		client:              client,
+		clusterRoles:        indexByName(clusterRoles.Items),
+		roles:               indexByName(roles.Items),
+		clusterRoleBindings: indexByName(clusterRoleBindings.Items),
+		roleBindings:        indexByName(roleBindings.Items),
+	}, nil
+}
+
+// byName is an index of objects by namespace and name.
+type byName[T any] map[types.NamespacedName]*T
+
+func indexByName[T any, P interface {
+	*T
+	metav1.Object
+}](items []T) byName[T] {
+	index := make(byName[T], len(items))
+	for i := range items {
+		var object P = &items[i]
+		index[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = &items[i]
+	}
+	return index
+}
+
+// get returns an object, or the error NotFound.
+func (i byName[T]) get(namespace, name string) (*T, error) {
+	object, found := i[types.NamespacedName{Namespace: namespace, Name: name}]
+	if !found {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName}, name)
+	}
+	return object, nil
+}
+
+// The types below are the library's clients of the reconciliation, which read from the
+// lists and write to the API. If an object has been created since the list, the write
+// fails, and the step lists again.
+
+type listedClusterRoles struct {
+	reconciliation.ClusterRoleModifier
+	listed byName[rbacv1.ClusterRole]
+}
+
+// Get implements reconciliation.RuleOwnerModifier.
+func (l listedClusterRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
+	role, err := l.listed.get(namespace, name)
+	return reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, err
+}
+
+type listedRoles struct {
+	reconciliation.RoleModifier
+	listed byName[rbacv1.Role]
+}
+
+// Get implements reconciliation.RuleOwnerModifier.
+func (l listedRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
+	role, err := l.listed.get(namespace, name)
+	return reconciliation.RoleRuleOwner{Role: role}, err
+}
+
+type listedClusterRoleBindings struct {
+	reconciliation.ClusterRoleBindingClientAdapter
+	listed byName[rbacv1.ClusterRoleBinding]
+}
+
+// Get implements reconciliation.RoleBindingModifier.
+func (l listedClusterRoleBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+	binding, err := l.listed.get(namespace, name)
+	return reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, err
+}
+
+type listedRoleBindings struct {
+	reconciliation.RoleBindingClientAdapter
+	listed byName[rbacv1.RoleBinding]
+}
+
+// Get implements reconciliation.RoleBindingModifier.
+func (l listedRoleBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+	binding, err := l.listed.get(namespace, name)
+	return reconciliation.RoleBindingAdapter{RoleBinding: binding}, err
+}
