@@ -116,11 +116,15 @@ func importImages(ctx context.Context, files ...string) string {
 	return string(out)
 }
 
-// newNamespace creates a namespace that is deleted after the spec.
+// newNamespace creates a namespace that is deleted after the spec, and waits for
+// the service account without which pods are refused.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(client.Create(ctx, ns)).To(Succeed())
+	Eventually(func() error {
+		return client.Get(ctx, ctrlclient.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
+	}).Should(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, ns))).To(Succeed())
 	})

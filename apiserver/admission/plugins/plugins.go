@@ -51,7 +51,7 @@ func All(tolerations *tolerationseconds.Defaults) []Plugin {
 	return []Plugin{
 		{lifecycle.PluginName, on, "refuses new objects in namespaces that do not exist or are being deleted, and the deletion of `default`, `kube-system` and `kube-public`.", nil},
 		{limitranger.PluginName, on, "applies the defaults and limits of LimitRanges to pods and claims.", limitranger.Register},
-		{serviceaccount.PluginName, off, "gives pods a service account, its token and its pull secrets.", serviceaccount.Register},
+		{serviceaccount.PluginName, on, "gives pods a service account, its token and its pull secrets.", serviceaccount.Register},
 		{noderestriction.PluginName, on, "restricts nodes to their own Node and pods.", noderestriction.Register},
 		{priority.PluginName, on, "sets the priority of pods from their priority class.", priority.Register},
 		{tolerationseconds.PluginName, on, "sets for how long pods tolerate nodes that are not ready or unreachable.", defaultTolerations},
