@@ -25,8 +25,8 @@ type counters struct {
 	// ctx ends all watches.
 	ctx      context.Context
 	metadata metadata.Interface
-	// enqueue requests the sync of quotas that count an object that was created or
-	// deleted.
+	// enqueue requests the sync of quotas that count an object that was deleted.
+	// Admission counts new objects.
 	enqueue func(...reconcile.Request)
 	running sync.WaitGroup
 
@@ -94,10 +94,10 @@ func (c *counters) begin(kind schema.GroupVersionResource) *counter {
 	ctx, stop := context.WithCancel(c.ctx)
 	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, kind, metav1.NamespaceAll, 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
-	changed := func(obj any) { c.changed(kind, obj) }
+	deleted := func(obj any) { c.deleted(kind, obj) }
 	// Both calls fail only for an informer that has started or stopped.
 	_ = informer.SetTransform(onlyName)
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed})
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: deleted})
 	c.running.Go(func() { informer.RunWithContext(ctx) })
 	return &counter{informer: informer, stop: stop, quotas: map[types.NamespacedName]bool{}}
 }
@@ -113,8 +113,8 @@ func onlyName(obj any) (any, error) {
 	}}, nil
 }
 
-// changed enqueues the quotas that count an object that was created or deleted.
-func (c *counters) changed(kind schema.GroupVersionResource, obj any) {
+// deleted enqueues the quotas that count an object that was deleted.
+func (c *counters) deleted(kind schema.GroupVersionResource, obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}

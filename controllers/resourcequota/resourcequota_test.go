@@ -105,7 +105,7 @@ func TestListNotesWhenPodsEnd(t *testing.T) {
 	}
 	usage := quota.PodUsage(pod("soon", -20*time.Second), now.Add(again.after))
 	if _, counts := usage[corev1.ResourcePods]; counts {
-		t.Error("the pod counts still when the controller looks again")
+		t.Error("the pod still counts when the controller calculates the usage again")
 	}
 }
 
@@ -139,8 +139,14 @@ func TestCounters(t *testing.T) {
 	if got := count("default"); got != "2 <nil>" {
 		t.Errorf("the objects of a namespace: %s", got)
 	}
-	if req := <-enqueued; req.NamespacedName != one && req.NamespacedName != two {
-		t.Errorf("new objects request their namespace's quotas, not %s", req)
+	if len(enqueued) > 0 {
+		t.Errorf("new objects request %s: admission counts them", <-enqueued)
+	}
+	if err := api.Resource(secrets).Namespace("default").Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if req := <-enqueued; req.NamespacedName != one {
+		t.Errorf("a deleted object requests its namespace's quotas, not %s", req)
 	}
 	if _, err := c.list(ctx, widgets, "default"); err == nil {
 		t.Error("what no quota counts is watched")

@@ -22,7 +22,9 @@ func respecified(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
-// measured enqueues quotas when the usage of objects that they limit changes.
+// measured enqueues quotas when the usage of objects that they limit changes. It
+// does not enqueue them for new objects: admission has added their usage already. To
+// calculate it again from a cache that does not have all new objects yet would lower it.
 type measured struct {
 	reader     client.Reader
 	evaluators []library.Evaluator
@@ -39,14 +41,12 @@ func (m measured) watch(kind client.Object, resource string) controller.Watch[re
 	}
 	on := func(ctx context.Context, q queue, before, after client.Object) {
 		for _, quota := range m.quotas(ctx, after.GetNamespace(), evaluator) {
-			if before != nil && !changed(evaluator, quota, before, after) {
-				continue
+			if before == nil || changed(evaluator, quota, before, after) {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(quota)})
 			}
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(quota)})
 		}
 	}
 	return controller.Watch[reconcile.Request]{Object: kind, Handler: handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { on(ctx, q, nil, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { on(ctx, q, e.ObjectOld, e.ObjectNew) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { on(ctx, q, nil, e.Object) },
 	}}

@@ -43,6 +43,10 @@ var _ = Describe("resourcequota", func() {
 		Eventually(used(ctx, ns, "all")).Should(Equal("count/pods=2 limits.memory=256Mi pods=1 requests.cpu=500m requests.storage=3Gi services.nodeports=2"))
 		Expect(run(ctx, "-n", ns, "describe", "quota", "all")).To(And(
 			MatchRegexp(`requests.cpu +500m +2\n`), MatchRegexp(`limits.memory +256Mi +1Gi\n`), MatchRegexp(`services.nodeports +2 +3\n`)))
+		By("refusing what would exceed it")
+		_, errOut, err := kubectl.Run(ctx, "", "-n", ns, "create", "service", "nodeport", "more", "--tcp=80", "--tcp=81")
+		Expect(err).To(HaveOccurred())
+		Expect(errOut).To(ContainSubstring("exceeded quota: all, requested: services.nodeports=2, used: services.nodeports=2, limited: services.nodeports=3"))
 		run(ctx, "-n", ns, "delete", "service/web", "pod/a", "pod/ends")
 		Eventually(used(ctx, ns, "all")).Should(Equal("count/pods=0 limits.memory=0 pods=0 requests.cpu=0 requests.storage=3Gi services.nodeports=0"))
 	})
@@ -57,10 +61,16 @@ var _ = Describe("resourcequota", func() {
 		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=4 count/deployments.apps=1 count/secrets=0"))
 
 		applyWidgets(ctx)
-		_, _, err := kubectl.Run(ctx, fmt.Sprintf("apiVersion: quota.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: %s}\n", ns), "create", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
+		widget := fmt.Sprintf("apiVersion: quota.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: %s}\n", ns)
+		_, errOut, err := kubectl.Run(ctx, widget, "create", "-f", "-")
+		Expect(err).To(HaveOccurred())
+		Expect(errOut).To(ContainSubstring("status unknown for quota: counts, resources: count/widgets.quota.example.com"))
 		// Something else in the namespace, or half a minute, and the kind is known.
 		run(ctx, "-n", ns, "patch", "quota", "counts", `--patch={"spec":{"hard":{"configmaps":"8"}}}`)
+		Eventually(func() error {
+			_, _, err := kubectl.Run(ctx, widget, "create", "-f", "-")
+			return err
+		}).Should(Succeed())
 		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=4 count/deployments.apps=1 count/secrets=0 count/widgets.quota.example.com=1"))
 	})
 

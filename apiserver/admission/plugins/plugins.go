@@ -13,6 +13,7 @@ import (
 	"svc.dev/svc/apiserver/admission/limitranger"
 	"svc.dev/svc/apiserver/admission/noderestriction"
 	"svc.dev/svc/apiserver/admission/priority"
+	"svc.dev/svc/apiserver/admission/resourcequota"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 )
@@ -59,5 +60,6 @@ func All(tolerations *tolerationseconds.Defaults) []Plugin {
 		{mutatingwebhook.PluginName, on, "calls the webhooks of MutatingWebhookConfigurations.", nil},
 		{validatingpolicy.PluginName, on, "evaluates ValidatingAdmissionPolicies.", nil},
 		{validatingwebhook.PluginName, on, "calls the webhooks of ValidatingWebhookConfigurations.", nil},
+		{resourcequota.PluginName, on, "refuses what would exceed a ResourceQuota, and adds what it admits to the quota's usage.", resourcequota.Register},
 	}
 }
