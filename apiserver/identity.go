@@ -8,8 +8,10 @@ import (
 	"net/url"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
@@ -17,6 +19,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/authentication"
+	"svc.dev/svc/apiserver/authentication/bootstraptoken"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/serviceaccount"
@@ -55,6 +58,9 @@ func newIdentity(o *options.Options, objects func(schema.GroupResource) resource
 			Clock: clock,
 		}))
 	}
+	if o.Authentication.BootstrapTokens {
+		config.Tokens = append(config.Tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, newBootstrapTokens(objects, clock)))
+	}
 	made.authentication = config
 	if made.Authenticators, err = authentication.New(config); err != nil {
 		return nil, err
@@ -87,6 +93,21 @@ func authenticationConfig(o *options.Options, clock clock.PassiveClock) (authent
 	}
 	config.RequestHeader = header
 	return config, nil
+}
+
+// newBootstrapTokens returns the authenticator of bootstrap tokens.
+func newBootstrapTokens(objects func(schema.GroupResource) resource.Objects, clock clock.PassiveClock) authenticator.Token {
+	return bootstraptoken.Authenticator{Clock: clock, Secret: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+		found, err := objects(corev1.Resource("secrets")).Get(ctx, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		secret, ok := found.(*corev1.Secret)
+		if !ok {
+			return nil, fmt.Errorf("secret %s/%s is a %T", namespace, name, found)
+		}
+		return secret, nil
+	}}
 }
 
 // newTokens returns the issuer of service account tokens, or nil if there is no

@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"svc.dev/svc/controllers/bootstrapsigner"
 	"svc.dev/svc/controllers/clusterroleaggregation"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/deployment"
@@ -26,12 +27,14 @@ import (
 	"svc.dev/svc/controllers/serviceaccount"
 	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/controllers/tainteviction"
+	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/controllers/ttlafterfinished"
 )
 
 // All returns all controllers, with the defaults of their flags.
 func All() []controller.Controller {
 	return []controller.Controller{
+		bootstrapsigner.New(),
 		clusterroleaggregation.New(),
 		deployment.New(),
 		disruption.New(),
@@ -54,6 +57,7 @@ func All() []controller.Controller {
 		serviceaccount.New(),
 		serviceaccounttoken.New(),
 		tainteviction.New(),
+		tokencleaner.New(),
 		ttlafterfinished.New(),
 	}
 }

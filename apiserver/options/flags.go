@@ -44,6 +44,8 @@ func (a *Authentication) addFlags(fs *pflag.FlagSet) {
 		"Authorities of client certificates: a request with a certificate of theirs comes from the user of its common name, in the groups of its organizations.")
 	fs.StringVar(&a.TokenAuthFile, "token-auth-file", a.TokenAuthFile,
 		"CSV file of bearer tokens with the columns token, user name, user uid and, quoted, group names. It is read at the start.")
+	fs.BoolVar(&a.BootstrapTokens, "enable-bootstrap-token-auth", a.BootstrapTokens,
+		"Accept bootstrap tokens: those in secrets of type bootstrap.kubernetes.io/token in the namespace kube-system.")
 	fs.BoolVar(&a.Anonymous, "anonymous-auth", a.Anonymous,
 		"Let requests that no method recognises pass as user system:anonymous in group system:unauthenticated. "+
 			"They never pass with --authorization-mode=AlwaysAllow.")

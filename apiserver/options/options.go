@@ -62,8 +62,11 @@ type Options struct {
 type Authentication struct {
 	ClientCAFile  string
 	TokenAuthFile string
-	Anonymous     bool
-	RequestHeader genericoptions.RequestHeaderAuthenticationOptions
+	// BootstrapTokens accepts the tokens in secrets of type
+	// bootstrap.kubernetes.io/token.
+	BootstrapTokens bool
+	Anonymous       bool
+	RequestHeader   genericoptions.RequestHeaderAuthenticationOptions
 }
 
 // ServiceAccounts configures which tokens of service accounts are accepted, and how

@@ -28,6 +28,7 @@ func newUp() *cobra.Command {
 	up := &up{server: options.New(), controllers: controllers.NewOptions(), node: cluster.NewNodeOptions()}
 	up.server.Agents.Metrics = true  // kubectl top works without further installation
 	up.server.AllowPrivileged = true // network and storage plugins need it
+	up.server.Authentication.BootstrapTokens = true
 	logging := logsapi.NewLoggingConfiguration()
 	cmd := &cobra.Command{
 		Use:   "up",
