@@ -30,10 +30,14 @@ type core struct {
 // step is what to do for a pod: bind its claims, if there are any, or bind it to the
 // node that it is assumed on; or report why it is unschedulable.
 type step struct {
-	pod     *corev1.Pod
-	assumed *corev1.Pod
-	claims  []decision.ClaimDecision
-	message string
+	pod *corev1.Pod
+	// attempts counts this step and the pod's earlier ones, the first of which was
+	// taken at the time first.
+	attempts int
+	first    time.Time
+	assumed  *corev1.Pod
+	claims   []decision.ClaimDecision
+	message  string
 }
 
 func (s step) node() string { return s.assumed.Spec.NodeName }
@@ -55,6 +59,8 @@ func (c *core) next() (step, bool) {
 	if pod == nil {
 		return step{}, false
 	}
+	next := step{pod: pod}
+	next.attempts, next.first = c.queue.Attempts(pod.UID)
 	before := c.assumed[pod.UID]
 	if before != nil {
 		c.snapshot.RemovePod(before)
@@ -64,7 +70,8 @@ func (c *core) next() (step, bool) {
 		// Preemption of pods with lower priority is not implemented.
 		c.forget(pod.UID)
 		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
-		return step{pod: pod, message: d.Message()}, true
+		next.message = d.Message()
+		return next, true
 	}
 	assumed := *pod
 	assumed.Spec.NodeName = d.Node
@@ -78,7 +85,8 @@ func (c *core) next() (step, bool) {
 		// again.
 		c.queue.Wait(pod.UID, queue.Events(decision.ClaimChanged|decision.VolumeChanged))
 	}
-	return step{pod: pod, assumed: &assumed, claims: d.Claims}, true
+	next.assumed, next.claims = &assumed, d.Claims
+	return next, true
 }
 
 // failed reverts a step that failed. The pod is retried, unless it has been

@@ -52,8 +52,10 @@ func (s *scheduler) Start(ctx context.Context) error {
 		inbox:      make(chan func(), inboxSize),
 		binder:     &binder{client: s.client, plain: s.plain, live: s.live},
 		conditions: s.conditions,
+		metrics:    newMetrics(s.name),
 		running:    &running,
 	}
+	l.core.queue.Entered = l.metrics.entered
 	busy := func() bool { return l.binding.Load() > 0 }
 	l.events = newEventRecorder(s.plain, s.clock, s.scheme, s.name, busy)
 	stop, err := l.watch(ctx, s.watches)
@@ -76,6 +78,7 @@ type loop struct {
 	binder     *binder
 	conditions *conditionReconciler
 	events     *eventRecorder
+	metrics    *schedulerMetrics
 	running    *sync.WaitGroup
 
 	// ready is set when the core has the initial lists of all watches. binding is
@@ -114,8 +117,11 @@ func (l *loop) run(ctx context.Context) {
 		}
 		var pause <-chan time.Time
 		if l.ready && l.binding.Load() < maxBinding {
+			start := l.clock.Now()
 			if step, ok := l.core.next(); ok {
-				l.execute(ctx, step)
+				l.metrics.algorithm.Observe(l.clock.Since(start).Seconds())
+				l.execute(ctx, step, start)
+				l.metrics.measure(l.core, int(l.binding.Load()))
 				continue
 			}
 			if next, ok := l.core.queue.Next(); ok {
@@ -123,6 +129,7 @@ func (l *loop) run(ctx context.Context) {
 				pause = timer.C()
 			}
 		}
+		l.metrics.measure(l.core, int(l.binding.Load()))
 		select {
 		case do := <-l.inbox:
 			do()
@@ -132,9 +139,10 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// execute starts a step. It does not block.
-func (l *loop) execute(ctx context.Context, s step) {
+// execute starts a step that was decided from the time start on. It does not block.
+func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 	if s.assumed == nil {
+		l.metrics.attempted(unschedulable, l.clock.Since(start))
 		l.reject(ctx, s.pod, corev1.PodReasonUnschedulable, s.message)
 		return
 	}
@@ -142,25 +150,30 @@ func (l *loop) execute(ctx context.Context, s step) {
 	l.running.Go(func() {
 		if len(s.claims) > 0 {
 			err := l.binder.bindClaims(ctx, s.pod, s.node(), s.claims)
-			l.post(ctx, func() { l.claimed(ctx, s, err) })
+			l.post(ctx, func() { l.claimed(ctx, s, start, err) })
 			return
 		}
 		ok, err := l.binder.bind(ctx, s.pod, s.node())
-		l.post(ctx, func() { l.bound(ctx, s, ok, err) })
+		end := l.clock.Now()
+		if ok {
+			l.metrics.attempted(scheduled, end.Sub(start))
+			l.metrics.bound(s.attempts, end.Sub(s.first))
+		}
+		l.post(ctx, func() { l.bound(ctx, s, start, ok, err) })
 	})
 }
 
 // claimed handles the result of binding a pod's claims. After success, the events
 // of the claims retry the pod.
-func (l *loop) claimed(ctx context.Context, s step, err error) {
+func (l *loop) claimed(ctx context.Context, s step, start time.Time, err error) {
 	l.binding.Add(-1)
 	if err != nil {
-		l.failed(ctx, s, err)
+		l.failed(ctx, s, start, err)
 	}
 }
 
 // bound handles the result of binding a pod.
-func (l *loop) bound(ctx context.Context, s step, ok bool, err error) {
+func (l *loop) bound(ctx context.Context, s step, start time.Time, ok bool, err error) {
 	l.binding.Add(-1)
 	switch {
 	case ok:
@@ -168,14 +181,15 @@ func (l *loop) bound(ctx context.Context, s step, ok bool, err error) {
 		l.events.enqueue(s.pod, corev1.EventTypeNormal, "Scheduled",
 			"Successfully assigned "+s.pod.Namespace+"/"+s.pod.Name+" to "+s.node())
 	case err != nil:
-		l.failed(ctx, s, err)
+		l.failed(ctx, s, start, err)
 	default:
 		l.core.failed(s)
 	}
 }
 
 // failed retries a step and reports the error.
-func (l *loop) failed(ctx context.Context, s step, err error) {
+func (l *loop) failed(ctx context.Context, s step, start time.Time, err error) {
+	l.metrics.attempted(failure, l.clock.Since(start))
 	klog.FromContext(ctx).Error(err, "Failed to bind pod, will retry", "pod", klog.KObj(s.pod), "node", s.node())
 	l.core.failed(s)
 	l.reject(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())

@@ -185,6 +185,9 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 	s.forgetClass(p.class)
 }
 
+// Size returns the number of nodes, and of pods that have one or are assumed to.
+func (s *Snapshot) Size() (nodes, pods int) { return s.nodes.present.total, len(s.pods) }
+
 // SetNamespace sets the labels of a namespace, which affinity terms can select.
 func (s *Snapshot) SetNamespace(object *corev1.Namespace) {
 	before := s.namespaces[object.Name]

@@ -29,11 +29,43 @@ const (
 // Events is a set of kinds of events, which the caller defines.
 type Events uint32
 
+// Name is the name of a queue in the metrics of kube-scheduler.
+type Name string
+
+// The queues. A pod is in Backoff until its backoff ends, in Unschedulable while it
+// waits for an event, and in Gated while it has scheduling gates.
+const (
+	Active        Name = "active"
+	Backoff       Name = "backoff"
+	Unschedulable Name = "unschedulable"
+	Gated         Name = "gated"
+)
+
+// Cause is why a pod enters a queue: one of these, or Events.
+type Cause struct {
+	Name string
+	// Events are those that retry the pod, if Name is empty.
+	Events Events
+}
+
+// The causes have the names that kube-scheduler's metrics give them.
+var (
+	PodAdd                 = Cause{Name: "PodAdd"}
+	PodUpdate              = Cause{Name: "PodUpdate"}
+	ScheduleAttemptFailure = Cause{Name: "ScheduleAttemptFailure"}
+	BackoffComplete        = Cause{Name: "BackoffComplete"}
+	UnschedulableTimeout   = Cause{Name: "UnschedulableTimeout"}
+)
+
 // Queue holds pods by UID.
 type Queue struct {
+	// Entered, if not nil, is called for each pod that enters a queue.
+	Entered func(Name, Cause)
+
 	now      func() time.Time
 	entries  map[types.UID]*entry
 	sequence uint64
+	gated    int // the number of entries that are gated
 
 	// active is ordered by priority, the others by the end of their backoff or wait.
 	active, failed, waiting *sorted
@@ -52,10 +84,13 @@ type entry struct {
 	// unschedulable and failed count decisions without a node, and other failures
 	// since then. The pod backs off until backoffEnd.
 	unschedulable, failed int
-	backoffEnd            time.Time
-	expires               time.Time // the end of the wait for events
-	events                Events
-	gated                 bool
+	// attempts counts how often the pod was popped, and firstAttempt is the first time.
+	attempts     int
+	firstAttempt time.Time
+	backoffEnd   time.Time
+	expires      time.Time // the end of the wait for events
+	events       Events
+	gated        bool
 
 	in    entries
 	index [2]int // in the heaps of in
@@ -79,11 +114,13 @@ func New(now func() time.Time) *Queue {
 func (q *Queue) Set(pod *corev1.Pod) {
 	e := q.entries[pod.UID]
 	if e == nil {
-		e = &entry{pod: pod, gated: gated(pod)}
+		e = &entry{pod: pod}
 		q.entries[pod.UID] = e
 		q.sequenceLast(e)
-		if !e.gated {
-			q.activate(e)
+		if gated(pod) {
+			q.gate(e, PodAdd)
+		} else {
+			q.activate(e, PodAdd)
 		}
 		return
 	}
@@ -91,14 +128,24 @@ func (q *Queue) Set(pod *corev1.Pod) {
 	e.pod = pod
 	switch {
 	case gated(pod):
-		q.leave(e)
-		e.gated = true
+		q.gate(e, PodUpdate)
 	case e.gated:
 		e.gated = false
+		q.gated--
 		q.sequenceLast(e)
-		q.activate(e)
+		q.activate(e, PodUpdate)
 	case e.in == q.waiting && changed(old, pod):
-		q.wake(e)
+		q.wake(e, PodUpdate)
+	}
+}
+
+// gate removes the pod from its heap until its gates are removed.
+func (q *Queue) gate(e *entry, cause Cause) {
+	q.leave(e)
+	if !e.gated {
+		e.gated = true
+		q.gated++
+		q.entered(Gated, cause)
 	}
 }
 
@@ -124,7 +171,33 @@ func (q *Queue) Remove(uid types.UID) {
 	if e := q.entries[uid]; e != nil {
 		q.leave(e)
 		delete(q.entries, uid)
+		if e.gated {
+			q.gated--
+		}
 	}
+}
+
+// Attempts returns how often a pod was popped, and when first.
+func (q *Queue) Attempts(uid types.UID) (n int, first time.Time) {
+	if e := q.entries[uid]; e != nil {
+		return e.attempts, e.firstAttempt
+	}
+	return 0, time.Time{}
+}
+
+// Pending returns the number of pods in a queue. Pods in flight are in none.
+func (q *Queue) Pending(name Name) int {
+	switch name {
+	case Active:
+		return q.active.Len()
+	case Backoff:
+		return q.failed.Len() + q.backoff.byEnd.Len()
+	case Unschedulable:
+		return q.waiting.Len()
+	case Gated:
+		return q.gated
+	}
+	return 0
 }
 
 // Pop returns the next pod, nil if there is none. It is in flight until Wait, Retry
@@ -146,6 +219,9 @@ func (q *Queue) Pop() *corev1.Pod {
 	}
 	q.early = early
 	q.leave(e)
+	if e.attempts++; e.attempts == 1 {
+		e.firstAttempt = q.now()
+	}
 	return e.pod
 }
 
@@ -162,7 +238,7 @@ func (q *Queue) Wait(uid types.UID, events Events) {
 	e.backoffEnd = q.now().Add(backoff(e.unschedulable))
 	e.expires = q.now().Add(MaxWait)
 	e.events = events
-	q.enter(e, q.waiting)
+	q.enter(e, q.waiting, ScheduleAttemptFailure)
 	if q.waitingFor[events] == nil {
 		q.waitingFor[events] = map[types.UID]*entry{}
 	}
@@ -180,7 +256,7 @@ func (q *Queue) Retry(uid types.UID) {
 	q.sequenceLast(e)
 	e.failed++
 	e.backoffEnd = q.now().Add(backoff(e.failed))
-	q.enter(e, q.failed)
+	q.enter(e, q.failed, ScheduleAttemptFailure)
 }
 
 // Wake retries the pods that wait for one of the events and for which helps is
@@ -192,7 +268,7 @@ func (q *Queue) Wake(events Events, helps func(*corev1.Pod) bool) {
 		}
 		for _, e := range entries {
 			if helps == nil || helps(e.pod) {
-				q.wake(e)
+				q.wake(e, Cause{Events: mask & events})
 			}
 		}
 	}
@@ -223,30 +299,44 @@ func (q *Queue) Next() (time.Time, bool) {
 func (q *Queue) release() {
 	now := q.now()
 	for e := q.waiting.first(); e != nil && !e.expires.After(now); e = q.waiting.first() {
-		q.activate(e)
+		q.activate(e, UnschedulableTimeout)
 	}
 	for _, p := range []entries{q.failed, q.backoff} {
 		for e := p.first(); e != nil && !e.backoffEnd.After(now); e = p.first() {
-			q.activate(e)
+			q.activate(e, BackoffComplete)
 		}
 	}
 }
 
-func (q *Queue) wake(e *entry) {
+func (q *Queue) wake(e *entry, cause Cause) {
 	if e.backoffEnd.After(q.now()) {
-		q.enter(e, q.backoff)
+		q.enter(e, q.backoff, cause)
 		return
 	}
-	q.activate(e)
+	q.activate(e, cause)
 }
 
-func (q *Queue) activate(e *entry) { q.enter(e, q.active) }
+func (q *Queue) activate(e *entry, cause Cause) { q.enter(e, q.active, cause) }
 
 // enter moves the pod to a heap.
-func (q *Queue) enter(e *entry, p entries) {
+func (q *Queue) enter(e *entry, p entries, cause Cause) {
 	q.leave(e)
 	e.in = p
 	p.add(e)
+	switch p {
+	case q.active:
+		q.entered(Active, cause)
+	case q.waiting:
+		q.entered(Unschedulable, cause)
+	default:
+		q.entered(Backoff, cause)
+	}
+}
+
+func (q *Queue) entered(name Name, cause Cause) {
+	if q.Entered != nil {
+		q.Entered(name, cause)
+	}
 }
 
 // sequenceLast orders the pod after all others of its priority.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -26,11 +27,34 @@ import (
 //	wake EVENT[,EVENT...] [NAME...]           the pods that the events may help; none means all
 //	advance DURATION                          advances the clock
 //	next                                      prints when to call Pop again
+//	entered                                   prints which queues pods have entered since, and why
+//	attempts NAME                             prints how often the pod was popped, and when first
+//	pending                                   prints the number of pods in each queue
 func TestScripts(t *testing.T) {
 	golden.Run(t, func(t *testing.T) golden.Handler {
 		now := time.Unix(0, 0)
 		q := New(func() time.Time { return now })
-		return func(c golden.Command) string { return perform(t, q, &now, c.Name, c.Args) }
+		var entered []string
+		q.Entered = func(name Name, cause Cause) {
+			why := cause.Name
+			if why == "" {
+				why = "event " + string(rune('a'+bits.TrailingZeros32(uint32(cause.Events))))
+			}
+			entered = append(entered, fmt.Sprintf("%s: %s", name, why))
+		}
+		return func(c golden.Command) string {
+			switch c.Name {
+			case "entered":
+				defer func() { entered = nil }()
+				return strings.Join(entered, "\n")
+			case "pending":
+				return fmt.Sprintf("active %d, backoff %d, unschedulable %d, gated %d", q.Pending(Active), q.Pending(Backoff), q.Pending(Unschedulable), q.Pending(Gated))
+			case "attempts":
+				n, first := q.Attempts(types.UID(c.Args[0]))
+				return fmt.Sprintf("%d since %s", n, first.Sub(time.Unix(0, 0)))
+			}
+			return perform(t, q, &now, c.Name, c.Args)
+		}
 	})
 }
 
