@@ -25,9 +25,9 @@ type Kube struct {
 	authority    *Authority
 }
 
-// UpKube starts them on an empty directory, and returns when they are ready. The
-// caller ends them with Stop, also after an error.
-func UpKube(ctx context.Context, dir string) (*Kube, error) {
+// UpKube starts them on an empty directory, the server with further flags, and
+// returns when they are ready. The caller ends them with Stop, also after an error.
+func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
 	k := &Kube{Kubeconfig: filepath.Join(dir, "admin")}
 	var err error
 	if k.authority, err = NewAuthority(dir); err != nil {
@@ -45,7 +45,7 @@ func UpKube(ctx context.Context, dir string) (*Kube, error) {
 	if err := k.writeFiles(dir, url); err != nil {
 		return k, err
 	}
-	if err := k.startServer(dir, etcdURL, port); err != nil {
+	if err := k.startServer(dir, etcdURL, port, flags); err != nil {
 		return k, err
 	}
 	if k.Config, err = clientcmd.BuildConfigFromFlags("", k.Kubeconfig); err != nil {
@@ -83,25 +83,26 @@ func (k *Kube) writeFiles(dir, url string) error {
 		k.authority.Client(dir, "nodes-client", "kube-apiserver-kubelet-client", "system:masters"))
 }
 
-func (k *Kube) startServer(dir, etcdURL, port string) error {
+func (k *Kube) startServer(dir, etcdURL, port string, flags []string) error {
 	program, err := Peer("kube-apiserver")
 	if err != nil {
 		return err
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	k.server, err = Start(nil, program,
-		"--etcd-servers="+etcdURL, "--bind-address=127.0.0.1", "--secure-port="+port,
+	k.server, err = Start(nil, program, append([]string{
+		"--etcd-servers=" + etcdURL, "--bind-address=127.0.0.1", "--secure-port=" + port,
 		// It refuses a loopback address here; nothing connects to this one.
 		"--advertise-address=192.0.2.10",
-		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
-		"--client-ca-file="+k.authority.File,
-		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority="+k.authority.File,
-		"--kubelet-client-certificate="+file("nodes-client.crt"), "--kubelet-client-key="+file("nodes-client.key"),
+		"--tls-cert-file=" + file("server.crt"), "--tls-private-key-file=" + file("server.key"),
+		"--client-ca-file=" + k.authority.File,
+		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority=" + k.authority.File,
+		"--kubelet-client-certificate=" + file("nodes-client.crt"), "--kubelet-client-key=" + file("nodes-client.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file="+file("service-account.key"), "--service-account-signing-key-file="+file("service-account.key"),
+		"--service-account-key-file=" + file("service-account.key"), "--service-account-signing-key-file=" + file("service-account.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount")
+		"--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount",
+	}, flags...)...)
 	return err
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
@@ -31,6 +32,37 @@ import (
 type server struct {
 	host   string
 	client *http.Client
+	// names are the fields that it names otherwise than the API does.
+	names []name
+}
+
+// name replaces what an expression matches in the path of a field.
+type name struct{ Kube, API string }
+
+func readNames(t *testing.T) []name {
+	t.Helper()
+	content, err := os.ReadFile("names.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []name
+	if err := sigsyaml.UnmarshalStrict(content, &names); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// rename replaces the names in the causes of a status.
+func (s *server) rename(status *metav1.Status) {
+	if status.Details == nil {
+		return
+	}
+	for i := range status.Details.Causes {
+		c := &status.Details.Causes[i]
+		for _, n := range s.names {
+			c.Field = regexp.MustCompile(n.Kube).ReplaceAllString(c.Field, n.API)
+		}
+	}
 }
 
 func newServer(t *testing.T, config *rest.Config) *server {
@@ -71,6 +103,7 @@ func (s *server) do(ctx context.Context, method, path, contentType string, objec
 	if err := json.Unmarshal(content, &status); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", method, path, err, content)
 	}
+	s.rename(&status)
 	return fieldsOf(status), nil
 }
 
@@ -87,21 +120,62 @@ func fieldsOf(status metav1.Status) difference.Fields {
 	}
 	slices.Sort(causes)
 	slices.Sort(messages)
+	// kube-apiserver calls some validation twice and reports the same cause twice.
+	causes, messages = slices.Compact(causes), slices.Compact(messages)
 	fields["causes"], fields["messages"] = strings.Join(causes, ", "), strings.Join(messages, "; ")
 	return fields
 }
 
-// uid matches the UIDs that the servers give to the bases.
-var uid = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+var (
+	// uid matches the UIDs that the servers give to the bases.
+	uid = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+	// key matches the key in etcd that is in some messages.
+	key = regexp.MustCompile(`Key: [^,]+,`)
+	// whole matches the begin of an invalid value that is not a scalar.
+	whole = regexp.MustCompile(`(Invalid|Unsupported|Duplicate) value: (\[\]\w[\w.]*|map\[\w[\w.\[\]]*|\w+\.\w+)?[{\[]`)
+)
 
-// neutral replaces what the two servers cannot have in common.
-func neutral(message string) string { return uid.ReplaceAllString(message, "UID") }
+// neutral replaces what the two servers cannot have in common: UIDs and keys in etcd; values that are
+// objects and differences of them, which are JSON in svc's messages, and Go structs,
+// some as JSON with Go's names, in those of kube-apiserver.
+func neutral(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	if at := whole.FindStringIndex(message); at != nil {
+		if end := closing(message[at[1]-1:]); end > 0 {
+			message = message[:at[0]] + "value: (an object)" + message[at[1]-1+end:]
+		}
+	}
+	return uid.ReplaceAllString(key.ReplaceAllString(message, "Key: KEY,"), "UID")
+}
 
-// kind is a kind with its base object.
+// closing returns the index after the bracket that closes the first one, or 0.
+func closing(text string) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// kind is a kind with its base object, in the newest version.
 type kind struct {
 	*resource.Kind
 	gvk  schema.GroupVersionKind
 	base map[string]any
+	// served is the version in which svc serves it.
+	served schema.GroupVersion
 }
 
 func (k *kind) collection() string {
@@ -153,7 +227,7 @@ func bases(t *testing.T) []*kind {
 		if !ok {
 			t.Fatalf("bases.yaml: unknown kind %s", gvk)
 		}
-		all = append(all, &kind{Kind: declared, gvk: gvk, base: object})
+		all = append(all, &kind{Kind: declared, gvk: gvk, base: object, served: gvk.GroupVersion()})
 	}
 }
 
@@ -171,6 +245,13 @@ func asJSON(t *testing.T, object map[string]any) map[string]any {
 	return runtime.DeepCopyJSON(out)
 }
 
+// gates are the features that kube-apiserver disables by default whose fields svc
+// has: otherwise kube-apiserver would drop the fields unseen.
+var gates = []string{
+	"ClusterTrustBundle", "ClusterTrustBundleProjection", "ContainerStopSignals", "CoordinatedLeaderElection", "GenericWorkload",
+	"MaxUnavailableStatefulSet", "PodCertificateRequest", "SELinuxMount",
+}
+
 // start starts both servers, without controllers and without the admission of service accounts.
 func start(t *testing.T) (svc, kube *server) {
 	t.Helper()
@@ -180,15 +261,18 @@ func start(t *testing.T) (svc, kube *server) {
 		}
 	}
 	dir := t.TempDir()
-	k, err := launch.UpKube(t.Context(), dir)
+	k, err := launch.UpKube(t.Context(), dir, "--runtime-config=api/all=true", "--feature-gates="+strings.Join(gates, "=true,")+"=true")
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch.Up(t.Context(), t.TempDir(), "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount")
+	s, err := launch.Up(t.Context(), t.TempDir(), "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
+		"--allow-privileged=false", "--runtime-config=api/all=true")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
-	return newServer(t, s.Config), newServer(t, k.Config)
+	kube = newServer(t, k.Config)
+	kube.names = readNames(t)
+	return newServer(t, s.Config), kube
 }

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,8 +21,10 @@ import (
 
 // Case is a base object with one field changed.
 type Case struct {
-	// Path names the changed field, with the number of each list element.
-	Path string
+	// Path names the changed field, with the number of each list element, and
+	// Steps are its names and numbers.
+	Path  string
+	Steps []any
 	// Value is the field's new value, or nil where the field is removed.
 	Value  any
 	Object map[string]any
@@ -45,6 +50,21 @@ type walk struct {
 	base  map[string]any
 	cases []Case
 	stack []reflect.Type
+	// unions are those that contain the current field.
+	unions []union
+}
+
+// union is a struct, at a path, of whose members an object has at most one.
+type union struct {
+	path    []any
+	members []string
+}
+
+// unions are the Go types of unions. A case of a member leaves out the base's.
+var unions = []reflect.Type{
+	reflect.TypeFor[corev1.VolumeSource](), reflect.TypeFor[corev1.PersistentVolumeSource](), reflect.TypeFor[corev1.VolumeProjection](),
+	reflect.TypeFor[corev1.ProbeHandler](), reflect.TypeFor[corev1.LifecycleHandler](), reflect.TypeFor[corev1.EnvVarSource](),
+	reflect.TypeFor[networkingv1.IngressBackend](), reflect.TypeFor[networkingv1.NetworkPolicyPeer](), reflect.TypeFor[storagev1.VolumeAttachmentSource](),
 }
 
 // structFields adds the cases of the fields of a struct at a path.
@@ -54,6 +74,10 @@ func (w *walk) structFields(t reflect.Type, path []any, depth int) {
 	}
 	w.stack = append(w.stack, t)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
+	if slices.Contains(unions, t) {
+		w.unions = append(w.unions, union{path, members(t)})
+		defer func() { w.unions = w.unions[:len(w.unions)-1] }()
+	}
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
@@ -68,6 +92,16 @@ func (w *walk) structFields(t reflect.Type, path []any, depth int) {
 			w.field(f.Type, append(path[:len(path):len(path)], name), below)
 		}
 	}
+}
+
+// members returns the names of the fields of a struct.
+func members(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }
 
 func (w *walk) inside(t reflect.Type) bool {
@@ -108,7 +142,21 @@ func (w *walk) add(path []any, value any) {
 	if !set(object, path, value) {
 		return
 	}
-	w.cases = append(w.cases, Case{Path: Join(path), Value: value, Object: object})
+	if value != nil {
+		w.leaveOutOthers(object, path)
+	}
+	w.cases = append(w.cases, Case{Path: Join(path), Steps: path, Value: value, Object: object})
+}
+
+// leaveOutOthers removes the members of unions that the path does not lead to.
+func (w *walk) leaveOutOthers(object map[string]any, path []any) {
+	for _, u := range w.unions {
+		for _, name := range u.members {
+			if other := append(u.path[:len(u.path):len(u.path)], name); name != path[len(u.path)] && lookup(object, other) != nil {
+				put(object, other, nil)
+			}
+		}
+	}
 }
 
 // scalar reports whether the JSON form of a struct or slice is one value.

@@ -21,6 +21,11 @@ func TestEveryFieldIsTriedAloneAndLeavesTheBaseAsItIs(t *testing.T) {
 			t.Errorf("no case for %s", path)
 		}
 	}
+	for _, c := range Cases(map[string]any{"hostPath": map[string]any{"path": "/"}, "capacity": map[string]any{}}, reflect.TypeFor[corev1.PersistentVolumeSpec]()) {
+		if c.Path == "csi.driver" && (c.Object["hostPath"] != nil || c.Object["capacity"] == nil) {
+			t.Errorf("the case of a member of a union has another one, or lacks a field that is none: %v", c.Object)
+		}
+	}
 	if got := lookup(base, []any{"spec", "containers", 0, "name"}); got != "web" {
 		t.Errorf("the base has changed: %v", base)
 	}
