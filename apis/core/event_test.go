@@ -72,6 +72,8 @@ func TestEventRulesOfEventsV1(t *testing.T) {
 		{rule: "a complete event", change: "{}"},
 		{rule: "a name is a DNS subdomain", change: `metadata: {name: A_b}`, want: []string{
 			`metadata.name: Invalid value: "A_b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`}},
+		{rule: "a prefix of names is one, too", change: `metadata: {generateName: A_b}`, want: []string{
+			`metadata.generateName: Invalid value: "A_b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`}},
 		{rule: "a finalizer names a domain", change: `metadata: {finalizers: [orphan, a.b, example.com/mine]}`, want: []string{
 			`metadata.finalizers[1]: Invalid value: "a.b": name is neither a standard finalizer name nor is it fully qualified`}},
 		{rule: "on update too", change: `metadata: {finalizers: [mine]}`, was: "{}", want: []string{

@@ -89,8 +89,11 @@ func validateEventV1(obj, old runtime.Object) field.ErrorList {
 
 func validateNewEventV1(e *corev1.Event) field.ErrorList {
 	errs := validateEventSeries(e)
-	for _, msg := range apivalidation.NameIsDNSSubdomain(e.Name, false) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), e.Name, msg))
+	if e.Name != "" {
+		errs = append(errs, resource.Invalid(field.NewPath("metadata", "name"), e.Name, apivalidation.NameIsDNSSubdomain(e.Name, false))...)
+	}
+	if e.GenerateName != "" {
+		errs = append(errs, resource.Invalid(field.NewPath("metadata", "generateName"), e.GenerateName, apivalidation.NameIsDNSSubdomain(e.GenerateName, true))...)
 	}
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))

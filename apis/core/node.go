@@ -62,6 +62,9 @@ func validateNode(n *corev1.Node) field.ErrorList {
 	errs := validateNodeAnnotations(n.Annotations)
 	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
 	errs = append(errs, validateNodeResources(n)...)
+	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("status", "nodeInfo", "swap", "capacity"), *swap.Capacity, "must be greater than zero"))
+	}
 	path := specPath.Child("podCIDRs")
 	for i, cidr := range n.Spec.PodCIDRs {
 		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), cidr, true, nil)...)
@@ -111,7 +114,7 @@ func validateNodeResources(n *corev1.Node) field.ErrorList {
 			errs = append(errs, podspec.ValidateQuantity(name, list.items[name], field.NewPath("status", list.name, string(name)))...)
 		}
 	}
-	return errs
+	return append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures)...)
 }
 
 func validateNodeStatus(n *corev1.Node) field.ErrorList {

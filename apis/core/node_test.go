@@ -33,6 +33,12 @@ func TestNodeRules(t *testing.T) {
 			`status.capacity.cpu: Invalid value: "-1": must be greater than or equal to 0`,
 			`status.capacity.pods: Invalid value: "1500m": must be an integer`,
 			`status.capacity.example.com/gpu: Invalid value: "500m": must be an integer`}},
+		{Name: "declared features are sorted names", Change: `status: {declaredFeatures: [B, A/b, A/b, a]}`, Want: []string{
+			`status.declaredFeatures[1]: Invalid value: "A/b": list must be sorted alphabetically`,
+			`status.declaredFeatures[2]: Duplicate value: "A/b"`,
+			`status.declaredFeatures[3]: Invalid value: "a": invalid feature name "a": must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes`}},
+		{Name: "swap has a size", Change: `status: {nodeInfo: {swap: {capacity: 0}}}`, Want: []string{
+			"status.nodeInfo.swap.capacity: Invalid value: 0: must be greater than zero"}},
 		{Name: "what a controller fills in can be set once", Update: true, Change: `spec: {podCIDR: 10.0.0.0/24, providerID: a}`},
 		{Name: "and then stays", Update: true, Change: `spec: {podCIDR: 10.0.1.0/24, providerID: b, externalID: c}`, Was: `spec: {podCIDR: 10.0.0.0/24, providerID: a}`, Want: []string{
 			`spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid`,

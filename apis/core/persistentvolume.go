@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/volumespec"
 )
 
 var persistentVolumes = resource.Type[*corev1.PersistentVolume]{
@@ -35,7 +35,7 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	resource.FillEmpty(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	resource.Fill(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	podspec.RoundUpToMilli(v.Spec.Capacity)
-	defaultPersistentVolumeSource(&v.Spec.PersistentVolumeSource)
+	volumespec.DefaultSource(&v.Spec.PersistentVolumeSource)
 }
 
 // preparePersistentVolume sets the status of a new volume.
@@ -57,39 +57,7 @@ func preparePersistentVolumeStatus(env *resource.Env, v, old *corev1.PersistentV
 }
 
 func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
-	spec := &v.Spec
-	errs := podspec.ValidateAccessModes(spec.AccessModes, "", specPath.Child("accessModes"))
-	errs = append(errs, validateCapacity(spec.Capacity, specPath.Child("capacity"))...)
-	errs = append(errs, resource.OneOf(specPath.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
-		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
-	if spec.NodeAffinity != nil {
-		path := specPath.Child("nodeAffinity", "required")
-		if spec.NodeAffinity.Required == nil {
-			errs = append(errs, field.Required(path, "must specify required node constraints"))
-		} else {
-			errs = append(errs, podspec.ValidateNodeSelector(spec.NodeAffinity.Required, path)...)
-		}
-	}
-	errs = append(errs, validatePersistentVolumeSource(v)...)
-	if spec.HostPath != nil && path.Clean(spec.HostPath.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		errs = append(errs, field.Forbidden(specPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
-	}
-	if spec.StorageClassName != "" {
-		errs = append(errs, resource.Invalid(specPath.Child("storageClassName"), spec.StorageClassName, apivalidation.NameIsDNSSubdomain(spec.StorageClassName, false))...)
-	}
-	errs = append(errs, resource.OptionalOneOf(specPath.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
-	if class := spec.VolumeAttributesClassName; class != nil {
-		path := specPath.Child("volumeAttributesClassName")
-		if *class == "" {
-			errs = append(errs, field.Required(path, "an empty string is disallowed"))
-		} else {
-			errs = append(errs, resource.Invalid(path, *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
-		}
-		if spec.CSI == nil {
-			errs = append(errs, field.Required(specPath.Child("csi"), "has to be specified when using volumeAttributesClassName"))
-		}
-	}
-	return errs
+	return volumespec.Validate(&v.Spec, v.Name, specPath)
 }
 
 // accessModes are the access modes of volumes, with their abbreviations in tables.
@@ -98,20 +66,6 @@ var accessModes = []struct {
 	name string
 }{
 	{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
-}
-
-func validateCapacity(capacity corev1.ResourceList, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(capacity) == 0 {
-		errs = append(errs, field.Required(path, ""))
-	}
-	if _, ok := capacity[corev1.ResourceStorage]; !ok || len(capacity) > 1 {
-		errs = append(errs, field.NotSupported(path, capacity, []corev1.ResourceName{corev1.ResourceStorage}))
-	}
-	for _, name := range podspec.SortedNames(capacity) {
-		errs = append(errs, podspec.ValidatePositive(capacity[name], path.Key(string(name)))...)
-	}
-	return errs
 }
 
 func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {

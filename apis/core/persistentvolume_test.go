@@ -40,6 +40,13 @@ func TestPersistentVolumeRules(t *testing.T) {
 		{Name: "a CSI volume names its driver and secrets", Change: `spec: {nfs: null, csi: {driver: "", volumeHandle: "", nodePublishSecretRef: {name: a}}}`, Want: []string{
 			"spec.csi.driver: Required value", "spec.csi.volumeHandle: Required value", "spec.csi.nodePublishSecretRef.namespace: Required value"}},
 		{Name: "other secrets have namespaces too", Change: `spec: {nfs: null, cinder: {volumeID: a, secretRef: {name: b}}}`, Want: []string{"spec.cinder.secretRef.namespace: Required value"}},
+		{Name: "the secret of an iSCSI target has a name", Change: `spec: {nfs: null, iscsi: {targetPortal: a, iqn: "iqn.2001-04.com.example:storage", secretRef: {namespace: b}}}`, Want: []string{
+			"spec.iscsi.secretRef.name: Required value"}},
+		{Name: "only the first source is validated", Change: `spec: {storageos: {secretRef: {}}}`, Want: []string{"spec.storageos: Forbidden: may not specify more than 1 volume type"}},
+		{Name: "a size is not negative", Change: `spec: {capacity: {storage: "-1"}}`, Want: []string{
+			"spec.capacity[storage]: Invalid value: -1: must be a valid resource quantity", `spec.capacity[storage]: Invalid value: "-1": must be greater than zero`}},
+		{Name: "endpoints are in a namespace", Change: `spec: {nfs: null, glusterfs: {endpoints: a, path: /b, endpointsNamespace: ""}}`, Want: []string{
+			`spec.glusterfs.endpointsNamespace: Invalid value: "": if the endpointnamespace is set, it must be a valid namespace name`}},
 		{Name: "attributes classes are for CSI", Change: `spec: {volumeAttributesClassName: fast}`, Want: []string{
 			"spec.csi: Required value: has to be specified when using volumeAttributesClassName"}},
 		{Name: "nodes are chosen for life", Update: true,

@@ -58,6 +58,7 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, validateAllocated(statusesOf(p, kind), &p.Spec, kind, path)...)
 	}
 	errs = append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
+	errs = append(errs, validateExtendedClaim(p, path.Child("extendedResourceClaimStatus"))...)
 	errs = append(errs, validatePodIPs(p, path.Child("podIPs"))...)
 	return append(errs, validateHostIPs(p, path.Child("hostIPs"))...)
 }
@@ -184,6 +185,11 @@ func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, 
 				path := path.Child("resources").Index(k)
 				errs = append(errs, resource.OptionalOneOf(path.Child("health"), &device.Health,
 					corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown)...)
+				if message := device.Message; message != nil && *message == "" {
+					errs = append(errs, field.Required(path.Child("message"), "must be non-empty if specified"))
+				} else if message != nil && len(*message) > corev1.ResourceHealthMessageMaxLength {
+					errs = append(errs, field.TooLong(path.Child("message"), "", corev1.ResourceHealthMessageMaxLength))
+				}
 				if seen.Has(device.ResourceID) {
 					errs = append(errs, field.Duplicate(path.Child("resourceID"), device.ResourceID))
 				}

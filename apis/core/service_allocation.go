@@ -107,12 +107,17 @@ var (
 // others, so that it does not allocate a key that the client named.
 func (c *serviceAllocator) execute(ctx context.Context, plan servicePlan, create bool) error {
 	for _, i := range plan.ReserveIPs {
-		if err := c.reserveIP(ctx, c.s.Spec.ClusterIPs[i]); err != nil {
+		ip := c.s.Spec.ClusterIPs[i]
+		err := c.reserveIP(ctx, ip)
+		c.countIP(familyOf(ip), true, err)
+		if err != nil {
 			return err
 		}
 	}
 	for _, i := range plan.AllocateIPs {
-		if err := c.allocateIP(ctx, c.s.Spec.IPFamilies[i]); err != nil {
+		err := c.allocateIP(ctx, c.s.Spec.IPFamilies[i])
+		c.countIP(c.s.Spec.IPFamilies[i], false, err)
+		if err != nil {
 			return err
 		}
 	}
@@ -184,11 +189,12 @@ func (c *serviceAllocator) allocateIP(ctx context.Context, family corev1.IPFamil
 	return nil
 }
 
-func (c *serviceAllocator) reservePort(ctx context.Context, port int32) error {
+func (c *serviceAllocator) reservePort(ctx context.Context, port int32) (err error) {
+	defer func() { c.count(ServiceNodePortPool, "", true, err) }()
 	if ports := c.env.NodePorts; port < ports.From || port > ports.To {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", ports.From, ports.To)
 	}
-	err := c.reserve(ctx, ServiceNodePortPool, portKey(port))
+	err = c.reserve(ctx, ServiceNodePortPool, portKey(port))
 	if apierrors.IsAlreadyExists(err) {
 		return errPortAllocated
 	}
@@ -197,11 +203,25 @@ func (c *serviceAllocator) reservePort(ctx context.Context, port int32) error {
 
 func (c *serviceAllocator) allocatePort(ctx context.Context) (int32, error) {
 	key, err := c.allocate(ctx, ServiceNodePortPool, portSpan(c.env.NodePorts))
+	c.count(ServiceNodePortPool, "", false, err)
 	if err != nil {
 		return 0, err
 	}
 	port, err := strconv.ParseInt(key, 10, 32)
 	return int32(port), err
+}
+
+// countIP counts an attempt to reserve an address, by the range that it is from.
+func (c *serviceAllocator) countIP(family corev1.IPFamily, static bool, err error) {
+	if cidr, ok := c.cidr(family); ok {
+		c.count(ServiceIPPool, cidr.String(), static, err)
+	}
+}
+
+func (c *serviceAllocator) count(pool, part string, static bool, err error) {
+	if c.env.CountAllocation != nil && !c.dryRun {
+		c.env.CountAllocation(pool, part, static, err)
+	}
 }
 
 // allocate reserves any free key of the span. It tries a random key before it

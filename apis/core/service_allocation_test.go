@@ -310,6 +310,32 @@ func TestDeletedServiceGivesUpWhatItHeld(t *testing.T) {
 	}
 }
 
+func TestEveryAttemptToAllocateIsCountedExceptInADryRun(t *testing.T) {
+	c := newCluster()
+	env := c.env("10.0.0.0/30")
+	var counted []string
+	env.CountAllocation = func(pool, part string, static bool, err error) {
+		counted = append(counted, fmt.Sprintf("%s %s static=%t failed=%t", pool, part, static, err != nil))
+	}
+	mustCreate(t, env, service("a", local))
+	for name, change := range map[string]func(*corev1.Service){"b": withIP("10.0.0.1"), "c": withIP("10.0.0.2")} {
+		if _, err := create(t, env, service(name, change), true); err == nil && name == "b" && c.ips["10.0.0.1"].Name != "" {
+			t.Errorf("a dry run got an address in use")
+		}
+	}
+	if _, err := create(t, env, service("d", withIP("10.9.0.1")), false); err == nil {
+		t.Error("an address outside of the range was given")
+	}
+	slices.Sort(counted)
+	want := []string{
+		"serviceips 10.0.0.0/30 static=false failed=false", "serviceips 10.0.0.0/30 static=true failed=true",
+		"servicenodeports  static=false failed=false", "servicenodeports  static=false failed=false",
+	}
+	if !slices.Equal(counted, want) {
+		t.Errorf("counted are %q, want %q", counted, want)
+	}
+}
+
 func TestServicesFillARangeToTheLastAddress(t *testing.T) {
 	c := newCluster()
 	env := c.env("10.0.0.0/27")

@@ -49,7 +49,8 @@ type podSpec struct {
 	path *field.Path
 	// meta is nil for a template.
 	meta *metav1.ObjectMeta
-	// volumes are the sources of the spec's volumes, by the volume's name.
+	// volumes are the sources of the spec's valid volumes, by the volume's name, once
+	// volumesAreValid has run.
 	volumes map[string]*corev1.VolumeSource
 	// claims are the names of the spec's resource claims.
 	claims sets.Set[string]
@@ -63,9 +64,6 @@ func newPodSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path)
 		volumes:   make(map[string]*corev1.VolumeSource, len(spec.Volumes)),
 		claims:    sets.New[string](),
 		hostUsers: spec.HostUsers == nil || *spec.HostUsers,
-	}
-	for i := range spec.Volumes {
-		s.volumes[spec.Volumes[i].Name] = &spec.Volumes[i].VolumeSource
 	}
 	for _, claim := range spec.ResourceClaims {
 		if claim.Name != "" {

@@ -161,7 +161,7 @@ func podResourcesAreValid(s *podSpec) field.ErrorList {
 }
 
 func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := resource.Invalid(path, string(name), validation.IsQualifiedName(string(name))); errs != nil {
+	if errs := ValidateResourceName(name, path); errs != nil {
 		return errs
 	}
 	if !resourcehelper.IsSupportedPodLevelResource(name) {

@@ -30,9 +30,13 @@ func volumesAreValid(s *podSpec) field.ErrorList {
 	names := sets.New[string]()
 	for i := range s.Volumes {
 		v, path := &s.Volumes[i], s.path.Child("volumes").Index(i)
-		errs = append(errs, s.validateVolume(v, path)...)
-		errs = append(errs, validateLabelName(path.Child("name"), v.Name)...)
-		errs = append(errs, resource.Unique(path.Child("name"), v.Name, names)...)
+		invalid := s.validateVolume(v, path)
+		invalid = append(invalid, validateLabelName(path.Child("name"), v.Name)...)
+		invalid = append(invalid, resource.Unique(path.Child("name"), v.Name, names)...)
+		errs = append(errs, invalid...)
+		if len(invalid) == 0 {
+			s.volumes[v.Name] = &v.VolumeSource
+		}
 		if claim := v.PersistentVolumeClaim; claim != nil && created.Has(claim.ClaimName) {
 			errs = append(errs, field.Invalid(path.Child("persistentVolumeClaim", "claimName"), claim.ClaimName,
 				"must not reference a PVC that gets created for an ephemeral volume"))

@@ -30,7 +30,7 @@ var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
 	},
 	// The generation stays 1: the fields that it counts are immutable.
 	PrepareCreate:  func(_ context.Context, _ *resource.Env, pc *schedulingv1.PriorityClass) { pc.Generation = 1 },
-	Validate:       validatePriorityClass,
+	ValidateCreate: validatePriorityClass,
 	ValidateUpdate: validatePriorityClassUpdate,
 	Columns: []resource.Column[*schedulingv1.PriorityClass]{
 		resource.Name[*schedulingv1.PriorityClass](),
@@ -57,7 +57,7 @@ func validatePriorityClass(pc *schedulingv1.PriorityClass) field.ErrorList {
 		errs = append(errs, field.Forbidden(field.NewPath("value"),
 			fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
 	}
-	return append(errs, resource.OneOf(field.NewPath("preemptionPolicy"), *pc.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+	return append(errs, resource.RequiredOneOf(field.NewPath("preemptionPolicy"), *pc.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 }
 
 // checkSystemClass accepts only the two classes that the server creates.

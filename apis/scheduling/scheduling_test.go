@@ -26,6 +26,7 @@ value: 1000
 			Want: []string{`metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-mine is not a known system priority class`}},
 		{Name: "the preemption policy is one of two", Change: `preemptionPolicy: Always`,
 			Want: []string{`preemptionPolicy: Unsupported value: "Always": supported values: "PreemptLowerPriority", "Never"`}},
+		{Name: "an update is not measured by the rules of new classes", Update: true, Change: `value: 1000000001`, Want: []string{`value: Forbidden: may not be changed in an update.`}},
 		{Name: "the value is immutable", Update: true, Change: `value: 2`, Want: []string{`value: Forbidden: may not be changed in an update.`}},
 		{Name: "the preemption policy is immutable", Update: true, Change: `preemptionPolicy: Never`,
 			Want: []string{`preemptionPolicy: Invalid value: "Never": field is immutable`}},

@@ -32,6 +32,7 @@ allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, 
 		{Name: "expansion and topologies may change", Update: true, Change: `{allowVolumeExpansion: true, allowedTopologies: null}`},
 		{Name: "topologies differ, whatever their order", Change: `allowedTopologies: [{matchLabelExpressions: [{key: z, values: [a, b]}]}, {matchLabelExpressions: [{key: z, values: [b, a]}]}]`,
 			Want: []string{`allowedTopologies[1].matchLabelExpressions: Duplicate value: ""`}},
+		{Name: "a topology has labels", Change: `allowedTopologies: [{}]`, Want: []string{`allowedTopologies[0].matchLabelExpressions: Duplicate value: ""`}},
 		{Name: "a topology has keys once, and values", Change: `allowedTopologies: [{matchLabelExpressions: [{key: z, values: [a, a]}, {key: z, values: []}]}]`, Want: []string{
 			`allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"`,
 			`allowedTopologies[0].matchLabelExpressions[1].key: Duplicate value: "z"`,
@@ -62,6 +63,19 @@ spec: {attacher: disks.example.com, nodeName: node-1, source: {persistentVolumeN
 		{Name: "the attacher is required", Change: `spec: {attacher: ""}`, Want: []string{`spec.attacher: Required value`}},
 		{Name: "there is one source", Change: `spec: {source: {persistentVolumeName: null}}`,
 			Want: []string{`spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName`}},
+		{Name: "an inline volume is of a driver", Change: `spec: {source: {persistentVolumeName: null, inlineVolumeSpec: {accessModes: [ReadWriteOnce], csi: {driver: disks.example.com, volumeHandle: a}}}}`},
+		{Name: "an inline volume is validated as that of a persistent volume", Change: `spec: {source: {persistentVolumeName: null, inlineVolumeSpec: {csi: {nodePublishSecretRef: {name: a}}}}}`, Want: []string{
+			`spec.source.inlineVolumeSpec.accessModes: Required value`, `spec.source.inlineVolumeSpec.csi.driver: Required value`,
+			`spec.source.inlineVolumeSpec.csi.volumeHandle: Required value`, `spec.source.inlineVolumeSpec.csi.nodePublishSecretRef.namespace: Required value`}},
+		{Name: "an inline volume has no field for binding", Change: `spec: {source: {persistentVolumeName: null, inlineVolumeSpec: {accessModes: [ReadWriteOnce], nfs: {server: a, path: /b},
+			capacity: {storage: 1Gi}, claimRef: {name: a}, persistentVolumeReclaimPolicy: Delete, nodeAffinity: {}, storageClassName: a, volumeMode: Block}}}`, Want: []string{
+			`spec.source.inlineVolumeSpec.claimRef: Forbidden: may not be specified in the context of inline volumes`,
+			`spec.source.inlineVolumeSpec.capacity: Forbidden: may not be specified in the context of inline volumes`,
+			`spec.source.inlineVolumeSpec.csi: Required value: has to be specified in the context of inline volumes`,
+			`spec.source.inlineVolumeSpec.persistentVolumeReclaimPolicy: Forbidden: may only be Retain in the context of inline volumes`,
+			`spec.source.inlineVolumeSpec.nodeAffinity: Forbidden: may not be specified in the context of inline volumes`,
+			`spec.source.inlineVolumeSpec.storageClassName: Forbidden: may not be specified in the context of inline volumes`,
+			`spec.source.inlineVolumeSpec.volumeMode: Forbidden: may not specify volumeMode other than Filesystem in the context of inline volumes`}},
 		{Name: "the spec is immutable", Update: true, Change: `spec: {nodeName: node-2}`, Want: []string{
 			`spec: Invalid value: {"attacher":"disks.example.com","source":{"persistentVolumeName":"pv-1"},"nodeName":"node-2"}: field is immutable`}},
 		{Name: "error codes are not negative", Status: true, Change: `status: {attached: false, attachError: {errorCode: -1}}`,

@@ -126,7 +126,8 @@ func validateTopologies(path *field.Path, terms []corev1.TopologySelectorTerm) f
 			}
 			keys = append(keys, e.Key)
 		}
-		if slices.ContainsFunc(terms[:i], func(other corev1.TopologySelectorTerm) bool {
+		// kube-apiserver finds a term without expressions equal to one that is not set.
+		if len(keys) == 0 || slices.ContainsFunc(terms[:i], func(other corev1.TopologySelectorTerm) bool {
 			return apiequality.Semantic.DeepEqual(topologyOf(other), topologyOf(term))
 		}) {
 			errs = append(errs, field.Duplicate(at, ""))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/volumespec"
 )
 
 // The greatest sizes of what a driver reports, in bytes.
@@ -19,6 +20,7 @@ const (
 
 var volumeAttachments = resource.Type[*storagev1.VolumeAttachment]{
 	Name: "volumeattachments", ReturnDeleted: true,
+	Default:  defaultAttachment,
 	Validate: validateAttachment,
 	ValidateUpdate: func(a, old *storagev1.VolumeAttachment) field.ErrorList {
 		return apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))
@@ -45,6 +47,14 @@ var volumeAttachments = resource.Type[*storagev1.VolumeAttachment]{
 	},
 }
 
+// defaultAttachment sets the defaults of an inline volume's source. The other
+// defaults of persistent volumes are not for inline ones.
+func defaultAttachment(a *storagev1.VolumeAttachment) {
+	if spec := a.Spec.Source.InlineVolumeSpec; spec != nil {
+		volumespec.DefaultSource(&spec.PersistentVolumeSource)
+	}
+}
+
 func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateCSIName(path.Child("attacher"), a.Spec.Attacher)
@@ -55,20 +65,18 @@ func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 func validateAttachmentSource(path *field.Path, s *storagev1.VolumeAttachmentSource) field.ErrorList {
 	const exactlyOne = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 	name := path.Child("persistentVolumeName")
+	var errs field.ErrorList
 	switch {
 	case s.InlineVolumeSpec == nil && s.PersistentVolumeName == nil:
 		return field.ErrorList{field.Required(path, exactlyOne)}
 	case s.InlineVolumeSpec != nil && s.PersistentVolumeName != nil:
 		return field.ErrorList{field.Forbidden(path, exactlyOne)}
 	case s.InlineVolumeSpec != nil:
-		if s.InlineVolumeSpec.CSI == nil {
-			return field.ErrorList{field.Required(path.Child("inlineVolumeSpec", "csi"), "may not be specified in the context of inline volumes without a CSI source")}
-		}
-		return nil
+		return volumespec.ValidateInline(s.InlineVolumeSpec, path.Child("inlineVolumeSpec"))
 	case *s.PersistentVolumeName == "":
-		return field.ErrorList{field.Required(name, "must specify non empty persistentVolumeName")}
+		errs = append(errs, field.Required(name, "must specify non empty persistentVolumeName"))
 	}
-	return resource.Invalid(name, *s.PersistentVolumeName, apivalidation.NameIsDNSSubdomain(*s.PersistentVolumeName, false))
+	return append(errs, resource.Invalid(name, *s.PersistentVolumeName, apivalidation.NameIsDNSSubdomain(*s.PersistentVolumeName, false))...)
 }
 
 func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus) field.ErrorList {

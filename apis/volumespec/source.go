@@ -1,4 +1,4 @@
-package core
+package volumespec
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -105,9 +105,9 @@ func localRef(ref *corev1.SecretReference) *corev1.LocalObjectReference {
 	return &corev1.LocalObjectReference{Name: ref.Name}
 }
 
-// defaultPersistentVolumeSource sets the defaults of a source. Sources that pods
-// have, too, have the defaults of pods.
-func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
+// DefaultSource sets the defaults of a source. Sources that pods have, too, have the
+// defaults of pods.
+func DefaultSource(s *corev1.PersistentVolumeSource) {
 	for _, source := range podForms {
 		if form := source.form(s); form != nil {
 			podspec.DefaultVolume(form)
@@ -127,12 +127,12 @@ func defaultPersistentVolumeSource(s *corev1.PersistentVolumeSource) {
 	}
 }
 
-// validatePersistentVolumeSource requires exactly one source.
-func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList {
+// validateSource requires exactly one source.
+func (v *volume) validateSource() field.ErrorList {
 	var errs field.ErrorList
 	chosen := false
 	validate := func(name string, set bool, rule func(path *field.Path) field.ErrorList) {
-		switch path := specPath.Child(name); {
+		switch path := v.path.Child(name); {
 		case !set:
 		case chosen:
 			errs = append(errs, field.Forbidden(path, "may not specify more than 1 volume type"))
@@ -141,50 +141,60 @@ func validatePersistentVolumeSource(pv *corev1.PersistentVolume) field.ErrorList
 			errs = append(errs, rule(path)...)
 		}
 	}
-	s := &pv.Spec.PersistentVolumeSource
+	s := &v.PersistentVolumeSource
 	for _, source := range podForms {
 		form := source.form(s)
 		validate(source.name, form != nil, func(path *field.Path) field.ErrorList {
-			return append(podspec.ValidateVolumeSource(source.name, form, path), persistentOnly(pv, path)...)
+			return append(podspec.ValidateVolumeSource(source.name, form, path), v.persistentOnly(form, path)...)
 		})
 	}
-	validate("local", s.Local != nil, func(path *field.Path) field.ErrorList { return validateLocal(pv, path) })
+	validate("local", s.Local != nil, func(path *field.Path) field.ErrorList { return v.validateLocal(path) })
 	validate("csi", s.CSI != nil, func(path *field.Path) field.ErrorList { return validatePersistentCSI(s.CSI, path) })
 	if !chosen {
-		errs = append(errs, field.Required(specPath, "must specify a volume type"))
+		errs = append(errs, field.Required(v.path, "must specify a volume type"))
 	}
 	return errs
 }
 
-// persistentOnly validates the fields that sources of pods do not have: the
-// namespaces of references.
-func persistentOnly(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
-	s := &pv.Spec.PersistentVolumeSource
+// persistentOnly validates the fields of a source that its form in pods does not
+// have: the namespaces of references.
+func (v *volume) persistentOnly(form *corev1.VolumeSource, path *field.Path) field.ErrorList {
+	s := &v.PersistentVolumeSource
 	switch {
-	case s.Glusterfs != nil && s.Glusterfs.EndpointsNamespace != nil:
+	case form.Glusterfs != nil && s.Glusterfs.EndpointsNamespace != nil:
 		namespace := *s.Glusterfs.EndpointsNamespace
+		if namespace == "" {
+			return field.ErrorList{field.Invalid(path.Child("endpointsNamespace"), namespace, "if the endpointnamespace is set, it must be a valid namespace name")}
+		}
 		return resource.Invalid(path.Child("endpointsNamespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))
-	case s.Cinder != nil && s.Cinder.SecretRef != nil:
+	case form.Cinder != nil && s.Cinder.SecretRef != nil:
 		return resource.Required(path.Child("secretRef", "namespace"), s.Cinder.SecretRef.Namespace)
-	case s.AzureFile != nil && s.AzureFile.SecretNamespace != nil:
+	case form.AzureFile != nil && s.AzureFile.SecretNamespace != nil:
 		return resource.Required(path.Child("secretNamespace"), *s.AzureFile.SecretNamespace)
-	case s.StorageOS != nil && s.StorageOS.SecretRef != nil:
+	case form.StorageOS != nil && s.StorageOS.SecretRef != nil:
 		return append(resource.Required(path.Child("secretRef", "name"), s.StorageOS.SecretRef.Name),
 			resource.Required(path.Child("secretRef", "namespace"), s.StorageOS.SecretRef.Namespace)...)
-	case s.ISCSI != nil && s.ISCSI.InitiatorName != nil && len(pv.Name+":"+s.ISCSI.TargetPortal) > 64:
-		return field.ErrorList{field.Invalid(path.Child("targetportal"), s.ISCSI.TargetPortal,
-			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")}
+	case form.ISCSI != nil:
+		var errs field.ErrorList
+		if s.ISCSI.SecretRef != nil {
+			errs = resource.Required(path.Child("secretRef", "name"), s.ISCSI.SecretRef.Name)
+		}
+		if s.ISCSI.InitiatorName != nil && len(v.name+":"+s.ISCSI.TargetPortal) > 64 {
+			errs = append(errs, field.Invalid(path.Child("targetportal"), s.ISCSI.TargetPortal,
+				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
+		}
+		return errs
 	}
 	return nil
 }
 
-func validateLocal(pv *corev1.PersistentVolume, path *field.Path) field.ErrorList {
-	errs := resource.Required(path.Child("path"), pv.Spec.Local.Path)
+func (v *volume) validateLocal(path *field.Path) field.ErrorList {
+	errs := resource.Required(path.Child("path"), v.Local.Path)
 	if len(errs) == 0 {
-		errs = podspec.ValidateNoBacksteps(pv.Spec.Local.Path, path.Child("path"))
+		errs = podspec.ValidateNoBacksteps(v.Local.Path, path.Child("path"))
 	}
-	if pv.Spec.NodeAffinity == nil {
-		errs = append(errs, field.Required(specPath.Child("nodeAffinity"), "Local volume requires node affinity"))
+	if v.NodeAffinity == nil {
+		errs = append(errs, field.Required(v.path.Child("nodeAffinity"), "Local volume requires node affinity"))
 	}
 	return errs
 }
