@@ -61,6 +61,7 @@ func (c *chain) metricsConfig() metrics.Config {
 		Store:           c.stores.backend,
 		Pools:           c.pools(),
 		Clock:           c.clock,
+		Allocations:     c.stores.allocations,
 	}
 }
 

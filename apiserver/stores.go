@@ -13,8 +13,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/resource"
 
+	servermetrics "svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
@@ -30,6 +32,7 @@ type stores struct {
 	scheme       *runtime.Scheme
 	backend      *storage.Backend
 	reservations *reservation.Store
+	allocations  *servermetrics.Allocations
 	env          *resource.Env
 	registry     *registry.Registry
 }
@@ -37,7 +40,7 @@ type stores struct {
 // newStores opens the connection to etcd, which close closes, and installs the
 // storage of the kinds in the registry. It does not wait for etcd.
 func newStores(o *options.Options, id *identity, r *registry.Registry, l layers, clock clock.WithTicker) (*stores, error) {
-	s := &stores{kinds: kindsOf(o), registry: r}
+	s := &stores{kinds: kindsOf(o), registry: r, allocations: servermetrics.NewAllocations()}
 	var err error
 	if s.served, err = release.NewServed(o.Release, o.RuntimeConfig, s.kinds,
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
@@ -65,6 +68,16 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	return s, nil
 }
 
+// countAllocation counts an attempt to allocate an address or a node port.
+func (s *stores) countAllocation(pool, part string, static bool, err error) {
+	switch pool {
+	case core.ServiceIPPool:
+		s.allocations.Address(part, static, err)
+	case core.ServiceNodePortPool:
+		s.allocations.Port(static, err)
+	}
+}
+
 // kindsOf returns the kinds that the options enable.
 func kindsOf(o *options.Options) []*resource.Kind {
 	kinds := apis.Kinds()
@@ -89,6 +102,7 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 		Clock:           clock,
 		Objects:         s.registry.Objects,
 		Reservations:    s.reservations.Pool,
+		CountAllocation: s.countAllocation,
 		ServiceCIDRs:    cidrs,
 		NodePorts:       resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)},
 		Tokens:          id.tokens,

@@ -25,6 +25,10 @@ type Env struct {
 	// Reservations gives access to a pool of keys, each of which one object can
 	// hold, for example the cluster IP addresses. The kinds that use a pool name it.
 	Reservations func(pool string) Reservations
+	// CountAllocation, unless nil, counts an attempt to reserve a key of a pool. part
+	// is the range within the pool, empty if it has only one, and static reports
+	// whether the client named the key.
+	CountAllocation func(pool, part string, static bool, err error)
 	// ServiceCIDRs are the ranges of cluster IP addresses, the primary family
 	// first (flag --service-cluster-ip-range).
 	ServiceCIDRs []netip.Prefix

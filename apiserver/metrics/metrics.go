@@ -32,6 +32,8 @@ type Config struct {
 	Store Store
 	Pools []Pool
 	Clock clock.PassiveClock
+	// Allocations, unless nil, are counted by the server.
+	Allocations *Allocations
 }
 
 // New returns the metrics that source gathers, as the configuration shows them.
@@ -49,6 +51,11 @@ func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
 		}
 		c.addBuildInfo(families)
 		usage.add(families)
+		if c.Allocations != nil {
+			if err := c.Allocations.add(families); err != nil {
+				return nil, err
+			}
+		}
 		shown := gathered[:0]
 		for _, name := range slices.Sorted(maps.Keys(families)) {
 			f := families[name]

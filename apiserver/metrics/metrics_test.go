@@ -99,6 +99,25 @@ func TestMetricsAreDeprecatedAndHiddenAsOfTheRelease(t *testing.T) {
 	}
 }
 
+func TestAllocationsAreCountedByRangeAndScope(t *testing.T) {
+	c := newConfig()
+	c.Allocations = NewAllocations()
+	c.Allocations.Address("10.0.0.0/24", false, nil)
+	c.Allocations.Address("10.0.0.0/24", false, nil)
+	c.Allocations.Address("10.0.0.0/24", true, errors.New("taken"))
+	c.Allocations.Port(true, nil)
+	expect(t, New(prometheus.NewRegistry(), c), "_allocation_",
+		"# HELP kube_apiserver_clusterip_allocator_allocation_errors_total [ALPHA] Number of errors trying to allocate Cluster IPs",
+		"# TYPE kube_apiserver_clusterip_allocator_allocation_errors_total counter",
+		`kube_apiserver_clusterip_allocator_allocation_errors_total{cidr="10.0.0.0/24",scope="static"} 1`,
+		"# HELP kube_apiserver_clusterip_allocator_allocation_total [ALPHA] Number of Cluster IPs allocations",
+		"# TYPE kube_apiserver_clusterip_allocator_allocation_total counter",
+		`kube_apiserver_clusterip_allocator_allocation_total{cidr="10.0.0.0/24",scope="dynamic"} 2`,
+		"# HELP kube_apiserver_nodeport_allocator_allocation_total [ALPHA] Number of NodePort allocations",
+		"# TYPE kube_apiserver_nodeport_allocator_allocation_total counter",
+		`kube_apiserver_nodeport_allocator_allocation_total{scope="static"} 1`)
+}
+
 func TestRequestedDeprecatedVersionsAreThoseOfTheRelease(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	requested := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: requestedDeprecatedAPIs}, []string{"group", "version", "resource", "subresource", "removed_release"})
