@@ -174,7 +174,6 @@ type Network struct {
 
 // New returns the default options.
 func New() *Options {
-	tolerations := tolerationseconds.NewDefaults()
 	serving := genericoptions.NewSecureServingOptions()
 	serving.BindAddress = net.IPv4(127, 0, 0, 1)
 	serving.BindPort = 6443
@@ -182,7 +181,7 @@ func New() *Options {
 	serving.ServerCert.PairName = "apiserver"
 	serving.ServerCert.CertDirectory = "/var/run/svc"
 	serving.HTTP2MaxStreamsPerConnection = 1000
-	return &Options{
+	o := &Options{
 		SecureServing: serving,
 		Etcd: storage.Config{
 			Prefix:             storage.DefaultPrefix,
@@ -198,8 +197,7 @@ func New() *Options {
 			},
 		},
 		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
-		Admission:       newAdmission(tolerations),
-		Tolerations:     tolerations,
+		Tolerations:     tolerationseconds.NewDefaults(),
 		EventTTL:        time.Hour,
 		Audit:           genericoptions.NewAuditOptions(),
 		Features:        Features{Profiling: true},
@@ -226,13 +224,15 @@ func New() *Options {
 		Release:       release.Default,
 		SharedStorage: true,
 	}
+	o.Admission = newAdmission(plugins.Settings{Tolerations: o.Tolerations, Release: func() release.Release { return o.Release }})
+	return o
 }
 
 // newAdmission returns the library's options with svc's plugins.
-func newAdmission(tolerations *tolerationseconds.Defaults) *genericoptions.AdmissionOptions {
+func newAdmission(s plugins.Settings) *genericoptions.AdmissionOptions {
 	o := genericoptions.NewAdmissionOptions()
 	o.RecommendedPluginOrder = nil
-	for _, p := range plugins.All(tolerations) {
+	for _, p := range plugins.All(s) {
 		p.Register(o.Plugins)
 		o.RecommendedPluginOrder = append(o.RecommendedPluginOrder, p.Name)
 		if !p.On {

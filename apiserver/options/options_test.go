@@ -242,7 +242,7 @@ func TestOptionsShareNothing(t *testing.T) {
 
 func TestPluginsThatSvcDoesNotHaveMayBeDisabledButNotEnabled(t *testing.T) {
 	const etcd = "--etcd-servers=http://127.0.0.1:2379"
-	o, err := parse(t, etcd, "--disable-admission-plugins=AlwaysPullImages,Priority", "--disable-admission-plugins=PodSecurity")
+	o, err := parse(t, etcd, "--disable-admission-plugins=PodTopologyLabels,Priority", "--disable-admission-plugins=JobValidation")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestPluginsThatSvcDoesNotHaveMayBeDisabledButNotEnabled(t *testing.T) {
 	if got := o.Admission.DisablePlugins; !slices.Equal(got, []string{"Priority"}) {
 		t.Errorf("disabled are %v, want Priority", got)
 	}
-	for _, args := range []string{"--enable-admission-plugins=AlwaysPullImages", "--disable-admission-plugins=AlwaysPullImage"} {
+	for _, args := range []string{"--enable-admission-plugins=JobValidation", "--disable-admission-plugins=AlwaysPullImage"} {
 		if o, err = parse(t, etcd, args); err != nil {
 			t.Fatal(err)
 		}

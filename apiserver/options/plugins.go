@@ -7,15 +7,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// absentPlugins are the admission plugins of Kubernetes 1.28 and later that
-// svc does not have.
+// absentPlugins are plugins of Kubernetes that svc does not have: those of releases
+// after 1.28, and those of kinds that are not served by default.
 var absentPlugins = []string{
-	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DenyServiceExternalIPs", "EventRateLimit",
-	"ExtendedResourceToleration", "ImagePolicyWebhook", "JobValidation", "LimitPodHardAntiAffinityTopology", "NamespaceAutoProvision",
-	"NamespaceExists", "NodeDeclaredFeatureValidator", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize",
-	"PersistentVolumeLabel", "PodGroupProtection", "PodGroupWorkloadExists", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction", "PodTopologyLabels",
-	"RuntimeClass", "SecurityContextDeny", "StorageObjectInUseProtection", "TaintNodesByCondition",
+	"ClusterTrustBundleAttest", "JobValidation", "NodeDeclaredFeatureValidator", "PersistentVolumeLabel", "PodGroupProtection",
+	"PodGroupWorkloadExists", "PodResizeValidator", "PodTopologyLabels",
 }
 
 // disabledPlugins is the value of --disable-admission-plugins. It accepts absent plugins and ignores them.
@@ -33,5 +29,5 @@ func (o *Options) addAdmissionFlags(fs *pflag.FlagSet) {
 	o.Admission.AddFlags(fs)
 	disable := fs.Lookup("disable-admission-plugins")
 	disable.Value = disabledPlugins{disable.Value}
-	disable.Usage += " Kubernetes' other plugins, such as AlwaysPullImages, may be named, too: svc does not have them."
+	disable.Usage += " Plugins of later releases, such as JobValidation, may be named, too: svc does not have them."
 }

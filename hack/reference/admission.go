@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"svc.dev/svc/apiserver/admission/plugins"
-	"svc.dev/svc/apiserver/admission/tolerationseconds"
 )
 
 // admissionPlugins returns the reference of the admission plugins.
@@ -22,7 +21,7 @@ explains limits, quotas and pod security.
 | plugin | default | what it does |
 |---|---|---|
 `)
-	for _, p := range plugins.All(tolerationseconds.NewDefaults()) {
+	for _, p := range plugins.All(plugins.Settings{}) {
 		state := "off"
 		if p.On {
 			state = "on"

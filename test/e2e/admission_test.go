@@ -6,18 +6,22 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var _ = Describe("Admission", func() {
-	var ns string
+	var (
+		kubectl *sandbox
+		ns      string
+	)
 
 	BeforeEach(func(ctx SpecContext) {
-		made, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "admission-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		ns = made.Name
+		kubectl = newSandbox(ctx)
+		ns = kubectl.Namespace
 	})
 
 	create := func(ctx context.Context, change func(*corev1.Pod)) (*corev1.Pod, error) {
@@ -46,4 +50,59 @@ var _ = Describe("Admission", func() {
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("maximum cpu usage per Container is 2, but limit is 3")))
 	})
+
+	It("enforces the pod security standard of a namespace's labels, and warns of templates", func(ctx SpecContext) {
+		_, err := client.CoreV1().Namespaces().Patch(ctx, ns, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		host := func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }
+		Eventually(func() error {
+			_, err := create(ctx, host)
+			return err
+		}).Should(MatchError(ContainSubstring(`violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`)))
+		_, err = create(ctx, func(*corev1.Pod) {})
+		Expect(err).NotTo(HaveOccurred())
+		_, warnings := kubectl.both(deploymentOnHost, "create", "-f", "-")
+		Expect(warnings).To(ContainSubstring(`Warning: would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`))
+	})
+
+	It("gives claims the default class and a finalizer, and new nodes a taint", func(ctx SpecContext) {
+		classes := client.StorageV1().StorageClasses()
+		_, err := classes.Create(ctx, &storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: "admission", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+			Provisioner: "example.com/disk",
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) error { return classes.Delete(ctx, "admission", metav1.DeleteOptions{}) })
+		Eventually(func(g Gomega) {
+			claim, err := client.CoreV1().PersistentVolumeClaims(ns).Create(ctx, &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "disk-"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				},
+			}, metav1.CreateOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(claim.Finalizers).To(ConsistOf("kubernetes.io/pvc-protection"))
+			g.Expect(claim.Spec.StorageClassName).To(HaveValue(Equal("admission")))
+		}).Should(Succeed())
+
+		node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(node.Spec.Taints).To(ConsistOf(corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}))
+	})
 })
+
+// deploymentOnHost has pods in the network of their node.
+const deploymentOnHost = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      hostNetwork: true
+      containers: [{name: main, image: image}]
+`

@@ -10,13 +10,43 @@ import (
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 
+	"svc.dev/svc/apiserver/admission/always"
+	"svc.dev/svc/apiserver/admission/alwayspullimages"
+	"svc.dev/svc/apiserver/admission/antiaffinity"
+	"svc.dev/svc/apiserver/admission/certificates"
+	"svc.dev/svc/apiserver/admission/claimresize"
+	"svc.dev/svc/apiserver/admission/defaultingressclass"
+	"svc.dev/svc/apiserver/admission/defaultstorageclass"
+	"svc.dev/svc/apiserver/admission/eventratelimit"
+	"svc.dev/svc/apiserver/admission/extendedresource"
+	"svc.dev/svc/apiserver/admission/externalips"
+	"svc.dev/svc/apiserver/admission/imagepolicy"
 	"svc.dev/svc/apiserver/admission/limitranger"
+	"svc.dev/svc/apiserver/admission/namespaceautoprovision"
+	"svc.dev/svc/apiserver/admission/namespaceexists"
 	"svc.dev/svc/apiserver/admission/noderestriction"
+	"svc.dev/svc/apiserver/admission/nodetaint"
+	"svc.dev/svc/apiserver/admission/ownerreferences"
+	"svc.dev/svc/apiserver/admission/podnodeselector"
+	"svc.dev/svc/apiserver/admission/podsecurity"
+	"svc.dev/svc/apiserver/admission/podtolerations"
 	"svc.dev/svc/apiserver/admission/priority"
 	"svc.dev/svc/apiserver/admission/resourcequota"
+	"svc.dev/svc/apiserver/admission/runtimeclass"
+	"svc.dev/svc/apiserver/admission/securitycontextdeny"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
+	"svc.dev/svc/apiserver/admission/storageprotection"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
+	"svc.dev/svc/apiserver/release"
 )
+
+// Settings are what plugins need of the server's flags.
+type Settings struct {
+	// Tolerations are the default toleration seconds of pods.
+	Tolerations *tolerationseconds.Defaults
+	// Release returns the release that is served, once the flags are parsed.
+	Release func() release.Release
+}
 
 // Plugin declares an admission plugin.
 type Plugin struct {
@@ -47,19 +77,44 @@ const (
 // All returns the plugins in the order of Kubernetes 1.28. Plugins that change
 // objects run before the webhooks, so that webhooks see the change.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
-func All(tolerations *tolerationseconds.Defaults) []Plugin {
-	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, tolerations) }
+func All(s Settings) []Plugin {
+	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
+	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
+		{always.AdmitName, off, "allows everything (deprecated).", always.RegisterAdmit},
+		{namespaceautoprovision.PluginName, off, "creates the namespace of a new object if it does not exist.", namespaceautoprovision.Register},
 		{lifecycle.PluginName, on, "refuses new objects in namespaces that do not exist or are being deleted, and the deletion of `default`, `kube-system` and `kube-public`.", nil},
+		{namespaceexists.PluginName, off, "refuses requests in namespaces that do not exist.", namespaceexists.Register},
+		{securitycontextdeny.PluginName, off, "refuses pods that choose their user, groups or SELinux options (deprecated).", securitycontextdeny.Register},
+		{antiaffinity.PluginName, off, "lets pods require to be apart from others only by node.", antiaffinity.Register},
 		{limitranger.PluginName, on, "applies the defaults and limits of LimitRanges to pods and claims.", limitranger.Register},
 		{serviceaccount.PluginName, on, "gives pods a service account, its token and its pull secrets.", serviceaccount.Register},
 		{noderestriction.PluginName, on, "restricts nodes to their own Node and pods.", noderestriction.Register},
+		{nodetaint.PluginName, on, "taints new nodes as not ready, until they have reported that they are.", nodetaint.Register},
+		{alwayspullimages.PluginName, off, "makes containers pull their image whenever they start.", alwayspullimages.Register},
+		{imagepolicy.PluginName, off, "asks a backend whether the images of a pod may run; needs a configuration.", imagepolicy.Register},
+		{podsecurity.PluginName, on, "enforces, audits and warns of the Pod Security Standards that the labels of namespaces choose.", podSecurity},
+		{podnodeselector.PluginName, off, "sets and restricts the node selectors of pods by an annotation of their namespace.", podnodeselector.Register},
 		{priority.PluginName, on, "sets the priority of pods from their priority class.", priority.Register},
 		{tolerationseconds.PluginName, on, "sets for how long pods tolerate nodes that are not ready or unreachable.", defaultTolerations},
+		{podtolerations.PluginName, off, "sets and restricts the tolerations of pods by annotations of their namespace.", podtolerations.Register},
+		{eventratelimit.PluginName, off, "limits the rate of events; needs a configuration.", eventratelimit.Register},
+		{extendedresource.PluginName, off, "adds tolerations for the extended resources that a pod requests.", extendedresource.Register},
+		{defaultstorageclass.PluginName, on, "sets the default StorageClass of claims that name none.", defaultstorageclass.Register},
+		{storageprotection.PluginName, on, "protects claims and volumes in use from deletion, by a finalizer.", storageprotection.Register},
+		{ownerreferences.PluginName, off, "requires permissions on the object and its owners for changes of owner references.", ownerreferences.Register},
+		{claimresize.PluginName, on, "lets claims grow only if their StorageClass allows it.", claimresize.Register},
+		{runtimeclass.PluginName, on, "adds the overhead, node selector and tolerations of their RuntimeClass to pods.", runtimeclass.Register},
+		{certificates.ApprovalName, on, "requires the permission `approve` on the signer for approving certificate signing requests.", certificates.RegisterApproval},
+		{certificates.SigningName, on, "requires the permission `sign` on the signer for issuing certificates.", certificates.RegisterSigning},
+		{certificates.SubjectName, on, "refuses requests for client certificates of the group `system:masters`.", certificates.RegisterSubject},
+		{defaultingressclass.PluginName, on, "sets the default IngressClass of ingresses that name none.", defaultingressclass.Register},
+		{externalips.PluginName, off, "refuses new external IPs of services.", externalips.Register},
 		{mutatingpolicy.PluginName, on, "evaluates MutatingAdmissionPolicies.", nil},
 		{mutatingwebhook.PluginName, on, "calls the webhooks of MutatingWebhookConfigurations.", nil},
 		{validatingpolicy.PluginName, on, "evaluates ValidatingAdmissionPolicies.", nil},
 		{validatingwebhook.PluginName, on, "calls the webhooks of ValidatingWebhookConfigurations.", nil},
 		{resourcequota.PluginName, on, "refuses what would exceed a ResourceQuota, and adds what it admits to the quota's usage.", resourcequota.Register},
+		{always.DenyName, off, "refuses everything (deprecated).", always.RegisterDeny},
 	}
 }

@@ -1,19 +1,25 @@
 package plugins
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/options"
 
+	"svc.dev/svc/apiserver/admission/admissiontest"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
+	"svc.dev/svc/apiserver/release"
 )
 
 func TestEveryPluginIsRegisteredUnderItsName(t *testing.T) {
 	library := options.NewAdmissionOptions()
 	var names []string
-	for _, p := range All(tolerationseconds.NewDefaults()) {
+	for _, p := range All(Settings{}) {
 		names = append(names, p.Name)
 		if p.register == nil {
 			if !slices.Contains(library.RecommendedPluginOrder, p.Name) {
@@ -35,9 +41,69 @@ func TestEveryPluginIsRegisteredUnderItsName(t *testing.T) {
 }
 
 func TestEveryPluginIsDocumented(t *testing.T) {
-	for _, p := range All(tolerationseconds.NewDefaults()) {
+	for _, p := range All(Settings{}) {
 		if !strings.HasSuffix(p.Does, ".") || strings.ToLower(p.Does[:1]) != p.Does[:1] {
 			t.Errorf("%s: %q is not a sentence that begins with a verb", p.Name, p.Does)
 		}
 	}
+}
+
+// TestOrderAndDefaultsAreThoseOfKubernetes compares with kube-apiserver 1.28, which
+// has two plugins more: PersistentVolumeLabel and ClusterTrustBundleAttest. It has
+// NodeRestriction off; kubeadm and svc have it on. MutatingAdmissionPolicy came later.
+func TestOrderAndDefaultsAreThoseOfKubernetes(t *testing.T) {
+	want := strings.Fields(`-AlwaysAdmit -NamespaceAutoProvision NamespaceLifecycle -NamespaceExists -SecurityContextDeny
+		-LimitPodHardAntiAffinityTopology LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition -AlwaysPullImages
+		-ImagePolicyWebhook PodSecurity -PodNodeSelector Priority DefaultTolerationSeconds -PodTolerationRestriction -EventRateLimit
+		-ExtendedResourceToleration DefaultStorageClass StorageObjectInUseProtection -OwnerReferencesPermissionEnforcement
+		PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning CertificateSubjectRestriction
+		DefaultIngressClass -DenyServiceExternalIPs MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy
+		ValidatingAdmissionWebhook ResourceQuota -AlwaysDeny`)
+	var got []string
+	for _, p := range All(Settings{}) {
+		name := p.Name
+		if !p.On {
+			name = "-" + name
+		}
+		got = append(got, name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// BenchmarkPodCreation measures what each plugin that is on by default adds to the
+// creation of a pod, in a namespace without limits, quotas and labels.
+func BenchmarkPodCreation(b *testing.B) {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = "ns", "default"
+	server := admissiontest.Server{
+		Objects: []runtime.Object{admissiontest.Namespace("ns"), account},
+		Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionAllow, "", nil
+		}),
+	}
+	settings := Settings{Tolerations: tolerationseconds.NewDefaults(), Release: func() release.Release { return release.Default }}
+	for _, p := range All(settings) {
+		if p.register == nil || !p.On {
+			continue
+		}
+		b.Run(p.Name, func(b *testing.B) {
+			plugin := server.Start(b, p.register)
+			pod := admissiontest.Pod()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := plugin.Send(b, admissiontest.Request{Object: pod.DeepCopy()}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("none", func(b *testing.B) {
+		pod := admissiontest.Pod()
+		b.ReportAllocs()
+		for b.Loop() {
+			(admissiontest.Request{Object: pod.DeepCopy()}).Attributes(b)
+		}
+	})
 }
