@@ -84,6 +84,7 @@ func (c *chain) assemble() (*Server, error) {
 	return &Server{
 		chain:     prepared,
 		handler:   handler,
+		identity:  c.identity,
 		backend:   c.stores.backend,
 		requests:  c.clients.requests,
 		drain:     c.drain,

@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authentication/bootstraptoken"
+	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/serviceaccount"
@@ -32,12 +33,13 @@ type identity struct {
 	authorizer     authorization.Authorizer
 	roles          *authorization.Roles // nil without the mode RBAC
 	keys           *serviceaccount.Keys
-	tokens         resource.Tokens // nil without a signing key
+	tokens         resource.Tokens    // nil without a signing key
+	jwt            *jwt.Authenticator // nil without foreign issuers
 }
 
 // newIdentity reads the files that the flags name. The objects are those that
 // tokens of service accounts are bound to; they are read with the first request.
-func newIdentity(o *options.Options, objects func(schema.GroupResource) resource.Objects, clock clock.Clock) (*identity, error) {
+func newIdentity(o *options.Options, objects func(schema.GroupResource) resource.Objects, clock clock.WithTicker) (*identity, error) {
 	config, err := authenticationConfig(o, clock)
 	if err != nil {
 		return nil, err
@@ -61,11 +63,16 @@ func newIdentity(o *options.Options, objects func(schema.GroupResource) resource
 	if o.Authentication.BootstrapTokens {
 		config.Tokens = append(config.Tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, newBootstrapTokens(objects, clock)))
 	}
-	made.authentication = config
-	if made.Authenticators, err = authentication.New(config); err != nil {
+	if made.authorizer, made.roles, err = authorization.New(o.Authorization.Modes, o.Authorization.Components); err != nil {
 		return nil, err
 	}
-	if made.authorizer, made.roles, err = authorization.New(o.Authorization.Modes, o.Authorization.Components); err != nil {
+	if err := made.addForeignTokens(o, &config, clock); err != nil {
+		made.close()
+		return nil, err
+	}
+	made.authentication = config
+	if made.Authenticators, err = authentication.New(config); err != nil {
+		made.close()
 		return nil, err
 	}
 	return made, nil

@@ -38,6 +38,7 @@ const groupDomain = "k8s.io"
 type Server struct {
 	chain     runnable
 	handler   http.Handler
+	identity  *identity
 	backend   *storage.Backend
 	requests  *inprocess.Stoppable // of the server's own clients
 	drain     *drain.Drain
@@ -71,14 +72,17 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	l := layers{utilfeature.DefaultFeatureGate}
 	s, err := newStores(o, id, kinds, l, clock)
 	if err != nil {
+		id.close()
 		return nil, err
 	}
 	c, err := newClients(o, id, s, l)
 	if err != nil {
+		id.close()
 		return nil, errors.Join(err, s.close())
 	}
 	server, err := newChain(o, id, s, c, l, clock).assemble()
 	if err != nil {
+		id.close()
 		return nil, errors.Join(err, s.close())
 	}
 	return server, nil
@@ -101,6 +105,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 			}
 		})
 	}
+	background.Go(func() { s.identity.run(ctx) })
 	background.Go(func() { footprint.Settle(ctx) })
 	background.Go(func() { footprint.Pace(ctx) })
 	background.Go(func() { s.discovery.wait(ctx) })
@@ -113,5 +118,6 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	close(stopped)
 	background.Wait()
 	s.requests.Stop()
+	s.identity.close()
 	return errors.Join(err, s.backend.Close())
 }

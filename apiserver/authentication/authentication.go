@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
@@ -41,6 +42,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Anonymous gives requests without credentials the user system:anonymous.
 	Anonymous bool
+	// AnonymousPaths limit Anonymous to these paths; empty means all.
+	AnonymousPaths []apiserver.AnonymousAuthCondition
 }
 
 const tokenCacheTTL = 10 * time.Second
@@ -68,15 +71,18 @@ func New(config Config) (Authenticators, error) {
 		if err != nil {
 			return Authenticators{}, fmt.Errorf("--token-auth-file %s: %w", config.TokenFile, err)
 		}
-		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, file))
+		// First: the others may ask another server.
+		tokens = slices.Insert(tokens, 0, authenticator.WrapAudienceAgnosticToken(config.Audiences, file))
 	}
 	// This is needed without token authenticators, too: a request with a token
 	// must be refused, not served as anonymous.
-	methods = append(methods, bearertoken.New(tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)))
+	cached := tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, tokenCacheTTL)
+	// Browsers cannot set a header of a websocket: the token is in its subprotocol.
+	methods = append(methods, bearertoken.New(cached), websocket.NewProtocolAuthenticator(cached))
 	identified := group.NewAuthenticatedGroupAdder(union.New(methods...))
 	made := Authenticators{Request: identified, Identified: identified}
 	if config.Anonymous {
-		made.Request = union.NewFailOnError(identified, anonymous.NewAuthenticator([]apiserver.AnonymousAuthCondition{}))
+		made.Request = union.NewFailOnError(identified, anonymous.NewAuthenticator(config.AnonymousPaths))
 	}
 	return made, nil
 }

@@ -7,6 +7,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 )
 
@@ -49,6 +50,8 @@ func (a *Authentication) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.Anonymous, "anonymous-auth", a.Anonymous,
 		"Let requests that no method recognises pass as user system:anonymous in group system:unauthenticated. "+
 			"They never pass with --authorization-mode=AlwaysAllow.")
+	track(fs, "anonymous-auth", &a.AnonymousSet)
+	a.addTokenFlags(fs)
 	h := &a.RequestHeader
 	fs.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", h.ClientCAFile,
 		"Authorities of front proxies: identity headers are accepted only from a client with a certificate of theirs.")
@@ -58,6 +61,39 @@ func (a *Authentication) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", h.UIDHeaders, "Headers that hold the user's UID.")
 	fs.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", h.GroupHeaders, "Headers that hold the groups.")
 	fs.StringSliceVar(&h.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", h.ExtraHeaderPrefixes, "Prefixes of headers that hold extra attributes.")
+}
+
+// addTokenFlags adds the flags of tokens that others issue or review.
+func (a *Authentication) addTokenFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&a.ConfigFile, "authentication-config", a.ConfigFile,
+		"File with an AuthenticationConfiguration: issuers of tokens, how their claims become users, and on which paths anonymous requests pass. "+
+			"It is read again when it changes, except for the latter.")
+	oidc := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o := &a.OIDC
+	oidc.StringVar(&o.IssuerURL, "oidc-issuer-url", o.IssuerURL, "An https URL: tokens that this OpenID Connect issuer has signed are accepted.")
+	oidc.StringVar(&o.ClientID, "oidc-client-id", o.ClientID, "The audience that a token of --oidc-issuer-url must be for.")
+	oidc.StringVar(&o.CAFile, "oidc-ca-file", o.CAFile, "Authorities of the issuer's serving certificate; the default is those of the system.")
+	oidc.StringVar(&o.UsernameClaim, "oidc-username-claim", o.UsernameClaim, "The claim that is the user name.")
+	oidc.StringVar(&o.UsernamePrefix, "oidc-username-prefix", o.UsernamePrefix,
+		"Prefix of user names. The default is the issuer's URL and #, except for the claim email; - is none.")
+	oidc.StringVar(&o.GroupsClaim, "oidc-groups-claim", o.GroupsClaim, "The claim that is the group, or the list of groups.")
+	oidc.StringVar(&o.GroupsPrefix, "oidc-groups-prefix", o.GroupsPrefix, "Prefix of the groups in --oidc-groups-claim; empty is none.")
+	oidc.StringSliceVar(&o.SigningAlgorithms, "oidc-signing-algs", o.SigningAlgorithms,
+		"Algorithms by which tokens may be signed: "+strings.Join(jwt.SigningAlgorithms(), ", ")+".")
+	oidc.Var(cliflag.NewMapStringStringNoSplit(&o.RequiredClaims), "oidc-required-claim", "A claim=value pair that a token must have. May be given several times.")
+	oidc.VisitAll(func(f *pflag.Flag) { track(oidc, f.Name, &a.OIDCSet) })
+	fs.AddFlagSet(oidc)
+	w := &a.Webhook
+	fs.StringVar(&w.ConfigFile, "authentication-token-webhook-config-file", w.ConfigFile,
+		"Kubeconfig of a webhook that reviews the tokens which no other method recognises.")
+	fs.StringVar(&w.Version, "authentication-token-webhook-version", w.Version, "Version of the TokenReviews that the webhook gets: v1 or v1beta1.")
+	fs.DurationVar(&w.CacheTTL, "authentication-token-webhook-cache-ttl", w.CacheTTL, "How long the webhook's answers are used.")
+}
+
+// track sets provided when the flag is given.
+func track(fs *pflag.FlagSet, name string, provided *bool) {
+	flag := fs.Lookup(name)
+	flag.Value = cliflag.NewTracker(flag.Value, provided)
 }
 
 func (s *ServiceAccounts) addFlags(fs *pflag.FlagSet) {

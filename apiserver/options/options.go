@@ -15,6 +15,7 @@ import (
 
 	"svc.dev/svc/apiserver/admission/plugins"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
+	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
@@ -66,7 +67,26 @@ type Authentication struct {
 	// bootstrap.kubernetes.io/token.
 	BootstrapTokens bool
 	Anonymous       bool
-	RequestHeader   genericoptions.RequestHeaderAuthenticationOptions
+	// AnonymousSet is whether the flag of Anonymous is given.
+	AnonymousSet bool
+	// ConfigFile is an AuthenticationConfiguration; empty without one.
+	ConfigFile string
+	// OIDC are the flags --oidc-*. OIDCSet is whether one of them is given.
+	OIDC          jwt.Flags
+	OIDCSet       bool
+	Webhook       TokenWebhook
+	RequestHeader genericoptions.RequestHeaderAuthenticationOptions
+}
+
+// TokenWebhook configures the webhook that reviews tokens which the server itself does
+// not recognise.
+type TokenWebhook struct {
+	// ConfigFile is a kubeconfig that says how to reach it; empty without one.
+	ConfigFile string
+	// Version is that of the TokenReviews: v1 or v1beta1.
+	Version string
+	// CacheTTL is how long its answers are used.
+	CacheTTL time.Duration
 }
 
 // ServiceAccounts configures which tokens of service accounts are accepted, and how
@@ -189,6 +209,8 @@ func New() *Options {
 		},
 		Authentication: Authentication{
 			Anonymous: true,
+			OIDC:      jwt.Flags{UsernameClaim: "sub", SigningAlgorithms: []string{"RS256"}},
+			Webhook:   TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 			RequestHeader: genericoptions.RequestHeaderAuthenticationOptions{
 				UsernameHeaders:     []string{"X-Remote-User"},
 				UIDHeaders:          []string{"X-Remote-Uid"},

@@ -14,6 +14,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/compatibility"
 
+	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/release"
@@ -29,6 +30,7 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.validateEtcd()...)
 	errs = append(errs, o.Requests.validate()...)
 	errs = append(errs, o.ServiceAccounts.validate()...)
+	errs = append(errs, o.Authentication.validate()...)
 	if _, _, err := authorization.New(o.Authorization.Modes, nil); err != nil {
 		errs = append(errs, err)
 	}
@@ -53,6 +55,39 @@ func (o *Options) Validate() []error {
 	errs = append(errs, gates.Validate(utilfeature.DefaultFeatureGate)...)
 	errs = append(errs, o.Agents.validate()...)
 	return append(errs, o.validateFiles()...)
+}
+
+// validate returns the errors of the flags of tokens that others issue or review.
+func (a *Authentication) validate() []error {
+	var errs []error
+	if a.OIDCSet && a.ConfigFile != "" {
+		errs = append(errs, errors.New("--authentication-config and --oidc-*: use one of them; the issuer of the flags can be in the file"))
+	}
+	if o := a.OIDC; a.OIDCSet && a.ConfigFile == "" {
+		if o.IssuerURL == "" || o.ClientID == "" {
+			errs = append(errs, errors.New("--oidc-issuer-url and --oidc-client-id: set both, or no --oidc-* flag"))
+		} else if u, err := url.Parse(o.IssuerURL); err != nil || u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("--oidc-issuer-url: %q is not an https URL; write https://HOST/PATH", o.IssuerURL))
+		}
+		if o.UsernameClaim == "" {
+			errs = append(errs, errors.New("--oidc-username-claim: must not be empty; leave it out for sub"))
+		}
+		if len(o.SigningAlgorithms) == 0 {
+			errs = append(errs, errors.New("--oidc-signing-algs: name at least one algorithm, as RS256"))
+		}
+		for _, algorithm := range o.SigningAlgorithms {
+			if all := jwt.SigningAlgorithms(); !slices.Contains(all, algorithm) {
+				errs = append(errs, fmt.Errorf("--oidc-signing-algs: unsupported value %q: one of %s", algorithm, strings.Join(all, ", ")))
+			}
+		}
+	}
+	if w := a.Webhook; w.Version != "v1" && w.Version != "v1beta1" {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-version: unsupported value %q: one of v1, v1beta1", w.Version))
+	}
+	if a.Webhook.CacheTTL < 0 {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-cache-ttl: %s must not be negative", a.Webhook.CacheTTL))
+	}
+	return errs
 }
 
 // validate returns the errors of the flags of agents.
@@ -93,6 +128,9 @@ func (o *Options) validateFiles() []error {
 	errs = append(errs, readable("client-ca-file", o.Authentication.ClientCAFile)...)
 	errs = append(errs, readable("svclet-certificate-authority", o.Agents.CAFile)...)
 	errs = append(errs, readable("token-auth-file", o.Authentication.TokenAuthFile)...)
+	errs = append(errs, readable("authentication-config", o.Authentication.ConfigFile)...)
+	errs = append(errs, readable("oidc-ca-file", o.Authentication.OIDC.CAFile)...)
+	errs = append(errs, readable("authentication-token-webhook-config-file", o.Authentication.Webhook.ConfigFile)...)
 	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)
 	for _, file := range o.ServiceAccounts.KeyFiles {
 		errs = append(errs, readable("service-account-key-file", file)...)
