@@ -146,7 +146,7 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	webhooks := webhookinit.NewPluginInitializer(c.clients.webhookAuth(), c.clients.services)
 	if err := c.options.Admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
-		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file", err)
+		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file=%s", err, c.options.Admission.ConfigFile)
 	}
 	if c.identity.roles != nil {
 		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizer, c.identity.roles.Stored(c.clients.typed.RbacV1()))

@@ -1,8 +1,8 @@
 // Package ownerreferences owns the admission plugin OwnerReferencesPermissionEnforcement
-// of Kubernetes: who changes the owners of an object needs the permission to delete the
-// object, because the garbage collector deletes it with its owners; and who makes an
-// object block the deletion of an owner needs the permission to set the owner's
-// finalizers.
+// of Kubernetes: a user who changes the owners of an object needs the permission to
+// delete the object, because the garbage collector deletes it with its owners. A user
+// who makes an object block the deletion of an owner needs the permission to set the
+// owner's finalizers.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#ownerreferencespermissionenforcement
 package ownerreferences
 
@@ -71,7 +71,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if len(owners) == len(before) && (len(owners) == 0 || apiequality.Semantic.DeepEqual(owners, before)) {
 		return nil
 	}
-	// Who creates an object could as well not have created it.
+	// The creator of an object needs no permission to delete it.
 	if a.GetOperation() != admission.Create {
 		if err := p.mayDelete(ctx, a); err != nil {
 			return admission.NewForbidden(a, err)
