@@ -14,6 +14,10 @@ while IFS= read -r mod; do
 	(cd "$(dirname "$mod")" && go mod tidy -diff) || complain "$mod is not tidy: run go mod tidy in $(dirname "$mod")"
 done < <(git ls-files 'go.mod' '**/go.mod')
 
+# Prometheus' parser rather than promtool, which links every service discovery and
+# takes much longer to build.
+go -C hack/tools/monitoring test ./... >&2 || complain "a query in config/components/monitoring is invalid"
+
 hack/generate.sh
 generated=(':(glob)**/zz_generated*' docs/reference)
 if [[ -n $(git status --porcelain -- "${generated[@]}") ]]; then

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -61,5 +63,34 @@ var _ = Describe("metrics of a whole system", Ordered, func() {
 			`scheduler_scheduling_algorithm_duration_seconds_bucket{le="0.001"}`, `scheduler_pod_scheduling_attempts_bucket{le="1"}`,
 			`scheduler_pod_scheduling_duration_seconds_count{attempts="`, `scheduler_pod_scheduling_sli_duration_seconds_count{attempts="`,
 			`scheduler_queue_incoming_pods_total{event="Node`, `scheduler_scheduler_cache_size{type="nodes"} 1`, `scheduler_goroutines{operation="binding"} 0`)
+	})
+
+	It("allocations of addresses and node ports are counted", func(ctx SpecContext) {
+		post(ctx, "/api/v1/namespaces/default/services", `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: NodePort, ports: [{port: 80}]}}`)
+		post(ctx, "/api/v1/namespaces/default/services", `{apiVersion: v1, kind: Service, metadata: {name: named}, spec: {clusterIP: 10.0.0.9, ports: [{port: 80}]}}`)
+		taken := `{apiVersion: v1, kind: Service, metadata: {name: late}, spec: {clusterIP: 10.0.0.9, ports: [{port: 80}]}}`
+		resp, err := launch.Send(ctx, whole.Config, launch.Request{Method: "POST", Path: "/api/v1/namespaces/default/services", ContentType: "application/yaml", Body: taken})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(resp.Status).To(Equal(422), resp.Body)
+		serves(ctx, `kube_apiserver_clusterip_allocator_allocation_total{cidr="10.0.0.0/24",scope="dynamic"}`,
+			`kube_apiserver_clusterip_allocator_allocation_total{cidr="10.0.0.0/24",scope="static"}`,
+			`kube_apiserver_clusterip_allocator_allocation_errors_total{cidr="10.0.0.0/24",scope="static"} 1`,
+			`kube_apiserver_nodeport_allocator_allocation_total{scope="dynamic"} 1`)
+	})
+
+	It("the queries of the dashboard and of the alerts name metrics that are served", func(ctx SpecContext) {
+		var series []string
+		for _, file := range []string{"dashboard.json", "alerts.yaml"} {
+			content, err := os.ReadFile(filepath.Join("..", "..", "config", "components", "monitoring", file))
+			Expect(err).NotTo(HaveOccurred())
+			// Every metric is followed by a brace (hack/tools/monitoring).
+			for _, match := range regexp.MustCompile(`([a-z][a-z0-9_]*)\{`).FindAllStringSubmatch(string(content), -1) {
+				series = append(series, match[1])
+			}
+		}
+		slices.Sort(series)
+		series = slices.Compact(series)
+		Expect(len(series)).To(BeNumerically(">", 20))
+		serves(ctx, series...)
 	})
 })
