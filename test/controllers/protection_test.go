@@ -22,7 +22,7 @@ var _ = Describe("protection of volumes", func() {
 			},
 		}
 		Expect(client.Create(ctx, claim)).To(Succeed())
-		Eventually(finalizers(ctx, claim)).Should(ConsistOf("kubernetes.io/pvc-protection"))
+		Expect(claim.Finalizers).To(ConsistOf("kubernetes.io/pvc-protection"), "by admission, before the controller has seen the claim")
 		// No agent is simulated for this node: the pod stays as it is.
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "user"},

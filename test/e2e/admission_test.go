@@ -66,7 +66,7 @@ var _ = Describe("Admission", func() {
 		Expect(warnings).To(ContainSubstring(`Warning: would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`))
 	})
 
-	It("gives claims the default class and a finalizer, and new nodes a taint", func(ctx SpecContext) {
+	It("gives claims the default class, and new nodes a taint", func(ctx SpecContext) {
 		classes := client.StorageV1().StorageClasses()
 		_, err := classes.Create(ctx, &storagev1.StorageClass{
 			ObjectMeta:  metav1.ObjectMeta{Name: "admission", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
@@ -83,7 +83,6 @@ var _ = Describe("Admission", func() {
 				},
 			}, metav1.CreateOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(claim.Finalizers).To(ConsistOf("kubernetes.io/pvc-protection"))
 			g.Expect(claim.Spec.StorageClassName).To(HaveValue(Equal("admission")))
 		}).Should(Succeed())
 
