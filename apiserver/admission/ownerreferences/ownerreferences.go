@@ -118,7 +118,7 @@ func (p *plugin) mayDelete(ctx context.Context, a admission.Attributes) error {
 		ResourceRequest: true,
 	})
 	if decision != authorizer.DecisionAllow {
-		return fmt.Errorf("cannot set an ownerRef on a resource you can't delete: %v, %v", reason, err)
+		return refusal("cannot set an ownerRef on a resource you can't delete", reason, err)
 	}
 	return nil
 }
@@ -152,8 +152,17 @@ func (p *plugin) mayFinalize(ctx context.Context, a admission.Attributes, owner 
 			record.Namespace = a.GetNamespace()
 		}
 		if decision, reason, err := p.authorizer.Authorize(ctx, record); decision != authorizer.DecisionAllow {
-			return fmt.Errorf("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, %v", reason, err)
+			return refusal("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on", reason, err)
 		}
 	}
 	return nil
+}
+
+// refusal returns Kubernetes' message, which has the authorizer's error even if there
+// is none.
+func refusal(what, reason string, err error) error {
+	if err == nil {
+		return fmt.Errorf("%s: %s, <nil>", what, reason)
+	}
+	return fmt.Errorf("%s: %s, %w", what, reason, err)
 }
