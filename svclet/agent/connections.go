@@ -32,7 +32,9 @@ func connect(ctx context.Context, base common) (connections, error) {
 	var err error
 	c := base.Configuration
 	if base.API != nil {
-		if conn.clients, err = apiclient.New(base.API, base.Clock); err != nil {
+		api := rest.CopyConfig(base.API)
+		api.Wrap(base.metrics.Client)
+		if conn.clients, err = apiclient.New(api, base.Clock); err != nil {
 			return connections{}, err
 		}
 	}

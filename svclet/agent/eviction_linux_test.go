@@ -62,10 +62,13 @@ func TestAPodWhoseVolumeExceedsItsLimitFailsAndNoOther(t *testing.T) {
 	evictions, err := c.agent.metrics.Gatherer().Gather()
 	c.Expect(err).NotTo(gomega.HaveOccurred())
 	var count float64
+	var names []string
 	for _, family := range evictions {
+		names = append(names, family.GetName())
 		if family.GetName() == "kubelet_evictions" {
 			count = family.Metric[0].GetCounter().GetValue()
 		}
 	}
 	c.Expect(count).To(gomega.BeEquivalentTo(1))
+	c.Expect(names).To(gomega.ContainElements("rest_client_requests_total", "rest_client_request_duration_seconds"))
 }

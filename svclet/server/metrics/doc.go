@@ -3,5 +3,6 @@
 // dashboards and alerts work.
 //
 // The registry is the agent's own: the metrics that libraries register in the
-// global one, such as client-go's rest_client_requests_total, are not served.
+// global one are not served. Those of client-go, rest_client_requests_total and its
+// companions, are recorded here.
 package metrics

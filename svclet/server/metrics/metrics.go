@@ -33,6 +33,8 @@ type Metrics struct {
 	requests        *prometheus.CounterVec
 	requestDuration *prometheus.HistogramVec
 	inflight        *prometheus.GaugeVec
+
+	client *clientMetrics
 }
 
 // startup are the buckets of pod start durations, in seconds.
@@ -44,7 +46,7 @@ var startup = []float64{
 // measures requests.
 func New(nodeName string, c clock.PassiveClock) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(), clock: c,
+		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(),
 
 		operations:        counters("runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		operationErrors:   counters("runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
@@ -79,7 +81,7 @@ func New(nodeName string, c clock.PassiveClock) *Metrics {
 		m.operations, m.operationErrors, m.operationDuration, m.sandboxDuration, m.sandboxErrors,
 		m.podStart, m.podStartSLI, m.podStartTotal, m.workerStart, m.statusSync, m.containersPerPod,
 		m.startedPods, m.startedPodErrors, m.startedContainers, m.startedContainersErrors, m.admissionRejections, m.evictions,
-		m.requests, m.requestDuration, m.inflight, node, buildInfo(),
+		m.requests, m.requestDuration, m.inflight, m.client.requests, m.client.duration, node, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
