@@ -92,7 +92,7 @@ func (w *apiServer) restart() {
 	p := &process{store: newStore(func() time.Time { return w.now })}
 	c := &memoryClient{apiServer: w, process: p}
 	control := pods.Control{Client: c, Recorder: (*recorder)(w)}
-	p.jobs = &reconciler{client: c, live: liveReader{w}, pods: control, kind: batchv1.SchemeGroupVersion.WithKind("Job"), store: p.store}
+	p.jobs = &reconciler{client: c, live: liveReader{w}, pods: control, kind: batchv1.SchemeGroupVersion.WithKind("Job"), store: p.store, metrics: newMetrics()}
 	p.orphans = &orphans{client: c, live: liveReader{w}}
 	w.process, w.crash = p, -1
 	w.seenJobs, w.seenPods = len(w.changes), len(w.changes)

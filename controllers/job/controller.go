@@ -59,11 +59,12 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{
-		client: env.Client,
-		live:   env.Live,
-		pods:   pods.Control{Client: env.Client, Recorder: env.Recorder(component)},
-		kind:   kind,
-		store:  newStore(env.Clock.Now),
+		client:  env.Client,
+		live:    env.Live,
+		pods:    pods.Control{Client: env.Client, Recorder: env.Recorder(component)},
+		kind:    kind,
+		store:   newStore(env.Clock.Now),
+		metrics: newMetrics(),
 	}
 	w := watches{cache: env.Manager.GetCache(), kind: kind, store: r.store}
 	if err := controller.Run(env, controller.Options{Name: "job", Workers: o.concurrent}, r, w.jobs(), w.pods()); err != nil {

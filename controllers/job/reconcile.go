@@ -34,6 +34,7 @@ type reconciler struct {
 	pods    pods.Control
 	kind    schema.GroupVersionKind // of jobs
 	store   *store
+	metrics *jobMetrics
 	unknown expectations.UnknownOutcomes
 }
 
@@ -56,7 +57,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	plan := decide.Next(decide.Input{
 		Job: job, Pods: controlled, PreviousBackoff: r.store.backoff(req.NamespacedName, job.UID), Now: now,
 	})
-	if err := r.execute(ctx, job, plan); err != nil {
+	err = r.execute(ctx, job, plan)
+	r.metrics.synced(job, plan, r.store.now().Sub(now), err)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
@@ -158,10 +161,12 @@ func (r *reconciler) execute(ctx context.Context, job *batchv1.Job, plan *decide
 // updateStatus writes the status to the API server and into job, and then records
 // the events.
 func (r *reconciler) updateStatus(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus, events []decide.Event) error {
+	before := job.Status
 	status.DeepCopyInto(&job.Status)
 	if err := r.client.Status().Update(ctx, job); err != nil {
 		return fmt.Errorf("update status of job %s/%s: %w", job.Namespace, job.Name, err)
 	}
+	r.metrics.written(job, &before, &status)
 	for _, e := range events {
 		r.pods.Recorder.Event(job, e.Type, e.Reason, e.Message)
 	}

@@ -18,6 +18,7 @@ import (
 // dashboards and alerts that exist work with them.
 var _ = Describe("metrics of a whole system", Ordered, func() {
 	var whole *launch.Server
+	var nodes *simulate.Nodes
 
 	// serves waits until each series is in /metrics, in lines that begin so.
 	serves := func(ctx context.Context, series ...string) {
@@ -44,6 +45,9 @@ var _ = Describe("metrics of a whole system", Ordered, func() {
 		whole, err = launch.Up(ctx, filepath.Join(dir, "data"))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(whole.Kill)
+		nodes, err = simulate.Start(whole.Config)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(nodes.Stop)
 	})
 
 	It("the scheduler counts the pods that it has no node for", func(ctx SpecContext) {
@@ -55,14 +59,20 @@ var _ = Describe("metrics of a whole system", Ordered, func() {
 	})
 
 	It("the scheduler counts the pods that get a node", func(ctx SpecContext) {
-		nodes, err := simulate.Start(whole.Config)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(nodes.Stop)
 		Expect(nodes.Add(ctx, "n", nil)).To(Succeed())
 		serves(ctx, `scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"}`,
 			`scheduler_scheduling_algorithm_duration_seconds_bucket{le="0.001"}`, `scheduler_pod_scheduling_attempts_bucket{le="1"}`,
 			`scheduler_pod_scheduling_duration_seconds_count{attempts="`, `scheduler_pod_scheduling_sli_duration_seconds_count{attempts="`,
 			`scheduler_queue_incoming_pods_total{event="Node`, `scheduler_scheduler_cache_size{type="nodes"} 1`, `scheduler_goroutines{operation="binding"} 0`)
+	})
+
+	It("the job controller counts syncs, and jobs and pods that finish", func(ctx SpecContext) {
+		post(ctx, "/apis/batch/v1/namespaces/default/jobs", `{apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {template:
+			{metadata: {annotations: {simulate.svc.dev/exit-code: "0"}}, spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}`)
+		serves(ctx, `job_controller_job_syncs_total{action="pods_created",completion_mode="NonIndexed",result="success"}`,
+			`job_controller_job_sync_duration_seconds_count{action="pods_created",completion_mode="NonIndexed",result="success"}`,
+			`job_controller_job_pods_finished_total{completion_mode="NonIndexed",result="succeeded"} 1`,
+			`job_controller_jobs_finished_total{completion_mode="NonIndexed",reason="",result="succeeded"} 1`)
 	})
 
 	It("allocations of addresses and node ports are counted", func(ctx SpecContext) {
