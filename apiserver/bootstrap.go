@@ -43,7 +43,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 		Authentication: c.publishedAuthentication(),
 	})
 	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: c.repairReservations})
-	if c.identity.roles != nil {
+	if c.identity.authorizers.Roles != nil {
 		steps = append(steps, bootstrap.RolesStep(c.clients.typed))
 	}
 	var added []*bootstrapStep

@@ -93,6 +93,7 @@ func (c *chain) assemble() (*Server, error) {
 		clock:     c.clock,
 		delay:     c.options.Requests.ShutdownDelay,
 		address:   config.SecureServing.Listener.Addr().String(),
+		id:        aggregator.GenericAPIServer.APIServerID,
 	}, nil
 }
 

@@ -30,7 +30,7 @@ type clients struct {
 
 // newClients makes the internal view, and the clients and informers on it.
 func newClients(o *options.Options, id *identity, s *stores, l layers) (*clients, error) {
-	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizer, l.fastJSON())}
+	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizers, l.fastJSON())}
 	c.requests = inprocess.NewStoppable(c.view)
 	c.loopback = inprocess.ClientConfig(c.requests)
 	config := rest.CopyConfig(c.loopback)
@@ -42,8 +42,11 @@ func newClients(o *options.Options, id *identity, s *stores, l layers) (*clients
 		return nil, fmt.Errorf("internal view: %w", err)
 	}
 	c.informers = informers.NewSharedInformerFactory(c.typed, 0)
-	if id.roles != nil {
-		id.roles.Follow(c.informers.Rbac().V1())
+	if roles := id.authorizers.Roles; roles != nil {
+		roles.Follow(c.informers.Rbac().V1())
+	}
+	if nodes := id.authorizers.Nodes; nodes != nil {
+		nodes.Follow(c.typed)
 	}
 	if c.services, err = newServiceResolver(o, c.informers); err != nil {
 		return nil, fmt.Errorf("internal view: %w", err)

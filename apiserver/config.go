@@ -132,8 +132,8 @@ func (c *chain) setIdentity(config *genericapiserver.RecommendedConfig) error {
 			return err
 		}
 	}
-	config.Authorization.Authorizer = c.identity.authorizer
-	config.RuleResolver = c.identity.authorizer
+	config.Authorization.Authorizer = c.identity.authorizers
+	config.RuleResolver = c.identity.authorizers
 	return nil
 }
 
@@ -148,8 +148,8 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
 		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file=%s", err, c.options.Admission.ConfigFile)
 	}
-	if c.identity.roles != nil {
-		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizer, c.identity.roles.Stored(c.clients.typed.RbacV1()))
+	if roles := c.identity.authorizers.Roles; roles != nil {
+		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizers, roles.Stored(c.clients.typed.RbacV1()))
 	}
 	// The specification names the check after the service (document 2, section 4).
 	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -93,13 +92,6 @@ func newTokenWebhook(o options.TokenWebhook, audiences authenticator.Audiences) 
 		return nil, err
 	}
 	return tokencache.New(reviewer, false, o.CacheTTL, o.CacheTTL), nil
-}
-
-// run keeps the identity current until ctx is done.
-func (i *identity) run(ctx context.Context) {
-	if i.jwt != nil {
-		i.jwt.Run(ctx)
-	}
 }
 
 // close ends the background work. The identity must not be used afterwards.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,8 +30,7 @@ import (
 type identity struct {
 	authentication.Authenticators
 	authentication authentication.Config
-	authorizer     authorization.Authorizer
-	roles          *authorization.Roles // nil without the mode RBAC
+	authorizers    *authorization.Authorizers
 	keys           *serviceaccount.Keys
 	tokens         resource.Tokens    // nil without a signing key
 	jwt            *jwt.Authenticator // nil without foreign issuers
@@ -40,11 +39,15 @@ type identity struct {
 // newIdentity reads the files that the flags name. The objects are those that
 // tokens of service accounts are bound to; they are read with the first request.
 func newIdentity(o *options.Options, objects func(schema.GroupResource) resource.Objects, clock clock.WithTicker) (*identity, error) {
-	config, err := authenticationConfig(o, clock)
+	made := &identity{}
+	var err error
+	if made.authorizers, err = authorization.New(o.Authorization); err != nil {
+		return nil, err
+	}
+	config, err := authenticationConfig(o, made.authorizers.AllowsAll, clock)
 	if err != nil {
 		return nil, err
 	}
-	made := &identity{}
 	if made.keys, err = serviceaccount.LoadKeys(tokenKeyFiles(o), o.ServiceAccounts.SigningKeyFile); err != nil {
 		return nil, err
 	}
@@ -63,9 +66,6 @@ func newIdentity(o *options.Options, objects func(schema.GroupResource) resource
 	if o.Authentication.BootstrapTokens {
 		config.Tokens = append(config.Tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, newBootstrapTokens(objects, clock)))
 	}
-	if made.authorizer, made.roles, err = authorization.New(o.Authorization.Modes, o.Authorization.Components); err != nil {
-		return nil, err
-	}
 	if err := made.addForeignTokens(o, &config, clock); err != nil {
 		made.close()
 		return nil, err
@@ -78,13 +78,28 @@ func newIdentity(o *options.Options, objects func(schema.GroupResource) resource
 	return made, nil
 }
 
-// authenticationConfig reads the files of the authentication methods.
-func authenticationConfig(o *options.Options, clock clock.PassiveClock) (authentication.Config, error) {
+// run keeps what authenticates and authorizes requests up to date until ctx is done.
+// serverID is the label of metrics.
+func (i *identity) run(ctx context.Context, serverID string, clock clock.Clock) {
+	var running sync.WaitGroup
+	if i.jwt != nil {
+		running.Go(func() { i.jwt.Run(ctx) })
+	}
+	if nodes := i.authorizers.Nodes; nodes != nil {
+		running.Go(func() { nodes.Run(ctx, clock) })
+	}
+	running.Go(func() { i.authorizers.Reload(ctx, serverID) })
+	running.Wait()
+}
+
+// authenticationConfig reads the files of the authentication methods. allowsAll reports
+// whether every request is authorized.
+func authenticationConfig(o *options.Options, allowsAll bool, clock clock.PassiveClock) (authentication.Config, error) {
 	config := authentication.Config{
 		Clock:     clock,
 		TokenFile: o.Authentication.TokenAuthFile,
 		// With AlwaysAllow, an anonymous request would have all rights.
-		Anonymous: o.Authentication.Anonymous && !slices.Contains(o.Authorization.Modes, authorization.AlwaysAllow),
+		Anonymous: o.Authentication.Anonymous && !allowsAll,
 		Audiences: o.ServiceAccounts.APIAudiences(),
 	}
 	if file := o.Authentication.ClientCAFile; file != "" {

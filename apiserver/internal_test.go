@@ -15,7 +15,7 @@ import (
 func newView(t *testing.T) *internalView {
 	t.Helper()
 	s := registrytest.Start(t, autoscaling.Kinds()...)
-	authorizer, _, err := authorization.New(nil, nil)
+	authorizer, err := authorization.New(authorization.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ type Server struct {
 	clock     clock.WithTicker
 	delay     time.Duration // of the shutdown
 	address   string
+	id        string // in metrics
 }
 
 type runnable interface {
@@ -105,7 +106,6 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 			}
 		})
 	}
-	background.Go(func() { s.identity.run(ctx) })
 	background.Go(func() { footprint.Settle(ctx) })
 	background.Go(func() { footprint.Pace(ctx) })
 	background.Go(func() { s.discovery.wait(ctx) })
@@ -113,8 +113,13 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	for _, step := range s.bootstrap {
 		background.Go(func() { step.keep(stopped) })
 	}
+	// A server that stops answers requests until the last one has ended.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	background.Go(func() { s.identity.run(serving, s.id, s.clock) })
 	err := s.chain.Run(ctx)
 	cancel()
+	stop()
 	close(stopped)
 	background.Wait()
 	s.requests.Stop()

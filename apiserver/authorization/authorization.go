@@ -2,20 +2,26 @@
 // have without roles.
 //
 // The authorizer is a union: members of system:masters are allowed everything;
-// then the modes of the flag --authorization-mode decide, in their order. Without
-// a mode, the rules of [Basic] and the grants to components are allowed.
+// then the modes of the flag --authorization-mode, or the authorizers of the file
+// --authorization-config, decide in their order. Without either, the rules of [Basic],
+// of [Nodes] and the grants to components are allowed.
 package authorization
 
 import (
+	"context"
 	"fmt"
-	"slices"
 	"strings"
+	"sync/atomic"
 
+	authzconfig "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/metrics"
 	"k8s.io/apiserver/pkg/authorization/union"
+
+	"svc.dev/svc/apiserver/authorization/abac"
+	"svc.dev/svc/apiserver/authorization/node"
 )
 
 // Authorizer authorizes requests and lists the rules of a user.
@@ -24,70 +30,101 @@ type Authorizer interface {
 	authorizer.RuleResolver
 }
 
-// New makes the authorizer of the flag --authorization-mode. The grants to
-// components apply without a mode and in the mode RBAC. In the mode RBAC it
-// returns the roles, too: the caller must call Follow on them. The error names
-// the flag and the mode that is refused.
-func New(modes []string, components Grants) (Authorizer, *Roles, error) {
-	var roles *Roles
-	members := []member{{"system:masters", masters()}}
-	if len(modes) == 0 {
-		members = append(members, member{"Basic", Basic()}, member{"components", components})
+// Authorizers are those of a server.
+type Authorizers struct {
+	// Authorizer is the union of all.
+	Authorizer
+	// Roles is the authorizer of the mode RBAC, whose Follow the caller must call. It
+	// is nil without the mode.
+	Roles *Roles
+	// Nodes is the authorizer of the mode Node, whose Follow and Run the caller must
+	// call. It is nil without the mode.
+	Nodes *node.Authorizer
+	// AllowsAll is true with the mode AlwaysAllow.
+	AllowsAll bool
+
+	config  Config
+	content string // of config.File
+	// members are the authorizers of the modes but Webhook. They are made once, so that
+	// a reload of the file does not begin without roles and pods.
+	members map[authzconfig.AuthorizerType]Authorizer
+	current atomic.Pointer[united]
+}
+
+// New makes the authorizers. The grants to components apply without a mode and in the
+// mode RBAC. Errors name the flag and, of a file, the file and the field.
+func New(config Config) (*Authorizers, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
 	}
-	for i, mode := range modes {
-		construct, ok := available(mode)
-		if !ok {
-			return nil, nil, fmt.Errorf("--authorization-mode: mode %q is not available: choose from %s, or leave the flag out", mode, strings.Join(Modes(), ", "))
+	a := &Authorizers{config: config, members: map[authzconfig.AuthorizerType]Authorizer{}}
+	a.Authorizer = replaceable{&a.current}
+	listed, content, err := config.listed()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listed {
+		if err := a.construct(l.Type); err != nil {
+			return nil, err
 		}
-		if slices.Contains(modes[:i], mode) {
-			return nil, nil, fmt.Errorf("--authorization-mode: mode %q is named twice", mode)
+	}
+	all, err := a.unite(listed)
+	if err != nil {
+		return nil, err
+	}
+	a.content = content
+	a.current.Store(all)
+	return a, nil
+}
+
+// construct makes the authorizer of a mode other than Webhook.
+func (a *Authorizers) construct(mode authzconfig.AuthorizerType) error {
+	switch mode {
+	case Node:
+		a.Nodes = node.New(Grants{nodesThemselves()})
+		a.members[mode] = a.Nodes
+	case RBAC:
+		a.Roles = &Roles{components: a.config.Components}
+		a.members[mode] = a.Roles
+	case ABAC:
+		policies, err := abac.Load(a.config.PolicyFile)
+		if err != nil {
+			return fmt.Errorf("--authorization-policy-file: %w", err)
 		}
-		m := member{mode, construct(components)}
-		if r, ok := m.authorizer.(*Roles); ok {
-			roles = r
+		a.members[mode] = policies
+	case AlwaysAllow:
+		a.AllowsAll = true
+		a.members[mode] = authorizerfactory.NewAlwaysAllowAuthorizer()
+	case AlwaysDeny:
+		a.members[mode] = authorizerfactory.NewAlwaysDenyAuthorizer()
+	}
+	return nil
+}
+
+// unite makes the union of the listed authorizers.
+func (a *Authorizers) unite(listed []authzconfig.AuthorizerConfiguration) (*united, error) {
+	members := []member{{"system:masters", "system:masters", masters()}}
+	if len(listed) == 0 {
+		members = append(members,
+			member{"Basic", "Basic", Basic()},
+			member{"Nodes", "Nodes", Grants{Nodes()}},
+			member{"components", "components", a.config.Components})
+	}
+	for i, l := range listed {
+		m := member{l.Name, string(l.Type), a.members[l.Type]}
+		if l.Type == authzconfig.TypeWebhook {
+			hook, err := newWebhook(l.Name, l.Webhook)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", a.config.place(i), err)
+			}
+			m.authorizer = hook
+		}
+		if m.authorizer == nil {
+			return nil, fmt.Errorf("%s: type %s cannot be added while the server runs, restart it", a.config.place(i), l.Type)
 		}
 		members = append(members, m)
 	}
-	all, err := unite(members)
-	return all, roles, err
-}
-
-// Modes are the values of the flag --authorization-mode.
-func Modes() []string {
-	var names []string
-	for _, m := range modes() {
-		names = append(names, m.name)
-	}
-	return names
-}
-
-type mode struct {
-	name      string
-	construct func(components Grants) Authorizer
-}
-
-// RBAC is the mode in which roles and bindings grant rules to users.
-const RBAC = "RBAC"
-
-// AlwaysAllow is the mode that allows every request.
-const AlwaysAllow = "AlwaysAllow"
-
-// modes lists the modes that exist.
-func modes() []mode {
-	return []mode{
-		{RBAC, func(components Grants) Authorizer { return &Roles{components: components} }},
-		{AlwaysAllow, func(Grants) Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }},
-		{"AlwaysDeny", func(Grants) Authorizer { return authorizerfactory.NewAlwaysDenyAuthorizer() }},
-	}
-}
-
-func available(name string) (func(Grants) Authorizer, bool) {
-	for _, m := range modes() {
-		if m.name == name {
-			return m.construct, true
-		}
-	}
-	return nil, false
+	return unite(members)
 }
 
 // masters allows everything to the group of administrators, system:masters.
@@ -98,7 +135,7 @@ func masters() Authorizer {
 // member is one authorizer of a union. Its name is unique in the union and the
 // prefix of its reasons for a refusal.
 type member struct {
-	name       string
+	name, kind string
 	authorizer Authorizer
 }
 
@@ -108,13 +145,13 @@ type united struct {
 	authorizer.RuleResolver
 }
 
-func unite(members []member) (Authorizer, error) {
+func unite(members []member) (*united, error) {
 	var authorizers []union.NamedAuthorizer
 	var resolvers []authorizer.RuleResolver
 	for _, m := range members {
 		authorizers = append(authorizers, union.NamedAuthorizer{
 			AuthorizerName: m.name,
-			Authorizer:     metrics.InstrumentedAuthorizer(m.name, strings.ToLower(m.name), m.authorizer),
+			Authorizer:     metrics.InstrumentedAuthorizer(m.kind, strings.ToLower(m.name), m.authorizer),
 		})
 		resolvers = append(resolvers, m.authorizer)
 	}
@@ -122,5 +159,28 @@ func unite(members []member) (Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unite authorizers: %w", err)
 	}
-	return united{Authorizer: decide, RuleResolver: union.NewRuleResolvers(resolvers...)}, nil
+	return &united{Authorizer: decide, RuleResolver: union.NewRuleResolvers(resolvers...)}, nil
+}
+
+// replaceable is the current union.
+type replaceable struct{ current *atomic.Pointer[united] }
+
+// Authorize implements authorizer.Authorizer.
+func (r replaceable) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return r.current.Load().Authorize(ctx, a)
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (r replaceable) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return r.current.Load().ConditionsAwareAuthorize(ctx, a)
+}
+
+// EvaluateConditions implements authorizer.Authorizer.
+func (r replaceable) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return r.current.Load().EvaluateConditions(ctx, d, data)
+}
+
+// RulesFor implements authorizer.RuleResolver.
+func (r replaceable) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	return r.current.Load().RulesFor(ctx, who, namespace)
 }

@@ -49,7 +49,7 @@ func TestAuthorize(t *testing.T) {
 		{name: "AlwaysDeny does not apply to system:masters", modes: []string{"AlwaysDeny"}, user: admin, ask: listPods, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, _, err := New(tc.modes, nil)
+			a, err := New(Config{Modes: tc.modes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,25 +65,8 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-func TestModesThatAreRefused(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		modes []string
-		want  string
-	}{
-		{name: "a mode that svc does not have", modes: []string{"ABAC"}, want: `--authorization-mode: mode "ABAC" is not available: choose from RBAC, AlwaysAllow, AlwaysDeny, or leave the flag out`},
-		{name: "a mode named twice", modes: []string{"AlwaysAllow", "AlwaysAllow"}, want: `--authorization-mode: mode "AlwaysAllow" is named twice`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, _, err := New(tc.modes, nil); err == nil || err.Error() != tc.want {
-				t.Errorf("error = %v\nwant %s", err, tc.want)
-			}
-		})
-	}
-}
-
 func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
-	a, _, err := New(nil, nil)
+	a, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +94,7 @@ func TestRulesForListsWhatAuthorizeAllows(t *testing.T) {
 
 func TestAGrantToAUserAppliesToNoOtherUser(t *testing.T) {
 	read := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
-	a, _, err := New(nil, Grants{{User: "system:kube-controller-manager", Rules: []rbacv1.PolicyRule{read}}})
+	a, err := New(Config{Components: Grants{{User: "system:kube-controller-manager", Rules: []rbacv1.PolicyRule{read}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,25 +3,42 @@ package authorization
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"svc.dev/svc/apiserver/authorization/node"
 )
 
-// nodeUserPrefix is the prefix of nodes' user names:
-// https://kubernetes.io/docs/reference/access-authn-authz/node
-const nodeUserPrefix = "system:node:"
-
-// Nodes returns the rules of nodes, svc's own agents and kubelets: those of
-// Kubernetes' default role system:node. A node updates only its own Node: the API
-// server connects to the addresses that a Node reports, so a node that could
-// update another one could redirect those connections to itself. The admission
-// plugin NodeRestriction restricts nodes to their own pods. What pods refer to,
-// every node may read.
+// Nodes returns the rules of nodes without the mode Node: those of Kubernetes' default
+// role system:node. What pods refer to, every node may read.
 func Nodes() Grant {
+	grant := nodesThemselves()
 	read := []string{"get", "list", "watch"}
 	change := []string{"update", "patch"}
-	return Grant{Group: user.NodesGroup, OwnPrefix: nodeUserPrefix, Own: []rbacv1.PolicyRule{
-		can("", []string{"nodes", "nodes/status"}, change...),
+	grant.Own = append(grant.Own,
 		can("coordination.k8s.io", []string{"leases"}, "update", "patch", "delete"),
-		can("storage.k8s.io", []string{"csinodes"}, "update", "patch", "delete"),
+		can("storage.k8s.io", []string{"csinodes"}, "update", "patch", "delete"))
+	grant.Rules = append(grant.Rules,
+		can("coordination.k8s.io", []string{"leases"}, "get", "create"),
+		can("storage.k8s.io", []string{"csinodes"}, "get", "create"),
+
+		// What its pods refer to.
+		can("", []string{"secrets", "configmaps"}, read...),
+		can("", []string{"serviceaccounts/token"}, "create"),
+		can("", []string{"serviceaccounts", "persistentvolumeclaims", "persistentvolumes"}, "get"),
+		can("", []string{"persistentvolumeclaims/status"}, append(change, "get")...),
+		can("storage.k8s.io", []string{"volumeattachments"}, "get"))
+	return grant
+}
+
+// nodesThemselves returns the rules of nodes, svc's own agents and kubelets, that do not
+// depend on their pods. A node updates only its own Node: the API server connects to
+// the addresses that a Node reports, so a node that could update another one could
+// redirect those connections to itself. The admission plugin NodeRestriction restricts
+// nodes to their own pods.
+func nodesThemselves() Grant {
+	read := []string{"get", "list", "watch"}
+	change := []string{"update", "patch"}
+	return Grant{Group: user.NodesGroup, OwnPrefix: node.UserPrefix, Own: []rbacv1.PolicyRule{
+		can("", []string{"nodes", "nodes/status"}, change...),
 	}, Rules: []rbacv1.PolicyRule{
 		// Authentication and authorization of clients of the node's port.
 		can("authentication.k8s.io", []string{"tokenreviews"}, "create"),
@@ -29,8 +46,6 @@ func Nodes() Grant {
 
 		// The node itself.
 		can("", []string{"nodes"}, "create", "get", "list", "watch"),
-		can("coordination.k8s.io", []string{"leases"}, "get", "create"),
-		can("storage.k8s.io", []string{"csinodes"}, "get", "create"),
 		can("certificates.k8s.io", []string{"certificatesigningrequests"}, "create", "get", "list", "watch"),
 
 		// Its pods; those that it creates are mirrors of its static pods.
@@ -40,12 +55,9 @@ func Nodes() Grant {
 		can("", []string{"events"}, "create", "update", "patch"),
 		can("events.k8s.io", []string{"events"}, "create", "update", "patch"),
 
-		// What its pods refer to.
-		can("", []string{"services", "secrets", "configmaps"}, read...),
-		can("", []string{"serviceaccounts/token"}, "create"),
-		can("", []string{"serviceaccounts", "persistentvolumeclaims", "persistentvolumes", "endpoints"}, "get"),
-		can("", []string{"persistentvolumeclaims/status"}, "get", "update", "patch"),
-		can("storage.k8s.io", []string{"volumeattachments"}, "get"),
+		// What all pods need.
+		can("", []string{"services"}, read...),
+		can("", []string{"endpoints"}, "get"),
 		can("storage.k8s.io", []string{"csidrivers"}, read...),
 		can("node.k8s.io", []string{"runtimeclasses"}, read...),
 	}}

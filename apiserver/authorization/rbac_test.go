@@ -15,12 +15,12 @@ import (
 // withRoles returns the authorizer of the mode RBAC with these objects.
 func withRoles(t *testing.T, components Grants, objects ...runtime.Object) Authorizer {
 	t.Helper()
-	a, roles, err := New([]string{RBAC}, components)
+	a, err := New(Config{Modes: []string{RBAC}, Components: components})
 	if err != nil {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
-	roles.Follow(factory.Rbac().V1())
+	a.Roles.Follow(factory.Rbac().V1())
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 	t.Cleanup(factory.Shutdown)

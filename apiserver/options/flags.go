@@ -18,7 +18,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addEtcdFlags(sets.FlagSet("etcd"))
 	o.Authentication.addFlags(sets.FlagSet("authentication"))
 	o.ServiceAccounts.addFlags(sets.FlagSet("service accounts"))
-	o.Authorization.addFlags(sets.FlagSet("authorization"))
+	addAuthorizationFlags(&o.Authorization, sets.FlagSet("authorization"))
 	o.addAdmissionFlags(sets.FlagSet("admission"))
 	o.Tolerations.AddFlags(sets.FlagSet("admission"))
 	o.Audit.AddFlags(sets.FlagSet("auditing"))
@@ -116,10 +116,18 @@ func (s *ServiceAccounts) addFlags(fs *pflag.FlagSet) {
 		"URL of the keys in /.well-known/openid-configuration, if they are not to be read from this server.")
 }
 
-func (a *Authorization) addFlags(fs *pflag.FlagSet) {
+func addAuthorizationFlags(a *authorization.Config, fs *pflag.FlagSet) {
 	fs.StringSliceVar(&a.Modes, "authorization-mode", a.Modes,
 		"Authorizers, asked in order: "+strings.Join(authorization.Modes(), ", ")+". Members of system:masters may always do everything; "+
-			"without the flag all other users may read health, version, discovery and OpenAPI.")
+			"without any all other users may read health, version, discovery and OpenAPI.")
+	fs.StringVar(&a.File, "authorization-config", a.File,
+		"File with an AuthorizationConfiguration (apiserver.config.k8s.io), reloaded when it changes. Excludes --authorization-mode and its files.")
+	fs.StringVar(&a.PolicyFile, "authorization-policy-file", a.PolicyFile, "File with the policies of the mode ABAC, one JSON object a line.")
+	w := &a.Webhook
+	fs.StringVar(&w.File, "authorization-webhook-config-file", w.File, "Kubeconfig of the server that the mode Webhook asks by SubjectAccessReviews.")
+	fs.StringVar(&w.Version, "authorization-webhook-version", w.Version, "Version of the SubjectAccessReviews: v1 or v1beta1.")
+	fs.DurationVar(&w.AuthorizedTTL, "authorization-webhook-cache-authorized-ttl", w.AuthorizedTTL, "How long 'authorized' responses of the webhook are cached.")
+	fs.DurationVar(&w.UnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", w.UnauthorizedTTL, "How long 'unauthorized' responses of the webhook are cached.")
 }
 
 func (r *Requests) addFlags(fs *pflag.FlagSet) {

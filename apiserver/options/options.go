@@ -28,7 +28,7 @@ type Options struct {
 	Etcd            storage.Config
 	Authentication  Authentication
 	ServiceAccounts ServiceAccounts
-	Authorization   Authorization
+	Authorization   authorization.Config
 	Admission       *genericoptions.AdmissionOptions
 	// EventTTL is how long an event is kept after its last change.
 	EventTTL time.Duration
@@ -118,14 +118,6 @@ func (s *ServiceAccounts) APIAudiences() []string {
 		return s.Audiences
 	}
 	return s.Issuers
-}
-
-// Authorization configures the authorizers.
-type Authorization struct {
-	// Modes are the authorizers, in order: the first that does not abstain decides.
-	Modes []string
-	// Components are the grants to components, without a mode and with RBAC.
-	Components authorization.Grants
 }
 
 // Features are the endpoints that are not resources.
@@ -218,6 +210,7 @@ func New() *Options {
 				ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
 			},
 		},
+		Authorization:   authorization.NewConfig(),
 		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
 		Tolerations:     tolerationseconds.NewDefaults(),
 		EventTTL:        time.Hour,

@@ -31,7 +31,7 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Requests.validate()...)
 	errs = append(errs, o.ServiceAccounts.validate()...)
 	errs = append(errs, o.Authentication.validate()...)
-	if _, _, err := authorization.New(o.Authorization.Modes, nil); err != nil {
+	if _, err := authorization.New(o.Authorization); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := o.Network.ServiceCIDRs(); err != nil {

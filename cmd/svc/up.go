@@ -16,6 +16,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/healthserver"
@@ -29,6 +30,7 @@ func newUp() *cobra.Command {
 	up.server.Agents.Metrics = true  // kubectl top works without further installation
 	up.server.AllowPrivileged = true // network and storage plugins need it
 	up.server.Authentication.BootstrapTokens = true
+	up.server.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
 	logging := logsapi.NewLoggingConfiguration()
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -147,6 +149,9 @@ func checkExclusive(cmd *cobra.Command, embeddedEtcd bool) error {
 // setDefaults sets options that differ from those of the components by
 // themselves, unless the user has set them.
 func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
+	if cmd.Flags().Changed("authorization-config") && !cmd.Flags().Changed("authorization-mode") {
+		u.server.Authorization.Modes = nil // the file names them
+	}
 	if !cmd.Flags().Changed("svclet-preferred-address-types") {
 		// This machine may be unable to resolve the names of nodes that join.
 		u.server.Agents.AddressTypes = []string{

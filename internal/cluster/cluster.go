@@ -72,7 +72,7 @@ func New(c Config) (*Cluster, error) {
 	if c.Node.Mode == NodeNever {
 		return cluster, nil
 	}
-	cluster.node = &node{options: c.Node, dir: c.Dir, network: &c.Server.Network, messages: c.Messages, program: c.Program, clock: c.Clock}
+	cluster.node = &node{options: c.Node, dir: c.Dir, server: c.Server, messages: c.Messages, program: c.Program, clock: c.Clock}
 	return cluster, cluster.node.prepare()
 }
 
@@ -126,7 +126,7 @@ func (c *Cluster) components() []component.Component {
 		sharedLease: !c.EmbeddedEtcd,
 	})
 	if c.node != nil {
-		c.node.server, c.node.keys = c.Server, keys
+		c.node.keys = keys
 		components = append(components, c.node)
 	}
 	return components

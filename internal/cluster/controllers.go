@@ -85,14 +85,14 @@ func UniqueHolder() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// GrantComponents gives controllers and nodes their rights at the API server,
-// and the API server its own at nodes.
+// GrantComponents gives controllers their rights at the API server, and the API server
+// its own at nodes.
 func GrantComponents(o *options.Options) error {
 	rules, err := controllers.Rules()
 	if err != nil {
 		return err
 	}
 	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
-		authorization.Nodes(), authorization.ToNodes(pki.NodesClient))
+		authorization.ToNodes(pki.NodesClient))
 	return nil
 }

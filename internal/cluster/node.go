@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/component"
@@ -32,7 +33,7 @@ type node struct {
 	component.Task
 	options  *NodeOptions
 	dir      datadir.Dir
-	network  *options.Network
+	server   *options.Options
 	messages io.Writer
 	program  string
 	clock    clock.WithTicker
@@ -43,8 +44,7 @@ type node struct {
 	name     string
 	programs containerd.Programs
 
-	server *options.Options
-	keys   *certificates
+	keys *certificates
 	// runtime is nil if the user names another one.
 	runtime *containerd.Runtime
 	version string
@@ -57,17 +57,29 @@ func (*node) Name() string { return "node" }
 // prepare finds out whether this machine can run pods. If it cannot, that is an
 // error only with --node=true.
 func (n *node) prepare() error {
-	var err error
-	if n.programs, err = n.options.programs(); err == nil {
+	err := n.checkAuthorization()
+	if err == nil {
+		n.programs, err = n.options.programs()
+	}
+	if err == nil {
 		n.name, err = n.options.nodeName()
 	}
 	if err == nil && n.options.endpoint == "" {
 		// An error of Ranges is returned when the node starts.
 		if ranges, readErr := n.options.Containerd(n.dir, n.programs).Ranges(); readErr == nil {
-			err = checkOverlap(ranges, n.network)
+			err = checkOverlap(ranges, &n.server.Network)
 		}
 	}
 	return n.giveUp(err)
+}
+
+// checkAuthorization returns an error if the agent would have no permissions, unless
+// the user requires a node: roles may be bound to it.
+func (n *node) checkAuthorization() error {
+	if n.options.Mode == NodeAuto && !n.server.Authorization.PermitsNodes() {
+		return fmt.Errorf("--authorization-mode: nodes have permissions with the mode %s, add it", authorization.Node)
+	}
+	return nil
 }
 
 // giveUp makes the control plane go on without a node, or returns the error if

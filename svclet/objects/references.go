@@ -47,63 +47,16 @@ type reference struct {
 	namespace, name string
 }
 
-// references returns the ConfigMaps and Secrets that a pod refers to: pull
-// secrets, variables and volumes.
+// references returns the ConfigMaps and Secrets that a pod refers to.
 func references(pod *corev1.Pod) map[reference]bool {
 	named := map[reference]bool{}
-	add := func(k kind, name string) {
-		if name != "" {
-			named[reference{k, pod.Namespace, name}] = true
+	for ref := range podspec.References(pod) {
+		switch ref.Kind {
+		case podspec.ConfigMap:
+			named[reference{configMap, pod.Namespace, ref.Name}] = true
+		case podspec.Secret:
+			named[reference{secret, pod.Namespace, ref.Name}] = true
 		}
-	}
-	for _, s := range pod.Spec.ImagePullSecrets {
-		add(secret, s.Name)
-	}
-	for _, c := range podspec.All(&pod.Spec) {
-		inVariables(c.Env, c.EnvFrom, add)
-	}
-	for i := range pod.Spec.Volumes {
-		inVolume(&pod.Spec.Volumes[i].VolumeSource, add)
 	}
 	return named
-}
-
-func inVariables(env []corev1.EnvVar, from []corev1.EnvFromSource, add func(kind, string)) {
-	for i := range from {
-		if s := from[i].ConfigMapRef; s != nil {
-			add(configMap, s.Name)
-		}
-		if s := from[i].SecretRef; s != nil {
-			add(secret, s.Name)
-		}
-	}
-	for i := range env {
-		if env[i].ValueFrom == nil {
-			continue
-		}
-		if s := env[i].ValueFrom.ConfigMapKeyRef; s != nil {
-			add(configMap, s.Name)
-		}
-		if s := env[i].ValueFrom.SecretKeyRef; s != nil {
-			add(secret, s.Name)
-		}
-	}
-}
-
-func inVolume(source *corev1.VolumeSource, add func(kind, string)) {
-	switch {
-	case source.ConfigMap != nil:
-		add(configMap, source.ConfigMap.Name)
-	case source.Secret != nil:
-		add(secret, source.Secret.SecretName)
-	case source.Projected != nil:
-		for i := range source.Projected.Sources {
-			if s := source.Projected.Sources[i].ConfigMap; s != nil {
-				add(configMap, s.Name)
-			}
-			if s := source.Projected.Sources[i].Secret; s != nil {
-				add(secret, s.Name)
-			}
-		}
-	}
 }

@@ -62,6 +62,34 @@ var _ = Describe("identity", func() {
 		Expect(k.fails("", "create", "token", "absent")).To(ContainSubstring(`serviceaccounts "absent" not found`))
 	})
 
+	It("lets a node read what its pods refer to, and nothing of other nodes' pods", func() {
+		k.run("create", "secret", "generic", "mine")
+		k.run("create", "secret", "generic", "other")
+		for node, secret := range map[string]string{"n1": "mine", "n2": "other"} {
+			k.pipe(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "on-`+node+`"}, "spec": {"nodeName": "`+node+`",
+				"automountServiceAccountToken": false, "imagePullSecrets": [{"name": "`+secret+`"}], "containers": [{"name": "c", "image": "i"}]}}`, "create", "-f", "-")
+		}
+		n1 := []string{"--as=system:node:n1", "--as-group=system:nodes", "--as-group=system:authenticated"}
+		Expect(k.run(append(n1, "get", "secret", "mine", "-o", "name")...)).To(Equal("secret/mine\n"))
+		Expect(k.fails("", append(n1, "get", "secret", "other")...)).To(ContainSubstring("no relationship found between node 'n1' and this object"))
+		Expect(k.fails("", append(n1, "get", "secrets")...)).To(ContainSubstring("cannot list"))
+		k.run("create", "serviceaccount", "unused")
+		Expect(k.fails("", append(n1, "create", "token", "unused")...)).To(ContainSubstring("no relationship found"))
+		k.run("delete", "pod", "on-n1", "--grace-period=0", "--force")
+		Eventually(func() string { return k.fails("", append(n1, "get", "secret", "mine")...) }).Should(ContainSubstring("no relationship found"))
+	})
+
+	It("grants by role bindings", func(ctx SpecContext) {
+		Expect(k.fails("", "get", "pods", "--as=jane")).To(ContainSubstring(`User "jane" cannot list resource "pods"`))
+		k.run("create", "role", "reader", "--verb=list", "--resource=pods")
+		k.run("create", "rolebinding", "jane", "--role=reader", "--user=jane")
+		Eventually(func() error {
+			_, _, err := k.Run(ctx, "", "get", "pods", "--as=jane")
+			return err
+		}).Should(Succeed())
+		Expect(k.fails("", "get", "secrets", "--as=jane")).To(ContainSubstring(`User "jane" cannot list resource "secrets"`))
+	})
+
 	DescribeTable("lets anonymous users read health and version, and nothing else", func(path, token string, status int) {
 		answer := send(request{method: http.MethodGet, path: path, token: token, anonymous: true})
 		Expect(answer.status).To(Equal(status), answer.body)

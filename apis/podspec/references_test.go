@@ -1,9 +1,11 @@
 package podspec
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,5 +38,39 @@ func TestRefersToSecret(t *testing.T) {
 		if got := RefersToSecret(s); got != want {
 			t.Errorf("%s: got %v, want %v", spec, got, want)
 		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	const spec = `
+serviceAccountName: account
+imagePullSecrets: [{name: pull}, {}]
+initContainers: [{env: [{name: a, value: b}, {name: b, valueFrom: {configMapKeyRef: {name: init, key: k}}}]}]
+containers: [{envFrom: [{configMapRef: {name: main}}, {secretRef: {name: main}}]}]
+ephemeralContainers: [{env: [{name: a, valueFrom: {secretKeyRef: {name: debug, key: k}}}]}]
+volumes:
+- {name: a, configMap: {name: volume}}
+- {name: b, persistentVolumeClaim: {claimName: claim}}
+- {name: scratch, ephemeral: {volumeClaimTemplate: {}}}
+- {name: d, projected: {sources: [{configMap: {name: projected}}, {secret: {name: projected}}, {serviceAccountToken: {path: t}}]}}
+- {name: e, csi: {driver: d, nodePublishSecretRef: {name: driver}}}
+- {name: f, emptyDir: {}}`
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &pod.Spec); err != nil {
+		t.Fatal(err)
+	}
+	want := []Reference{
+		{ServiceAccount, "account"}, {Secret, "pull"}, {ConfigMap, "init"}, {ConfigMap, "main"}, {Secret, "main"}, {Secret, "debug"},
+		{ConfigMap, "volume"}, {PersistentVolumeClaim, "claim"}, {PersistentVolumeClaim, "web-scratch"},
+		{ConfigMap, "projected"}, {Secret, "projected"}, {Secret, "driver"},
+	}
+	if got := slices.Collect(References(pod)); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	for first := range References(pod) { // ends when the loop does
+		if first != want[0] {
+			t.Errorf("first: %v", first)
+		}
+		break
 	}
 }

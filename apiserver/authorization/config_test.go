@@ -1,0 +1,211 @@
+package authorization
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// reviewer is a webhook that allows the users in a list.
+type reviewer struct {
+	allowed atomic.Pointer[[]string]
+	broken  atomic.Bool
+	asked   atomic.Int32
+}
+
+// kubeconfig starts the webhook and returns a kubeconfig that names it.
+func (r *reviewer) kubeconfig(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.asked.Add(1)
+		if r.broken.Load() {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		review := &authorizationv1.SubjectAccessReview{}
+		if err := json.NewDecoder(req.Body).Decode(review); err != nil {
+			t.Error(err)
+		}
+		review.Status.Allowed = slices.Contains(*r.allowed.Load(), review.Spec.User)
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return writeFile(t, "webhook.yaml", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "`+server.URL+`"}}]}`)
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func decide(t *testing.T, a Authorizer, name string) authorizer.Decision {
+	t.Helper()
+	decision, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: name}, Verb: "list", Resource: "pods", ResourceRequest: true,
+	})
+	if err != nil {
+		t.Log(err)
+	}
+	return decision
+}
+
+func TestTheModeWebhookAsksTheServerOfTheFlags(t *testing.T) {
+	hook := &reviewer{}
+	hook.allowed.Store(&[]string{"jane"})
+	config := NewConfig()
+	config.Modes, config.Webhook.File, config.Webhook.Version = []string{Webhook}, hook.kubeconfig(t), "v1"
+	a, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := decide(t, a, "jane"); got != authorizer.DecisionAllow {
+			t.Errorf("jane: %v", got)
+		}
+		if got := decide(t, a, "joe"); got != authorizer.DecisionNoOpinion {
+			t.Errorf("joe: %v", got)
+		}
+	}
+	if asked := hook.asked.Load(); asked != 2 {
+		t.Errorf("asked %d times, want once for each user", asked)
+	}
+}
+
+const structured = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: company
+  webhook:
+    timeout: 3s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    authorizedTTL: 1ms
+    unauthorizedTTL: 1ms
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: FILE}
+    matchConditions: [{expression: "request.user != 'local'"}]
+- {type: AlwaysAllow, name: all}
+`
+
+func TestTheFileConfiguresWebhooks(t *testing.T) {
+	hook := &reviewer{}
+	hook.allowed.Store(&[]string{"jane"})
+	config := NewConfig()
+	config.File = writeFile(t, "config.yaml", strings.Replace(structured, "FILE", hook.kubeconfig(t), 1))
+	a, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !a.AllowsAll {
+		t.Error("AlwaysAllow is not reported")
+	}
+	hook.broken.Store(true)
+	if got := decide(t, a, "local"); got != authorizer.DecisionAllow {
+		t.Errorf("a user that the match conditions exclude: %v", got)
+	}
+	if got := decide(t, a, "jane"); got != authorizer.DecisionDeny {
+		t.Errorf("failurePolicy Deny, webhook broken: %v", got)
+	}
+	hook.broken.Store(false)
+	if got := decide(t, a, "jane"); got != authorizer.DecisionAllow {
+		t.Errorf("jane: %v", got)
+	}
+}
+
+func TestTheFileIsReloaded(t *testing.T) {
+	config := NewConfig()
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
+	config.File = writeFile(t, "config.yaml", head+"- {type: AlwaysDeny, name: none}\n- {type: AlwaysAllow, name: all}\n")
+	a, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); a.Reload(ctx, "test") }()
+	defer func() { stop(); <-done }()
+	if got := decide(t, a, "jane"); got != authorizer.DecisionAllow {
+		t.Fatalf("at the start: %v", got)
+	}
+	replace := func(content string) {
+		t.Helper()
+		next := config.File + ".next"
+		if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, config.File); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await := func(want authorizer.Decision) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return decide(t, a, "jane") == want, nil
+		}); err != nil {
+			t.Fatalf("want %v: %v", want, err)
+		}
+	}
+	replace(head + "- {type: AlwaysDeny, name: none}\n")
+	await(authorizer.DecisionNoOpinion)
+	replace(head + "- {type: RBAC, name: roles}\n") // cannot be added: the previous one stays
+	replace(head + "- {type: AlwaysAllow, name: all}\n")
+	await(authorizer.DecisionAllow)
+}
+
+func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
+	config := NewConfig()
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
+	config.File = writeFile(t, "config.yaml", head+"- {type: AlwaysAllow, name: all}\n")
+	a, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{
+		"":                                     "authorizers: Required value",
+		head + "- {type: RBAC, name: roles}\n": "authorizers[0]: type RBAC cannot be added while the server runs, restart it",
+		head + "- {type: Magic, name: all}\n":  `authorizers[0].type: Unsupported value: "Magic"`,
+		"authorizers: [":                       "did not find expected node content",
+		head + "- {type: AlwaysAllow, name: all, x: y}\n": `unknown field "authorizers[0].x"`,
+	} {
+		if err := os.WriteFile(config.File, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.reload(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), config.File) {
+			t.Errorf("%q: %v, want %s", content, err, want)
+		}
+		if got := decide(t, a, "jane"); got != authorizer.DecisionAllow {
+			t.Errorf("after %q: %v", content, got)
+		}
+	}
+}
+
+func TestNodesHavePermissionsWithTheModeNode(t *testing.T) {
+	for modes, want := range map[string]bool{"": true, "Node,RBAC": true, "RBAC": false, "RBAC,AlwaysDeny": false, "AlwaysAllow": true, "RBAC,Webhook": true} {
+		config := Config{Modes: slices.DeleteFunc(strings.Split(modes, ","), func(m string) bool { return m == "" })}
+		if got := config.PermitsNodes(); got != want {
+			t.Errorf("%q: %v", modes, got)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+)
+
+func decode[T any](t testing.TB, text string) *T {
+	t.Helper()
+	object := new(T)
+	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// newAuthorizer returns an authorizer whose graph has the objects. The API has the
+// pods in live.
+func newAuthorizer(t testing.TB, objects []any, live ...apiruntime.Object) *Authorizer {
+	t.Helper()
+	client := fake.NewClientset()
+	// The fake client ignores field selectors.
+	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
+		list := &corev1.PodList{}
+		for _, o := range live {
+			pod := o.(*corev1.Pod)
+			if action.(clienttesting.ListAction).GetListRestrictions().Fields.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName}) {
+				list.Items = append(list.Items, *pod)
+			}
+		}
+		return true, list, nil
+	})
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer()) // allows what no check decides
+	a.Follow(client)
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.Pod:
+			a.graph.setPod(o)
+		case *corev1.PersistentVolume:
+			a.graph.setVolume(o)
+		case *storagev1.VolumeAttachment:
+			a.graph.setAttachment(o)
+		}
+	}
+	return a
+}
+
+const (
+	ownPod = `
+metadata: {name: mine, namespace: shop}
+spec:
+  nodeName: n1
+  serviceAccountName: account
+  imagePullSecrets: [{name: pull}]
+  containers: [{name: c, envFrom: [{configMapRef: {name: settings}}]}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]`
+	otherPod = `
+metadata: {name: theirs, namespace: shop}
+spec: {nodeName: n2, serviceAccountName: other, imagePullSecrets: [{name: others}], containers: []}`
+	mirrorPod = `
+metadata: {name: static, namespace: shop, annotations: {kubernetes.io/config.mirror: x}}
+spec: {nodeName: n1, imagePullSecrets: [{name: mirrored}], containers: []}`
+	latePod = `
+metadata: {name: late, namespace: shop}
+spec: {nodeName: n1, imagePullSecrets: [{name: late}], containers: []}`
+	volumeOfClaim = `
+metadata: {name: pv}
+spec: {claimRef: {namespace: shop, name: data}, csi: {driver: d, volumeHandle: h, nodeStageSecretRef: {namespace: drivers, name: stage}, controllerPublishSecretRef: {namespace: drivers, name: controller}}}`
+	volumeOfOther = `
+metadata: {name: pv2}
+spec: {claimRef: {namespace: shop, name: else}, csi: {driver: d, volumeHandle: h, nodeStageSecretRef: {namespace: drivers, name: stage2}}}`
+	attached = `
+metadata: {name: at}
+spec: {nodeName: n1, attacher: a, source: {}}`
+	attachedElsewhere = `
+metadata: {name: at2}
+spec: {nodeName: n2, attacher: a, source: {}}`
+)
+
+func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
+	graph := []any{
+		decode[corev1.Pod](t, ownPod), decode[corev1.Pod](t, otherPod), decode[corev1.Pod](t, mirrorPod),
+		decode[corev1.PersistentVolume](t, volumeOfClaim), decode[corev1.PersistentVolume](t, volumeOfOther),
+		decode[storagev1.VolumeAttachment](t, attached), decode[storagev1.VolumeAttachment](t, attachedElsewhere),
+	}
+	a := newAuthorizer(t, graph, decode[corev1.Pod](t, latePod), decode[corev1.Pod](t, otherPod), decode[corev1.Pod](t, mirrorPod))
+	const unrelated = "no relationship found between node 'n1' and this object"
+	for _, test := range []struct{ rule, verb, group, resource, namespace, name, refusal string }{
+		{"a secret of its pod", "get", "", "secrets", "shop", "pull", ""},
+		{"a watch of it", "watch", "", "secrets", "shop", "pull", ""},
+		{"a secret of another node's pod", "get", "", "secrets", "shop", "others", unrelated},
+		{"a secret of the name in another namespace", "get", "", "secrets", "bank", "pull", unrelated},
+		{"a config map of the name of a secret", "get", "", "configmaps", "shop", "pull", unrelated},
+		{"a secret of a mirror pod", "get", "", "secrets", "shop", "mirrored", unrelated},
+		{"a secret of a pod that the graph does not have yet", "get", "", "secrets", "shop", "late", ""},
+		{"all secrets", "list", "", "secrets", "shop", "", "No Object name found"},
+		{"secrets of all namespaces", "list", "", "secrets", "", "", "can only read namespaced object of this type"},
+		{"the deletion of a secret", "delete", "", "secrets", "shop", "pull", "can only read resources of this type"},
+		{"a config map of its pod", "get", "", "configmaps", "shop", "settings", ""},
+		{"a claim of its pod", "get", "", "persistentvolumeclaims", "shop", "data", ""},
+		{"a list of claims", "list", "", "persistentvolumeclaims", "shop", "", "can only get individual resources of this type"},
+		{"the status of a claim of its pod", "patch", "", "persistentvolumeclaims/status", "shop", "data", ""},
+		{"the status of another claim", "patch", "", "persistentvolumeclaims/status", "shop", "else", unrelated},
+		{"the deletion of a claim's status", "delete", "", "persistentvolumeclaims/status", "shop", "data", "can only update resources of this type"},
+		{"the volume of the claim", "get", "", "persistentvolumes", "", "pv", ""},
+		{"the volume of another claim", "get", "", "persistentvolumes", "", "pv2", unrelated},
+		{"a volume that does not exist", "get", "", "persistentvolumes", "", "none", unrelated},
+		{"the volume's secret for nodes", "get", "", "secrets", "drivers", "stage", ""},
+		{"the volume's secret for its controller", "get", "", "secrets", "drivers", "controller", unrelated},
+		{"the secret of another volume", "get", "", "secrets", "drivers", "stage2", unrelated},
+		{"an attachment to it", "get", "storage.k8s.io", "volumeattachments", "", "at", ""},
+		{"an attachment to another node", "get", "storage.k8s.io", "volumeattachments", "", "at2", unrelated},
+		{"a token of its pod's account", "create", "", "serviceaccounts/token", "shop", "account", ""},
+		{"a token of another account", "create", "", "serviceaccounts/token", "shop", "other", unrelated},
+		{"a token without an account", "create", "", "serviceaccounts/token", "shop", "", "can only create tokens for individual service accounts"},
+		{"its lease", "update", "coordination.k8s.io", "leases", "kube-node-lease", "n1", ""},
+		{"a new lease", "create", "coordination.k8s.io", "leases", "kube-node-lease", "", ""},
+		{"another node's lease", "update", "coordination.k8s.io", "leases", "kube-node-lease", "n2", "can only access a node lease with the same name as the requesting node"},
+		{"a lease of a leader election", "update", "coordination.k8s.io", "leases", "kube-system", "n1", `can only access leases in the "kube-node-lease" system namespace`},
+		{"all leases", "list", "coordination.k8s.io", "leases", "kube-node-lease", "", "can only get, create, update, patch, or delete a node lease"},
+		{"its CSINode", "get", "storage.k8s.io", "csinodes", "", "n1", ""},
+		{"another node's CSINode", "delete", "storage.k8s.io", "csinodes", "", "n2", "can only access a CSINode with the same name as the requesting node"},
+		{"what does not depend on pods", "list", "", "services", "", "", ""},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			decision, reason, err := a.Authorize(t.Context(), request("n1", test.verb, test.group, test.resource, test.namespace, test.name))
+			if err != nil || reason != test.refusal || (decision == authorizer.DecisionAllow) != (test.refusal == "") {
+				t.Errorf("got %v %q %v, want %q", decision, reason, err, test.refusal)
+			}
+		})
+	}
+}
+
+func request(node, verb, group, resource, namespace, name string) authorizer.AttributesRecord {
+	var subresource string
+	for i := range resource {
+		if resource[i] == '/' {
+			resource, subresource = resource[:i], resource[i+1:]
+			break
+		}
+	}
+	return authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: UserPrefix + node, Groups: []string{user.NodesGroup}},
+		Verb: verb, APIGroup: group, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name, ResourceRequest: true,
+	}
+}
+
+func TestOtherUsersAreNotNodes(t *testing.T) {
+	a := newAuthorizer(t, []any{decode[corev1.Pod](t, ownPod)})
+	for who, want := range map[*user.DefaultInfo]string{
+		{Name: UserPrefix + "n1"}:                                    "",
+		{Name: "n1", Groups: []string{user.NodesGroup}}:              "",
+		{Name: UserPrefix, Groups: []string{user.NodesGroup}}:        `unknown node for user "system:node:"`,
+		{Name: "jane", Groups: []string{user.SystemPrivilegedGroup}}: "",
+	} {
+		attrs := request("", "get", "", "secrets", "shop", "pull")
+		attrs.User = who
+		if decision, reason, err := a.Authorize(t.Context(), attrs); decision != authorizer.DecisionNoOpinion || reason != want || err != nil {
+			t.Errorf("%v: %v %q %v", who, decision, reason, err)
+		}
+	}
+}
+
+func TestAccessEndsWithThePodVolumeOrAttachment(t *testing.T) {
+	pod, pv, at := decode[corev1.Pod](t, ownPod), decode[corev1.PersistentVolume](t, volumeOfClaim), decode[storagev1.VolumeAttachment](t, attached)
+	a := newAuthorizer(t, []any{pod, pv, at})
+	allowed := func(group, resource, namespace, name string) bool {
+		t.Helper()
+		decision, _, err := a.Authorize(t.Context(), request("n1", "get", group, resource, namespace, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return decision == authorizer.DecisionAllow
+	}
+	g := a.graph
+	volumes, attachments, pods := storeOf(g, g.setVolume, g.removeVolume), storeOf(g, g.setAttachment, g.removeAttachment), storeOf(g, g.setPod, g.removePod)
+	if !allowed("", "secrets", "drivers", "stage") || !allowed("storage.k8s.io", "volumeattachments", "", "at") {
+		t.Fatal("no access in the beginning")
+	}
+	released := pv.DeepCopy()
+	released.Spec.ClaimRef = nil
+	if err := volumes.Update(released); err != nil || allowed("", "secrets", "drivers", "stage") || allowed("", "persistentvolumes", "", "pv") {
+		t.Errorf("access to a released volume (%v)", err)
+	}
+	if err := volumes.Replace([]any{pv}, "1"); err != nil || !allowed("", "persistentvolumes", "", "pv") {
+		t.Errorf("no access after a list (%v)", err)
+	}
+	if err := volumes.Delete(pv); err != nil || allowed("", "persistentvolumes", "", "pv") {
+		t.Errorf("access to a deleted volume (%v)", err)
+	}
+	if err := attachments.Replace(nil, "1"); err != nil || allowed("storage.k8s.io", "volumeattachments", "", "at") {
+		t.Errorf("access to an attachment that is not in the list (%v)", err)
+	}
+	if err := pods.Delete(pod); err != nil || allowed("", "secrets", "shop", "pull") {
+		t.Errorf("access after the pod's deletion (%v)", err)
+	}
+	if len(g.pods)+len(g.claims)+len(g.volumes)+len(g.attachments) != 0 {
+		t.Errorf("the graph keeps %v %v %v %v", g.pods, g.claims, g.volumes, g.attachments)
+	}
+}
+
+func TestWhileTheAPICannotBeReadARefusalIsAnError(t *testing.T) {
+	a := newAuthorizer(t, nil)
+	a.client.(*fake.Clientset).PrependReactor("list", "pods", func(clienttesting.Action) (bool, apiruntime.Object, error) {
+		return true, nil, context.DeadlineExceeded
+	})
+	decision, _, err := a.Authorize(t.Context(), request("n1", "get", "", "secrets", "shop", "pull"))
+	if decision != authorizer.DecisionNoOpinion || err == nil {
+		t.Errorf("%v, %v", decision, err)
+	}
+}
+
+func TestTheGraphFollowsTheAPI(t *testing.T) {
+	pod := decode[corev1.Pod](t, ownPod)
+	client := fake.NewClientset(pod, decode[corev1.PersistentVolume](t, volumeOfClaim))
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer())
+	a.Follow(client)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); a.Run(ctx, clock.RealClock{}) }()
+	defer func() { stop(); <-done }()
+	await := func(want bool) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return a.graph.usesSecret("n1", types.NamespacedName{Namespace: "drivers", Name: "stage"}) == want, nil
+		}); err != nil {
+			t.Fatalf("the secret of the volume is not %v: %v", want, err)
+		}
+	}
+	await(true)
+	if err := client.CoreV1().Pods("shop").Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(false)
+}
+
+// BenchmarkAuthorize: 1,000 nodes with 50 pods each.
+func BenchmarkAuthorize(b *testing.B) {
+	a := newAuthorizer(b, nil)
+	before := heap()
+	edges := fill(a.graph, 1000, 50)
+	size := float64(heap()-before) / float64(edges)
+	attrs := request("node-500", "get", "", "secrets", "namespace-0", "secret-500-49")
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		if decision, reason, err := a.Authorize(b.Context(), attrs); decision != authorizer.DecisionAllow {
+			b.Fatal(reason, err)
+		}
+	}
+	b.ReportMetric(size, "bytes/edge")
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// fill adds pods, each with a secret of its own, and returns the number of edges.
+func fill(g *graph, nodes, pods int) (edges int) {
+	for n := range nodes {
+		for p := range pods {
+			g.setPod(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "namespace-0", Name: fmt.Sprintf("pod-%d-%d", n, p)},
+				Spec: corev1.PodSpec{
+					NodeName: fmt.Sprintf("node-%d", n), ServiceAccountName: "default",
+					ImagePullSecrets: []corev1.LocalObjectReference{{Name: fmt.Sprintf("secret-%d-%d", n, p)}},
+					Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}},
+				},
+			})
+			edges += 4 // its node, account, secret and config map
+		}
+	}
+	return edges
+}
