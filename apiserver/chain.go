@@ -82,18 +82,18 @@ func (c *chain) assemble() (*Server, error) {
 	handler := aggregator.GenericAPIServer.UnprotectedHandler()
 	c.clients.view.complete(handler)
 	return &Server{
-		chain:     prepared,
-		handler:   handler,
-		identity:  c.identity,
-		backend:   c.stores.backend,
-		requests:  c.clients.requests,
-		drain:     c.drain,
-		discovery: discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
-		bootstrap: steps,
-		clock:     c.clock,
-		delay:     c.options.Requests.ShutdownDelay,
-		address:   config.SecureServing.Listener.Addr().String(),
-		id:        aggregator.GenericAPIServer.APIServerID,
+		chain:      prepared,
+		handler:    handler,
+		identity:   c.identity,
+		backend:    c.stores.backend,
+		encryption: c.stores.encryption,
+		requests:   c.clients.requests,
+		drain:      c.drain,
+		discovery:  discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
+		bootstrap:  steps,
+		clock:      c.clock,
+		delay:      c.options.Requests.ShutdownDelay,
+		address:    config.SecureServing.Listener.Addr().String(),
 	}, nil
 }
 

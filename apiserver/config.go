@@ -62,6 +62,9 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.AddReadyzChecks(etcdCheck)
 	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)
 	config.LivezChecks = append(config.LivezChecks, liveEtcd)
+	// A restart mends no KMS plugin either.
+	config.AddReadyzChecks(c.stores.encryption.Checks...)
+	config.HealthzChecks = append(config.HealthzChecks, c.stores.encryption.Checks...)
 
 	if err := c.setServing(config); err != nil {
 		return nil, err

@@ -19,9 +19,11 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apiserver/encryption"
 	"svc.dev/svc/apiserver/filters/drain"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/options"
@@ -36,18 +38,19 @@ const groupDomain = "k8s.io"
 
 // Server is an API server whose port is open.
 type Server struct {
-	chain     runnable
-	handler   http.Handler
-	identity  *identity
-	backend   *storage.Backend
-	requests  *inprocess.Stoppable // of the server's own clients
-	drain     *drain.Drain
-	discovery discoverySignals
-	bootstrap []*bootstrapStep
-	clock     clock.WithTicker
-	delay     time.Duration // of the shutdown
-	address   string
-	id        string // in metrics
+	chain      runnable
+	handler    http.Handler
+	identity   *identity
+	backend    *storage.Backend
+	encryption *encryption.Encryption
+	requests   *inprocess.Stoppable // of the server's own clients
+	drain      *drain.Drain
+	discovery  discoverySignals
+	bootstrap  []*bootstrapStep
+	clock      clock.WithTicker
+	delay      time.Duration // of the shutdown
+	address    string
+	id         string // in metrics
 }
 
 type runnable interface {
@@ -71,7 +74,8 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	l := layers{utilfeature.DefaultFeatureGate}
-	s, err := newStores(o, id, kinds, l, clock)
+	serverID := string(uuid.NewUUID())
+	s, err := newStores(o, id, kinds, l, serverID, clock)
 	if err != nil {
 		id.close()
 		return nil, err
@@ -86,6 +90,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		id.close()
 		return nil, errors.Join(err, s.close())
 	}
+	server.id = serverID
 	return server, nil
 }
 
@@ -117,6 +122,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	background.Go(func() { s.identity.run(serving, s.id, s.clock) })
+	background.Go(func() { s.encryption.Run(serving) })
 	err := s.chain.Run(ctx)
 	cancel()
 	stop()
@@ -124,5 +130,6 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Wait()
 	s.requests.Stop()
 	s.identity.close()
+	s.encryption.Close()
 	return errors.Join(err, s.backend.Close())
 }

@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/resource"
 
+	"svc.dev/svc/apiserver/encryption"
 	servermetrics "svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/options"
@@ -31,6 +32,7 @@ type stores struct {
 	served       release.Served
 	scheme       *runtime.Scheme
 	backend      *storage.Backend
+	encryption   *encryption.Encryption
 	reservations *reservation.Store
 	allocations  *servermetrics.Allocations
 	env          *resource.Env
@@ -39,7 +41,7 @@ type stores struct {
 
 // newStores opens the connection to etcd, which close closes, and installs the
 // storage of the kinds in the registry. It does not wait for etcd.
-func newStores(o *options.Options, id *identity, r *registry.Registry, l layers, clock clock.WithTicker) (*stores, error) {
+func newStores(o *options.Options, id *identity, r *registry.Registry, l layers, serverID string, clock clock.WithTicker) (*stores, error) {
 	s := &stores{kinds: kindsOf(o), registry: r, allocations: servermetrics.NewAllocations()}
 	var err error
 	if s.served, err = release.NewServed(o.Release, o.RuntimeConfig, s.kinds,
@@ -52,9 +54,13 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	if s.scheme, err = apis.NewScheme(s.kinds); err != nil {
 		return nil, err
 	}
+	if s.encryption, err = encryption.Open(o.Encryption, serverID); err != nil {
+		return nil, err
+	}
 	etcd := o.Etcd
-	etcd.SharedWatches, etcd.Clock = l.sharedWatches(), clock
+	etcd.SharedWatches, etcd.Transformers, etcd.Clock = l.sharedWatches(), s.encryption.ResourceTransformers, clock
 	if s.backend, err = storage.Open(etcd); err != nil {
+		s.encryption.Close()
 		return nil, err
 	}
 	s.reservations = reservation.New(s.backend.Client().KV, s.backend.Prefix(), clock)
@@ -117,8 +123,9 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 	}, nil
 }
 
-// close stops all stores and closes the connection to etcd.
+// close stops all stores and closes the connections to etcd and to KMS plugins.
 func (s *stores) close() error {
 	s.registry.Destroy()
+	s.encryption.Close()
 	return s.backend.Close()
 }

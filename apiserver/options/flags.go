@@ -36,6 +36,10 @@ func (o *Options) addEtcdFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&e.CertFile, "etcd-certfile", e.CertFile, "Client certificate for the connection to etcd.")
 	fs.StringVar(&e.KeyFile, "etcd-keyfile", e.KeyFile, "Private key of --etcd-certfile.")
 	fs.StringVar(&e.TrustedCAFile, "etcd-cafile", e.TrustedCAFile, "Authorities of etcd's serving certificate.")
+	fs.StringVar(&o.Encryption.File, "encryption-provider-config", o.Encryption.File,
+		"File with an EncryptionConfiguration (apiserver.config.k8s.io), which names the resources that are stored encrypted, and how.")
+	fs.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload,
+		"Read --encryption-provider-config again when it has changed. With several KMS plugins, there is one health check of all.")
 	fs.DurationVar(&e.CompactionInterval, "etcd-compaction-interval", e.CompactionInterval,
 		"The age at which history is dropped from etcd; a watch from an older version is answered with 410.")
 }

@@ -17,6 +17,7 @@ import (
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/encryption"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
 )
@@ -29,6 +30,7 @@ type Options struct {
 	Authentication  Authentication
 	ServiceAccounts ServiceAccounts
 	Authorization   authorization.Config
+	Encryption      encryption.Config
 	Admission       *genericoptions.AdmissionOptions
 	// EventTTL is how long an event is kept after its last change.
 	EventTTL time.Duration

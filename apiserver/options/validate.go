@@ -34,6 +34,9 @@ func (o *Options) Validate() []error {
 	if _, err := authorization.New(o.Authorization); err != nil {
 		errs = append(errs, err)
 	}
+	if err := o.Encryption.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if _, err := o.Network.ServiceCIDRs(); err != nil {
 		errs = append(errs, err)
 	}

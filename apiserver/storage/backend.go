@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 )
@@ -41,6 +42,9 @@ type Config struct {
 	// CompactionInterval is the age at which history is dropped: a watch from
 	// an older version gets 410. The default is 5 minutes (document 1, section 8).
 	CompactionInterval time.Duration
+	// Transformers encrypt and decrypt objects. Without them objects are stored as they
+	// are, and an encrypted one cannot be read.
+	Transformers value.ResourceTransformers
 	// SharedWatches serves equal watches from one watch of the cache, with package
 	// watchmux.
 	SharedWatches bool

@@ -36,8 +36,12 @@ type restOptions struct {
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	config := o.config.ForResource(resource)
+	if t := o.backend.config.Transformers; t != nil {
+		config.Transformer = t.TransformerForResource(resource)
+	}
 	return generic.RESTOptions{
-		StorageConfig:           o.config.ForResource(resource),
+		StorageConfig:           config,
 		Decorator:               o.backend.store,
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: deleteWorkers,

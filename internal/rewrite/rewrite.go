@@ -1,0 +1,174 @@
+// Package rewrite owns the rewriting of stored objects in the form in which the API
+// server would store them now: encrypted with its first provider, in the storage
+// version.
+package rewrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+)
+
+const (
+	// chunk is how many objects are listed at a time.
+	chunk = 500
+	// writers is how many objects are written at a time.
+	writers = 8
+)
+
+// Result is what was done with the objects of a resource.
+type Result struct {
+	Resource schema.GroupResource
+	// Objects is the number of objects, Rewritten of those that were stored in another
+	// form.
+	Objects, Rewritten int
+}
+
+// Rewriter rewrites objects through an API server.
+type Rewriter struct {
+	client     metadata.Interface
+	discovery  discovery.DiscoveryInterface
+	aggregator aggregator.Interface
+}
+
+// New returns a rewriter. It does not connect yet.
+func New(config *rest.Config) (*Rewriter, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the API server has flow control
+	var r Rewriter
+	var err error
+	if r.client, err = metadata.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if r.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return nil, err
+	}
+	if r.aggregator, err = aggregator.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Resources returns the resources that are named, as resource or resource.group, or
+// without names all that the API server stores. It leaves those of extension servers
+// out. The error lists the names of no such resource.
+func (r *Rewriter) Resources(ctx context.Context, names []string) ([]schema.GroupVersionResource, error) {
+	remote, err := r.remoteGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := r.discovery.ServerPreferredResources()
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return nil, err
+	}
+	var found []schema.GroupVersionResource
+	unknown := slices.Clone(names)
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			stored := slices.Contains(resource.Verbs, "list") && slices.Contains(resource.Verbs, "patch")
+			if !stored || strings.Contains(resource.Name, "/") || slices.Contains(remote, gv) {
+				continue
+			}
+			gr := schema.GroupResource{Group: gv.Group, Resource: resource.Name}
+			named := func(name string) bool { return name == gr.String() || name == gr.Resource }
+			if len(names) > 0 && !slices.ContainsFunc(names, named) {
+				continue
+			}
+			unknown = slices.DeleteFunc(unknown, named)
+			found = append(found, gr.WithVersion(gv.Version))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("unknown resources: %s", strings.Join(unknown, ", "))
+	}
+	return found, nil
+}
+
+// remoteGroups returns the versions that extension servers serve.
+func (r *Rewriter) remoteGroups(ctx context.Context) ([]schema.GroupVersion, error) {
+	services, err := r.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var remote []schema.GroupVersion
+	for _, s := range services.Items {
+		if s.Spec.Service != nil {
+			remote = append(remote, schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version})
+		}
+	}
+	return remote, nil
+}
+
+// Rewrite rewrites the objects of a resource that are stored in another form than the
+// present one. Objects that are deleted meanwhile do not count. The error joins those
+// of all objects; the others are rewritten.
+func (r *Rewriter) Rewrite(ctx context.Context, resource schema.GroupVersionResource) (Result, error) {
+	result := Result{Resource: resource.GroupResource()}
+	var errs []error
+	options := metav1.ListOptions{Limit: chunk}
+	for {
+		list, err := r.client.Resource(resource).List(ctx, options)
+		if err != nil {
+			return result, errors.Join(append(errs, fmt.Errorf("list %s: %w", result.Resource, err))...)
+		}
+		rewritten, err := r.writeAll(ctx, resource, list.Items)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		result.Objects += len(list.Items)
+		result.Rewritten += rewritten
+		if options.Continue = list.Continue; options.Continue == "" {
+			return result, errors.Join(errs...)
+		}
+	}
+}
+
+func (r *Rewriter) writeAll(ctx context.Context, resource schema.GroupVersionResource, objects []metav1.PartialObjectMetadata) (int, error) {
+	var rewritten atomic.Int64
+	errs := make([]error, len(objects))
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for i := range objects {
+		group.Go(func() error {
+			changed, err := r.write(ctx, resource, &objects[i])
+			if changed {
+				rewritten.Add(1)
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	// Its functions return no errors.
+	_ = group.Wait()
+	return int(rewritten.Load()), errors.Join(errs...)
+}
+
+// write makes the server read and store an object by a patch without changes. It reports
+// whether the object was stored in another form: otherwise the server writes nothing.
+func (r *Rewriter) write(ctx context.Context, resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) (rewritten bool, err error) {
+	after, err := r.client.Resource(resource).Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%s %s: %w", resource.GroupResource(), types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, err)
+	}
+	return after.ResourceVersion != object.ResourceVersion, nil
+}

@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	kms "k8s.io/kms/pkg/service"
+
+	"svc.dev/svc/test/launch"
+)
+
+// encrypted is a server with a file --encryption-provider-config, which a spec changes
+// between its lives.
+type encrypted struct {
+	*sandbox
+	server *launch.Server
+	dir    string
+}
+
+// newEncrypted starts a server without encryption.
+func newEncrypted(ctx context.Context) *encrypted {
+	GinkgoHelper()
+	dir, err := launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+	e := &encrypted{dir: dir}
+	e.start(ctx)
+	DeferCleanup(func() { e.stop() })
+	return e
+}
+
+func (e *encrypted) file() string { return filepath.Join(e.dir, "encryption.yaml") }
+
+func (e *encrypted) start(ctx context.Context, flags ...string) {
+	GinkgoHelper()
+	var err error
+	e.server, err = launch.Up(ctx, filepath.Join(e.dir, "data"), launch.WithoutControllers(flags...)...)
+	Expect(err).NotTo(HaveOccurred())
+	e.sandbox = &sandbox{Kubectl: launch.Kubectl{Kubeconfig: e.server.Kubeconfig, Home: e.server.DataDir + "-home", Namespace: "default"}}
+}
+
+func (e *encrypted) stop() {
+	GinkgoHelper()
+	code, err := e.server.Stop(launch.Patience)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(code).To(BeZero(), e.server.Output())
+}
+
+// restart starts the server again, with providers of secrets in the order given.
+func (e *encrypted) restart(ctx context.Context, providers string) {
+	GinkgoHelper()
+	e.stop()
+	Expect(os.WriteFile(e.file(), []byte(encryptionConfig(providers)), 0o600)).To(Succeed())
+	e.start(ctx, "--encryption-provider-config="+e.file())
+}
+
+func encryptionConfig(providers string) string {
+	return "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: [" + providers + "]}]\n"
+}
+
+// stored returns the beginnings of the values of all secrets in etcd, up to the name of
+// the key.
+func (e *encrypted) stored(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix:" + filepath.Join(e.dir, "data", "etcd", "etcd.sock")}, DialTimeout: launch.Patience})
+	Expect(err).NotTo(HaveOccurred())
+	defer etcd.Close()
+	response, err := etcd.Get(ctx, "/registry/secrets/", clientv3.WithPrefix())
+	Expect(err).NotTo(HaveOccurred())
+	values := map[string]string{}
+	for _, kv := range response.Kvs {
+		head := kv.Value
+		if parts := bytes.SplitN(head, []byte(":"), 6); len(parts) == 6 {
+			head = bytes.Join(parts[:5], []byte(":"))
+		}
+		values[filepath.Base(string(kv.Key))] = string(head[:min(len(head), 40)])
+	}
+	return values
+}
+
+// rewrite runs svc storage rewrite.
+func (e *encrypted) rewrite(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, err := exec.CommandContext(ctx, os.Getenv("SVC"), append([]string{"storage", "rewrite", "--svcconfig=" + e.server.Kubeconfig}, args...)...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	return string(out)
+}
+
+func key(name string) string {
+	secret := make([]byte, 32)
+	_, err := rand.Read(secret)
+	Expect(err).NotTo(HaveOccurred())
+	return "{name: " + name + ", secret: " + base64.StdEncoding.EncodeToString(secret) + "}"
+}
+
+// contains reports whether a file below a directory contains a text.
+func contains(dir, text string) (found bool) {
+	GinkgoHelper()
+	Expect(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		found = found || bytes.Contains(content, []byte(text))
+		return err
+	})).To(Succeed())
+	return found
+}
+
+var _ = Describe("encryption at rest", func() {
+	It("keeps secrets out of etcd's files, with keys that are rotated", func(ctx SpecContext) {
+		const value = "correct-horse-battery-staple"
+		e := newEncrypted(ctx)
+		e.run("create", "secret", "generic", "before", "--from-literal=a=earlier")
+
+		first, second := key("first"), key("second")
+		e.restart(ctx, "{secretbox: {keys: ["+first+"]}}, {identity: {}}")
+		e.run("create", "secret", "generic", "after", "--from-literal=a="+value)
+		e.run("create", "cm", "plain", "--from-literal=a=visible")
+		Expect(e.stored(ctx)).To(And(
+			HaveKeyWithValue("before", HavePrefix("k8s\x00")), HaveKeyWithValue("after", "k8s:enc:secretbox:v1:first")))
+		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`RESOURCE +OBJECTS +REWRITTEN\nsecrets +2 +1\n`))
+		Expect(e.stored(ctx)).To(HaveKeyWithValue("before", "k8s:enc:secretbox:v1:first"))
+
+		e.restart(ctx, "{aesgcm: {keys: ["+second+"]}}, {secretbox: {keys: ["+first+"]}}")
+		Expect(e.field("{.data.a}", "secret", "before")).NotTo(BeEmpty())
+		Expect(e.rewrite(ctx)).To(And(MatchRegexp(`secrets +2 +2\n`), MatchRegexp(`configmaps +\d+ +0\n`)))
+		Expect(e.rewrite(ctx)).To(MatchRegexp(`secrets +2 +0\n`))
+
+		e.restart(ctx, "{aesgcm: {keys: ["+second+"]}}")
+		Expect(e.stored(ctx)).To(HaveEach("k8s:enc:aesgcm:v1:second"))
+		Expect(e.field("{.data.a}", "secret", "after")).To(Equal(base64.StdEncoding.EncodeToString([]byte(value))))
+
+		e.restart(ctx, "{aesgcm: {keys: ["+key("third")+"]}}")
+		Expect(e.fails("", "get", "secret", "after")).To(ContainSubstring("Internal error occurred"))
+		e.restart(ctx, "{aesgcm: {keys: ["+second+"]}}")
+
+		etcd := filepath.Join(e.dir, "data", "etcd")
+		Expect(contains(etcd, "visible")).To(BeTrue())
+		Expect(contains(etcd, value)).To(BeFalse(), "the secret is in a file of etcd")
+		Expect(contains(etcd, base64.StdEncoding.EncodeToString([]byte(value)))).To(BeFalse())
+	})
+
+	It("encrypts with the keys of a KMS plugin, without which it is not ready", func(ctx SpecContext) {
+		e := newEncrypted(ctx)
+		socket := filepath.Join(e.dir, "kms.sock")
+		plugin := newPlugin()
+		stop := plugin.serve(socket)
+		e.restart(ctx, "{kms: {apiVersion: v2, name: test, endpoint: 'unix://"+socket+"', timeout: 1s}}, {identity: {}}")
+		e.run("create", "secret", "generic", "sealed", "--from-literal=a=b")
+		Expect(e.stored(ctx)).To(HaveKeyWithValue("sealed", HavePrefix("k8s:enc:kms:v2:test")))
+		stop()
+		Eventually(func() string {
+			status, body, err := e.server.Get(ctx, "/readyz?verbose")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(status).To(Or(Equal(200), Equal(500)))
+			return body
+		}).WithTimeout(2 * time.Minute).Should(ContainSubstring("[-]kms-providers failed"))
+		stop = plugin.serve(socket)
+		defer stop()
+		Eventually(func() string { return e.field("{.data.a}", "secret", "sealed") }).Should(Equal("Yg=="))
+	})
+
+	DescribeTable("refuses a bad configuration with one line", func(ctx SpecContext, config, want string) {
+		dir := GinkgoT().TempDir()
+		file := filepath.Join(dir, "encryption.yaml")
+		Expect(os.WriteFile(file, []byte(config), 0o600)).To(Succeed())
+		port, err := launch.FreePort()
+		Expect(err).NotTo(HaveOccurred())
+		out, err := exec.CommandContext(ctx, os.Getenv("SVC"), "apiserver", "--etcd-servers=http://127.0.0.1:1", "--cert-dir="+dir, "--secure-port="+port,
+			"--encryption-provider-config="+file).CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(And(ContainSubstring(want), MatchRegexp(`\A[^\n]*\n\z`)))
+	},
+		Entry("empty", "", "is empty"),
+		Entry("not YAML", "{", "error decoding"),
+		Entry("a key of a wrong length", encryptionConfig("{aesgcm: {keys: [{name: a, secret: YQ==}]}}"),
+			"resources[0].providers[0].aesgcm.keys[0].secret: Invalid value"),
+	)
+})
+
+// plugin is a KMS plugin with one key.
+type plugin struct{ cipher.AEAD }
+
+func newPlugin() plugin {
+	GinkgoHelper()
+	secret := make([]byte, 32)
+	_, err := rand.Read(secret)
+	Expect(err).NotTo(HaveOccurred())
+	block, err := aes.NewCipher(secret)
+	Expect(err).NotTo(HaveOccurred())
+	aead, err := cipher.NewGCM(block)
+	Expect(err).NotTo(HaveOccurred())
+	return plugin{aead}
+}
+
+// serve serves the plugin at a socket until stop is called.
+func (p plugin) serve(socket string) (stop func()) {
+	GinkgoHelper()
+	if err := os.Remove(socket); !os.IsNotExist(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	service := kms.NewGRPCService(socket, time.Second, p)
+	done := make(chan error, 1)
+	go func() { done <- service.ListenAndServe() }()
+	Eventually(func() error { _, err := os.Stat(socket); return err }).Should(Succeed())
+	return func() {
+		service.Shutdown()
+		Eventually(done).Should(Receive())
+	}
+}
+
+// Status implements the service.
+func (plugin) Status(context.Context) (*kms.StatusResponse, error) {
+	return &kms.StatusResponse{Version: "v2", Healthz: "ok", KeyID: "1"}, nil
+}
+
+// Encrypt implements the service.
+func (p plugin) Encrypt(_ context.Context, _ string, data []byte) (*kms.EncryptResponse, error) {
+	nonce := make([]byte, p.NonceSize())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, err
+	}
+	return &kms.EncryptResponse{Ciphertext: p.Seal(nonce, nonce, data, nil), KeyID: "1"}, nil
+}
+
+// Decrypt implements the service.
+func (p plugin) Decrypt(_ context.Context, _ string, req *kms.DecryptRequest) ([]byte, error) {
+	return p.Open(nil, req.Ciphertext[:p.NonceSize()], req.Ciphertext[p.NonceSize():], nil)
+}
