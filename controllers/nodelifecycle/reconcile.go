@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/node/topology"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +30,7 @@ type reconciler struct {
 	client   client.Client
 	recorder record.EventRecorder
 	now      func() time.Time
+	metrics  *nodeMetrics
 	// enqueue requests the sync of other nodes.
 	enqueue func(...reconcile.Request)
 
@@ -77,6 +80,7 @@ func (r *reconciler) decide(node *corev1.Node) fleet.Verdict {
 	r.mu.Lock()
 	v := r.fleet.Decide(node, r.now())
 	affected := r.fleet.Affected()
+	r.metrics.measure(r.fleet.Zones())
 	r.mu.Unlock()
 	r.enqueue(requests(affected...)...)
 	return v
@@ -86,6 +90,7 @@ func (r *reconciler) decide(node *corev1.Node) fleet.Verdict {
 func (r *reconciler) forget(name string) {
 	r.mu.Lock()
 	uid := r.fleet.Gone(name)
+	r.metrics.measure(r.fleet.Zones())
 	r.mu.Unlock()
 	if uid == "" {
 		return
@@ -111,12 +116,16 @@ func (r *reconciler) setUnreachable(ctx context.Context, node *corev1.Node) erro
 // mark updates the node's taints and labels.
 func (r *reconciler) mark(ctx context.Context, node *corev1.Node, evicting string) error {
 	patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	evicted := slices.ContainsFunc(node.Spec.Taints, fleet.IsEvictionTaint)
 	labelled := setLabels(node)
 	if !setTaints(node, evicting, r.now()) && !labelled {
 		return nil
 	}
 	if err := r.client.Patch(ctx, node, patch); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("taints of node %s: %w", node.Name, err))
+	}
+	if evicting != "" && !evicted {
+		r.metrics.evictions.WithLabelValues(topology.GetZoneKey(node)).Inc()
 	}
 	klog.FromContext(ctx).V(2).Info("Updated node taints and labels", "node", klog.KObj(node), "taints", node.Spec.Taints)
 	return nil

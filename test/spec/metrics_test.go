@@ -66,6 +66,10 @@ var _ = Describe("metrics of a whole system", Ordered, func() {
 			`scheduler_queue_incoming_pods_total{event="Node`, `scheduler_scheduler_cache_size{type="nodes"} 1`, `scheduler_goroutines{operation="binding"} 0`)
 	})
 
+	It("the node controller measures zones", func(ctx SpecContext) {
+		serves(ctx, `node_collector_zone_size{zone=""} 1`, `node_collector_zone_health{zone=""} 100`, `node_collector_unhealthy_nodes_in_zone{zone=""} 0`)
+	})
+
 	It("the job controller counts syncs, and jobs and pods that finish", func(ctx SpecContext) {
 		post(ctx, "/apis/batch/v1/namespaces/default/jobs", `{apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {template:
 			{metadata: {annotations: {simulate.svc.dev/exit-code: "0"}}, spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}`)

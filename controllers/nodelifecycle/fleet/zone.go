@@ -33,6 +33,22 @@ type zone struct {
 	last    time.Time
 }
 
+// Zone is the state of a zone: how many nodes' health counts in it, and how many of
+// them are not ready.
+type Zone struct {
+	Name            string
+	Nodes, NotReady int
+}
+
+// Zones returns the zones that nodes have been in.
+func (f *Fleet) Zones() []Zone {
+	var all []Zone
+	for _, z := range f.zones {
+		all = append(all, Zone{Name: z.name, Nodes: z.counted, NotReady: z.notReady})
+	}
+	return all
+}
+
 // place puts a node into its zone, with its readiness.
 func (f *Fleet) place(m *node, name string, counted bool, ready corev1.ConditionStatus) {
 	if m.zone != nil && m.zone.name == name && m.counted == counted && m.ready == ready {
