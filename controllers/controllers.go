@@ -5,6 +5,9 @@ package controllers
 
 import (
 	"svc.dev/svc/controllers/bootstrapsigner"
+	"svc.dev/svc/controllers/certificates/csrapproving"
+	"svc.dev/svc/controllers/certificates/csrcleaner"
+	"svc.dev/svc/controllers/certificates/csrsigning"
 	"svc.dev/svc/controllers/clusterroleaggregation"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/deployment"
@@ -36,6 +39,9 @@ func All() []controller.Controller {
 	return []controller.Controller{
 		bootstrapsigner.New(),
 		clusterroleaggregation.New(),
+		csrapproving.New(),
+		csrcleaner.New(),
+		csrsigning.New(),
 		deployment.New(),
 		disruption.New(),
 		endpoints.New(),

@@ -34,6 +34,9 @@ func TestPermissionsNameTheirVerbs(t *testing.T) {
 				if verb == "escalate" && c.Name == "clusterroleaggregation" {
 					continue // it gives roles rules that it does not hold
 				}
+				if verb == "approve" && c.Name == "csrapproving" || verb == "sign" && c.Name == "csrsigning" {
+					continue // about signers, by name
+				}
 				if !slices.Contains(verbs, verb) {
 					t.Errorf("%s: %q is not a verb that a controller needs", c.Name, verb)
 				}

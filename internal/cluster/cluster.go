@@ -68,6 +68,7 @@ func New(c Config) (*Cluster, error) {
 	if err := GrantComponents(c.Server); err != nil {
 		return nil, err
 	}
+	grantJoining(c.Server)
 	cluster := &Cluster{Config: c}
 	if c.Node.Mode == NodeNever {
 		return cluster, nil

@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"os"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/certificates/csrsigning"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/internal/component"
+	"svc.dev/svc/internal/jointoken"
 )
 
 // controllerManager runs the cluster's controllers.
@@ -43,6 +48,11 @@ func (m *controllerManager) Start(ctx context.Context) error {
 	// The API server accepts the tokens of its own key.
 	if err := m.options.SetDefault(serviceaccounttoken.KeyFlag, m.server.ServiceAccounts.SigningKeyFile); err != nil {
 		return err
+	}
+	for flag, file := range map[string]string{csrsigning.CertFlag: m.keys.Certificate("ca"), csrsigning.KeyFlag: m.keys.Key("ca")} {
+		if err := m.options.SetDefault(flag, file); err != nil {
+			return err
+		}
 	}
 	holder := "svc-up"
 	if m.sharedLease {
@@ -95,4 +105,18 @@ func GrantComponents(o *options.Options) error {
 	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
 		authorization.ToNodes(pki.NodesClient))
 	return nil
+}
+
+// grantJoining lets nodes join as in kubeadm's clusters: who has a bootstrap token of
+// the default group gets the client certificate of a node, and a node renews its
+// own.
+func grantJoining(o *options.Options) {
+	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
+		return controller.Can(certificatesv1.GroupName, []string{resource}, verbs)
+	}
+	requests := rule("certificatesigningrequests", "create", "get", "list", "watch")
+	o.Authorization.Components = append(o.Authorization.Components,
+		authorization.Grant{Group: jointoken.DefaultGroup, Rules: []rbacv1.PolicyRule{requests, rule("certificatesigningrequests/nodeclient", "create")}},
+		authorization.Grant{Group: user.NodesGroup, Rules: []rbacv1.PolicyRule{rule("certificatesigningrequests/selfnodeclient", "create")}},
+	)
 }
