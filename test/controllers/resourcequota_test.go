@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -72,6 +74,32 @@ var _ = Describe("resourcequota", func() {
 			return err
 		}).Should(Succeed())
 		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=4 count/deployments.apps=1 count/secrets=0 count/widgets.quota.example.com=1"))
+	})
+
+	It("is never exceeded by 64 clients at once", func(ctx SpecContext) {
+		const limit = 40
+		run(ctx, "-n", ns, "create", "quota", "few", fmt.Sprintf("--hard=configmaps=%d", limit))
+		Eventually(used(ctx, ns, "few")).Should(Equal("configmaps=1")) // kube-root-ca.crt
+		var clients sync.WaitGroup
+		for i := range 64 {
+			clients.Go(func() {
+				defer GinkgoRecover()
+				for n := range 2 {
+					err := client.Create(ctx, configMap(ns, fmt.Sprintf("c%d-%d", i, n)))
+					for apierrors.IsConflict(err) { // the controller has written the quota
+						err = client.Create(ctx, configMap(ns, fmt.Sprintf("c%d-%d", i, n)))
+					}
+					if err != nil {
+						Expect(err).To(MatchError(ContainSubstring("exceeded quota: few")))
+					}
+				}
+			})
+		}
+		clients.Wait()
+		all := &corev1.ConfigMapList{}
+		Expect(client.List(ctx, all, ctrlclient.InNamespace(ns))).To(Succeed())
+		Expect(all.Items).To(HaveLen(limit))
+		Expect(used(ctx, ns, "few")()).To(Equal(fmt.Sprintf("configmaps=%d", limit)))
 	})
 
 	It("counts only the pods in its scope, and continues after it was killed", func(ctx SpecContext) {
