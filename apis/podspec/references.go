@@ -76,12 +76,6 @@ func (r *referrer) addLocal(kind ReferenceKind, ref *corev1.LocalObjectReference
 	}
 }
 
-func (r *referrer) addSecret(ref *corev1.SecretReference) {
-	if ref != nil {
-		r.add(Secret, ref.Name)
-	}
-}
-
 func (r *referrer) addVariables(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for i := range from {
 		if s := from[i].ConfigMapRef; s != nil {
