@@ -1,5 +1,5 @@
 // Package noderestriction owns the admission plugin NodeRestriction of Kubernetes:
-// a node acts only on its own pods and for their service accounts, so that the
+// a node acts only on its own objects and pods and for their service accounts, so that the
 // credentials of one node do not give access to the others. Authorization decides
 // which verbs nodes have at all, and that a node updates only its own Node.
 package noderestriction
@@ -88,14 +88,14 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 func (p *plugin) create(ctx context.Context, node string, a admission.Attributes) error {
 	switch made := a.GetObject().(type) {
 	case *corev1.Node:
-		return ofName(node, made)
+		return errors.Join(ofName(node, made), labelsOf(node, made.Labels, nil))
 	case *storagev1.CSINode:
 		return ofName(node, made)
 	case *coordinationv1.Lease:
 		return lease(node, made)
 	case *corev1.Pod:
 		if a.GetSubresource() == "" {
-			return mirror(node, made)
+			return p.mirror(ctx, node, made)
 		}
 	case *policyv1.Eviction:
 		return p.boundTo(ctx, node, a.GetNamespace(), a.GetName(), "")
@@ -116,22 +116,18 @@ func (p *plugin) change(node string, a admission.Attributes) error {
 	switch old := a.GetOldObject().(type) {
 	case *coordinationv1.Lease:
 		return lease(node, old)
+	case *storagev1.CSINode:
+		return ofName(node, old)
+	case *corev1.Node:
+		return nodeChange(node, a, old)
 	case *corev1.Pod:
-		if old.Spec.NodeName == node || otherUID(a, old) {
-			return nil
+		return podChange(node, a, old)
+	case *corev1.PersistentVolumeClaim:
+		if changed, ok := a.GetObject().(*corev1.PersistentVolumeClaim); ok {
+			return claimStatus(node, changed, old)
 		}
-		return notOn(node, old)
 	}
 	return nil
-}
-
-// otherUID reports whether a request is for a pod of another UID than old's.
-func otherUID(a admission.Attributes, old *corev1.Pod) bool {
-	if o, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok {
-		return o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != old.UID
-	}
-	changed, ok := a.GetObject().(*corev1.Pod)
-	return ok && changed.UID != old.UID
 }
 
 // boundTo returns an error unless the pod is bound to the node and has the UID. An
@@ -151,17 +147,6 @@ func (p *plugin) boundTo(ctx context.Context, node, namespace, name, uid string)
 
 func notOn(node string, pod *corev1.Pod) error {
 	return fmt.Errorf("node %q may only act on its own pods: %s/%s is not bound to it", node, pod.Namespace, pod.Name)
-}
-
-// mirror returns an error unless the pod is a mirror of a static pod of the node.
-func mirror(node string, pod *corev1.Pod) error {
-	if _, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirrors || pod.Spec.NodeName != node {
-		return fmt.Errorf("node %q may only create mirror pods (annotation %s) that are bound to it", node, corev1.MirrorPodAnnotationKey)
-	}
-	if pod.Spec.ServiceAccountName != "" {
-		return fmt.Errorf("node %q may not create pods with a service account", node)
-	}
-	return nil
 }
 
 func lease(node string, l *coordinationv1.Lease) error {

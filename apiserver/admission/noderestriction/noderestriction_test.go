@@ -1,6 +1,7 @@
 package noderestriction
 
 import (
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -9,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
 )
 
 func meta(namespace, name string) metav1.ObjectMeta {
@@ -34,15 +37,24 @@ func tokenFor(kind, name, uid string) *authenticationv1.TokenRequest {
 	}}
 }
 
+// mirrorPod returns a mirror pod that node a may create, with a change.
+func mirrorPod(change func(*corev1.Pod)) *corev1.Pod {
+	made := pod("m", "a", map[string]string{corev1.MirrorPodAnnotationKey: "x"})
+	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "a-uid", Controller: ptr.To(true)}}
+	if change != nil {
+		change(made)
+	}
+	return made
+}
+
 func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 	mine, theirs, unbound := pod("mine", "a", nil), pod("theirs", "b", nil), pod("new", "", nil)
-	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), client: fake.NewClientset(mine, theirs)}
+	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+		client: fake.NewClientset(mine, theirs, &corev1.Node{ObjectMeta: meta("", "a")})}
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
-	mirror := map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-	served := pod("m", "a", mirror)
-	served.Spec.ServiceAccountName = "admin"
+	mirrored := map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	older := theirs.DeepCopy()
 	older.UID = "older"
 	earlier := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("earlier")}
@@ -61,10 +73,9 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 		{rule: "its lease", operation: admission.Create, object: &coordinationv1.Lease{ObjectMeta: meta("kube-node-lease", "a")}, want: yes},
 		{rule: "another node's lease", operation: admission.Create, object: &coordinationv1.Lease{ObjectMeta: meta("kube-node-lease", "b")}, want: no},
 		{rule: "a lease of a leader election", operation: admission.Update, old: &coordinationv1.Lease{ObjectMeta: meta("kube-system", "a")}, want: no},
-		{rule: "a mirror pod", operation: admission.Create, object: pod("m", "a", mirror), want: yes},
-		{rule: "a mirror pod on another node", operation: admission.Create, object: pod("m", "b", mirror), want: no},
+		{rule: "a mirror pod", operation: admission.Create, object: mirrorPod(nil), want: yes},
+		{rule: "a mirror pod on another node", operation: admission.Create, object: pod("m", "b", mirrored), want: no},
 		{rule: "any pod", operation: admission.Create, object: pod("m", "a", nil), want: no},
-		{rule: "a mirror pod with a service account", operation: admission.Create, object: served, want: no},
 		{rule: "the status of a pod of its own", operation: admission.Update, sub: "status", object: mine, old: mine, want: yes},
 		{rule: "the status of another node's pod", operation: admission.Update, sub: "status", object: theirs, old: theirs, want: no},
 		{rule: "the status of an unbound pod", operation: admission.Update, sub: "status", object: unbound, old: unbound, want: no},
@@ -103,5 +114,114 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 				t.Errorf("a node without a name: %v", err)
 			}
 		})
+	}
+}
+
+// admit returns why node a may not change an object, or "".
+func admit(t *testing.T, operation admission.Operation, subresource string, object, old runtime.Object) string {
+	t.Helper()
+	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+		client: fake.NewClientset(&corev1.Node{ObjectMeta: meta("", "a")})}
+	err := p.Validate(t.Context(), admission.NewAttributesRecord(object, old, schema.GroupVersionKind{}, "ns", "x", schema.GroupVersionResource{Resource: "x"},
+		subresource, operation, nil, false, &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}), nil)
+	if err == nil {
+		return ""
+	}
+	_, reason, _ := strings.Cut(err.Error(), "is forbidden: ")
+	return reason
+}
+
+func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
+	for _, test := range []struct {
+		rule   string
+		change func(*corev1.Pod)
+		want   string
+	}{
+		{"none", func(p *corev1.Pod) { p.OwnerReferences = nil }, `node "a" can only create pods with a single owner reference set to itself`},
+		{"another kind", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Pod" }, `node "a" can only create pods with an owner reference set to itself`},
+		{"another node", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "b" }, `node "a" can only create pods with an owner reference set to itself`},
+		{"no controller", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, `node "a" can only create pods with a controller owner reference set to itself`},
+		{"blocking", func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = ptr.To(true) }, `node "a" must not set blockOwnerDeletion on an owner reference`},
+		{"an earlier node", func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" }, `node a UID mismatch: expected old got a-uid`},
+		{"a service account", func(p *corev1.Pod) { p.Spec.ServiceAccountName = "admin" }, `node "a" can not create pods that reference a service account`},
+		{"a secret", func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}} }, `node "a" can not create pods that reference secrets`},
+		{"a config map", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}
+		}, `node "a" can not create pods that reference configmaps`},
+		{"a claim", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+		}, `node "a" can not create pods that reference persistentvolumeclaims`},
+		{"a trust bundle", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}}}}}}
+		}, `node "a" can not create pods that reference clustertrustbundles`},
+		{"nothing", nil, ""},
+	} {
+		if got := admit(t, admission.Create, "", mirrorPod(test.change), nil); got != test.want {
+			t.Errorf("%s: %q, want %q", test.rule, got, test.want)
+		}
+	}
+}
+
+func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
+	labelled := func(keys ...string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: meta("", "a")}
+		n.Labels = map[string]string{"kubernetes.io/os": "linux", "zone": "1"}
+		for _, key := range keys {
+			n.Labels[key] = "x"
+		}
+		return n
+	}
+	tainted := labelled()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
+	other := labelled()
+	other.Name = "b"
+	for _, test := range []struct {
+		rule        string
+		object, old *corev1.Node
+		want        string
+	}{
+		{"its own labels", labelled("any", "kubelet.kubernetes.io/any", "node.kubernetes.io/any"), nil, ""},
+		{"labels of an administrator", labelled("node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/b"), nil,
+			`node "a" is not allowed to set the following labels: node-restriction.kubernetes.io/a, x.node-restriction.kubernetes.io/b`},
+		{"a role", labelled("node-role.kubernetes.io/control-plane"), nil, `node "a" is not allowed to set the following labels: node-role.kubernetes.io/control-plane`},
+		{"taints at the registration", tainted, nil, ""},
+		{"a change of its own labels", labelled("any", "topology.kubernetes.io/zone"), labelled(), ""},
+		{"a further label", labelled("k8s.io/any"), labelled(), "is not allowed to modify labels: k8s.io/any"},
+		{"a label less", labelled(), labelled("node-restriction.kubernetes.io/a"), "is not allowed to modify labels: node-restriction.kubernetes.io/a"},
+		{"a label that stays", labelled("node-restriction.kubernetes.io/a", "any"), labelled("node-restriction.kubernetes.io/a"), ""},
+		{"a taint less", labelled(), tainted, `node "a" is not allowed to modify taints`},
+		{"another node", other, other, `node "a" may only have objects of its own name, and not "b"`},
+	} {
+		operation, old := admission.Create, runtime.Object(nil)
+		if test.old != nil {
+			operation, old = admission.Update, test.old
+		}
+		if got := admit(t, operation, "", test.object, old); got != test.want {
+			t.Errorf("%s: %q, want %q", test.rule, got, test.want)
+		}
+	}
+}
+
+func TestANodeChangesOnlyTheStatusOfPodsAndClaims(t *testing.T) {
+	relabelled := pod("mine", "a", nil)
+	relabelled.Labels = map[string]string{"app": "web"}
+	if got, want := admit(t, admission.Update, "status", relabelled, pod("mine", "a", nil)), `node "a" cannot update labels through pod status`; got != want {
+		t.Errorf("labels of a pod: %q, want %q", got, want)
+	}
+	claimed := pod("mine", "a", nil)
+	claimed.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
+	if got, want := admit(t, admission.Update, "status", claimed, pod("mine", "a", nil)), `node "a" cannot update resource claim statuses`; got != want {
+		t.Errorf("resource claims of a pod: %q, want %q", got, want)
+	}
+	old := &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", "c")}
+	resized := old.DeepCopy()
+	resized.ResourceVersion = "2"
+	resized.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	if got := admit(t, admission.Update, "status", resized, old); got != "" {
+		t.Errorf("capacity of a claim: %q", got)
+	}
+	resized.Finalizers = []string{"example.com/mine"}
+	if got, want := admit(t, admission.Update, "status", resized, old), `node "a" is not allowed to update fields other than status.capacity and status.conditions`; got != want {
+		t.Errorf("finalizers of a claim: %q, want %q", got, want)
 	}
 }

@@ -1,0 +1,102 @@
+package noderestriction
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	"svc.dev/svc/apis/podspec"
+)
+
+// mirror returns an error unless the pod is a mirror of a static pod of the node, is
+// owned by it (KEP-1314), and refers to no objects of the API: a node would get access
+// to them.
+func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error {
+	if _, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirrors || pod.Spec.NodeName != node {
+		return fmt.Errorf("node %q may only create mirror pods (annotation %s) that are bound to it", node, corev1.MirrorPodAnnotationKey)
+	}
+	if err := p.ownedBy(ctx, node, pod.OwnerReferences); err != nil {
+		return err
+	}
+	for ref := range podspec.References(pod) {
+		return fmt.Errorf("node %q can not create pods that reference %s", node, referenced[ref.Kind])
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.ClusterTrustBundle != nil {
+				return fmt.Errorf("node %q can not create pods that reference clustertrustbundles", node)
+			}
+		}
+	}
+	return nil
+}
+
+// referenced names what a pod refers to.
+var referenced = map[podspec.ReferenceKind]string{
+	podspec.ServiceAccount:        "a service account",
+	podspec.Secret:                "secrets",
+	podspec.ConfigMap:             "configmaps",
+	podspec.PersistentVolumeClaim: "persistentvolumeclaims",
+}
+
+// ownedBy returns an error unless the only owner is the node, as the controller.
+func (p *plugin) ownedBy(ctx context.Context, node string, owners []metav1.OwnerReference) error {
+	if len(owners) != 1 {
+		return fmt.Errorf("node %q can only create pods with a single owner reference set to itself", node)
+	}
+	owner := owners[0]
+	switch {
+	case owner.APIVersion != corev1.SchemeGroupVersion.String() || owner.Kind != "Node" || owner.Name != node:
+		return fmt.Errorf("node %q can only create pods with an owner reference set to itself", node)
+	case owner.Controller == nil || !*owner.Controller:
+		return fmt.Errorf("node %q can only create pods with a controller owner reference set to itself", node)
+	case owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion:
+		return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
+	}
+	stored, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err
+	case owner.UID != stored.UID:
+		return fmt.Errorf("node %s UID mismatch: expected %s got %s", node, owner.UID, stored.UID)
+	}
+	return nil
+}
+
+// podChange returns an error unless the node may update or delete the pod.
+func podChange(node string, a admission.Attributes, old *corev1.Pod) error {
+	if otherUID(a, old) {
+		return nil
+	}
+	if old.Spec.NodeName != node {
+		return notOn(node, old)
+	}
+	changed, updated := a.GetObject().(*corev1.Pod)
+	if !updated {
+		return nil
+	}
+	if !maps.Equal(changed.Labels, old.Labels) {
+		return fmt.Errorf("node %q cannot update labels through pod status", node)
+	}
+	if !equality.Semantic.DeepEqual(changed.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses) {
+		return fmt.Errorf("node %q cannot update resource claim statuses", node)
+	}
+	return nil
+}
+
+// otherUID reports whether a request is for a pod of another UID than old's.
+func otherUID(a admission.Attributes, old *corev1.Pod) bool {
+	if o, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok {
+		return o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != old.UID
+	}
+	changed, ok := a.GetObject().(*corev1.Pod)
+	return ok && changed.UID != old.UID
+}
