@@ -25,6 +25,7 @@ var literalsAllowed = map[string]string{
 	"apiserver/routecache/routecache.go":                 "the path segment /namespaces/ of the URL grammar",
 	"apiserver/serviceaccount/bound.go":                  "the claims of a bound token name these four kinds",
 	"apiserver/serviceaccount/legacy.go":                 "a legacy token is stored in a secret",
+	"controllers/certificates/csrapproving/reconcile.go": "the access reviews that an approval depends on",
 	"controllers/endpoints/controller.go":                "an alias of the controller's name",
 	"controllers/namespace/decide.go":                    "pods are deleted first (KEP-5080)",
 	"controllers/replicaset/kind.go":                     "one controller for two kinds: which of them it is",

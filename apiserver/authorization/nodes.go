@@ -63,6 +63,20 @@ func nodesThemselves() Grant {
 	}}
 }
 
+// Joining returns the rules by which nodes join as in kubeadm's clusters: members of the
+// group, whose bootstrap tokens are for joining, get the client certificate of a node,
+// and a node renews its own.
+func Joining(group string) Grants {
+	create := func(subresource string) rbacv1.PolicyRule {
+		return can("certificates.k8s.io", []string{"certificatesigningrequests/" + subresource}, "create")
+	}
+	requests := can("certificates.k8s.io", []string{"certificatesigningrequests"}, "create", "get", "list", "watch")
+	return Grants{
+		{Group: group, Rules: []rbacv1.PolicyRule{requests, create("nodeclient")}},
+		{Group: user.NodesGroup, Rules: []rbacv1.PolicyRule{create("selfnodeclient")}},
+	}
+}
+
 // ToNodes returns the rules that the API server's own user has at the ports of
 // nodes: those of Kubernetes' default role system:kubelet-api-admin.
 func ToNodes(name string) Grant {

@@ -14,10 +14,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/internal/jointoken"
 )
 
 // stopTimeout bounds the time from the signal to the end of the process.
@@ -68,7 +70,7 @@ func New(c Config) (*Cluster, error) {
 	if err := GrantComponents(c.Server); err != nil {
 		return nil, err
 	}
-	grantJoining(c.Server)
+	c.Server.Authorization.Components = append(c.Server.Authorization.Components, authorization.Joining(jointoken.DefaultGroup)...)
 	cluster := &Cluster{Config: c}
 	if c.Node.Mode == NodeNever {
 		return cluster, nil

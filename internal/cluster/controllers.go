@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
@@ -18,7 +15,6 @@ import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/internal/component"
-	"svc.dev/svc/internal/jointoken"
 )
 
 // controllerManager runs the cluster's controllers.
@@ -105,18 +101,4 @@ func GrantComponents(o *options.Options) error {
 	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
 		authorization.ToNodes(pki.NodesClient))
 	return nil
-}
-
-// grantJoining lets nodes join as in kubeadm's clusters: who has a bootstrap token of
-// the default group gets the client certificate of a node, and a node renews its
-// own.
-func grantJoining(o *options.Options) {
-	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
-		return controller.Can(certificatesv1.GroupName, []string{resource}, verbs)
-	}
-	requests := rule("certificatesigningrequests", "create", "get", "list", "watch")
-	o.Authorization.Components = append(o.Authorization.Components,
-		authorization.Grant{Group: jointoken.DefaultGroup, Rules: []rbacv1.PolicyRule{requests, rule("certificatesigningrequests/nodeclient", "create")}},
-		authorization.Grant{Group: user.NodesGroup, Rules: []rbacv1.PolicyRule{rule("certificatesigningrequests/selfnodeclient", "create")}},
-	)
 }
