@@ -23,6 +23,11 @@ const (
 	ServiceAccount
 )
 
+// Resource returns the resource of the kind, all of which are in the core group.
+func (k ReferenceKind) Resource() string {
+	return [...]string{"configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts"}[k]
+}
+
 // References yields the objects that a pod refers to: its service account, pull
 // secrets, variables of all containers, volumes and secrets of volumes' drivers. An
 // ephemeral volume's claim has the name <pod>-<volume> (KEP-1698). An object may come

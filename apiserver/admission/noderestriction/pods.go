@@ -24,7 +24,11 @@ func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error
 		return err
 	}
 	for ref := range podspec.References(pod) {
-		return fmt.Errorf("node %q can not create pods that reference %s", node, referenced[ref.Kind])
+		what := ref.Kind.Resource()
+		if ref.Kind == podspec.ServiceAccount {
+			what = "a service account"
+		}
+		return fmt.Errorf("node %q can not create pods that reference %s", node, what)
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Projected == nil {
@@ -37,14 +41,6 @@ func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error
 		}
 	}
 	return nil
-}
-
-// referenced names what a pod refers to.
-var referenced = map[podspec.ReferenceKind]string{
-	podspec.ServiceAccount:        "a service account",
-	podspec.Secret:                "secrets",
-	podspec.ConfigMap:             "configmaps",
-	podspec.PersistentVolumeClaim: "persistentvolumeclaims",
 }
 
 // ownedBy returns an error unless the only owner is the node, as the controller.
