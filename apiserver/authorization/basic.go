@@ -15,7 +15,7 @@ import (
 func Basic() Grants {
 	return Grants{
 		{Group: user.AllUnauthenticated, Rules: publicInfo()},
-		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), discovery(), issuerDiscovery(), self())},
+		{Group: user.AllAuthenticated, Rules: slices.Concat(publicInfo(), Discovery(), issuerDiscovery(), self())},
 	}
 }
 
@@ -26,7 +26,8 @@ func publicInfo() []rbacv1.PolicyRule {
 	}}
 }
 
-func discovery() []rbacv1.PolicyRule {
+// Discovery returns the rules of Kubernetes' default role system:discovery.
+func Discovery() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		Verbs:           []string{"get"},
 		NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"},

@@ -98,6 +98,9 @@ func GrantComponents(o *options.Options) error {
 	if err != nil {
 		return err
 	}
+	// A manager may start before the API server has written the role by which all
+	// users discover.
+	rules = append(rules, authorization.Discovery()...)
 	o.Authorization.Components = append(o.Authorization.Components, authorization.Grant{User: controllers.User, Rules: rules},
 		authorization.ToNodes(pki.NodesClient))
 	return nil
