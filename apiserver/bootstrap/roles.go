@@ -61,11 +61,11 @@ func (s *storedRoles) ensureClusterRole(role authorization.DefaultRole) error {
 	return ensure(role,
 		reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.ClusterRoleRuleOwner{ClusterRole: wanted},
-			Client: listedClusterRoles{reconciliation.ClusterRoleModifier{Client: s.client.RbacV1().ClusterRoles()}, s.clusterRoles},
+			Client: listedRoles{reconciliation.ClusterRoleModifier{Client: s.client.RbacV1().ClusterRoles()}, s.clusterRole},
 		},
 		reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: binding,
-			Client:      listedClusterRoleBindings{reconciliation.ClusterRoleBindingClientAdapter{Client: s.client.RbacV1().ClusterRoleBindings()}, s.clusterRoleBindings},
+			Client:      listedBindings{reconciliation.ClusterRoleBindingClientAdapter{Client: s.client.RbacV1().ClusterRoleBindings()}, s.clusterRoleBinding},
 		})
 }
 
@@ -79,11 +79,11 @@ func (s *storedRoles) ensureRole(role authorization.DefaultRole) error {
 	return ensure(role,
 		reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.RoleRuleOwner{Role: wanted},
-			Client: listedRoles{reconciliation.RoleModifier{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.roles},
+			Client: listedRoles{reconciliation.RoleModifier{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.role},
 		},
 		reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: binding,
-			Client:      listedRoleBindings{reconciliation.RoleBindingClientAdapter{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.roleBindings},
+			Client:      listedBindings{reconciliation.RoleBindingClientAdapter{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.roleBinding},
 		})
 }
 

@@ -73,50 +73,46 @@ func (i byName[T]) get(namespace, name string) (*T, error) {
 	return object, nil
 }
 
-// The types below are the library's clients of the reconciliation, which read from the
-// lists and write to the API. If an object has been created since the list, the write
-// fails, and the step lists again.
-
-type listedClusterRoles struct {
-	reconciliation.ClusterRoleModifier
-	listed byName[rbacv1.ClusterRole]
-}
-
-// Get implements reconciliation.RuleOwnerModifier.
-func (l listedClusterRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
-	role, err := l.listed.get(namespace, name)
-	return reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, err
-}
-
+// listedRoles is a client of the reconciliation that reads roles from a list and writes
+// to the API. If an object has been created since the list, the write fails, and the step
+// lists again.
 type listedRoles struct {
-	reconciliation.RoleModifier
-	listed byName[rbacv1.Role]
+	reconciliation.RuleOwnerModifier
+	get func(namespace, name string) (reconciliation.RuleOwner, error)
 }
 
 // Get implements reconciliation.RuleOwnerModifier.
 func (l listedRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
-	role, err := l.listed.get(namespace, name)
+	return l.get(namespace, name)
+}
+
+// listedBindings is the same of bindings.
+type listedBindings struct {
+	reconciliation.RoleBindingModifier
+	get func(namespace, name string) (reconciliation.RoleBinding, error)
+}
+
+// Get implements reconciliation.RoleBindingModifier.
+func (l listedBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+	return l.get(namespace, name)
+}
+
+func (s *storedRoles) clusterRole(namespace, name string) (reconciliation.RuleOwner, error) {
+	role, err := s.clusterRoles.get(namespace, name)
+	return reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, err
+}
+
+func (s *storedRoles) role(namespace, name string) (reconciliation.RuleOwner, error) {
+	role, err := s.roles.get(namespace, name)
 	return reconciliation.RoleRuleOwner{Role: role}, err
 }
 
-type listedClusterRoleBindings struct {
-	reconciliation.ClusterRoleBindingClientAdapter
-	listed byName[rbacv1.ClusterRoleBinding]
-}
-
-// Get implements reconciliation.RoleBindingModifier.
-func (l listedClusterRoleBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
-	binding, err := l.listed.get(namespace, name)
+func (s *storedRoles) clusterRoleBinding(namespace, name string) (reconciliation.RoleBinding, error) {
+	binding, err := s.clusterRoleBindings.get(namespace, name)
 	return reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, err
 }
 
-type listedRoleBindings struct {
-	reconciliation.RoleBindingClientAdapter
-	listed byName[rbacv1.RoleBinding]
-}
-
-// Get implements reconciliation.RoleBindingModifier.
-func (l listedRoleBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
-	binding, err := l.listed.get(namespace, name)
+func (s *storedRoles) roleBinding(namespace, name string) (reconciliation.RoleBinding, error) {
+	binding, err := s.roleBindings.get(namespace, name)
 	return reconciliation.RoleBindingAdapter{RoleBinding: binding}, err
 }

@@ -138,6 +138,8 @@ func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T
 		{"--authorization-mode=RBAC --authorization-config=" + file, []string{"--authorization-config", "excludes --authorization-mode", "in the file"}},
 		{"--authorization-config=" + none, []string{"--authorization-config", none}},
 		{"--authorization-config=" + file, []string{"--authorization-config", file}},
+		{"--encryption-provider-config=" + none, []string{"--encryption-provider-config", none, "can read"}},
+		{"--encryption-provider-config-automatic-reload", []string{"--encryption-provider-config-automatic-reload", "set both"}},
 		{"--authorization-mode=ABAC", []string{"--authorization-mode", "ABAC", "needs --authorization-policy-file"}},
 		{"--authorization-mode=ABAC --authorization-policy-file=" + none, []string{"--authorization-policy-file", none}},
 		{"--authorization-policy-file=" + file, []string{"--authorization-policy-file", "--authorization-mode=ABAC", "set both"}},

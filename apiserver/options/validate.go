@@ -132,6 +132,7 @@ func (o *Options) validateFiles() []error {
 	errs = append(errs, readable("svclet-certificate-authority", o.Agents.CAFile)...)
 	errs = append(errs, readable("token-auth-file", o.Authentication.TokenAuthFile)...)
 	errs = append(errs, readable("authentication-config", o.Authentication.ConfigFile)...)
+	errs = append(errs, readable("encryption-provider-config", o.Encryption.File)...)
 	errs = append(errs, readable("oidc-ca-file", o.Authentication.OIDC.CAFile)...)
 	errs = append(errs, readable("authentication-token-webhook-config-file", o.Authentication.Webhook.ConfigFile)...)
 	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)

@@ -23,14 +23,12 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+
+	authnode "svc.dev/svc/apiserver/authorization/node"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
 const PluginName = "NodeRestriction"
-
-// userPrefix is the prefix of nodes' user names:
-// https://kubernetes.io/docs/reference/access-authn-authz/node
-const userPrefix = "system:node:"
 
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
@@ -68,9 +66,9 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if who == nil || !slices.Contains(who.GetGroups(), user.NodesGroup) {
 		return nil
 	}
-	node, found := strings.CutPrefix(who.GetName(), userPrefix)
+	node, found := strings.CutPrefix(who.GetName(), authnode.UserPrefix)
 	if !found || node == "" {
-		return admission.NewForbidden(a, fmt.Errorf("user %q is in the group of nodes, but its name does not begin with %s", who.GetName(), userPrefix))
+		return admission.NewForbidden(a, fmt.Errorf("user %q is in the group of nodes, but its name does not begin with %s", who.GetName(), authnode.UserPrefix))
 	}
 	var err error
 	if a.GetOperation() == admission.Create {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/options/authenticationconfig/metrics"
+	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
 )
 
@@ -39,32 +38,10 @@ func (a *Authenticator) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("flag", "--authentication-config", "file", a.config.File)
 	metrics.RegisterMetrics()
 	metrics.RecordAuthenticationConfigLastConfigInfo("", string(a.config.Content))
-	events := make(chan fsnotify.Event)
-	// The directory is watched, because editors and mounted config maps replace the
-	// file rather than write it.
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		defer watcher.Close()
-		if err = watcher.Add(filepath.Dir(a.config.File)); err == nil {
-			events = watcher.Events
-		}
-	}
-	if err != nil {
-		logger.Error(err, "Failed to watch the directory of the file, will read it periodically", "period", resync)
-	}
-	ticker := a.config.Clock.NewTicker(resync)
-	defer ticker.Stop()
 	seen := a.config.Content
-	for {
-		// Also before the first event: the file may have changed before it was watched.
-		seen = a.sync(ctx, logger, seen)
-		select {
-		case <-ctx.Done():
-			return
-		case <-events:
-		case <-ticker.C():
-		}
-	}
+	filesystem.WatchUntil(ctx, resync, a.config.File, func() { seen = a.sync(ctx, logger, seen) }, func(err error) {
+		logger.Error(err, "Failed to watch the authentication configuration, will retry")
+	})
 }
 
 // sync reads the file, and uses it if it differs from the content that was seen last.
