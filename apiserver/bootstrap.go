@@ -40,6 +40,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 		},
 		Advertise:      netip.AddrPortFrom(advertise.Unmap(), uint16(port)),
 		Shared:         c.options.SharedStorage,
+		Hosted:         c.hosted != nil,
 		Authentication: c.publishedAuthentication(),
 	})
 	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: c.repairReservations})

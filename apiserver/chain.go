@@ -25,9 +25,11 @@ type chain struct {
 	identity *identity
 	stores   *stores
 	clients  *clients
-	docs     *openapi.Documents
-	drain    *drain.Drain
-	layers   layers
+	// aggregated is nil for a standalone server.
+	hosted *hosted
+	docs   *openapi.Documents
+	drain  *drain.Drain
+	layers layers
 	// deprecatedLater are the versions that the libraries have deprecated, and the
 	// release has not.
 	deprecatedLater *deprecation.Versions
@@ -37,12 +39,12 @@ type chain struct {
 	discovered chan struct{}
 }
 
-func newChain(o *options.Options, id *identity, s *stores, c *clients, l layers, clock clock.WithTicker) *chain {
+func newChain(o *options.Options, id *identity, s *stores, c *clients, behind *hosted, l layers, clock clock.WithTicker) *chain {
 	docs := openapi.New("svc", documentsVersion(o), definitions.Definitions, func() *runtime.Scheme {
 		return apis.NewExternalScheme(s.kinds)
 	}, clock)
 	return &chain{
-		options: o, identity: id, stores: s, clients: c, docs: docs, drain: drain.New(), layers: l, clock: clock,
+		options: o, identity: id, stores: s, clients: c, hosted: behind, docs: docs, drain: drain.New(), layers: l, clock: clock,
 		deprecatedLater: deprecation.After(o.Release, s.kinds),
 		discovered:      make(chan struct{}),
 	}

@@ -29,8 +29,11 @@ type clients struct {
 }
 
 // newClients makes the internal view, and the clients and informers on it.
-func newClients(o *options.Options, id *identity, s *stores, l layers) (*clients, error) {
+func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l layers) (*clients, error) {
 	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizers, l.fastJSON())}
+	if behind != nil {
+		c.view.namespaces = behind.namespaces
+	}
 	c.requests = inprocess.NewStoppable(c.view)
 	c.loopback = inprocess.ClientConfig(c.requests)
 	config := rest.CopyConfig(c.loopback)

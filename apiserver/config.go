@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -22,7 +23,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/admission/escalation"
+	"svc.dev/svc/apiserver/admission/serviceaccount"
 
+	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/release"
 )
@@ -77,6 +80,9 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	}
 	if config.AuditBackend != nil {
 		config.AuditBackend = c.deprecatedLater.Audit(config.AuditBackend)
+		if c.hosted != nil {
+			config.AuditBackend = groupdomain.Audit(config.AuditBackend, c.domainConfig(&config.Config))
+		}
 	}
 	if o.Requests.PriorityAndFairness {
 		config.FlowControl = utilflowcontrol.New(c.clients.informers, c.clients.typed.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
@@ -125,12 +131,14 @@ func (c *chain) setIdentity(config *genericapiserver.RecommendedConfig) error {
 	config.Authentication.APIAudiences = c.identity.authentication.Audiences
 	config.Authentication.Authenticator = c.identity.Request
 	config.Authentication.RequestHeaderConfig = c.identity.authentication.RequestHeader
-	if c.identity.authentication.ClientCA != nil {
+	if c.hosted != nil { // they are among those of clients
+		config.SecureServing.ClientCA = c.identity.authentication.ClientCA
+	} else if c.identity.authentication.ClientCA != nil {
 		if err := config.Authentication.ApplyClientCert(c.identity.authentication.ClientCA, config.SecureServing); err != nil {
 			return err
 		}
 	}
-	if h := c.identity.authentication.RequestHeader; h != nil {
+	if h := c.identity.authentication.RequestHeader; h != nil && c.hosted == nil {
 		if err := config.Authentication.ApplyClientCert(h.CAContentProvider, config.SecureServing); err != nil {
 			return err
 		}
@@ -140,6 +148,10 @@ func (c *chain) setIdentity(config *genericapiserver.RecommendedConfig) error {
 	return nil
 }
 
+// hostPlugins are the admission plugins whose work is the host's: service accounts, and
+// what nodes may do.
+var hostPlugins = []string{serviceaccount.PluginName}
+
 // addAdmission adds the admission plugins to the configuration.
 func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	dynamicClient, err := dynamic.NewForConfig(c.clients.loopback)
@@ -147,7 +159,11 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 		return err
 	}
 	webhooks := webhookinit.NewPluginInitializer(c.clients.webhookAuth(), c.clients.services)
-	if err := c.options.Admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
+	admission := *c.options.Admission
+	if c.hosted != nil {
+		admission.DisablePlugins = append(slices.Clone(admission.DisablePlugins), hostPlugins...)
+	}
+	if err := admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
 		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file=%s", err, c.options.Admission.ConfigFile)
 	}

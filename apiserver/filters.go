@@ -31,6 +31,9 @@ import (
 // call, a closure and a part of the goroutine's stack for each request.
 func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = healthline.Filter(handler)
+	if c.hosted != nil {
+		handler = c.hosted.namespaces.Filter(handler, config.Serializer)
+	}
 	handler = collection.Filter(handler)
 	if config.FeatureGate.Enabled(genericfeatures.APIResponseCompression) {
 		handler = compression.Filter(handler)
@@ -74,7 +77,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = genericfilters.WithPanicRecovery(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
 	handler = disconnect.Filter(handler)
-	return withStackForFilters(mediatype.Filter(alias.Filter(handler, groupDomain)))
+	return withStackForFilters(c.domainFilter(mediatype.Filter(alias.Filter(handler, c.hosted.domain())), config))
 }
 
 // withStackForFilters grows the stack of the connection's goroutine, on which

@@ -38,7 +38,10 @@ type identity struct {
 
 // newIdentity reads the files that the flags name. The objects are those that
 // tokens of service accounts are bound to; they are read with the first request.
-func newIdentity(o *options.Options, objects func(schema.GroupResource) resource.Objects, clock clock.WithTicker) (*identity, error) {
+func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupResource) resource.Objects, clock clock.WithTicker) (*identity, error) {
+	if behind != nil {
+		return newHostIdentity(behind)
+	}
 	made := &identity{}
 	var err error
 	if made.authorizers, err = authorization.New(o.Authorization); err != nil {
@@ -76,6 +79,22 @@ func newIdentity(o *options.Options, objects func(schema.GroupResource) resource
 		return nil, err
 	}
 	return made, nil
+}
+
+// newHostIdentity returns the identity of a server behind a host: the host authenticates
+// and authorizes, and issues all tokens.
+func newHostIdentity(behind *hosted) (*identity, error) {
+	decide, err := behind.host.Authorizer(behind.names)
+	if err != nil {
+		return nil, err
+	}
+	from := behind.authentication
+	return &identity{
+		Authenticators: authentication.Authenticators{Request: from.Request, Identified: from.Request},
+		authentication: authentication.Config{RequestHeader: from.RequestHeader, ClientCA: from.ClientCA},
+		authorizers:    &authorization.Authorizers{Authorizer: decide},
+		keys:           &serviceaccount.Keys{},
+	}, nil
 }
 
 // run keeps what authenticates and authorizes requests up to date until ctx is done.

@@ -15,6 +15,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/host"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/view"
@@ -28,6 +29,8 @@ type internalView struct {
 	// install makes the routes of a version with the first request for it: the
 	// server's clients use few of them.
 	install map[string]func() error
+	// namespaces are those of the host, or nil.
+	namespaces *host.Namespaces
 	// next is set before completed is closed.
 	next      http.Handler
 	completed chan struct{}
@@ -59,6 +62,10 @@ func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorize
 
 // ServeHTTP implements http.Handler.
 func (v *internalView) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if v.namespaces != nil && host.Serves(req) {
+		v.namespaces.ServeHTTP(w, req)
+		return
+	}
 	if install := v.install[groupVersion(req.URL.Path)]; install != nil {
 		if err := install(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

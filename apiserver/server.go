@@ -32,9 +32,9 @@ import (
 	"svc.dev/svc/internal/footprint"
 )
 
-// groupDomain is the domain of the API groups (document 1). A standalone server
-// serves Kubernetes' own.
-const groupDomain = "k8s.io"
+// kubernetesDomain is the domain of the API groups (document 1) of a standalone server:
+// Kubernetes' own.
+const kubernetesDomain = "k8s.io"
 
 // Server is an API server whose port is open.
 type Server struct {
@@ -69,7 +69,11 @@ func New(o *options.Options) (*Server, error) {
 
 func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	kinds := registry.New()
-	id, err := newIdentity(o, kinds.Objects, clock)
+	behind, err := newHosted(o)
+	if err != nil {
+		return nil, err
+	}
+	id, err := newIdentity(o, behind, kinds.Objects, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +84,12 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		id.close()
 		return nil, err
 	}
-	c, err := newClients(o, id, s, l)
+	c, err := newClients(o, id, s, behind, l)
 	if err != nil {
 		id.close()
 		return nil, errors.Join(err, s.close())
 	}
-	server, err := newChain(o, id, s, c, l, clock).assemble()
+	server, err := newChain(o, id, s, c, behind, l, clock).assemble()
 	if err != nil {
 		id.close()
 		return nil, errors.Join(err, s.close())

@@ -32,6 +32,9 @@ type Config struct {
 	// Shared is set if other servers may use the same storage. Their endpoints are
 	// published too, and this server removes its own when it stops.
 	Shared bool
+	// Hosted is set for a server behind a host, whose namespaces, Service and
+	// authentication are the host's.
+	Hosted bool
 	// Authentication is published to aggregated servers.
 	Authentication Authentication
 }
@@ -43,21 +46,26 @@ const repairInterval = 5 * time.Minute
 // Steps returns the steps of a server's bootstrap. They may run at the same time.
 // Their names are those of the server's post-start hooks.
 func Steps(c Config) []Step {
-	auth := &c.Authentication
 	steps := []Step{
-		{Name: "bootstrap-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
-			return ensureBasics(ctx, c.Client, c.Service)
-		}},
 		{Name: "priority-and-fairness-config-producer", Interval: repairInterval, Ensure: func(ctx context.Context) error {
 			return EnsureFlowControl(ctx, c.Client.FlowcontrolV1())
 		}},
 		{Name: "scheduling/bootstrap-system-priority-classes", Interval: repairInterval, Ensure: func(ctx context.Context) error {
 			return EnsurePriorityClasses(ctx, c.Client.SchedulingV1())
 		}},
+	}
+	if c.Hosted {
+		return steps
+	}
+	auth := &c.Authentication
+	steps = append(steps, []Step{
+		{Name: "bootstrap-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
+			return ensureBasics(ctx, c.Client, c.Service)
+		}},
 		{Name: "start-cluster-authentication-info-controller", Interval: repairInterval, Wake: auth.changes(), Ensure: func(ctx context.Context) error {
 			return EnsureAuthentication(ctx, c.Client.CoreV1(), *auth, c.Clock.Now())
 		}},
-	}
+	}...)
 	if addr := c.Advertise.Addr(); addr.IsValid() && !addr.IsLoopback() && !addr.IsUnspecified() {
 		steps = append(steps, NewEndpoints(c.Client, c.Clock, c.Advertise, c.Shared).Step())
 	}

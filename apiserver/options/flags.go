@@ -9,6 +9,7 @@ import (
 
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/host"
 )
 
 // Flags returns the flags of the options, by subject.
@@ -19,6 +20,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Authentication.addFlags(sets.FlagSet("authentication"))
 	o.ServiceAccounts.addFlags(sets.FlagSet("service accounts"))
 	addAuthorizationFlags(&o.Authorization, sets.FlagSet("authorization"))
+	addHostFlags(&o.Host, sets.FlagSet("aggregation"))
 	o.addAdmissionFlags(sets.FlagSet("admission"))
 	o.Tolerations.AddFlags(sets.FlagSet("admission"))
 	o.Audit.AddFlags(sets.FlagSet("auditing"))
@@ -132,6 +134,15 @@ func addAuthorizationFlags(a *authorization.Config, fs *pflag.FlagSet) {
 	fs.StringVar(&w.Version, "authorization-webhook-version", w.Version, "Version of the SubjectAccessReviews: v1 or v1beta1.")
 	fs.DurationVar(&w.AuthorizedTTL, "authorization-webhook-cache-authorized-ttl", w.AuthorizedTTL, "How long 'authorized' responses of the webhook are cached.")
 	fs.DurationVar(&w.UnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", w.UnauthorizedTTL, "How long 'unauthorized' responses of the webhook are cached.")
+}
+
+func addHostFlags(h *host.Options, fs *pflag.FlagSet) {
+	fs.StringVar(&h.GroupDomain, "group-domain", h.GroupDomain,
+		"Serve behind a host cluster, every API group under this domain: apps as apps.<domain>, the core group as core.<domain>. "+
+			"The host recognises and authorizes users, and has the namespaces. The default is to serve standalone.")
+	fs.StringVar(&h.FleetName, "fleet-name", h.FleetName,
+		"With --group-domain, the name in /apis/fleet.<domain>/v1/fleets/<name>/proxy, below which the API is served under Kubernetes' own names.")
+	fs.StringVar(&h.Kubeconfig, "host-kubeconfig", h.Kubeconfig, "With --group-domain, the kubeconfig of the host. The default is the service account of the pod.")
 }
 
 func (r *Requests) addFlags(fs *pflag.FlagSet) {

@@ -18,6 +18,7 @@ import (
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/encryption"
+	"svc.dev/svc/apiserver/host"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
 )
@@ -30,8 +31,10 @@ type Options struct {
 	Authentication  Authentication
 	ServiceAccounts ServiceAccounts
 	Authorization   authorization.Config
-	Encryption      encryption.Config
-	Admission       *genericoptions.AdmissionOptions
+	// Host is the host of an aggregated server.
+	Host       host.Options
+	Encryption encryption.Config
+	Admission  *genericoptions.AdmissionOptions
 	// EventTTL is how long an event is kept after its last change.
 	EventTTL time.Duration
 	// AllowPrivileged lets containers be privileged.
@@ -213,6 +216,7 @@ func New() *Options {
 			},
 		},
 		Authorization:   authorization.NewConfig(),
+		Host:            host.Options{FleetName: "default"},
 		ServiceAccounts: ServiceAccounts{Lookup: true, ExtendExpiration: true},
 		Tolerations:     tolerationseconds.NewDefaults(),
 		EventTTL:        time.Hour,

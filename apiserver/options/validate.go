@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/compatibility"
@@ -17,6 +18,7 @@ import (
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -28,6 +30,7 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Authentication.RequestHeader.Validate()...)
 	errs = append(errs, o.validateEtcd()...)
+	errs = append(errs, o.validateHost()...)
 	errs = append(errs, o.Requests.validate()...)
 	errs = append(errs, o.ServiceAccounts.validate()...)
 	errs = append(errs, o.Authentication.validate()...)
@@ -89,6 +92,36 @@ func (a *Authentication) validate() []error {
 	}
 	if a.Webhook.CacheTTL < 0 {
 		errs = append(errs, fmt.Errorf("--authentication-token-webhook-cache-ttl: %s must not be negative", a.Webhook.CacheTTL))
+	}
+	return errs
+}
+
+// validateHost returns the errors of the flags of an aggregated server.
+func (o *Options) validateHost() []error {
+	h := o.Host
+	if h.GroupDomain == "" {
+		if h.Kubeconfig != "" {
+			return []error{errors.New("--host-kubeconfig: has no effect without --group-domain; set both")}
+		}
+		return nil
+	}
+	var errs []error
+	if err := groupdomain.Validate(h.GroupDomain); err != nil {
+		errs = append(errs, fmt.Errorf("--group-domain: %w", err))
+	}
+	if problems := validation.IsDNS1123Subdomain(h.FleetName); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--fleet-name: %q: %s", h.FleetName, problems[0]))
+	}
+	a := o.Authentication
+	for flag, set := range map[string]bool{
+		"client-ca-file": a.ClientCAFile != "", "token-auth-file": a.TokenAuthFile != "", "enable-bootstrap-token-auth": a.BootstrapTokens,
+		"authentication-config": a.ConfigFile != "", "oidc-issuer-url": a.OIDCSet, "authentication-token-webhook-config-file": a.Webhook.ConfigFile != "",
+		"requestheader-client-ca-file": a.RequestHeader.ClientCAFile != "",
+		"authorization-mode":           len(o.Authorization.Modes) > 0, "authorization-config": o.Authorization.File != "",
+	} {
+		if set {
+			errs = append(errs, fmt.Errorf("--%s: with --group-domain the host recognises and authorizes users; leave it out", flag))
+		}
 	}
 	return errs
 }

@@ -1,0 +1,316 @@
+package groupdomain
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"svc.dev/svc/apiserver/filters/rewrite"
+)
+
+// serveDocument serves discovery and OpenAPI. Documents are in JSON.
+func (f *filter) serveDocument(w http.ResponseWriter, req *http.Request, to route) {
+	wire := req
+	req = f.at(req, to)
+	req.Header = req.Header.Clone()
+	req.Header.Del("Accept-Encoding")
+	if to.gv.Group == fleetGroup && to.document != openAPIV3 {
+		f.serveFleetDiscovery(w, to)
+		return
+	}
+	switch to.document {
+	case groupList:
+		f.serveGroups(w, req)
+		return
+	case openAPIV2:
+		req.Header.Set("Accept", runtime.ContentTypeJSON)
+	default:
+		req.Header["Accept"] = onlyJSON(req.Header["Accept"])
+	}
+	translate := map[document]func([]byte) ([]byte, error){
+		group:         f.groupDocument,
+		resourceList:  f.resourceList,
+		openAPIV2:     f.openAPI,
+		openAPIV3:     f.openAPI,
+		openAPIV3List: f.openAPIList,
+	}[to.document]
+	f.serveTranslated(w, req, wire, to, translate)
+}
+
+// serveFleetDiscovery serves the documents of the group of fleets, which tell no secret.
+func (f *filter) serveFleetDiscovery(w http.ResponseWriter, to route) {
+	var answer any = f.fleetGroup()
+	if to.document == resourceList {
+		answer = f.fleetResources()
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	_, _ = w.Write(body) // an error means that the client has gone
+}
+
+// serveTranslated serves a document. wire is the request as it came.
+func (f *filter) serveTranslated(w http.ResponseWriter, req, wire *http.Request, to route, translate func([]byte) ([]byte, error)) {
+	rewrite.Serve(w, req, f.next, func(out io.Writer, status int, header http.Header) rewrite.Body {
+		if status >= http.StatusBadRequest {
+			return f.failure(out, header, to, wire)
+		}
+		return whole(out, translate)
+	})
+}
+
+// onlyJSON returns the clauses of an Accept header that are of JSON, or JSON.
+func onlyJSON(accept []string) []string {
+	var kept []string
+	for _, value := range accept {
+		for clause := range strings.SplitSeq(value, ",") {
+			if strings.HasPrefix(strings.TrimSpace(clause), runtime.ContentTypeJSON) {
+				kept = append(kept, clause)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return []string{runtime.ContentTypeJSON}
+	}
+	return []string{strings.Join(kept, ",")}
+}
+
+// serveGroups serves the list of all groups, which the handler has in two parts: the
+// core group is at /api.
+func (f *filter) serveGroups(w http.ResponseWriter, req *http.Request) {
+	req.Header["Accept"] = onlyJSON(req.Header["Accept"])
+	etag := req.Header.Get("If-None-Match")
+	req.Header.Del("If-None-Match")
+	var parts []*recorder
+	for _, path := range []string{"/api", "/apis"} {
+		part := newRecorder()
+		f.next.ServeHTTP(part, f.at(req, route{path: path}))
+		if part.status != http.StatusOK {
+			part.writeTo(w)
+			return
+		}
+		parts = append(parts, part)
+	}
+	merge := f.mergeGroups
+	if strings.Contains(parts[1].header.Get("Content-Type"), "as=APIGroupDiscoveryList") {
+		merge = f.mergeDiscovery
+	}
+	body, err := merge(parts[0].body.Bytes(), parts[1].body.Bytes())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	all := parts[1]
+	all.header.Del("Content-Length")
+	if own := all.header.Get("Etag"); own != "" {
+		own = `"` + strings.Trim(parts[0].header.Get("Etag"), `"`) + "-" + strings.Trim(own, `"`) + `"`
+		all.header.Set("Etag", own)
+		if own == etag {
+			all.status, body = http.StatusNotModified, nil
+		}
+	}
+	all.body.Reset()
+	all.body.Write(body)
+	all.writeTo(w)
+}
+
+// mergeGroups returns the APIGroupList of the core group's versions and of all other
+// groups.
+func (f *filter) mergeGroups(coreBody, others []byte) ([]byte, error) {
+	first, err := f.coreGroup(coreBody)
+	if err != nil {
+		return nil, err
+	}
+	var list metav1.APIGroupList
+	if err := json.Unmarshal(others, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Groups {
+		f.nameGroup(&list.Groups[i])
+	}
+	list.Groups = append(slices.Insert(list.Groups, 0, *first), f.fleetGroup())
+	return json.Marshal(list)
+}
+
+// fleetVersion is the version of the group of fleets.
+const fleetVersion = "v1"
+
+// fleetGroup returns the group of fleets, which the handler does not know.
+func (f *filter) fleetGroup() metav1.APIGroup {
+	version := metav1.GroupVersionForDiscovery{
+		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: fleetVersion}.String(), Version: fleetVersion,
+	}
+	return metav1.APIGroup{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"},
+		Name:     f.Names.FleetGroup(), Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
+	}
+}
+
+// fleetResources returns the resources of the group of fleets: the fleet's own address
+// is a subresource, so that roles can name it.
+func (f *filter) fleetResources() metav1.APIResourceList {
+	return metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: fleetVersion}.String(),
+		APIResources: []metav1.APIResource{{
+			Name: Fleets + "/proxy", Kind: "FleetProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"},
+		}},
+	}
+}
+
+// coreGroup returns the core group's versions as a group.
+func (f *filter) coreGroup(body []byte) (*metav1.APIGroup, error) {
+	var versions metav1.APIVersions
+	if err := json.Unmarshal(body, &versions); err != nil {
+		return nil, err
+	}
+	made := &metav1.APIGroup{}
+	for _, version := range versions.Versions {
+		made.Versions = append(made.Versions, metav1.GroupVersionForDiscovery{GroupVersion: version, Version: version})
+	}
+	if len(made.Versions) > 0 {
+		made.PreferredVersion = made.Versions[0]
+	}
+	f.nameGroup(made)
+	return made, nil
+}
+
+// nameGroup translates the names in a group.
+func (f *filter) nameGroup(g *metav1.APIGroup) {
+	public := direction(f.Names.Public)
+	g.Name = public(g.Name)
+	for i := range g.Versions {
+		g.Versions[i].GroupVersion = public.apiVersion(g.Versions[i].GroupVersion)
+	}
+	g.PreferredVersion.GroupVersion = public.apiVersion(g.PreferredVersion.GroupVersion)
+}
+
+// groupDocument translates the document of one group: an APIGroup, or the APIVersions
+// of the core group.
+func (f *filter) groupDocument(body []byte) ([]byte, error) {
+	var made metav1.APIGroup
+	if err := json.Unmarshal(body, &made); err != nil {
+		return nil, err
+	}
+	if made.Kind != "APIVersions" {
+		f.nameGroup(&made)
+		return json.Marshal(made)
+	}
+	coreGroup, err := f.coreGroup(body)
+	if err != nil {
+		return nil, err
+	}
+	coreGroup.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+	return json.Marshal(coreGroup)
+}
+
+// resourceList translates the list of the resources of a group version.
+func (f *filter) resourceList(body []byte) ([]byte, error) {
+	public := direction(f.Names.Public)
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, err
+	}
+	if list.GroupVersion == "v1" {
+		list.APIResources = slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return f.ofHost(r.Name) })
+	}
+	for i := range list.APIResources {
+		// Without a group, a resource is of the list's; a version comes with a group.
+		if r := &list.APIResources[i]; r.Group != "" || r.Version != "" {
+			r.Group = public(r.Group)
+		}
+	}
+	list.GroupVersion = public.apiVersion(list.GroupVersion)
+	return json.Marshal(list)
+}
+
+// ofHost reports whether a resource or subresource of the core group is served by the
+// host only.
+func (f *filter) ofHost(name string) bool {
+	name, _, _ = strings.Cut(name, "/")
+	return name == namespaces
+}
+
+// mergeDiscovery returns the aggregated discovery of the core group and of all others.
+func (f *filter) mergeDiscovery(coreBody, others []byte) ([]byte, error) {
+	var all, rest apidiscoveryv2.APIGroupDiscoveryList
+	if err := json.Unmarshal(coreBody, &all); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(others, &rest); err != nil {
+		return nil, err
+	}
+	all.Items = append(all.Items, rest.Items...)
+	for i := range all.Items {
+		f.nameDiscovery(&all.Items[i])
+	}
+	all.Items = append(all.Items, apidiscoveryv2.APIGroupDiscovery{
+		ObjectMeta: metav1.ObjectMeta{Name: f.Names.FleetGroup()},
+		Versions:   []apidiscoveryv2.APIVersionDiscovery{{Version: fleetVersion, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}},
+	})
+	return json.Marshal(all)
+}
+
+// nameDiscovery translates the names in the discovery of a group.
+func (f *filter) nameDiscovery(g *apidiscoveryv2.APIGroupDiscovery) {
+	name := func(kind *metav1.GroupVersionKind) {
+		if kind != nil && kind.Kind != "" {
+			translated := direction(f.Names.Public).objectVersion(schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String(), kind.Kind)
+			kind.Group = schema.FromAPIVersionAndKind(translated, kind.Kind).Group
+		}
+	}
+	if g.Name == "" {
+		for i := range g.Versions {
+			v := &g.Versions[i]
+			v.Resources = slices.DeleteFunc(v.Resources, func(r apidiscoveryv2.APIResourceDiscovery) bool { return f.ofHost(r.Resource) })
+		}
+	}
+	g.Name = f.Names.Public(g.Name)
+	for i := range g.Versions {
+		for j := range g.Versions[i].Resources {
+			r := &g.Versions[i].Resources[j]
+			name(r.ResponseKind)
+			for k := range r.Subresources {
+				name(r.Subresources[k].ResponseKind)
+			}
+		}
+	}
+}
+
+// recorder is a response in memory.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func newRecorder() *recorder { return &recorder{header: http.Header{}, status: http.StatusOK} }
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// writeTo writes the response.
+func (r *recorder) writeTo(w http.ResponseWriter) {
+	for name, values := range r.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body.Bytes()) // an error means that the client has gone
+}

@@ -1,0 +1,261 @@
+package groupdomain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"svc.dev/svc/apiserver/filters/rewrite"
+)
+
+// Config is what the filter needs to know of the server.
+type Config struct {
+	Names *Names
+	// FleetName is the name of the fleet that the server serves.
+	FleetName string
+	// Scheme has the stored types, which say how protobuf is read.
+	Scheme *runtime.Scheme
+	// Kinds are the compiled-in kinds of resources, by the resources' stored names.
+	Kinds map[schema.GroupVersionResource]schema.GroupVersionKind
+	// Proxied are the subresources whose bodies are not the server's own.
+	Proxied sets.Set[string]
+	// MaxBody is the largest body of a request, in bytes.
+	MaxBody int64
+}
+
+// Filter serves requests in the names of the domain by a handler that knows the stored
+// names only. Below [Names.FleetPath] it serves the handler's names. It must
+// enclose all filters that write responses, and compress nothing itself.
+func Filter(next http.Handler, config Config) http.Handler {
+	return &filter{Config: config, next: next}
+}
+
+type filter struct {
+	Config
+	next http.Handler
+	// public and stored are the nodes of the compiled-in kinds, which are made with their
+	// first request.
+	public, stored sync.Map
+}
+
+// nodeKey is the key of a node.
+type nodeKey struct {
+	resource schema.GroupVersionResource
+	body     schema.GroupVersionKind
+}
+
+type contextKey struct{}
+
+// UnderStoredNames reports whether a request came below [Names.FleetPath].
+func UnderStoredNames(ctx context.Context) bool {
+	return ctx.Value(contextKey{}) != nil
+}
+
+// ServeHTTP implements http.Handler.
+func (f *filter) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	to := f.Names.route(req.URL.Path, f.FleetName)
+	switch to.document {
+	case unnamed:
+		f.next.ServeHTTP(w, req)
+	case unknown:
+		writeStatus(w, http.StatusNotFound, to.reason)
+	case fleet:
+		f.next.ServeHTTP(w, f.at(req.WithContext(context.WithValue(req.Context(), contextKey{}, true)), to))
+	case objects:
+		f.serveObjects(w, req, to)
+	default:
+		f.serveDocument(w, req, to)
+	}
+}
+
+// at returns the request at a stored path.
+func (f *filter) at(req *http.Request, to route) *http.Request {
+	translated := req.WithContext(req.Context())
+	location := *req.URL
+	location.Path = to.path
+	if location.RawPath != "" {
+		location.RawPath = f.Names.route(location.RawPath, f.FleetName).path
+	}
+	translated.URL = &location
+	return translated
+}
+
+// serveObjects serves a request for objects.
+func (f *filter) serveObjects(w http.ResponseWriter, req *http.Request, to route) {
+	translated := f.at(req, to)
+	translated.Header = req.Header.Clone()
+	translated.Header.Del("Accept-Encoding")
+	own := !f.Proxied.Has(to.subresource)
+	if own {
+		if accept := translated.Header["Accept"]; len(accept) > 0 {
+			translated.Header["Accept"] = withoutCBOR(accept)
+		}
+		if err := f.translateQuery(translated, to); err != nil {
+			writeStatus(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		if err := f.translateRequest(w, translated, to); err != nil {
+			var tooLarge *http.MaxBytesError
+			if errors.As(err, &tooLarge) {
+				writeStatus(w, http.StatusRequestEntityTooLarge, "limit is "+byteCount(tooLarge.Limit))
+				return
+			}
+			writeStatus(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	rewrite.Serve(w, translated, f.next, func(out io.Writer, status int, header http.Header) rewrite.Body {
+		if status >= http.StatusBadRequest {
+			return f.failure(out, header, to, req)
+		}
+		if !own || header.Get("Content-Encoding") != "" {
+			return nil
+		}
+		return f.body(out, header.Get("Content-Type"), f.toPublic(to))
+	})
+}
+
+// toPublic returns the node of what a server answers with.
+func (f *filter) toPublic(to route) *node {
+	return f.node(&f.public, nodeKey{resource: to.gv.WithResource(to.resource)}, func(types []reflect.Type) *node {
+		d := direction(f.Names.Public)
+		root := response(d.object(schema.GroupResource{Group: to.gv.Group, Resource: to.resource}, types...))
+		root.at("details.group").translate = d.field("details.group") // of a deletion
+		return root
+	})
+}
+
+// toStored returns the node of the objects in a request. body is the stored kind of its
+// body, which may differ from the resource's (of a scale, say).
+func (f *filter) toStored(to route, body schema.GroupVersionKind) *node {
+	if !f.Scheme.Recognizes(body) {
+		body = schema.GroupVersionKind{}
+	}
+	return f.node(&f.stored, nodeKey{to.gv.WithResource(to.resource), body}, func(types []reflect.Type) *node {
+		return direction(f.Names.Stored).object(schema.GroupResource{Group: to.gv.Group, Resource: to.resource}, types...)
+	})
+}
+
+// node returns the node of a key, which construct makes for the Go types of the
+// resource and of the body.
+func (f *filter) node(cache *sync.Map, key nodeKey, construct func(types []reflect.Type) *node) *node {
+	kind, compiledIn := f.Kinds[key.resource]
+	if !compiledIn { // there is no end of their names, and their node is small
+		return construct(nil)
+	}
+	if made, ok := cache.Load(key); ok {
+		return made.(*node)
+	}
+	var types []reflect.Type
+	for _, gvk := range []schema.GroupVersionKind{kind, key.body} {
+		if obj, err := f.Scheme.New(gvk); err == nil {
+			types = append(types, reflect.TypeOf(obj))
+		}
+	}
+	made, _ := cache.LoadOrStore(key, construct(types))
+	return made.(*node)
+}
+
+// failure returns what translates the body of an error.
+func (f *filter) failure(w io.Writer, header http.Header, to route, req *http.Request) rewrite.Body {
+	return whole(w, func(body []byte) ([]byte, error) {
+		return f.Names.status(header.Get("Content-Type"), body, [2]string{to.path, req.URL.Path})
+	})
+}
+
+// body returns what translates an answer by its content type.
+func (f *filter) body(w io.Writer, contentType string, root *node) rewrite.Body {
+	proto := protobuf{scheme: f.Scheme, root: root, stored: func(apiVersion string) string { return apiVersion }}
+	switch {
+	case strings.HasPrefix(contentType, "application/json"):
+		return &jsonBody{to: w, root: root}
+	case strings.HasPrefix(contentType, "application/yaml"):
+		return whole(w, root.yaml)
+	case !strings.HasPrefix(contentType, runtime.ContentTypeProtobuf):
+		return nil
+	case strings.Contains(contentType, "stream=watch"):
+		return &events{to: w, translate: proto.event}
+	}
+	return whole(w, proto.object)
+}
+
+// translateQuery translates the field selector of a request.
+func (f *filter) translateQuery(req *http.Request, to route) error {
+	query := req.URL.Query()
+	selector := query.Get("fieldSelector")
+	if selector == "" {
+		return nil
+	}
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil {
+		return nil // the handler says what is wrong
+	}
+	root := f.toStored(to, schema.GroupVersionKind{})
+	parsed, err = parsed.Transform(func(field, value string) (string, string, error) {
+		if n := root.pointer("/" + strings.ReplaceAll(field, ".", "/")); n != nil && n.translate != nil && value != "" {
+			value = n.translate(value, "")
+		}
+		return field, value, nil
+	})
+	if err != nil {
+		return err
+	}
+	query.Set("fieldSelector", parsed.String())
+	req.URL.RawQuery = query.Encode()
+	return nil
+}
+
+// whole returns a body that is translated when it is complete.
+func whole(w io.Writer, translate func(body []byte) ([]byte, error)) rewrite.Body {
+	return &wholeBody{to: w, translate: translate}
+}
+
+type wholeBody struct {
+	to        io.Writer
+	translate func(body []byte) ([]byte, error)
+	held      bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *wholeBody) Write(p []byte) (int, error) { return b.held.Write(p) }
+
+// Flush implements rewrite.Body.
+func (b *wholeBody) Flush() error { return nil }
+
+// Close implements rewrite.Body. A body that cannot be translated is one that the server
+// did not write itself.
+func (b *wholeBody) Close() error {
+	body := b.held.Bytes()
+	if translated, err := b.translate(body); err == nil {
+		body = translated
+	}
+	_, err := b.to.Write(body)
+	return err
+}
+
+// withoutCBOR returns an Accept header without CBOR, whose sequences cannot be
+// translated.
+func withoutCBOR(accept []string) []string {
+	var kept []string
+	for _, value := range accept {
+		for clause := range strings.SplitSeq(value, ",") {
+			if !strings.HasPrefix(strings.TrimSpace(clause), "application/cbor") {
+				kept = append(kept, clause)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return accept // 406
+	}
+	return []string{strings.Join(kept, ",")}
+}

@@ -1,0 +1,122 @@
+// Package host owns what an aggregated server has from its host: the identity of
+// users, the decision what they may do, and namespaces.
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/groupdomain"
+)
+
+// Options are the flags of an aggregated server.
+type Options struct {
+	// GroupDomain is the domain of the API groups; empty for a standalone server.
+	GroupDomain string
+	// FleetName is the name of the fleet, which is in the path of its own address.
+	FleetName string
+	// Kubeconfig says how to reach the host; empty in a pod of the host.
+	Kubeconfig string
+	// TokenTTL is how long the host's answers about a token are used, AuthorizedTTL and
+	// UnauthorizedTTL how long its decisions are.
+	TokenTTL, AuthorizedTTL, UnauthorizedTTL time.Duration
+}
+
+// Host is the host of an aggregated server.
+type Host struct {
+	config *rest.Config
+	client kubernetes.Interface
+	file   string
+	Options
+}
+
+// Connect returns the host. It sends no request.
+func Connect(o Options) (*Host, error) {
+	config, err := clientConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--host-kubeconfig: %w", err)
+	}
+	config.UserAgent = "svc"
+	// Each request of a user may need an answer of the host.
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--host-kubeconfig %s: %w", o.Kubeconfig, err)
+	}
+	return &Host{config: config, client: client, file: o.Kubeconfig, Options: o}, nil
+}
+
+func clientConfig(file string) (*rest.Config, error) {
+	if file == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("%w; outside of a pod of the host, name a kubeconfig", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return config, nil
+}
+
+// Authentication is how the host's users are recognised.
+type Authentication struct {
+	// Request recognises the user whom the host names in the headers of a request that
+	// it forwards, and users of the host who connect directly.
+	Request authenticator.Request
+	// RequestHeader are the headers, and the authorities of the host's proxy.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
+	// ClientCA are all authorities of client certificates.
+	ClientCA dynamiccertificates.CAContentProvider
+}
+
+// Authentication reads the configuration that the host publishes for its aggregated
+// servers (the ConfigMap extension-apiserver-authentication), which is read again
+// when it changes.
+func (h *Host) Authentication() (*Authentication, error) {
+	o := genericoptions.NewDelegatingAuthenticationOptions()
+	o.RemoteKubeConfigFile = h.file
+	o.CacheTTL = h.TokenTTL
+	o.RequestHeader.UIDHeaders = []string{"x-remote-uid"}
+	var info genericapiserver.AuthenticationInfo
+	serving := &genericapiserver.SecureServingInfo{}
+	if err := o.ApplyTo(&info, serving, nil); err != nil {
+		return nil, fmt.Errorf("read from the host how it authenticates: %w; the server's user needs the role "+
+			"extension-apiserver-authentication-reader in the namespace kube-system", err)
+	}
+	return &Authentication{Request: info.Authenticator, RequestHeader: info.RequestHeaderConfig, ClientCA: serving.ClientCA}, nil
+}
+
+// Authorizer returns the authorizer that asks the host, in the names of the domain.
+func (h *Host) Authorizer(names *groupdomain.Names) (authorization.Authorizer, error) {
+	review := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: h.client.AuthorizationV1(),
+		AllowCacheTTL:             h.AuthorizedTTL,
+		DenyCacheTTL:              h.UnauthorizedTTL,
+		WebhookRetryBackoff:       genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}
+	delegated, err := review.New()
+	if err != nil {
+		return nil, err
+	}
+	return newAuthorizer(delegated, names, h.FleetName), nil
+}
+
+// Namespaces returns the informer's client of the host's namespaces.
+func (h *Host) Namespaces() (*Namespaces, error) { return newNamespaces(h.config) }
+
+var _ authorizer.Authorizer = &access{}

@@ -1,0 +1,89 @@
+package apiserver
+
+import (
+	"net/http"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/apiserver/host"
+	"svc.dev/svc/apiserver/options"
+)
+
+// hosted is what a server behind a host has beside a standalone one: names, and the
+// host that it asks.
+type hosted struct {
+	names          *groupdomain.Names
+	host           *host.Host
+	authentication *host.Authentication
+	namespaces     *host.Namespaces
+}
+
+// newHosted connects to the host. It returns nil for a standalone server.
+func newHosted(o *options.Options) (*hosted, error) {
+	if o.Host.GroupDomain == "" {
+		return nil, nil
+	}
+	groups := sets.New(apiextensionsv1.GroupName, apiregistrationv1.GroupName)
+	for _, kind := range kindsOf(o) {
+		for _, gvk := range kind.GVKs() {
+			groups.Insert(gvk.Group)
+		}
+	}
+	a := &hosted{}
+	var err error
+	if a.names, err = groupdomain.New(o.Host.GroupDomain, sets.List(groups)); err != nil {
+		return nil, err
+	}
+	settings := o.Host
+	settings.TokenTTL = o.Authentication.Webhook.CacheTTL
+	settings.AuthorizedTTL, settings.UnauthorizedTTL = o.Authorization.Webhook.AuthorizedTTL, o.Authorization.Webhook.UnauthorizedTTL
+	if a.host, err = host.Connect(settings); err != nil {
+		return nil, err
+	}
+	if a.authentication, err = a.host.Authentication(); err != nil {
+		return nil, err
+	}
+	if a.namespaces, err = a.host.Namespaces(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// domain returns the group domain.
+func (a *hosted) domain() string {
+	if a == nil {
+		return kubernetesDomain
+	}
+	return a.names.Domain()
+}
+
+// domainFilter wraps the whole chain: it serves the names of the domain.
+func (c *chain) domainFilter(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	if c.hosted == nil {
+		return handler
+	}
+	return groupdomain.Filter(handler, c.domainConfig(config))
+}
+
+// domainConfig returns what the translation of names needs to know.
+func (c *chain) domainConfig(config *genericapiserver.Config) groupdomain.Config {
+	kinds := map[schema.GroupVersionResource]schema.GroupVersionKind{}
+	proxied := sets.New[string]()
+	for _, kind := range c.stores.kinds {
+		for _, gvk := range kind.GVKs() {
+			kinds[gvk.GroupVersion().WithResource(kind.Name)] = gvk
+		}
+		for _, connect := range kind.Connects {
+			proxied.Insert(connect.Name)
+		}
+	}
+	return groupdomain.Config{
+		Names: c.hosted.names, FleetName: c.options.Host.FleetName, Scheme: c.stores.scheme,
+		Kinds: kinds, Proxied: proxied, MaxBody: config.MaxRequestBodyBytes,
+	}
+}
