@@ -100,8 +100,10 @@ var liveEtcd = healthz.NamedCheck("etcd", func(*http.Request) error { return nil
 // setServing opens the port.
 func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {
 	o := c.options
-	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return fmt.Errorf("serving certificate: %w; set --tls-cert-file and --tls-private-key-file, or --cert-dir to a directory that can be written", err)
+	if o.SecureServing.ServerCert.GeneratedCert == nil { // it is not in a Secret of the host
+		if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+			return fmt.Errorf("serving certificate: %w; set --tls-cert-file and --tls-private-key-file, or --cert-dir to a directory that can be written", err)
+		}
 	}
 	address := net.JoinHostPort(o.SecureServing.BindAddress.String(), strconv.Itoa(o.SecureServing.BindPort))
 	if err := o.SecureServing.ApplyTo(&config.SecureServing); err != nil {

@@ -1,16 +1,22 @@
 package apiserver
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/host"
+	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/options"
 )
 
@@ -21,10 +27,11 @@ type hosted struct {
 	host           *host.Host
 	authentication *host.Authentication
 	namespaces     *host.Namespaces
+	certificates   *hostcerts.Keeper // nil if they are in files
 }
 
 // newHosted connects to the host. It returns nil for a standalone server.
-func newHosted(o *options.Options) (*hosted, error) {
+func newHosted(o *options.Options, clock clock.Clock) (*hosted, error) {
 	if o.Host.GroupDomain == "" {
 		return nil, nil
 	}
@@ -51,7 +58,50 @@ func newHosted(o *options.Options) (*hosted, error) {
 	if a.namespaces, err = a.host.Namespaces(); err != nil {
 		return nil, err
 	}
-	return a, nil
+	if !o.HostCertificates.Enabled() {
+		return a, nil
+	}
+	return a, a.keepCertificates(o, clock)
+}
+
+// certificatePatience is how long the host may take to answer about the Secrets of
+// certificates before the server does not start.
+const certificatePatience = 30 * time.Second
+
+// keepCertificates makes the certificates in Secrets of the host if they do not exist,
+// and makes the server use them.
+func (a *hosted) keepCertificates(o *options.Options, clock clock.Clock) error {
+	client, config := a.host.Client()
+	services, err := aggregatorclient.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	a.certificates, err = hostcerts.New(hostcerts.Config{
+		Options: o.HostCertificates, Client: client, APIServices: services, EtcdServers: o.Etcd.Servers,
+		Directory: o.SecureServing.ServerCert.CertDirectory, Clock: clock,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), certificatePatience)
+	defer cancel()
+	if err := a.certificates.Start(ctx); err != nil {
+		return fmt.Errorf("--serving-secret, --etcd-secret: %w", err)
+	}
+	if serving := a.certificates.Serving(); serving != nil {
+		o.SecureServing.ServerCert.GeneratedCert = serving
+	}
+	if files, ok := a.certificates.Etcd(); ok {
+		o.Etcd.TrustedCAFile, o.Etcd.CertFile, o.Etcd.KeyFile = files.CAFile, files.Client, files.Client
+	}
+	return nil
+}
+
+// run keeps the certificates until ctx is done.
+func (a *hosted) run(ctx context.Context) {
+	if a != nil && a.certificates != nil {
+		a.certificates.Run(ctx)
+	}
 }
 
 // domain returns the group domain.

@@ -41,6 +41,7 @@ type Server struct {
 	chain      runnable
 	handler    http.Handler
 	identity   *identity
+	hosted     *hosted // nil if it is standalone
 	backend    *storage.Backend
 	encryption *encryption.Encryption
 	requests   *inprocess.Stoppable // of the server's own clients
@@ -69,7 +70,7 @@ func New(o *options.Options) (*Server, error) {
 
 func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	kinds := registry.New()
-	behind, err := newHosted(o)
+	behind, err := newHosted(o, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		id.close()
 		return nil, errors.Join(err, s.close())
 	}
-	server.id = serverID
+	server.id, server.hosted = serverID, behind
 	return server, nil
 }
 
@@ -126,6 +127,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	background.Go(func() { s.identity.run(serving, s.id, s.clock) })
+	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
 	err := s.chain.Run(ctx)
 	cancel()

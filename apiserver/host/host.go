@@ -58,6 +58,9 @@ func Connect(o Options) (*Host, error) {
 	return &Host{config: config, client: client, file: o.Kubeconfig, Options: o}, nil
 }
 
+// Client returns the client of the host, and its configuration.
+func (h *Host) Client() (kubernetes.Interface, *rest.Config) { return h.client, h.config }
+
 func clientConfig(file string) (*rest.Config, error) {
 	if file == "" {
 		config, err := rest.InClusterConfig()

@@ -12,6 +12,9 @@ import (
 	"svc.dev/svc/apiserver/host"
 )
 
+// AggregationFlags is the subject of the flags of a server behind a host.
+const AggregationFlags = "aggregation"
+
 // Flags returns the flags of the options, by subject.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
@@ -20,7 +23,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Authentication.addFlags(sets.FlagSet("authentication"))
 	o.ServiceAccounts.addFlags(sets.FlagSet("service accounts"))
 	addAuthorizationFlags(&o.Authorization, sets.FlagSet("authorization"))
-	addHostFlags(&o.Host, sets.FlagSet("aggregation"))
+	addHostFlags(&o.Host, sets.FlagSet(AggregationFlags))
+	o.HostCertificates.AddFlags(sets.FlagSet(AggregationFlags))
 	o.addAdmissionFlags(sets.FlagSet("admission"))
 	o.Tolerations.AddFlags(sets.FlagSet("admission"))
 	o.Audit.AddFlags(sets.FlagSet("auditing"))

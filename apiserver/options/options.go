@@ -19,6 +19,7 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/encryption"
 	"svc.dev/svc/apiserver/host"
+	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
 )
@@ -32,9 +33,11 @@ type Options struct {
 	ServiceAccounts ServiceAccounts
 	Authorization   authorization.Config
 	// Host is the host of an aggregated server.
-	Host       host.Options
-	Encryption encryption.Config
-	Admission  *genericoptions.AdmissionOptions
+	Host host.Options
+	// HostCertificates are the certificates that an aggregated server keeps there.
+	HostCertificates hostcerts.Options
+	Encryption       encryption.Config
+	Admission        *genericoptions.AdmissionOptions
 	// EventTTL is how long an event is kept after its last change.
 	EventTTL time.Duration
 	// AllowPrivileged lets containers be privileged.

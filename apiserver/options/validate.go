@@ -19,6 +19,7 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -99,13 +100,18 @@ func (a *Authentication) validate() []error {
 // validateHost returns the errors of the flags of an aggregated server.
 func (o *Options) validateHost() []error {
 	h := o.Host
+	errs := o.HostCertificates.Validate(hostcerts.Others{
+		GroupDomain:  h.GroupDomain,
+		ServingFiles: o.SecureServing.ServerCert.CertKey.CertFile != "" || o.SecureServing.ServerCert.CertKey.KeyFile != "",
+		EtcdFiles:    o.Etcd.TrustedCAFile != "" || o.Etcd.CertFile != "" || o.Etcd.KeyFile != "",
+		EtcdServers:  o.Etcd.Servers,
+	})
 	if h.GroupDomain == "" {
 		if h.Kubeconfig != "" {
-			return []error{errors.New("--host-kubeconfig: has no effect without --group-domain; set both")}
+			errs = append(errs, errors.New("--host-kubeconfig: has no effect without --group-domain; set both"))
 		}
-		return nil
+		return errs
 	}
-	var errs []error
 	if err := groupdomain.Validate(h.GroupDomain); err != nil {
 		errs = append(errs, fmt.Errorf("--group-domain: %w", err))
 	}

@@ -68,6 +68,9 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 	up.node.AddFlags(sets.FlagSet("node"))
 	serverSets := up.server.Flags()
 	for _, name := range serverSets.Order {
+		if name == options.AggregationFlags {
+			continue // svc up is a cluster of its own
+		}
 		sets.FlagSet(name).AddFlagSet(serverSets.FlagSets[name])
 	}
 	up.controllers.AddFlags(&sets)
