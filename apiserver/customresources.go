@@ -10,7 +10,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 
+	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/noprotobuf"
+	"svc.dev/svc/apiserver/patcherror"
 )
 
 // customResources makes the last server: CustomResourceDefinitions and their
@@ -37,8 +39,12 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 		return nil, err
 	}
 	handler := server.GenericAPIServer.Handler
+	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	checks := []bodycheck.Check{bodycheck.CustomApplyFields(definitions.Lister())}
+	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
+	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
-	return server, server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer().SetTransform(addCreatedAt)
+	return server, definitions.Informer().SetTransform(addCreatedAt)
 }
 
 // afterKinds returns the server of the requests that are not for kinds: that of

@@ -37,22 +37,36 @@ func selectApplyFields(scheme *runtime.Scheme) func(req *http.Request) Func {
 				return body, nil // the handler says what is wrong
 			}
 			found := compare(object, scheme)
-			switch level := req.URL.Query().Get("fieldValidation"); {
+			switch {
 			case len(found.tooLarge) > 0:
 				return nil, errors.New(strings.Join(found.tooLarge, ", "))
 			case len(found.unknown) == 0:
 				return body, nil
-			case level == metav1.FieldValidationStrict:
-				return nil, errors.New("strict decoding error: " + strings.Join(found.unknown, ", "))
-			case level != metav1.FieldValidationIgnore:
-				for _, field := range found.unknown {
-					warning.AddWarning(req.Context(), "", field)
-				}
+			}
+			if err := treatUnknown(req, found.unknown); err != nil {
+				return nil, err
 			}
 			return json.Marshal(object)
 		}
 	}
 }
+
+// treatUnknown treats the unknown fields of an applied object, which are removed
+// already, as the request's fieldValidation says: an error refuses the body.
+func treatUnknown(req *http.Request, unknown []string) error {
+	switch req.URL.Query().Get("fieldValidation") {
+	case metav1.FieldValidationStrict:
+		return errors.New("strict decoding error: " + strings.Join(unknown, ", "))
+	case metav1.FieldValidationIgnore:
+	default:
+		for _, field := range unknown {
+			warning.AddWarning(req.Context(), "", field)
+		}
+	}
+	return nil
+}
+
+func unknownField(path string) string { return fmt.Sprintf("unknown field %q", path) }
 
 // decode reads an object in JSON or YAML. Clients that are programs send JSON, whose
 // decoder is much faster.
@@ -131,7 +145,7 @@ func (m *misfits) walkStruct(value map[string]any, t reflect.Type, path string) 
 		field, known := fields[key]
 		if !known {
 			delete(value, key)
-			m.unknown = append(m.unknown, fmt.Sprintf("unknown field %q", join(path, key)))
+			m.unknown = append(m.unknown, unknownField(join(path, key)))
 			continue
 		}
 		m.walk(value[key], field, join(path, key))

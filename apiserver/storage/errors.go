@@ -53,6 +53,9 @@ func (a translatedErrors) Get(ctx context.Context, key string, opts storage.GetO
 	if storage.IsInvalidError(err) {
 		return apierrors.NewBadRequest(err.Error()) // the resourceVersion is the only input
 	}
+	if err == nil {
+		patcherror.Read(ctx, out)
+	}
 	return translate(err)
 }
 
@@ -80,7 +83,7 @@ func (a translatedErrors) GuaranteedUpdate(ctx context.Context, key string, out 
 	ctx, cancel := shorten(ctx)
 	defer cancel()
 	// The registry does the same for kinds, dry runs included. For custom resources
-	// this is the only place.
+	// this is the only place but for dry runs (patcherror.DryRunFilter).
 	explained := func(current runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		changed, ttl, err := update(current, response)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"svc.dev/svc/apiserver/filters/disconnect"
+	"svc.dev/svc/apiserver/patcherror"
 )
 
 const logFlags = "logs"
@@ -29,11 +30,26 @@ func addLogFlags(sets *cliflag.NamedFlagSets, logging *logsapi.LoggingConfigurat
 func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io.Writer) error {
 	logs.InitLogs()
 	ctrllog.SetLogger(klog.Background())
-	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{disconnect.ErrorHandler(utilruntime.ErrorHandlers...)}
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{disconnect.ErrorHandler(patcherror.ErrorHandler(utilruntime.ErrorHandlers...))}
+	out = withoutMisfits{out}
 	if err := logsapi.ValidateAndApplyWithOptions(logging, &logsapi.LoggingOptions{ErrorStream: out, InfoStream: out}, nil); err != nil {
 		return usageError{fmt.Errorf("flags of the logs: %w", err), cmd}
 	}
 	return nil
+}
+
+// withoutMisfits drops the library's error about custom resources that do not fit
+// their schema: it computes who owns their fields before it validates them, and the
+// client gets the error of the validation. Another reason of the same error, such as
+// a webhook that does not convert, stays.
+type withoutMisfits struct{ out io.Writer }
+
+// Write expects one whole line, as loggers write them.
+func (w withoutMisfits) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("failed to update managedFields")) && bytes.Contains(line, []byte(" to smd typed: ")) {
+		return len(line), nil
+	}
+	return w.out.Write(line)
 }
 
 // warnings passes only warnings and errors of a log in klog's text format.

@@ -69,6 +69,21 @@ func TestOnlyTroubleIsLoggedUnlessAskedFor(t *testing.T) {
 	}
 }
 
+func TestCustomResourcesThatDoNotFitTheirSchemaAreNotLoggedAsErrors(t *testing.T) {
+	const prefix = `E1123 23:15:35.775507    8850 fieldmanager.go:159] "[SHOULD NOT HAPPEN] failed to update managedFields (restored)" err="failed to convert new object (n/b; e.com/v1, Kind=W) to `
+	var out strings.Builder
+	w := withoutMisfits{&out}
+	const webhook = prefix + "proper version: conversion webhook failed\"\n"
+	for _, line := range []string{prefix + "smd typed: .spec: expected map\"\n", webhook, "E1123 other to smd typed: x\n"} {
+		if n, err := w.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%q: wrote %d, %v", line, n, err)
+		}
+	}
+	if want := webhook + "E1123 other to smd typed: x\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
 func TestWhatIsToBeTypedIsQuoted(t *testing.T) {
 	for word, want := range map[string]string{
 		"/var/lib/svc":   "/var/lib/svc",

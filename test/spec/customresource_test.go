@@ -17,13 +17,19 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 // of its objects in the namespace default once they are served.
 func define(ctx context.Context, name, members string) (path string) {
 	GinkgoHelper()
+	return defineSpec(ctx, name, members, `{"type": "object", "x-kubernetes-preserve-unknown-fields": true}`)
+}
+
+// defineSpec is define with a schema of the field spec.
+func defineSpec(ctx context.Context, name, members, spec string) (path string) {
+	GinkgoHelper()
 	create(ctx, definitions, fmt.Sprintf(`{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.%[1]s.example.com"},
 		"spec": {
 			"group": "%[1]s.example.com", "scope": "Namespaced", "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
 			"versions": [{"name": "v1", "served": true, "storage": true, %[2]s
-				"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]
-		}}`, name, members))
+				"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": %[3]s}}}}]
+		}}`, name, members, spec))
 	path = fmt.Sprintf("/apis/%s.example.com/v1/namespaces/default/things", name)
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(send(ctx, launch.Request{Method: "GET", Path: path}).Status).To(Equal(200))

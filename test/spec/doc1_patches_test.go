@@ -124,21 +124,54 @@ var _ = Describe("Document 1, section 4: patches and updates", Ordered, func() {
 })
 
 var _ = Describe("Document 1, section 4: patches of custom resources", Ordered, func() {
-	var path string
+	const typeMeta = `"apiVersion":"patched.example.com/v1","kind":"Thing"`
+	var path, logged string
 	BeforeAll(func(ctx SpecContext) {
-		collection := define(ctx, "patched", "")
-		create(ctx, collection, `{"apiVersion":"patched.example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"secret":"word"}}`)
-		path = collection + "/t"
+		collection := defineSpec(ctx, "patched", "", `{"type":"object","properties":{
+			"secret":{"type":"string"}, "count":{"type":"integer"}, "any":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+			"set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},
+			"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":
+				{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}}}}`)
+		create(ctx, collection, `{`+typeMeta+`,"metadata":{"name":"t"},"spec":{"secret":"word"}}`)
+		path, logged = collection+"/t", server.Output()
+	})
+	AfterAll(func() {
+		Expect(server.Output()[len(logged):]).NotTo(MatchRegexp(`(?m)^E\d`), "nothing that is a client's fault is logged as an error")
 	})
 
-	DescribeTable("are answered as those of kinds are",
-		func(ctx SpecContext, contentType, query, body string, code int, message string) {
-			status := failed(send(ctx, launch.Request{Method: "PATCH", Path: path + "?" + query, ContentType: contentType, Body: body}), code)
-			Expect(status.Message).To(And(ContainSubstring(message), Not(ContainSubstring("word"))))
-		},
-		Entry("a wrong type", mergePatch, "", `{"metadata":{"labels":7}}`, 400, "ObjectMeta.labels"),
-		Entry("a duplicate field, with Strict", mergePatch, "fieldValidation=Strict", `{"spec":{"a":1,"a":2}}`, 400, `duplicate field "spec.a"`),
-		Entry("a resourceVersion that is not a number", mergePatch, "", `{"metadata":{"resourceVersion":"abc"}}`, 400, "metadata.resourceVersion: Invalid value"),
-		Entry("a JSON patch that fails", jsonPatch, "", `[{"op":"remove","path":"/spec/none"}]`, 422, `operation 0 of the patch, remove "/spec/none", failed`),
-	)
+	// A dry run is answered as the request itself is.
+	for _, dryRun := range []string{"", "dryRun=All&"} {
+		DescribeTable("are answered as those of kinds are: "+dryRun,
+			func(ctx SpecContext, contentType, query, body string, code int, message string) {
+				query = dryRun + query
+				if contentType == applyPatch {
+					query += "&fieldManager=m&force=true"
+				}
+				status := failed(send(ctx, launch.Request{Method: "PATCH", Path: path + "?" + query, ContentType: contentType, Body: body}), code)
+				Expect(status.Message).To(And(ContainSubstring(message), Not(ContainSubstring("word"))))
+			},
+			Entry("a wrong type", mergePatch, "", `{"metadata":{"labels":7}}`, 400, "ObjectMeta.labels"),
+			Entry("a duplicate field, with Strict", mergePatch, "fieldValidation=Strict", `{"spec":{"count":1,"count":2}}`, 400, `duplicate field "spec.count"`),
+			Entry("an unknown field, with Strict", mergePatch, "fieldValidation=Strict", `{"spec":{"bogus":1}}`, 400, `strict decoding error: unknown field "spec.bogus"`),
+			Entry("an unknown field of an apply, with Strict", applyPatch, "fieldValidation=Strict", `{`+typeMeta+`,"spec":{"bogus":1}}`, 400, `strict decoding error: unknown field "spec.bogus"`),
+			Entry("a resourceVersion that is not a number", mergePatch, "", `{"metadata":{"resourceVersion":"abc"}}`, 400, "metadata.resourceVersion: Invalid value"),
+			Entry("a JSON patch that fails", jsonPatch, "", `[{"op":"remove","path":"/spec/none"}]`, 422, `operation 0 of the patch, remove "/spec/none", failed`),
+			Entry("an applied value of a wrong type", applyPatch, "", `{`+typeMeta+`,"spec":{"count":"many"}}`, 400, ".spec.count: expected numeric"),
+			Entry("an applied set with a duplicate", applyPatch, "", `{`+typeMeta+`,"spec":{"set":["a","a"]}}`, 400, ".spec.set: duplicate entries"),
+			Entry("an applied list without a key", applyPatch, "", `{`+typeMeta+`,"spec":{"list":[{}]}}`, 400, ".spec.list: element 0"),
+			Entry("a list without a key", mergePatch, "", `{"spec":{"list":[{}]}}`, 422, "spec.list[0].name: Required value"),
+			Entry("a value that does not fit the schema", mergePatch, "", `{"spec":{"count":"many"}}`, 422, "spec.count in body must be of type integer"),
+		)
+	}
+
+	It("an apply drops unknown fields with a warning for each: Warn", func(ctx SpecContext) {
+		resp := send(ctx, launch.Request{Method: "PATCH", Path: path + "?dryRun=All&fieldManager=m", ContentType: applyPatch, Body: `{` + typeMeta + `,"spec":{"count":1,"bogus":1,"any":{"a":1}},"more":1}`})
+		Expect(parse(resp, 200)["spec"]).To(And(Not(HaveKey("bogus")), HaveKey("count"), HaveKeyWithValue("any", HaveKey("a"))))
+		Expect(resp.Header["Warning"]).To(ConsistOf(`299 - "unknown field \"spec.bogus\""`, `299 - "unknown field \"more\""`))
+	})
+	It("an apply drops unknown fields: Ignore", func(ctx SpecContext) {
+		resp := send(ctx, launch.Request{Method: "PATCH", Path: path + "?dryRun=All&fieldManager=m&fieldValidation=Ignore", ContentType: applyPatch, Body: `{` + typeMeta + `,"spec":{"count":1,"bogus":1}}`})
+		Expect(parse(resp, 200)["spec"]).NotTo(HaveKey("bogus"))
+		Expect(resp.Header["Warning"]).To(BeEmpty())
+	})
 })
