@@ -38,6 +38,11 @@ func contests() []contest {
 			{"namespaces", measureNamespaces},
 			{"collect", measureCollection},
 		}},
+		{"scale", apiServers, []measure{
+			{"crds", measureDefinitions},
+			{"objects", measureObjects},
+			{"quiet", measureIdleWatches},
+		}},
 		{"nodes", apiServers, []measure{
 			{"nodes", measureCrowd},
 		}},

@@ -22,6 +22,7 @@ const discoveryType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDi
 // A kind makes requests for the objects of a resource. It joins bodies from
 // prepared pieces.
 type kind struct {
+	api      string // the path of its version
 	resource string
 	pieces   []string // of a body, with the namespace, name and revision between
 }
@@ -34,7 +35,7 @@ func newKind(resource, template string, size int) kind {
 	template = strings.Join(strings.Fields(template), "")
 	missing := size - len(template)
 	template = strings.Replace(template, "padding", "padding"+strings.Repeat("x", max(0, missing)), 1)
-	return kind{resource: resource, pieces: strings.Split(template, marks)}
+	return kind{api: "/api/v1", resource: resource, pieces: strings.Split(template, marks)}
 }
 
 // configMapKind returns the kind of ConfigMaps of 1 KiB.
@@ -81,7 +82,7 @@ func podKind() kind {
 }
 
 func (k kind) collection(namespace string) string {
-	return "/api/v1/namespaces/" + namespace + "/" + k.resource
+	return k.api + "/namespaces/" + namespace + "/" + k.resource
 }
 
 func (k kind) object(namespace, name string) string {

@@ -37,6 +37,9 @@ type sizes struct {
 	Crowd        time.Duration // for which users send requests meanwhile
 	FleetAgents  int           // that run at once
 	FleetPods    int           // on their nodes
+	Definitions  int           // of custom resources
+	Objects      int           // of a kind, built-in and custom
+	IdleWatches  int           // that get no events
 	Profile      time.Duration // of the processor, at the start of each measure
 }
 
@@ -51,6 +54,7 @@ func fullSizes() sizes {
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
 		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
 		FleetAgents: 200, FleetPods: 2_000,
+		Definitions: 500, Objects: 100_000, IdleWatches: 10_000,
 		Profile: 10 * time.Second,
 	}
 }
@@ -67,6 +71,7 @@ func quickSizes() sizes {
 		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
 		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
 		FleetAgents: 10, FleetPods: 100,
+		Definitions: 10, Objects: 1_000, IdleWatches: 500,
 		Profile: time.Second,
 	}
 }

@@ -2,10 +2,14 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,12 +17,15 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/test/launch"
+	"svc.dev/svc/test/linearize/history"
 	"svc.dev/svc/test/linearize/traffic"
 )
 
@@ -47,9 +54,11 @@ func TestRequestsAndWatchesAreLinearizable(t *testing.T) {
 	}{{"two API servers on one etcd", twoServers}, {"svc up", oneServer}}
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {
-			system, end := s.start(t), time.Now().Add(duration/time.Duration(len(systems)))
+			system := s.start(t)
+			system.define(t)
+			end := time.Now().Add(duration / time.Duration(len(systems)))
 			for i := 0; time.Now().Before(end); i++ {
-				system.round(t, fmt.Sprint("round-", i))
+				system.round(t, collections()[i%len(collections())], fmt.Sprint("round-", i))
 			}
 		})
 	}
@@ -69,41 +78,105 @@ type fault struct {
 	do   func(wait func())
 }
 
+// collections are those that clients work with: of a built-in kind, and of a custom one, which
+// other handlers serve.
+func collections() []collection {
+	return []collection{
+		{traffic.ConfigMaps(), "/registry/configmaps/"},
+		{traffic.Resource{
+			TypeMeta: metav1.TypeMeta{APIVersion: "linearize.example.com/v1", Kind: "Record"}, Name: "records",
+			MergePatches: []types.PatchType{types.MergePatchType},
+		}, "/registry/linearize.example.com/records/"},
+	}
+}
+
+// collection is a resource with the prefix of its objects in etcd.
+type collection struct {
+	traffic.Resource
+	prefix string
+}
+
+// define creates the definition of the custom resource, and waits until all servers
+// serve it.
+func (s *system) define(t *testing.T) {
+	t.Helper()
+	g := NewWithT(t)
+	const definition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "records.linearize.example.com"},
+		"spec": {"group": "linearize.example.com", "scope": "Namespaced", "names": {"plural": "records", "singular": "record", "kind": "Record"},
+			"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`
+	resp, err := launch.Send(t.Context(), s.direct[0], launch.Request{
+		Method: http.MethodPost, Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ContentType: "application/json", Body: definition,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(resp.Status).To(Equal(http.StatusCreated), resp.Body)
+	for _, server := range s.direct {
+		g.Eventually(func() int { return status(server, "/apis/linearize.example.com/v1/records") }).Should(Equal(http.StatusOK))
+	}
+}
+
 // round lets clients work in a new namespace, and checks what they have received.
-func (s *system) round(t *testing.T, namespace string) {
+func (s *system) round(t *testing.T, of collection, namespace string) {
 	t.Helper()
 	g := NewWithT(t)
 	client := clientOf(t, s.direct[0])
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	list, err := client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(list.Items).To(BeEmpty())
-	version, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
-	g.Expect(err).NotTo(HaveOccurred())
+	version := s.emptyAt(t, of.Path(namespace))
 
 	seed := rand.Uint64()
-	t.Logf("%s: seed %d", namespace, seed)
-	clients := &traffic.Traffic{Servers: s.clients, Namespace: namespace, Version: version, Seed: seed}
+	t.Logf("%s of %s: seed %d", namespace, of.Name, seed)
+	recording := history.Record(t.Context(), s.etcd, of.prefix+namespace+"/", version)
+	clients := &traffic.Traffic{Servers: s.clients, Resource: of.Resource, Namespace: namespace, Version: version, Seed: seed}
 	ctx, cancel := context.WithTimeout(t.Context(), roundLength)
 	defer cancel()
 	working := make(chan error, 1)
 	go func() { working <- clients.Run(ctx) }()
-	s.fail(ctx, t, rand.New(rand.NewPCG(seed, 0)))
+	s.fail(ctx, t, rand.New(rand.NewPCG(seed, 0)), s.compaction(ctx, t, recording))
 	g.Expect(<-working).To(Succeed())
 	ctx, cancel = context.WithTimeout(t.Context(), launch.Patience)
 	defer cancel()
 	result, err := clients.Finish(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
-	broken := result.Check(ctx, s.etcd, "/registry/configmaps/"+namespace+"/", version)
+	broken := result.Check(ctx, recording)
 	t.Logf("%s: %s", namespace, result)
 	if broken != nil {
 		t.Fatalf("%.20000s", broken)
 	}
 }
 
+// emptyAt returns a version at which a collection is empty.
+func (s *system) emptyAt(t *testing.T, path string) uint64 {
+	t.Helper()
+	g := NewWithT(t)
+	resp, err := launch.Send(t.Context(), s.direct[0], launch.Request{Method: http.MethodGet, Path: path})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(resp.Status).To(Equal(http.StatusOK), resp.Body)
+	var list metav1.PartialObjectMetadataList
+	g.Expect(json.Unmarshal([]byte(resp.Body), &list)).To(Succeed(), resp.Body)
+	g.Expect(list.Items).To(BeEmpty())
+	version, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	return version
+}
+
+// compaction makes etcd forget all versions before the last one that is recorded:
+// watches and lists of earlier ones expire.
+func (s *system) compaction(ctx context.Context, t *testing.T, recording *history.Recording) fault {
+	return fault{"compact", func(func()) {
+		version := recording.Version()
+		if version == 0 {
+			return
+		}
+		_, err := s.etcd.Compact(ctx, int64(version)) //nolint:gosec // a version of etcd is an int64
+		if err != nil && !errors.Is(err, rpctypes.ErrCompacted) && ctx.Err() == nil {
+			t.Errorf("compact: %v", err)
+		}
+	}}
+}
+
 // fail causes one fault after the other until the context ends.
-func (s *system) fail(ctx context.Context, t *testing.T, random *rand.Rand) {
+func (s *system) fail(ctx context.Context, t *testing.T, random *rand.Rand, more ...fault) {
+	faults := slices.Concat(s.faults, more)
 	wait := func() {
 		timer := time.NewTimer(time.Duration(random.Int64N(int64(maxFault))))
 		defer timer.Stop()
@@ -114,7 +187,7 @@ func (s *system) fail(ctx context.Context, t *testing.T, random *rand.Rand) {
 	}
 	var done []string
 	for wait(); ctx.Err() == nil; wait() {
-		fault := s.faults[random.IntN(len(s.faults))]
+		fault := faults[random.IntN(len(faults))]
 		fault.do(wait)
 		done = append(done, fault.name)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"svc.dev/svc/test/linearize/history"
 	"svc.dev/svc/test/linearize/model"
 )
@@ -22,11 +20,11 @@ type Result struct {
 	unexpected []string
 }
 
-// Check compares the record with the changes in etcd of the keys with a prefix after a
-// version, and returns an error that describes what breaks a rule.
-func (r *Result) Check(ctx context.Context, client *clientv3.Client, prefix string, after uint64) error {
+// Check compares the record with all changes of the collection, and returns an error that
+// describes what breaks a rule.
+func (r *Result) Check(ctx context.Context, recording *history.Recording) error {
 	var err error
-	r.run.Changes, err = history.FromEtcd(ctx, client, prefix, after, func(e history.Event) bool {
+	r.run.Changes, err = recording.Until(ctx, func(e history.Event) bool {
 		return e.Key == lastKey && e.Version > r.last
 	})
 	if err != nil {

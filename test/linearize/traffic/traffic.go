@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/test/linearize/history"
@@ -30,9 +32,34 @@ const (
 	lastKey = "last"
 )
 
-// Traffic is what clients do with the config maps of a namespace, which has none before.
+// Resource is a resource whose objects clients work with.
+type Resource struct {
+	metav1.TypeMeta
+	Name string
+	// MergePatches are the media types of its patches that merge.
+	MergePatches []types.PatchType
+	// Unconditional reports whether it accepts an update without a version.
+	Unconditional bool
+}
+
+// Path returns the path of the collection in a namespace.
+func (r Resource) Path(namespace string) string {
+	prefix := "/apis/"
+	if r.GroupVersionKind().Group == "" {
+		prefix = "/api/"
+	}
+	return prefix + r.APIVersion + "/namespaces/" + namespace + "/" + r.Name
+}
+
+// ConfigMaps are built in.
+func ConfigMaps() Resource {
+	return Resource{metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, "configmaps", []types.PatchType{types.MergePatchType, types.StrategicMergePatchType}, true}
+}
+
+// Traffic is what clients do with the objects of a namespace, which has none before.
 type Traffic struct {
 	Servers   []*rest.Config
+	Resource  Resource
 	Namespace string
 	// Version is one of the collection while it is empty.
 	Version uint64
@@ -126,7 +153,7 @@ func (t *Traffic) newClient(server *rest.Config, id int) (*client, error) {
 	}
 	return &client{
 		traffic: t, id: id, http: &http.Client{Transport: transport},
-		url:    config.Host + "/api/v1/namespaces/" + t.Namespace + "/configmaps",
+		url:    config.Host + t.Resource.Path(t.Namespace),
 		random: rand.New(rand.NewPCG(t.Seed, uint64(id+1))),
 		known:  map[string]history.Object{},
 	}, nil

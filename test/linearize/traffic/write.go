@@ -40,7 +40,7 @@ func (c *client) content(key, generation string) *metav1.PartialObjectMetadata {
 	c.written++
 	half := []string{"even", "odd"}[c.written%2]
 	return &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		TypeMeta: c.traffic.Resource.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        key,
 			Labels:      map[string]string{history.HalfLabel: half, generationLabel: generation},
@@ -55,8 +55,12 @@ func (c *client) create(ctx context.Context, key, generation string) {
 
 func (c *client) update(ctx context.Context, key, generation string) {
 	content, spec := c.content(key, generation), model.Request{Verb: model.Change}
-	if known := c.known[key]; known.Version != 0 && c.random.IntN(3) > 0 {
+	known := c.known[key]
+	switch conditional := !c.traffic.Resource.Unconditional || c.random.IntN(3) > 0; {
+	case conditional && known.Version != 0:
 		spec.IfVersion, content.ResourceVersion = known.Version, strconv.FormatUint(known.Version, 10)
+	case !c.traffic.Resource.Unconditional:
+		return // it has not received a version yet
 	}
 	c.writeObject(ctx, spec, request{method: http.MethodPut, key: key}, content)
 }
@@ -67,8 +71,8 @@ func (c *client) patch(ctx context.Context, key, generation string) {
 	if known := c.known[key]; known.Version != 0 && c.random.IntN(3) == 0 {
 		spec.IfVersion, content.ResourceVersion = known.Version, strconv.FormatUint(known.Version, 10)
 	}
-	kinds := []types.PatchType{types.MergePatchType, types.StrategicMergePatchType}
-	c.writeObject(ctx, spec, request{method: http.MethodPatch, key: key, contentType: string(kinds[c.random.IntN(2)])}, content)
+	kinds := c.traffic.Resource.MergePatches
+	c.writeObject(ctx, spec, request{method: http.MethodPatch, key: key, contentType: string(kinds[c.random.IntN(len(kinds))])}, content)
 }
 
 // patchJSON sends a JSON patch, which may test the value.
