@@ -27,13 +27,28 @@ build: ## Build bin/svc and bin/svclet.
 	hack/build.sh $(BIN)/svclet $(VERSION)
 
 .PHONY: image
-image: ## Build the container image (docker or podman; IMAGE=name:tag).
-	@hack/image.sh $(or $(VERSION),dev)
+image: ## Build the container image, dist/svc.tar, without a container engine (IMAGE=name:tag PLATFORMS=linux/amd64).
+	@hack/image.sh $(VERSION)
+
+.PHONY: push
+push: image ## Build the container image and send it to a registry (IMAGE=registry/name:tag).
+	@[[ -n "$(IMAGE)" ]] || { echo "make push: say where to: IMAGE=registry/name:tag" >&2; exit 1; }
+	$(BIN)/image -push $(IMAGE) -output dist
+
+# What is deployed: config/aggregated, config/standalone, or a directory of your own.
+CONFIG ?= config/aggregated
 
 .PHONY: manifests
-manifests: build ## Render config/ to dist/svc.yaml, for a cluster that exists already.
-	@mkdir -p dist
-	$(BIN)/svc kubectl kustomize config/default > dist/svc.yaml
+manifests: build ## Render CONFIG to dist/svc.yaml; with IMAGE=name:tag, with that image.
+	@BIN=$(BIN) hack/manifests.sh $(CONFIG) dist/svc.yaml
+
+.PHONY: deploy
+deploy: manifests ## Install CONFIG into the cluster of the present kubeconfig.
+	$(BIN)/svc kubectl apply --server-side --force-conflicts -f dist/svc.yaml
+
+.PHONY: undeploy
+undeploy: manifests ## Remove CONFIG from the cluster, with all data.
+	@BIN=$(BIN) hack/undeploy.sh dist/svc.yaml
 
 ##@ Check
 

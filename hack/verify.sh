@@ -18,6 +18,8 @@ done < <(git ls-files 'go.mod' '**/go.mod')
 # takes much longer to build.
 go -C hack/tools/monitoring test ./... >&2 || complain "a query in config/components/monitoring is invalid"
 
+go -C hack/tools/image test ./... >&2 || complain "the builder of the container image is broken"
+
 hack/generate.sh
 generated=(':(glob)**/zz_generated*' docs/reference)
 if [[ -n $(git status --porcelain -- "${generated[@]}") ]]; then

@@ -1,5 +1,5 @@
 // Command reference generates files from declarations: the reference pages of the
-// controllers and of svclet's settings, and the ClusterRole of the controller manager.
+// controllers and of svclet's settings, the roles of the components, and the APIServices.
 // It runs in the root of the module.
 package main
 
@@ -18,8 +18,6 @@ import (
 
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
@@ -29,10 +27,13 @@ const module = "svc.dev/svc/"
 
 func main() {
 	for path, write := range map[string]func() (string, error){
-		"docs/reference/admission.md":                      admissionPlugins,
-		"docs/reference/controllers.md":                    page,
-		"docs/reference/svclet.md":                         svclet,
-		"config/rbac/zz_generated.controller-manager.yaml": role,
+		"docs/reference/admission.md":                            admissionPlugins,
+		"docs/reference/controllers.md":                          page,
+		"docs/reference/svclet.md":                               svclet,
+		"config/rbac/zz_generated.controller-manager.yaml":       role,
+		"config/aggregated/system/zz_generated.apiservices.yaml": apiServices,
+		"config/aggregated/system/zz_generated.registrar.yaml":   registrar,
+		"config/aggregated/system/zz_generated.controllers.yaml": fleetRole,
 	} {
 		content, err := write()
 		if err == nil {
@@ -174,16 +175,7 @@ func role() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	object := rbacv1.ClusterRole{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: "svc-controller-manager"},
-		Rules:      merged(rules),
-	}
-	content, err := yaml.Marshal(object)
-	if err != nil {
-		return "", err
-	}
-	return "# Generated from the controllers' declarations by make generate; do not edit.\n" + string(content), nil
+	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager", merged(rules)...))
 }
 
 // merged returns one rule for each resource, sorted by group and name.

@@ -21,10 +21,10 @@ var _ = Describe("manifests that people use", func() {
 	It("include the metrics of svc itself", func() {
 		// They name their namespace, so the sandbox's own is left out.
 		k.Namespace = ""
-		k.run("apply", "-k", "../../config/default", "--dry-run=client")
-		k.run("apply", "-f", "../../config/default/namespace.yaml")
-		k.afterwards("delete", "-f", "../../config/default/namespace.yaml", "--wait=false", "--ignore-not-found")
-		Expect(lines(k.run("apply", "-k", "../../config/default", "--dry-run=server", "--validate=strict"))).To(HaveLen(8))
+		k.run("apply", "-k", "../../config/standalone", "--dry-run=client")
+		k.run("apply", "-f", "../../config/standalone/namespace.yaml")
+		k.afterwards("delete", "-f", "../../config/standalone/namespace.yaml", "--wait=false", "--ignore-not-found")
+		Expect(lines(k.run("apply", "-k", "../../config/standalone", "--dry-run=server", "--validate=strict"))).To(HaveLen(8))
 		Expect(lines(k.run("apply", "-k", "../../config/rbac", "--dry-run=server", "--validate=strict"))).To(HaveLen(2))
 	})
 

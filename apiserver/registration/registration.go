@@ -1,0 +1,128 @@
+// Package registration owns the APIServices by which a host forwards requests for the
+// groups of a group domain.
+package registration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/version"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/apiserver/release"
+)
+
+const (
+	// groupPriority is less than that of each group of a host, so that short names, as
+	// kubectl get pods, stay those of the host.
+	groupPriority = 100
+	// topVersionPriority is that of a group's first version.
+	topVersionPriority = 15
+)
+
+// Groups are the groups of a domain.
+type Groups struct {
+	// Names translates the names of groups.
+	Names *groupdomain.Names
+	// Versions are the group versions that a release serves, in the domain's names and
+	// sorted by group, the preferred version first.
+	Versions []schema.GroupVersion
+}
+
+// New returns the groups that a release serves in a domain by default.
+func New(r release.Release, domain string) (*Groups, error) {
+	kinds := apis.Kinds()
+	served, err := release.NewServed(r, nil, kinds, apiextensionsv1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	stored := sets.New(apiextensionsv1.SchemeGroupVersion)
+	builtIn := sets.New(apiextensionsv1.GroupName, apiregistrationv1.GroupName)
+	for _, kind := range kinds {
+		for _, gvk := range kind.GVKs() {
+			builtIn.Insert(gvk.Group)
+		}
+		if kind.Hub.Group == metricsv1beta1.GroupName {
+			continue // served with --resource-metrics only
+		}
+		for _, gvk := range served.Versions(kind) {
+			stored.Insert(gvk.GroupVersion())
+		}
+	}
+	names, err := groupdomain.New(domain, sets.List(builtIn))
+	if err != nil {
+		return nil, err
+	}
+	g := &Groups{Names: names, Versions: []schema.GroupVersion{{Group: names.FleetGroup(), Version: "v1"}}}
+	for gv := range stored {
+		g.Versions = append(g.Versions, schema.GroupVersion{Group: names.Public(gv.Group), Version: gv.Version})
+	}
+	slices.SortFunc(g.Versions, func(a, b schema.GroupVersion) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
+	})
+	return g, nil
+}
+
+// APIServices returns the APIServices of all groups, served by a Service of the host at
+// port 443. The server writes their caBundle (package hostcerts).
+func (g *Groups) APIServices(service types.NamespacedName) []*apiregistrationv1.APIService {
+	var services []*apiregistrationv1.APIService
+	priority := int32(topVersionPriority)
+	for i, gv := range g.Versions {
+		if priority--; i == 0 || g.Versions[i-1].Group != gv.Group {
+			priority = topVersionPriority
+		}
+		services = append(services, &apiregistrationv1.APIService{
+			TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
+			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
+			Spec: apiregistrationv1.APIServiceSpec{
+				Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: groupPriority, VersionPriority: priority,
+				Service: &apiregistrationv1.ServiceReference{Namespace: service.Namespace, Name: service.Name},
+			},
+		})
+	}
+	return services
+}
+
+// Remove deletes the APIServices of a domain's groups from a host, and returns their
+// names. Groups that the host serves itself stay, whatever their names are.
+func Remove(ctx context.Context, host aggregator.Interface, domain string) ([]string, error) {
+	if err := groupdomain.Validate(domain); err != nil {
+		return nil, err
+	}
+	services := host.ApiregistrationV1().APIServices()
+	list, err := services.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the APIServices of the host: %w", err)
+	}
+	var removed []string
+	for _, service := range list.Items {
+		if service.Spec.Service == nil || !strings.HasSuffix(service.Spec.Group, "."+domain) {
+			continue
+		}
+		// Another APIService may have its name by now.
+		condition := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &service.UID}}
+		err := services.Delete(ctx, service.Name, condition)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return removed, fmt.Errorf("delete APIService %s: %w", service.Name, err)
+		}
+		removed = append(removed, service.Name)
+	}
+	return removed, nil
+}

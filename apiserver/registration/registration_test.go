@@ -1,0 +1,101 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"svc.dev/svc/apiserver/release"
+)
+
+func names(t *testing.T, r release.Release) map[string]*apiregistrationv1.APIService {
+	t.Helper()
+	groups, err := New(r, "svc.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*apiregistrationv1.APIService{}
+	for _, s := range groups.APIServices(types.NamespacedName{Namespace: "a", Name: "b"}) {
+		all[s.Name] = s
+	}
+	return all
+}
+
+func TestEveryServedVersionHasAnAPIServiceInTheDomain(t *testing.T) {
+	all := names(t, release.Default)
+	for _, name := range []string{
+		"v1.core.svc.example.com", "v1.apps.svc.example.com", "v1.storage.svc.example.com", "v1.rbac.authorization.svc.example.com",
+		"v1.apiextensions.svc.example.com", "v1.fleet.svc.example.com", "v2.autoscaling.svc.example.com",
+	} {
+		s := all[name]
+		if s == nil {
+			t.Errorf("%s is missing", name)
+			continue
+		}
+		if to := s.Spec.Service; to.Namespace != "a" || to.Name != "b" || s.Spec.InsecureSkipTLSVerify {
+			t.Errorf("%s: %+v", name, s.Spec)
+		}
+	}
+	for name := range all {
+		if !strings.HasSuffix(name, ".svc.example.com") || strings.Contains(name, "k8s.io") {
+			t.Errorf("%s is not of the domain", name)
+		}
+	}
+	if all["v1beta1.metrics.svc.example.com"] != nil {
+		t.Error("metrics are registered, which are not served by default")
+	}
+}
+
+func TestVersionsOfAnotherReleaseAreItsOwn(t *testing.T) {
+	all := names(t, release.Default)
+	if v1beta3, v1beta2 := all["v1beta3.flowcontrol.apiserver.svc.example.com"], all["v1beta2.flowcontrol.apiserver.svc.example.com"]; v1beta3 == nil || v1beta2 == nil ||
+		v1beta3.Spec.VersionPriority <= v1beta2.Spec.VersionPriority {
+		t.Error("want v1beta3 of flow control, preferred to v1beta2")
+	}
+	if later := names(t, release.Release{Major: 1, Minor: 32}); later["v1.flowcontrol.apiserver.svc.example.com"] == nil || later["v1beta3.flowcontrol.apiserver.svc.example.com"] != nil {
+		t.Error("want v1 of flow control alone in release 1.32")
+	}
+}
+
+func TestRemoveLeavesTheGroupsOfOthers(t *testing.T) {
+	service := func(name, group string, local bool) *apiregistrationv1.APIService {
+		s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Group: group}}
+		if !local {
+			s.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "a", Name: "b"}
+		}
+		return s
+	}
+	host := fake.NewSimpleClientset(
+		service("v1.apps.svc.dev", "apps.svc.dev", false), service("v1.widgets.example.com.svc.dev", "widgets.example.com.svc.dev", false),
+		service("v1.apps", "apps", true), service("v1beta1.metrics.k8s.io", "metrics.k8s.io", false),
+		service("v1.own.svc.dev", "own.svc.dev", true), service("v1.apps.notsvc.dev", "apps.notsvc.dev", false),
+	)
+	removed, err := Remove(t.Context(), host, "svc.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(removed)
+	if got := strings.Join(removed, " "); got != "v1.apps.svc.dev v1.widgets.example.com.svc.dev" {
+		t.Errorf("removed %s", got)
+	}
+	left, err := host.ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 4 {
+		t.Errorf("%d are left, want 4", len(left.Items))
+	}
+}
+
+func TestRemoveRefusesTheHostsOwnDomain(t *testing.T) {
+	for _, domain := range []string{"k8s.io", "metrics.k8s.io", "", "dev", "Svc.dev"} {
+		if _, err := Remove(t.Context(), fake.NewSimpleClientset(), domain); err == nil {
+			t.Errorf("%q is accepted", domain)
+		}
+	}
+}

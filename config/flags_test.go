@@ -1,0 +1,176 @@
+package config_test
+
+import (
+	"errors"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/server/v3/embed"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-helpers/auth/rbac/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/registration"
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/healthserver"
+)
+
+// command returns the program that a container runs, and its flags as it gets them.
+func command(t *testing.T, c corev1.Container) (program string, flags []string) {
+	t.Helper()
+	replace := []string{"$(NAMESPACE)", "svc-system"}
+	for _, variable := range c.Env {
+		if variable.Name == "POD_NAME" {
+			replace = append(replace, "$(POD_NAME)", "svc-etcd-0")
+		}
+	}
+	for _, arg := range slices.Concat(c.Command, c.Args) {
+		flags = append(flags, strings.NewReplacer(replace...).Replace(arg))
+	}
+	for _, f := range flags {
+		if strings.Contains(f, "$(") {
+			t.Errorf("%s: no variable for %s", c.Name, f)
+		}
+	}
+	return flags[0], flags[1:]
+}
+
+func parse(t *testing.T, sets cliflag.NamedFlagSets, args []string) {
+	t.Helper()
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range sets.FlagSets {
+		all.AddFlagSet(set)
+	}
+	if err := all.Parse(args); err != nil {
+		t.Errorf("%v: %v", args, err)
+	}
+}
+
+func programsAcceptTheirFlags(t *testing.T, m *manifests) {
+	for _, w := range workloads(m) {
+		program, args := command(t, w.template.Spec.Containers[0])
+		switch program {
+		case "apiserver":
+			o := options.New()
+			parse(t, o.Flags(), args)
+			for _, err := range o.Validate() {
+				// The files of mounted Secrets are not on this machine.
+				if !strings.Contains(err.Error(), "no such file") {
+					t.Error(err)
+				}
+			}
+		case "controller-manager":
+			o, port := controllers.NewOptions(), healthserver.NewOptions()
+			var sets cliflag.NamedFlagSets
+			o.AddFlags(&sets)
+			port.AddFlags(&sets)
+			sets.FlagSet("API server").String("svcconfig", "", "")
+			parse(t, sets, args)
+			if err := errors.Join(append(o.Validate(), port.Validate()...)...); err != nil {
+				t.Error(err)
+			}
+		case "/usr/local/bin/etcd":
+			flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
+			embed.NewConfig().AddFlags(flags)
+			if err := flags.Parse(args); err != nil {
+				t.Errorf("%v: %v", args, err)
+			}
+		default:
+			t.Errorf("%s: unknown program %s", w.GetName(), program)
+		}
+	}
+}
+
+func TestEveryServedVersionIsRegistered(t *testing.T) {
+	groups, err := registration.New(release.Default, "svc.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, gv := range groups.Versions {
+		want = append(want, gv.Version+"."+gv.Group)
+	}
+	for _, s := range objects[*apiregistrationv1.APIService](render(t, overlay{"aggregated", nil})) {
+		got = append(got, s.Name)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		t.Errorf("registered %v, served %v; run make generate", got, want)
+	}
+}
+
+// fleetRole is the role of the controllers of config/aggregated.
+func fleetRole(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	for _, role := range objects[*rbacv1.ClusterRole](render(t, overlay{"aggregated", nil})) {
+		if role.Name == "svc-controller-manager-fleet" {
+			return role.Rules
+		}
+	}
+	t.Fatal("no role")
+	return nil
+}
+
+func TestControllersMayDoWhatTheyDeclareInTheNamesOfTheDomain(t *testing.T) {
+	groups, err := registration.New(release.Default, "svc.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := fleetRole(t)
+	var chosen []string
+	for _, w := range workloads(render(t, overlay{"aggregated", nil})) {
+		for _, arg := range w.template.Spec.Containers[0].Args {
+			if value, ok := strings.CutPrefix(arg, "--controllers="); ok {
+				chosen = strings.Split(value, ",")
+			}
+		}
+	}
+	running := 0
+	for _, c := range controllers.All() {
+		if c.OnDemand || slices.Contains(chosen, "-"+c.Name) {
+			continue
+		}
+		running++
+		rules, err := controllers.RulesOf(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range rules {
+			if rule.APIGroups[0] == rbacv1.APIGroupAll {
+				continue // all groups of the host are not those of the domain
+			}
+			if !groups.Names.OfHost(rule.APIGroups[0], rule.Resources[0]) {
+				rule.APIGroups = []string{groups.Names.Public(rule.APIGroups[0])}
+			}
+			if ok, missing := validation.Covers(role, []rbacv1.PolicyRule{rule}); !ok {
+				t.Errorf("%s lacks %v", c.Name, missing)
+			}
+		}
+	}
+	if running < 10 || len(chosen) < 2 {
+		t.Errorf("%d controllers run by --controllers=%v", running, chosen)
+	}
+}
+
+func TestControllersHaveNoPowerOverTheHost(t *testing.T) {
+	for _, rule := range fleetRole(t) {
+		for _, group := range rule.APIGroups {
+			if strings.HasSuffix(group, ".svc.dev") {
+				continue
+			}
+			for _, verb := range rule.Verbs {
+				if group != "" || len(rule.Resources) != 1 || rule.Resources[0] != "namespaces" || !slices.Contains([]string{"get", "list", "watch"}, verb) {
+					t.Errorf("may %s %v of the host's group %q", verb, rule.Resources, group)
+				}
+			}
+		}
+	}
+}

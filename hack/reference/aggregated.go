@@ -1,0 +1,140 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/apiserver/registration"
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/controllers"
+)
+
+// The names of config/aggregated.
+const (
+	groupDomain = "svc.dev"
+	fleetName   = "default"
+)
+
+// hostControllers are the controllers whose work is the host's: namespaces, garbage,
+// and all of identity. config/aggregated turns them off.
+var hostControllers = []string{
+	"bootstrapsigner", "clusterroleaggregation", "csrapproving", "csrcleaner", "csrsigning", "garbagecollector", "namespace",
+	"root-ca-cert-publisher", "serviceaccount", "serviceaccount-token", "tokencleaner",
+}
+
+// apiServices returns the manifest of the APIServices of all served group versions.
+func apiServices() (string, error) {
+	groups, err := registration.New(release.Default, groupDomain)
+	if err != nil {
+		return "", err
+	}
+	var all []any
+	for _, s := range groups.APIServices(types.NamespacedName{Namespace: "svc-system", Name: "svc-apiserver"}) {
+		all = append(all, s)
+	}
+	return manifest("from the served group versions", all...)
+}
+
+// registrar returns the manifest of the role by which the API servers write the
+// authorities into their APIServices, and no others.
+func registrar() (string, error) {
+	groups, err := registration.New(release.Default, groupDomain)
+	if err != nil {
+		return "", err
+	}
+	writable := rbacv1.PolicyRule{APIGroups: []string{apiregistrationv1.GroupName}, Resources: []string{"apiservices"}, Verbs: []string{"patch"}}
+	for _, s := range groups.APIServices(types.NamespacedName{}) {
+		writable.ResourceNames = append(writable.ResourceNames, s.Name)
+	}
+	return manifest("from the served group versions", clusterRole("svc-apiserver-registrar",
+		rbacv1.PolicyRule{APIGroups: []string{apiregistrationv1.GroupName}, Resources: []string{"apiservices"}, Verbs: []string{"list", "watch"}},
+		writable))
+}
+
+// fleetRole returns the manifest of the role of the controllers in a host: their
+// permissions in the names of the domain, and the fleet's address.
+func fleetRole() (string, error) {
+	groups, err := registration.New(release.Default, groupDomain)
+	if err != nil {
+		return "", err
+	}
+	rules := controllers.OwnRules()
+	for _, c := range controllers.All() {
+		if slices.Contains(hostControllers, c.Name) {
+			continue
+		}
+		its, err := controllers.RulesOf(c)
+		if err != nil {
+			return "", err
+		}
+		rules = append(rules, its...)
+	}
+	var all []string
+	for _, gv := range groups.Versions {
+		if gv.Group != groups.Names.FleetGroup() {
+			all = append(all, gv.Group)
+		}
+	}
+	all = slices.Compact(all)
+	rules = inDomain(merged(rules), groups.Names, all)
+	rules = append(rules, rbacv1.PolicyRule{
+		APIGroups: []string{groups.Names.FleetGroup()}, Resources: []string{groupdomain.Fleets + "/proxy"}, ResourceNames: []string{fleetName},
+		Verbs: []string{"create", "delete", "get", "patch", "update"},
+	})
+	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager-fleet", rules...))
+}
+
+// inDomain returns rules about the same resources in the names of a domain. A rule about
+// all groups becomes one about those of the domain: the host has others.
+func inDomain(rules []rbacv1.PolicyRule, names *groupdomain.Names, all []string) []rbacv1.PolicyRule {
+	var translated []rbacv1.PolicyRule
+	for _, rule := range rules {
+		var groups []string
+		for _, group := range rule.APIGroups {
+			switch {
+			case group == rbacv1.APIGroupAll:
+				groups = append(groups, all...)
+			case len(rule.Resources) == 1 && names.OfHost(group, strings.Split(rule.Resources[0], "/")[0]):
+				groups = append(groups, group)
+			default:
+				groups = append(groups, names.Public(group))
+			}
+		}
+		rule.APIGroups = groups
+		translated = append(translated, rule)
+	}
+	return translated
+}
+
+func clusterRole(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      rules,
+	}
+}
+
+// manifest returns a file with the objects.
+func manifest(source string, objects ...any) (string, error) {
+	var b strings.Builder
+	b.WriteString("# Generated " + source + " by make generate; do not edit.\n")
+	for i, object := range objects {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		content, err := yaml.Marshal(object)
+		if err != nil {
+			return "", err
+		}
+		// The server writes the status.
+		b.WriteString(strings.TrimSuffix(string(content), "status: {}\n"))
+	}
+	return b.String(), nil
+}
