@@ -20,6 +20,8 @@ type Kube struct {
 	// Config is that of its administrator, Kubeconfig the file of it.
 	Config     *rest.Config
 	Kubeconfig string
+	// Etcd is the URL of its etcd.
+	Etcd string
 
 	server, etcd *Process
 	authority    *Authority
@@ -33,8 +35,7 @@ func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
 	if k.authority, err = NewAuthority(dir); err != nil {
 		return k, err
 	}
-	etcdURL, err := k.startEtcd(dir)
-	if err != nil {
+	if k.Etcd, err = k.startEtcd(dir); err != nil {
 		return k, err
 	}
 	port, err := FreePort()
@@ -45,7 +46,7 @@ func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
 	if err := k.writeFiles(dir, url); err != nil {
 		return k, err
 	}
-	if err := k.startServer(dir, etcdURL, port, flags); err != nil {
+	if err := k.startServer(dir, k.Etcd, port, flags); err != nil {
 		return k, err
 	}
 	if k.Config, err = clientcmd.BuildConfigFromFlags("", k.Kubeconfig); err != nil {

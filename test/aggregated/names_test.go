@@ -1,0 +1,188 @@
+package aggregated
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+)
+
+const deployment = `
+apiVersion: apps.svc.dev/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: registry.example.com/web:1}]}
+`
+
+var _ = Describe("names", func() {
+	It("serves every group under the domain", func() {
+		Expect(kubectl(onHost, "api-resources", "--api-group=core.svc.dev")).To(And(ContainSubstring("pods "), Not(ContainSubstring("namespaces "))))
+		Expect(kubectl(onHost, "api-resources", "--api-group=apps.svc.dev")).To(ContainSubstring("apps.svc.dev/v1"))
+		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A")).To(BeEmpty())
+	})
+
+	It("says the domain's names in objects, lists, tables, watches and owner references", func(ctx SpecContext) {
+		n := newNamespace()
+		apply(onHost, deployment, "create", "-n", n)
+		made := parse(kubectl(onHost, "get", "deployments.apps.svc.dev", "web", "-n", n, "-o", "json", "--show-managed-fields"))
+		Expect(made["apiVersion"]).To(Equal("apps.svc.dev/v1"))
+		managers := made["metadata"].(object)["managedFields"].([]any)
+		Expect(managers[0].(object)["apiVersion"]).To(Equal("apps.svc.dev/v1"))
+		Expect(kubectl(onHost, "get", "deployments.apps.svc.dev", "web", "-n", n, "-o", "yaml")).To(HavePrefix("apiVersion: apps.svc.dev/v1\n"))
+		Expect(kubectl(onHost, "get", "deployments.apps.svc.dev", "-n", n)).To(ContainSubstring("UP-TO-DATE"))
+
+		By("an owner reference that the fleet's controller writes")
+		var replicaSets object
+		Eventually(func() []any {
+			replicaSets = parse(kubectl(onHost, "get", "--raw", "/apis/apps.svc.dev/v1/namespaces/"+n+"/replicasets"))
+			return replicaSets["items"].([]any)
+		}).Should(HaveLen(1))
+		Expect(replicaSets["apiVersion"]).To(Equal("apps.svc.dev/v1"))
+		owner := replicaSets["items"].([]any)[0].(object)["metadata"].(object)["ownerReferences"].([]any)[0].(object)
+		Expect(owner["apiVersion"]).To(Equal("apps.svc.dev/v1"))
+
+		By("the same through the fleet's own address, in Kubernetes' names")
+		Expect(kubectl(onFleet, "get", "deployment", "web", "-n", n, "-o", "jsonpath={.apiVersion}")).To(Equal("apps/v1"))
+		sets, err := fleetClient.AppsV1().ReplicaSets(n).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sets.Items[0].OwnerReferences[0].APIVersion).To(Equal("apps/v1"))
+
+		By("events of a watch")
+		Expect(firstLine(ctx, "/apis/apps.svc.dev/v1/namespaces/"+n+"/deployments?watch=1")).To(ContainSubstring(`"apiVersion":"apps.svc.dev/v1"`))
+
+		By("metadata in protobuf")
+		client, err := metadata.NewForConfig(host.Config)
+		Expect(err).NotTo(HaveOccurred())
+		ofDomain := client.Resource(schema.GroupVersionResource{Group: "apps.svc.dev", Version: "v1", Resource: "replicasets"}).Namespace(n)
+		list, err := ofDomain.List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Items[0].OwnerReferences[0].APIVersion).To(Equal("apps.svc.dev/v1"))
+		watch, err := ofDomain.Watch(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		defer watch.Stop()
+		event := <-watch.ResultChan()
+		Expect(event.Object.(*metav1.PartialObjectMetadata).OwnerReferences[0].APIVersion).To(Equal("apps.svc.dev/v1"))
+	})
+
+	It("applies and patches in all four formats", func() {
+		n := newNamespace()
+		apply(onHost, deployment, "apply", "--server-side", "-n", n)
+		apply(onHost, strings.Replace(deployment, "replicas: 2", "replicas: 3", 1), "apply", "--server-side", "-n", n)
+		patch := func(kind, body string) {
+			kubectl(onHost, "patch", "deployments.apps.svc.dev", "web", "-n", n, "--type="+kind, "-p", body)
+		}
+		patch("merge", `{"spec":{"paused":true}}`)
+		apply(onHost, `{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","metadata":{"name":"owner"}}`, "create", "-n", n)
+		uid := kubectl(onHost, "get", "configmaps.core.svc.dev", "owner", "-n", n, "-o", "jsonpath={.metadata.uid}")
+		owner := `{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","name":"owner","uid":"` + uid + `"}`
+		patch("json", `[{"op":"add","path":"/metadata/ownerReferences","value":[`+owner+`]}]`)
+		Expect(kubectl(onFleet, "get", "deployment", "web", "-n", n, "-o", "jsonpath={.metadata.ownerReferences[0].apiVersion}")).To(Equal("v1"))
+		made := parse(kubectl(onHost, "get", "deployments.apps.svc.dev", "web", "-n", n, "-o", "json", "--show-managed-fields"))
+		Expect(made["spec"].(object)).To(And(HaveKeyWithValue("paused", true), HaveKeyWithValue("replicas", BeEquivalentTo(3))))
+		conflict := fails(onHost, strings.Replace(deployment, "replicas: 2", "replicas: 4", 1), "apply", "--server-side", "--field-manager=other", "-n", n, "-f", "-")
+		Expect(conflict).To(ContainSubstring(`conflict with "kubectl"`))
+		Expect(conflict).To(ContainSubstring(".spec.replicas"))
+	})
+
+	It("names the domain's group in errors", func() {
+		n := newNamespace()
+		Expect(fails(onHost, "", "get", "deployments.apps.svc.dev", "none", "-n", n)).To(ContainSubstring(`deployments.apps.svc.dev "none" not found`))
+		Expect(fails(onHost, "", "get", "pods.core.svc.dev", "none", "-n", n)).To(ContainSubstring(`pods.core.svc.dev "none" not found`))
+		bad := strings.Replace(deployment, "replicas: 2", "replicas: -1", 1)
+		Expect(fails(onHost, bad, "create", "-n", n, "-f", "-")).To(ContainSubstring(`The Deployment "web" is invalid: spec.replicas`))
+		Expect(fails(onHost, "", "create", "--raw", "/apis/core.svc.dev/v1/namespaces/"+n+"/pods", "-f", writeFile("host-pod.json", `{"apiVersion":"v1","kind":"Pod"}`))).
+			To(ContainSubstring("the API version in the data (v1) does not match the expected API version (core.svc.dev/v1)"))
+	})
+
+	It("keeps a reference to an object of the host apart from one to an object of the fleet", func() {
+		n := newNamespace()
+		made := parse(apply(onHost, `{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","metadata":{"name":"owned","ownerReferences":[
+			{"apiVersion":"apps/v1","kind":"Deployment","name":"of-host","uid":"a"},{"apiVersion":"apps.svc.dev/v1","kind":"Deployment","name":"of-fleet","uid":"b"}]}}`,
+			"create", "--dry-run=server", "-o", "json", "-n", n))
+		owners := made["metadata"].(object)["ownerReferences"].([]any)
+		Expect(owners[0].(object)["apiVersion"]).To(Equal("apps/v1"))
+		Expect(owners[1].(object)["apiVersion"]).To(Equal("apps.svc.dev/v1"))
+	})
+
+	It("serves custom resources of the fleet's own definitions", func() {
+		n := newNamespace()
+		apply(onHost, `
+apiVersion: apiextensions.svc.dev/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com.svc.dev}
+spec:
+  group: example.com.svc.dev
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+`, "create")
+		DeferCleanup(func() {
+			kubectl(onHost, "delete", "customresourcedefinitions.apiextensions.svc.dev", "widgets.example.com.svc.dev")
+		})
+		kubectl(onHost, "wait", "customresourcedefinitions.apiextensions.svc.dev/widgets.example.com.svc.dev", "--for=condition=Established", "--timeout=30s")
+		registerVersions("example.com/v1")
+		DeferCleanup(func() { kubectl(onHost, "delete", "apiservice", "v1.example.com.svc.dev") })
+		widget := "apiVersion: example.com.svc.dev/v1\nkind: Widget\nmetadata: {name: one}\nspec: {size: 3}\n"
+		Eventually(func() error {
+			_, _, err := onHost.Run(context.Background(), widget, "apply", "--server-side", "-n", n, "-f", "-")
+			return err
+		}).Should(Succeed())
+		Expect(kubectl(onHost, "get", "widgets.example.com.svc.dev", "-n", n, "-o", "yaml")).To(ContainSubstring("apiVersion: example.com.svc.dev/v1\n  kind: Widget"))
+		Expect(kubectl(onFleet, "get", "widgets.example.com", "one", "-n", n, "-o", "jsonpath={.apiVersion}")).To(Equal("example.com/v1"))
+		Expect(kubectl(onFleet, "get", "crd", "widgets.example.com", "-o", "jsonpath={.spec.group}")).To(Equal("example.com"))
+	})
+
+	It("says the domain's names in the audit log", func() {
+		n := newNamespace()
+		apply(onHost, `{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","metadata":{"name":"audited"}}`, "create", "-n", n)
+		log, err := os.ReadFile(filepath.Join(dir, "audit.log"))
+		Expect(err).NotTo(HaveOccurred())
+		var found string
+		for line := range strings.SplitSeq(string(log), "\n") {
+			if strings.Contains(line, `"audited"`) && strings.Contains(line, n) {
+				found = line
+			}
+		}
+		Expect(found).To(ContainSubstring(`"apiGroup":"core.svc.dev"`))
+		Expect(found).To(ContainSubstring(`"requestObject":{"kind":"ConfigMap","apiVersion":"core.svc.dev/v1"`))
+	})
+})
+
+// firstLine returns the first line that the host answers with.
+func firstLine(ctx context.Context, path string) string {
+	GinkgoHelper()
+	client, err := rest.HTTPClientFor(host.Config)
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host.Config.Host+path, nil)
+	Expect(err).NotTo(HaveOccurred())
+	resp, err := client.Do(req)
+	Expect(err).NotTo(HaveOccurred())
+	defer resp.Body.Close()
+	var line []byte
+	for buffer := make([]byte, 4096); !strings.Contains(string(line), "\n"); {
+		read, err := resp.Body.Read(buffer)
+		Expect(err).NotTo(HaveOccurred())
+		line = append(line, buffer[:read]...)
+	}
+	return string(line)
+}

@@ -1,0 +1,288 @@
+// Package aggregated drives a fleet behind a host as its users do: the host is a real
+// kube-apiserver with the controllers that delete namespaces and collect garbage, the
+// fleet is `svc apiserver --group-domain` with a controller manager of its own.
+package aggregated
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"svc.dev/svc/test/launch"
+)
+
+// domain is the group domain of the fleet, and fleetPath its own address at the host.
+const (
+	domain    = "svc.dev"
+	fleetPath = "/apis/fleet.svc.dev/v1/fleets/default/proxy"
+)
+
+// The parts of the suite, and clients for what kubectl is not the subject of.
+var (
+	dir     string
+	host    *launch.Kube
+	backend *launch.Process
+	// hostManager runs the host's controllers.
+	hostManager *launch.Process
+	// backendURL is where the fleet's server listens itself.
+	backendURL string
+	authority  *launch.Authority
+	hostClient kubernetes.Interface
+	// fleetClient uses the fleet's own address.
+	fleetClient kubernetes.Interface
+	// onHost runs kubectl at the host, onFleet at the fleet's own address.
+	onHost, onFleet launch.Kubectl
+)
+
+func TestAggregated(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(launch.Patience)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "aggregated")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	dir, err = launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+	startHost(ctx)
+	startBackend(ctx)
+	register(ctx)
+	startManagers()
+})
+
+var _ = ReportAfterEach(func(report SpecReport) {
+	if report.Failed() && hostManager != nil {
+		AddReportEntry("log of the fleet's server", tail(backend.Output()))
+		AddReportEntry("log of the host's controllers", tail(hostManager.Output()))
+	}
+})
+
+// tail returns the end of a log.
+func tail(log string) string { return log[max(0, len(log)-5_000):] }
+
+// startHost starts the host, with what aggregation needs.
+func startHost(ctx context.Context) {
+	GinkgoHelper()
+	hostDir, frontDir := filepath.Join(dir, "host"), filepath.Join(dir, "front")
+	Expect(os.MkdirAll(hostDir, 0o700)).To(Succeed())
+	Expect(os.MkdirAll(frontDir, 0o700)).To(Succeed())
+	front, err := launch.NewAuthority(frontDir)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(front.Client(frontDir, "proxy", "front-proxy")).To(Succeed())
+	file := func(name string) string { return filepath.Join(frontDir, name) }
+	host, err = launch.UpKube(ctx, hostDir,
+		"--requestheader-client-ca-file="+front.File, "--requestheader-allowed-names=front-proxy",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-uid-headers=X-Remote-Uid", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+file("proxy.crt"), "--proxy-client-key-file="+file("proxy.key"))
+	DeferCleanup(func() {
+		if host != nil {
+			host.Stop()
+		}
+	})
+	Expect(err).NotTo(HaveOccurred())
+	authority = host.Cluster().Authority
+	hostClient = kubernetes.NewForConfigOrDie(host.Config)
+	onHost = launch.Kubectl{Kubeconfig: host.Kubeconfig, Home: filepath.Join(dir, "home-host")}
+}
+
+// startBackend starts the fleet's server as a user of the host that has only the roles
+// which the documentation names.
+func startBackend(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(onHost, "create", "namespace", "svc-system")
+	kubectl(onHost, "create", "clusterrolebinding", "svc-delegator", "--clusterrole=system:auth-delegator", "--user=svc-apiserver")
+	kubectl(onHost, "create", "rolebinding", "svc-reader", "-n", "kube-system", "--role=extension-apiserver-authentication-reader", "--user=svc-apiserver")
+	kubectl(onHost, "create", "clusterrole", "svc-namespaces", "--verb=get,list,watch", "--resource=namespaces")
+	kubectl(onHost, "create", "clusterrolebinding", "svc-namespaces", "--clusterrole=svc-namespaces", "--user=svc-apiserver")
+
+	connection := filepath.Join(dir, "svc-apiserver")
+	Expect(authority.Connection(connection, host.Config.Host, "svc-apiserver")).To(Succeed())
+	Expect(authority.Server(dir, "serving", "svc", "localhost", "127.0.0.1", "svc.svc-system.svc")).To(Succeed())
+	Expect(authority.Client(dir, "nodes-client", "svc-apiserver")).To(Succeed())
+	port, err := launch.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	backend, err = launch.Start(nil, binary, "apiserver",
+		"--group-domain="+domain, "--host-kubeconfig="+connection,
+		"--etcd-servers="+host.Etcd, "--etcd-prefix=/fleet", "--secure-port="+port,
+		"--tls-cert-file="+filepath.Join(dir, "serving.crt"), "--tls-private-key-file="+filepath.Join(dir, "serving.key"),
+		"--authorization-webhook-cache-authorized-ttl=1s", "--authorization-webhook-cache-unauthorized-ttl=1s",
+		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		code, err := backend.Stop(launch.Patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(backend.Output()))
+	})
+	backendURL = "https://127.0.0.1:" + port
+	direct := &rest.Config{Host: backendURL, TLSClientConfig: rest.TLSClientConfig{CAFile: authority.File}}
+	Eventually(func() (int, error) {
+		select {
+		case <-backend.Exited():
+			return 0, StopTrying("the fleet's server has ended: " + tail(backend.Output()))
+		default:
+		}
+		status, _, err := launch.Get(ctx, direct, "/readyz")
+		return status, err
+	}).Should(Equal(200))
+}
+
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: RequestResponse
+  verbs: [create]
+  resources: [{group: "", resources: [configmaps]}]
+- level: None
+`
+
+// served are the group versions that are registered at the host.
+var served = []string{
+	"core/v1", "apps/v1", "batch/v1", "autoscaling/v2", "autoscaling/v1", "policy/v1", "networking/v1", "storage/v1", "coordination/v1",
+	"discovery/v1", "events/v1", "scheduling/v1", "node/v1", "authentication/v1", "authorization/v1", "rbac.authorization/v1",
+	"admissionregistration/v1", "apiextensions/v1", "fleet/v1",
+}
+
+// register registers the fleet's groups at the host.
+func register(ctx context.Context) {
+	GinkgoHelper()
+	_, err := hostClient.CoreV1().Services("svc-system").Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "svc"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	registerVersions(served...)
+
+	// The fleet's own address, as the host's administrator.
+	config, err := clientcmd.LoadFromFile(host.Kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	for _, cluster := range config.Clusters {
+		cluster.Server += fleetPath
+	}
+	file := filepath.Join(dir, "fleet")
+	Expect(clientcmd.WriteToFile(*config, file)).To(Succeed())
+	onFleet = launch.Kubectl{Kubeconfig: file, Home: filepath.Join(dir, "home-fleet")}
+	fleetConfig := rest.CopyConfig(host.Config)
+	fleetConfig.Host += fleetPath
+	fleetClient = kubernetes.NewForConfigOrDie(fleetConfig)
+}
+
+// registerVersions registers group versions, and waits until the host has reached them.
+func registerVersions(versions ...string) {
+	GinkgoHelper()
+	_, port, _ := strings.Cut(strings.TrimPrefix(backendURL, "https://"), ":")
+	authorityFile, err := os.ReadFile(authority.File)
+	Expect(err).NotTo(HaveOccurred())
+	var manifests strings.Builder
+	for _, gv := range versions {
+		group, version, _ := strings.Cut(gv, "/")
+		service, err := json.Marshal(map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": object{"name": version + "." + group + "." + domain},
+			"spec": object{
+				"group": group + "." + domain, "version": version, "groupPriorityMinimum": 100, "versionPriority": 10, "caBundle": authorityFile,
+				"service": object{"name": "svc", "namespace": "svc-system", "port": json.Number(port)},
+			},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		fmt.Fprintf(&manifests, "---\n%s\n", service)
+	}
+	stdout, stderr, err := onHost.Run(context.Background(), manifests.String(), "create", "-f", "-")
+	Expect(err).NotTo(HaveOccurred(), stdout+stderr)
+	for _, gv := range versions {
+		group, version, _ := strings.Cut(gv, "/")
+		kubectl(onHost, "wait", "apiservice", version+"."+group+"."+domain, "--for=condition=Available", "--timeout=60s")
+	}
+}
+
+// startManagers starts the controllers of the host that concern a fleet, and the
+// fleet's own.
+func startManagers() {
+	GinkgoHelper()
+	program, err := launch.Peer("kube-controller-manager")
+	Expect(err).NotTo(HaveOccurred())
+	hostManager, err = launch.Start(nil, program, "--kubeconfig="+host.Kubeconfig, "--authentication-kubeconfig="+host.Kubeconfig, "--authorization-kubeconfig="+host.Kubeconfig,
+		"--secure-port=0", "--leader-elect=false", "--controllers=namespace-controller,garbage-collector-controller")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(hostManager.Kill)
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false", "--controllers="+fleetControllers)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		code, err := ofFleet.Stop(launch.Patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(ofFleet.Output()))
+	})
+}
+
+// fleetControllers are those that run in a fleet: the host deletes namespaces, collects
+// garbage, and has the service accounts and the roles.
+const fleetControllers = "*,-namespace,-garbagecollector,-serviceaccount,-serviceaccount-token,-root-ca-cert-publisher,-clusterroleaggregation"
+
+// object is what kubectl prints with -o json.
+type object = map[string]any
+
+// kubectl runs a command that must succeed, and returns its output.
+func kubectl(k launch.Kubectl, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, err := k.Run(context.Background(), "", args...)
+	Expect(err).NotTo(HaveOccurred(), "kubectl %s\n%s%s", strings.Join(args, " "), stdout, stderr)
+	return stdout
+}
+
+// apply runs a command that must succeed with a manifest.
+func apply(k launch.Kubectl, manifest string, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, err := k.Run(context.Background(), manifest, append(args, "-f", "-")...)
+	Expect(err).NotTo(HaveOccurred(), stdout+stderr)
+	return stdout + stderr
+}
+
+// fails runs a command that must fail, and returns its message.
+func fails(k launch.Kubectl, manifest string, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, err := k.Run(context.Background(), manifest, args...)
+	Expect(err).To(HaveOccurred(), stdout+stderr)
+	return stderr
+}
+
+// parse reads JSON.
+func parse(text string) object {
+	GinkgoHelper()
+	var obj object
+	Expect(json.Unmarshal([]byte(text), &obj)).To(Succeed(), text)
+	return obj
+}
+
+func writeFile(name, content string) string {
+	GinkgoHelper()
+	file := filepath.Join(dir, name)
+	Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
+	return file
+}
+
+// newNamespace creates a namespace at the host, which is deleted after the spec.
+func newNamespace() string {
+	GinkgoHelper()
+	name := fmt.Sprintf("team-%d", GinkgoRandomSeed()+int64(CurrentSpecReport().LeafNodeLocation.LineNumber)*1000)
+	kubectl(onHost, "create", "namespace", name)
+	DeferCleanup(func() { kubectl(onHost, "delete", "namespace", name, "--wait=false", "--ignore-not-found") })
+	return name
+}
