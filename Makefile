@@ -54,7 +54,7 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 
 .PHONY: test
 test: ## Run every test, as CI does, and say at the end what has failed.
-	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-fleet test-node test-soak
+	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-aggregated test-fleet test-node test-soak
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
@@ -79,6 +79,11 @@ test-fleet: build ## Run many node agents at once, with runtimes that run nothin
 .PHONY: test-node
 test-node: build ## Run pods on this machine, as root on Linux; installs what that takes.
 	@SVC=$(BIN)/svc hack/test-node.sh $(ARGS)
+
+.PHONY: test-aggregated
+test-aggregated: build ## Run a fleet behind a host: svc itself, or the real kube-apiserver, which it builds (HOST=kube-apiserver).
+	@if [ "$(HOST)" = kube-apiserver ]; then hack/peers.sh; fi
+	SVC=$(BIN)/svc HOST=$(HOST) $(GO) test -count=1 -timeout 20m ./test/aggregated $(ARGS)
 
 .PHONY: test-peers
 test-peers: build ## Compare svc with the real kubelet and kube-apiserver, which it builds, as root on Linux.

@@ -180,11 +180,16 @@ var unversioned = []string{"APIGroup", "APIGroupList", "APIResourceList", "APIVe
 // tables and metadata, and aggregated discovery. Filter alias translates them.
 var commonGroups = []string{"meta", "apidiscovery"}
 
+// isCommon reports whether a group is one of documents that are of no resource.
+func isCommon(group string) bool {
+	first, _, _ := strings.Cut(group, ".")
+	return slices.Contains(commonGroups, first)
+}
+
 // objectVersion translates the apiVersion of a whole document.
 func (d direction) objectVersion(apiVersion, kind string) string {
 	group, _, _ := strings.Cut(apiVersion, "/")
-	first, _, _ := strings.Cut(group, ".")
-	if slices.Contains(commonGroups, first) || apiVersion == "v1" && slices.Contains(unversioned, kind) {
+	if isCommon(group) || apiVersion == "v1" && slices.Contains(unversioned, kind) {
 		return apiVersion
 	}
 	return d.apiVersion(apiVersion)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -133,30 +134,25 @@ func (p protobuf) object(body []byte) ([]byte, error) {
 	}); err != nil {
 		return nil, err
 	}
-	object, err := p.messageOf(meta)
-	if err != nil {
-		return nil, err
-	}
 	envelope := &message{fields: map[protowire.Number]*message{
 		typeMetaField: {fields: map[protowire.Number]*message{
 			apiVersionField: {translate: func(text, _ string) string { return p.root.members["apiVersion"].translate(text, meta.Kind) }},
 		}},
-		rawField: object,
+		rawField: p.messageOf(meta),
 	}}
 	return envelope.rewrite(slices.Clone(magic), rest)
 }
 
-// messageOf returns the message of a type, or nil if nothing in it is known.
-func (p protobuf) messageOf(meta runtime.TypeMeta) (*message, error) {
-	gvk := schema.FromAPIVersionAndKind(p.stored(meta.APIVersion), meta.Kind)
-	if !p.scheme.Recognizes(gvk) {
-		return nil, nil
+// messageOf returns the message of a type. Of a type that the scheme does not have, the
+// metadata is known.
+func (p protobuf) messageOf(meta runtime.TypeMeta) *message {
+	if obj, err := p.scheme.New(schema.FromAPIVersionAndKind(p.stored(meta.APIVersion), meta.Kind)); err == nil {
+		return messageOf(reflect.TypeOf(obj), p.root)
 	}
-	obj, err := p.scheme.New(gvk)
-	if err != nil {
-		return nil, err
+	if strings.HasSuffix(meta.Kind, "List") {
+		return messageOf(reflect.TypeFor[metav1.PartialObjectMetadataList](), p.root)
 	}
-	return messageOf(reflect.TypeOf(obj), p.root), nil
+	return messageOf(reflect.TypeFor[metav1.PartialObjectMetadata](), p.root)
 }
 
 // event returns the translation of the event of a watch, which has no envelope. Its

@@ -90,7 +90,7 @@ func (n *Names) name(status *metav1.Status, paths [2]string) {
 		return fmt.Sprintf("API group %q", n.Public(apiGroup.FindStringSubmatch(found)[1]))
 	})
 	d := status.Details
-	if d == nil || d.Kind == "" || n.OfHost(d.Group, d.Kind) {
+	if d == nil || d.Kind == "" || n.OfHost(d.Group, d.Kind) || isCommon(d.Group) {
 		return
 	}
 	stored := schema.GroupResource{Group: d.Group, Resource: d.Kind}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-
 )
 
 const deployment = `
@@ -65,7 +64,7 @@ var _ = Describe("names", func() {
 		Expect(firstLine(ctx, "/apis/apps.svc.dev/v1/namespaces/"+n+"/deployments?watch=1")).To(ContainSubstring(`"apiVersion":"apps.svc.dev/v1"`))
 
 		By("metadata in protobuf")
-		client, err := metadata.NewForConfig(host.Config)
+		client, err := metadata.NewForConfig(host.config)
 		Expect(err).NotTo(HaveOccurred())
 		ofDomain := client.Resource(schema.GroupVersionResource{Group: "apps.svc.dev", Version: "v1", Resource: "replicasets"}).Namespace(n)
 		list, err := ofDomain.List(ctx, metav1.ListOptions{})
@@ -169,11 +168,11 @@ spec:
 // firstLine returns the first line that the host answers with.
 func firstLine(ctx context.Context, path string) string {
 	GinkgoHelper()
-	client, err := rest.HTTPClientFor(host.Config)
+	client, err := rest.HTTPClientFor(host.config)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host.Config.Host+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host.config.Host+path, nil)
 	Expect(err).NotTo(HaveOccurred())
 	resp, err := client.Do(req)
 	Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,5 @@
-// Package aggregated drives a fleet behind a host as its users do: the host is a real
-// kube-apiserver with the controllers that delete namespaces and collect garbage, the
-// fleet is `svc apiserver --group-domain` with a controller manager of its own.
+// Package aggregated drives a fleet behind a host as its users do: the host is `svc up` or a
+// real kube-apiserver with kube-controller-manager, the fleet is `svc apiserver --group-domain` with a controller manager of its own.
 package aggregated
 
 import (
@@ -33,19 +32,25 @@ const (
 // The parts of the suite, and clients for what kubectl is not the subject of.
 var (
 	dir     string
-	host    *launch.Kube
+	host    parent
 	backend *launch.Process
-	// hostManager runs the host's controllers.
-	hostManager *launch.Process
 	// backendURL is where the fleet's server listens itself.
 	backendURL string
-	authority  *launch.Authority
 	hostClient kubernetes.Interface
 	// fleetClient uses the fleet's own address.
 	fleetClient kubernetes.Interface
 	// onHost runs kubectl at the host, onFleet at the fleet's own address.
 	onHost, onFleet launch.Kubectl
 )
+
+// parent is the host.
+type parent struct {
+	config     *rest.Config // of its administrator
+	kubeconfig string
+	etcd       string
+	authority  *launch.Authority
+	log        func() string // of its controllers
+}
 
 func TestAggregated(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -62,43 +67,67 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startHost(ctx)
 	startBackend(ctx)
 	register(ctx)
-	startManagers()
+	startManager()
 })
 
 var _ = ReportAfterEach(func(report SpecReport) {
-	if report.Failed() && hostManager != nil {
+	if report.Failed() && backend != nil {
 		AddReportEntry("log of the fleet's server", tail(backend.Output()))
-		AddReportEntry("log of the host's controllers", tail(hostManager.Output()))
+		AddReportEntry("log of the host's controllers", tail(host.log()))
 	}
 })
 
 // tail returns the end of a log.
 func tail(log string) string { return log[max(0, len(log)-5_000):] }
 
-// startHost starts the host, with what aggregation needs.
+// startHost starts the host: `svc up` or, with HOST=kube-apiserver, the real thing as
+// hack/peers.sh builds it.
 func startHost(ctx context.Context) {
 	GinkgoHelper()
-	hostDir, frontDir := filepath.Join(dir, "host"), filepath.Join(dir, "front")
+	hostDir := filepath.Join(dir, "host")
 	Expect(os.MkdirAll(hostDir, 0o700)).To(Succeed())
+	if os.Getenv("HOST") == "kube-apiserver" {
+		startKube(ctx, hostDir)
+	} else {
+		up, err := launch.Up(ctx, hostDir)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() {
+			code, err := up.Stop(launch.Patience)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(up.Output()))
+		})
+		host = parent{config: up.Config, kubeconfig: up.Kubeconfig, etcd: "unix://" + filepath.Join(hostDir, "etcd", "etcd.sock"), log: up.Output}
+		host.authority, err = up.Authority()
+		Expect(err).NotTo(HaveOccurred())
+	}
+	hostClient = kubernetes.NewForConfigOrDie(host.config)
+	onHost = launch.Kubectl{Kubeconfig: host.kubeconfig, Home: filepath.Join(dir, "home-host")}
+}
+
+// startKube starts kube-apiserver, with what aggregation needs, and the controllers of
+// kube-controller-manager that concern a fleet.
+func startKube(ctx context.Context, hostDir string) {
+	GinkgoHelper()
+	frontDir := filepath.Join(dir, "front")
 	Expect(os.MkdirAll(frontDir, 0o700)).To(Succeed())
 	front, err := launch.NewAuthority(frontDir)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(front.Client(frontDir, "proxy", "front-proxy")).To(Succeed())
 	file := func(name string) string { return filepath.Join(frontDir, name) }
-	host, err = launch.UpKube(ctx, hostDir,
+	kube, err := launch.UpKube(ctx, hostDir,
 		"--requestheader-client-ca-file="+front.File, "--requestheader-allowed-names=front-proxy",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-uid-headers=X-Remote-Uid", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+file("proxy.crt"), "--proxy-client-key-file="+file("proxy.key"))
-	DeferCleanup(func() {
-		if host != nil {
-			host.Stop()
-		}
-	})
+	DeferCleanup(kube.Stop)
 	Expect(err).NotTo(HaveOccurred())
-	authority = host.Cluster().Authority
-	hostClient = kubernetes.NewForConfigOrDie(host.Config)
-	onHost = launch.Kubectl{Kubeconfig: host.Kubeconfig, Home: filepath.Join(dir, "home-host")}
+	program, err := launch.Peer("kube-controller-manager")
+	Expect(err).NotTo(HaveOccurred())
+	manager, err := launch.Start(nil, program, "--kubeconfig="+kube.Kubeconfig, "--authentication-kubeconfig="+kube.Kubeconfig, "--authorization-kubeconfig="+kube.Kubeconfig,
+		"--secure-port=0", "--leader-elect=false", "--controllers=namespace-controller,garbage-collector-controller")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(manager.Kill)
+	host = parent{config: kube.Config, kubeconfig: kube.Kubeconfig, etcd: kube.Etcd, authority: kube.Cluster().Authority, log: manager.Output}
 }
 
 // startBackend starts the fleet's server as a user of the host that has only the roles
@@ -112,16 +141,16 @@ func startBackend(ctx context.Context) {
 	kubectl(onHost, "create", "clusterrolebinding", "svc-namespaces", "--clusterrole=svc-namespaces", "--user=svc-apiserver")
 
 	connection := filepath.Join(dir, "svc-apiserver")
-	Expect(authority.Connection(connection, host.Config.Host, "svc-apiserver")).To(Succeed())
-	Expect(authority.Server(dir, "serving", "svc", "localhost", "127.0.0.1", "svc.svc-system.svc")).To(Succeed())
-	Expect(authority.Client(dir, "nodes-client", "svc-apiserver")).To(Succeed())
+	Expect(host.authority.Connection(connection, host.config.Host, "svc-apiserver")).To(Succeed())
+	Expect(host.authority.Server(dir, "serving", "svc", "localhost", "127.0.0.1", "svc.svc-system.svc")).To(Succeed())
+	Expect(host.authority.Client(dir, "nodes-client", "svc-apiserver")).To(Succeed())
 	port, err := launch.FreePort()
 	Expect(err).NotTo(HaveOccurred())
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
 	backend, err = launch.Start(nil, binary, "apiserver",
 		"--group-domain="+domain, "--host-kubeconfig="+connection,
-		"--etcd-servers="+host.Etcd, "--etcd-prefix=/fleet", "--secure-port="+port,
+		"--etcd-servers="+host.etcd, "--etcd-prefix=/fleet", "--secure-port="+port,
 		"--tls-cert-file="+filepath.Join(dir, "serving.crt"), "--tls-private-key-file="+filepath.Join(dir, "serving.key"),
 		"--authorization-webhook-cache-authorized-ttl=1s", "--authorization-webhook-cache-unauthorized-ttl=1s",
 		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking")
@@ -132,7 +161,7 @@ func startBackend(ctx context.Context) {
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(backend.Output()))
 	})
 	backendURL = "https://127.0.0.1:" + port
-	direct := &rest.Config{Host: backendURL, TLSClientConfig: rest.TLSClientConfig{CAFile: authority.File}}
+	direct := &rest.Config{Host: backendURL, TLSClientConfig: rest.TLSClientConfig{CAFile: host.authority.File}}
 	Eventually(func() (int, error) {
 		select {
 		case <-backend.Exited():
@@ -171,7 +200,7 @@ func register(ctx context.Context) {
 	registerVersions(served...)
 
 	// The fleet's own address, as the host's administrator.
-	config, err := clientcmd.LoadFromFile(host.Kubeconfig)
+	config, err := clientcmd.LoadFromFile(host.kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	for _, cluster := range config.Clusters {
 		cluster.Server += fleetPath
@@ -179,7 +208,7 @@ func register(ctx context.Context) {
 	file := filepath.Join(dir, "fleet")
 	Expect(clientcmd.WriteToFile(*config, file)).To(Succeed())
 	onFleet = launch.Kubectl{Kubeconfig: file, Home: filepath.Join(dir, "home-fleet")}
-	fleetConfig := rest.CopyConfig(host.Config)
+	fleetConfig := rest.CopyConfig(host.config)
 	fleetConfig.Host += fleetPath
 	fleetClient = kubernetes.NewForConfigOrDie(fleetConfig)
 }
@@ -188,7 +217,7 @@ func register(ctx context.Context) {
 func registerVersions(versions ...string) {
 	GinkgoHelper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(backendURL, "https://"), ":")
-	authorityFile, err := os.ReadFile(authority.File)
+	authorityFile, err := os.ReadFile(host.authority.File)
 	Expect(err).NotTo(HaveOccurred())
 	var manifests strings.Builder
 	for _, gv := range versions {
@@ -211,16 +240,9 @@ func registerVersions(versions ...string) {
 	}
 }
 
-// startManagers starts the controllers of the host that concern a fleet, and the
-// fleet's own.
-func startManagers() {
+// startManager starts the fleet's controllers.
+func startManager() {
 	GinkgoHelper()
-	program, err := launch.Peer("kube-controller-manager")
-	Expect(err).NotTo(HaveOccurred())
-	hostManager, err = launch.Start(nil, program, "--kubeconfig="+host.Kubeconfig, "--authentication-kubeconfig="+host.Kubeconfig, "--authorization-kubeconfig="+host.Kubeconfig,
-		"--secure-port=0", "--leader-elect=false", "--controllers=namespace-controller,garbage-collector-controller")
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(hostManager.Kill)
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
 	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false", "--controllers="+fleetControllers)
