@@ -29,8 +29,8 @@ func connectionFlag(cmd *cobra.Command) *connection {
 	return c
 }
 
-// config reads the connection file.
-func (c *connection) config() (*rest.Config, error) {
+// loader returns what reads the connection file.
+func (c *connection) loader() (clientcmd.ClientConfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.DefaultClientConfig = nil
 	rules.ExplicitPath = c.file
@@ -43,7 +43,16 @@ func (c *connection) config() (*rest.Config, error) {
 			rules.ExplicitPath = file
 		}
 	}
-	api, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}), nil
+}
+
+// config reads the connection file.
+func (c *connection) config() (*rest.Config, error) {
+	loader, err := c.loader()
+	if err != nil {
+		return nil, err
+	}
+	api, err := loader.ClientConfig()
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--svcconfig: %w", err), c.cmd}
 	}

@@ -50,7 +50,7 @@ of it on this machine.`,
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newNode(), newToken(), newUser(), newStorage(), newUnregister(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
+	root.AddCommand(newUp(), newAPIServer(), newControllerManager(), newNode(), newToken(), newUser(), newStorage(), newKubeconfig(), newUnregister(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
 	return root
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"svc.dev/svc/test/launch"
 )
@@ -199,15 +199,11 @@ func register(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	registerVersions(served...)
 
-	// The fleet's own address, as the host's administrator.
-	config, err := clientcmd.LoadFromFile(host.kubeconfig)
+	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	for _, cluster := range config.Clusters {
-		cluster.Server += fleetPath
-	}
-	file := filepath.Join(dir, "fleet")
-	Expect(clientcmd.WriteToFile(*config, file)).To(Succeed())
-	onFleet = launch.Kubectl{Kubeconfig: file, Home: filepath.Join(dir, "home-fleet")}
+	config, err := exec.CommandContext(ctx, binary, "kubeconfig", "--group-domain="+domain, "--svcconfig="+host.kubeconfig).Output()
+	Expect(err).NotTo(HaveOccurred())
+	onFleet = launch.Kubectl{Kubeconfig: writeFile("fleet", string(config)), Home: filepath.Join(dir, "home-fleet")}
 	fleetConfig := rest.CopyConfig(host.config)
 	fleetConfig.Host += fleetPath
 	fleetClient = kubernetes.NewForConfigOrDie(fleetConfig)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestKubeconfigPrintsTheFleetsOwnAddressAtTheHost(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("authority"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config")
+	if err := os.WriteFile(file, []byte(`{"clusters":[{"name":"h","cluster":{"server":"https://host:6443/","certificate-authority":"ca.crt"}},{"name":"x","cluster":{"server":"https://x"}}],
+		"users":[{"name":"alice","user":{"token":"t"}},{"name":"bob","user":{"token":"b"}}],
+		"contexts":[{"name":"c","context":{"cluster":"h","user":"alice","namespace":"team"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	if code := run([]string{"kubeconfig", "--group-domain=example.com", "--fleet-name=edge", "--svcconfig", file}, &out, &errOut); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	config, err := clientcmd.Load([]byte(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	context := config.Contexts[config.CurrentContext]
+	cluster := config.Clusters[context.Cluster]
+	if got, want := cluster.Server, "https://host:6443/apis/fleet.example.com/v1/fleets/edge/proxy"; got != want {
+		t.Errorf("server %s, want %s", got, want)
+	}
+	if string(cluster.CertificateAuthorityData) != "authority" || context.Namespace != "team" || config.AuthInfos[context.AuthInfo].Token != "t" || len(config.AuthInfos) != 1 {
+		t.Errorf("printed %s", out.String())
+	}
+}
+
+func TestKubeconfigSaysWhatItNeeds(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--group-domain: name the domain of the fleet's groups": nil,
+		`--group-domain: "k8s.io" belongs to Kubernetes`:        {"--group-domain=k8s.io"},
+		"--svcconfig: ": {"--group-domain=svc.dev", "--svcconfig=/none"},
+	} {
+		var out, errOut strings.Builder
+		if code := run(append([]string{"kubeconfig"}, args...), &out, &errOut); code != 1 || !strings.Contains(errOut.String(), want) || strings.Count(errOut.String(), "\n") != 1 {
+			t.Errorf("%q: exit code %d, %q, want one line with %q", args, code, errOut.String(), want)
+		}
+	}
+}
