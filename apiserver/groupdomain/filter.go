@@ -3,7 +3,6 @@ package groupdomain
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"reflect"
@@ -104,15 +103,7 @@ func (f *filter) serveObjects(w http.ResponseWriter, req *http.Request, to route
 			writeStatus(w, http.StatusBadRequest, err.Error())
 			return
 		}
-		if err := f.translateRequest(w, translated, to); err != nil {
-			var tooLarge *http.MaxBytesError
-			if errors.As(err, &tooLarge) {
-				writeStatus(w, http.StatusRequestEntityTooLarge, "limit is "+byteCount(tooLarge.Limit))
-				return
-			}
-			writeStatus(w, http.StatusBadRequest, err.Error())
-			return
-		}
+		f.translateRequest(translated, to)
 	}
 	rewrite.Serve(w, translated, f.next, func(out io.Writer, status int, header http.Header) rewrite.Body {
 		if status >= http.StatusBadRequest {

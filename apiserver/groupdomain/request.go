@@ -8,33 +8,59 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
-// translateRequest translates the body of a request. A body that cannot be read stays as
-// it is: the handler says what is wrong with it.
-func (f *filter) translateRequest(w http.ResponseWriter, req *http.Request, to route) error {
+// translateRequest makes the body of a request be read in stored names. It is read and
+// translated when the handler reads it: the client is authorized by then.
+func (f *filter) translateRequest(req *http.Request, to route) {
 	if req.Body == nil || req.Body == http.NoBody || req.Method == http.MethodGet || req.Method == http.MethodHead {
-		return nil
+		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, f.MaxBody))
-	if err != nil {
-		return err
-	}
-	translated, err := f.requestBody(req.Header.Get("Content-Type"), body, to)
-	if err != nil {
-		return err
-	}
-	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(translated)), int64(len(translated))
-	req.Header.Set("Content-Length", strconv.Itoa(len(translated)))
-	return nil
+	contentType := req.Header.Get("Content-Type")
+	req.Body = &lazyBody{from: req.Body, limit: f.MaxBody, translate: func(body []byte) ([]byte, error) {
+		return f.requestBody(contentType, body, to)
+	}}
+	req.ContentLength = -1
+	req.Header.Del("Content-Length")
 }
+
+// lazyBody is a body that is translated when it is first read. A body beyond the limit
+// stays as it is: the handler refuses it.
+type lazyBody struct {
+	from      io.ReadCloser
+	limit     int64 // in bytes
+	translate func(body []byte) ([]byte, error)
+	read      io.Reader // nil before the first Read
+	err       error
+}
+
+// Read implements io.Reader.
+func (b *lazyBody) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if b.read == nil {
+		body, err := io.ReadAll(io.LimitReader(b.from, b.limit+1))
+		if err == nil && int64(len(body)) <= b.limit {
+			body, err = b.translate(body)
+		}
+		if b.err = err; err != nil {
+			return 0, err
+		}
+		b.read = io.MultiReader(bytes.NewReader(body), b.from)
+	}
+	return b.read.Read(p)
+}
+
+// Close implements io.Closer.
+func (b *lazyBody) Close() error { return b.from.Close() }
 
 // requestBody returns the body of a request for objects in stored names. An error is
 // one of a body that names the API of the host.
@@ -55,24 +81,27 @@ func (f *filter) requestBody(contentType string, body []byte, to route) ([]byte,
 		}
 		return body, nil
 	}
+	// kubectl sends JSON as an apply, which is YAML.
+	isJSON := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
+	read := yaml.Unmarshal
+	if isJSON {
+		read = func(body []byte, to any, _ ...yaml.JSONOpt) error { return json.Unmarshal(body, to) }
+	}
 	var meta runtime.TypeMeta
-	if yaml.Unmarshal(body, &meta) != nil {
+	if read(body, &meta) != nil {
 		return body, nil
 	}
 	if err := f.checkVersion(meta, to); err != nil {
 		return nil, err
 	}
 	root := f.toStored(to, schema.FromAPIVersionAndKind(stored.objectVersion(meta.APIVersion, meta.Kind), meta.Kind))
-	if mediaType == string(types.ApplyYAMLPatchType) || mediaType == runtime.ContentTypeYAML {
-		if json.Valid(body) { // what kubectl sends
-			return root.json(body, meta.Kind), nil
-		}
-		if translated, err := root.yaml(body); err == nil {
-			return translated, nil
-		}
-		return body, nil
+	if isJSON {
+		return root.json(body, meta.Kind), nil
 	}
-	return root.json(body, meta.Kind), nil
+	if translated, err := root.yaml(body); err == nil {
+		return translated, nil
+	}
+	return body, nil
 }
 
 // checkVersion returns an error if a body names an API of the host: the error of the
@@ -82,8 +111,8 @@ func (f *filter) checkVersion(meta runtime.TypeMeta, to route) error {
 	if stored == meta.APIVersion || !strings.Contains(stored, host) {
 		return nil
 	}
-	return fmt.Errorf("the API version in the data (%s) does not match the expected API version (%s)",
-		meta.APIVersion, direction(f.Names.Public).apiVersion(to.gv.String()))
+	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+		meta.APIVersion, direction(f.Names.Public).apiVersion(to.gv.String())))
 }
 
 // json returns the translation of a document whose kind is known.

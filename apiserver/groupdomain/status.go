@@ -18,11 +18,8 @@ import (
 // writeStatus writes an error of the filter itself.
 func writeStatus(w http.ResponseWriter, code int, message string) {
 	reason := metav1.StatusReasonNotFound
-	switch code {
-	case http.StatusBadRequest:
+	if code == http.StatusBadRequest {
 		reason = metav1.StatusReasonBadRequest
-	case http.StatusRequestEntityTooLarge:
-		reason = metav1.StatusReasonRequestEntityTooLarge
 	}
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
@@ -36,8 +33,6 @@ func writeStatus(w http.ResponseWriter, code int, message string) {
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // an error means that the client has gone
 }
-
-func byteCount(n int64) string { return fmt.Sprintf("%d bytes", n) }
 
 // status returns an error in the names of the domain. paths are the stored path of the
 // request and the one on the wire.

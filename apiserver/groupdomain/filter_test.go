@@ -1,0 +1,119 @@
+package groupdomain
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"svc.dev/svc/apis"
+)
+
+// serve passes a request through the filter. The handler gets the request, and what was
+// read of its body; it answers with a body in JSON.
+func serve(t *testing.T, req *http.Request, status int, answer string) (w *httptest.ResponseRecorder, got *http.Request, body string, err error) {
+	t.Helper()
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := Filter(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		var read []byte
+		read, err = io.ReadAll(r.Body)
+		body = string(read)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}), Config{
+		Names: newNames(t), FleetName: "default", Scheme: scheme, MaxBody: 1000, Proxied: sets.New("proxy"),
+		Kinds: map[schema.GroupVersionResource]schema.GroupVersionKind{
+			{Version: "v1", Resource: "configmaps"}: {Version: "v1", Kind: "ConfigMap"},
+			{Version: "v1", Resource: "events"}:     {Version: "v1", Kind: "Event"},
+		},
+	})
+	w = httptest.NewRecorder()
+	handler.ServeHTTP(w, req)
+	return w, got, body, err
+}
+
+func TestBodiesOfRequestsAreReadInStoredNames(t *testing.T) {
+	const path = "/apis/core.svc.dev/v1/namespaces/n/configmaps"
+	owner := `{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","metadata":{"ownerReferences":[{"apiVersion":"apps.svc.dev/v1"}]}}`
+	stored := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"ownerReferences":[{"apiVersion":"apps/v1"}]}}`
+	for name, test := range map[string]struct{ contentType, body, want string }{
+		"json":           {"application/json", owner, stored},
+		"no media type":  {"", owner, stored},
+		"apply in JSON":  {"application/apply-patch+yaml", owner, stored},
+		"merge patch":    {"application/merge-patch+json", `{"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1"}]}}`, `{"metadata":{"ownerReferences":[{"apiVersion":"example.com.host.svc.dev/v1"}]}}`},
+		"yaml":           {"application/yaml", "# c\napiVersion: core.svc.dev/v1\nkind: ConfigMap\n", "# c\napiVersion: v1\nkind: ConfigMap\n"},
+		"repeated in it": {"application/yaml", "kind: ConfigMap\na: 1\na: 2\n", "kind: ConfigMap\na: 1\na: 2\n"},
+		"json patch": {
+			"application/json-patch+json", `[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"apps.svc.dev/v1"}}]`,
+			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"apps/v1"}}]`,
+		},
+		"options of a deletion": {"application/json", `{"apiVersion":"v1","kind":"DeleteOptions"}`, `{"apiVersion":"v1","kind":"DeleteOptions"}`},
+		"no JSON":               {"application/json", `{"apiVersion":`, `{"apiVersion":`},
+		"too long":              {"application/json", owner + strings.Repeat(" ", 2000), owner + strings.Repeat(" ", 2000)},
+	} {
+		req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(test.body))
+		req.Header.Set("Content-Type", test.contentType)
+		_, got, body, err := serve(t, req, http.StatusOK, "{}")
+		if err != nil || body != test.want || got.URL.Path != "/api/v1/namespaces/n/configmaps" {
+			t.Errorf("%s: read %q (%v) at %s, want %q", name, body, err, got.URL.Path, test.want)
+		}
+	}
+}
+
+func TestABodyOfTheHostsAPIIsRefusedByTheNamesOfTheDomain(t *testing.T) {
+	req := httptest.NewRequest(http.MethodPost, "/apis/core.svc.dev/v1/namespaces/n/configmaps", strings.NewReader(`{"apiVersion":"v1","kind":"ConfigMap"}`))
+	_, _, _, err := serve(t, req, http.StatusOK, "{}")
+	if want := "the API version in the data (v1) does not match the expected API version (core.svc.dev/v1)"; err == nil || err.Error() != want {
+		t.Errorf("read with %v, want %s", err, want)
+	}
+}
+
+func TestFieldSelectorsAreTranslated(t *testing.T) {
+	req := httptest.NewRequest(http.MethodGet, "/apis/core.svc.dev/v1/events?fieldSelector=involvedObject.apiVersion%3Dapps.svc.dev%2Fv1,metadata.name%3Da", nil)
+	_, got, _, _ := serve(t, req, http.StatusOK, "{}")
+	if selector := got.URL.Query().Get("fieldSelector"); selector != "involvedObject.apiVersion=apps/v1,metadata.name=a" {
+		t.Errorf("selector %q", selector)
+	}
+}
+
+func TestErrorsSayTheDomainsNames(t *testing.T) {
+	for stored, want := range map[string]string{
+		`{"kind":"Status","message":"configmaps \"a\" not found","details":{"name":"a","kind":"configmaps"}}`:                                      `configmaps.core.svc.dev \"a\" not found`,
+		`{"kind":"Status","message":"cannot list resource \"configmaps\" in API group \"\" in the namespace"}`:                                     `in API group \"core.svc.dev\"`,
+		`{"kind":"Status","message":"forbidden: cannot get path \"/api/v1/namespaces/n/configmaps/a\""}`:                                           `path \"/apis/core.svc.dev/v1/namespaces/n/configmaps/a\"`,
+		`{"kind":"Status","message":"namespaces \"n\" not found","details":{"name":"n","kind":"namespaces"}}`:                                      `"message":"namespaces \"n\" not found"`,
+		`{"kind":"Status","message":"ListOptions.meta.k8s.io \"\" is invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[]}}`: `ListOptions.meta.k8s.io \"\" is invalid`,
+	} {
+		req := httptest.NewRequest(http.MethodGet, "/apis/core.svc.dev/v1/namespaces/n/configmaps/a", nil)
+		if w, _, _, _ := serve(t, req, http.StatusNotFound, stored); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s became %s, want %s in it", stored, w.Body, want)
+		}
+	}
+}
+
+func TestWhatAnotherServerAnswersStaysAsItIs(t *testing.T) {
+	const answer = `{"apiVersion":"v1","metadata":{"ownerReferences":[{"apiVersion":"apps/v1"}]}}`
+	req := httptest.NewRequest(http.MethodPost, "/apis/core.svc.dev/v1/namespaces/n/services/s/proxy/a", strings.NewReader(answer))
+	w, got, body, _ := serve(t, req, http.StatusOK, answer)
+	if w.Body.String() != answer || body != answer || got.URL.Path != "/api/v1/namespaces/n/services/s/proxy/a" {
+		t.Errorf("%s at %s was answered with %s", body, got.URL.Path, w.Body)
+	}
+}
+
+func TestBelowTheFleetsOwnAddressAllStaysAsItIs(t *testing.T) {
+	const answer = `{"apiVersion":"v1","kind":"ConfigMap"}`
+	req := httptest.NewRequest(http.MethodPost, "/apis/fleet.svc.dev/v1/fleets/default/proxy/api/v1/namespaces/n/configmaps?a=b", strings.NewReader(answer))
+	w, got, body, _ := serve(t, req, http.StatusOK, answer)
+	if w.Body.String() != answer || body != answer || got.URL.String() != "/api/v1/namespaces/n/configmaps?a=b" || !UnderStoredNames(got.Context()) {
+		t.Errorf("%s at %s was answered with %s", body, got.URL, w.Body)
+	}
+}
