@@ -107,7 +107,10 @@ type reception struct {
 }
 
 func newAudience(events int) *audience {
-	return &audience{epoch: time.Now(), events: events, begun: make(chan struct{}), ended: make(chan reception), left: make(chan struct{})}
+	// A connection that has begun must be read on, or the server closes it: begun holds
+	// as many as any measure has.
+	const connections = 1_000
+	return &audience{epoch: time.Now(), events: events, begun: make(chan struct{}, connections), ended: make(chan reception), left: make(chan struct{})}
 }
 
 // join adds n watchers on a connection. They have begun once each has received the
