@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/serviceaccount"
 )
 
@@ -63,7 +64,8 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 			Get: func(ctx context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
 				return objects(gr).Get(ctx, namespace, name)
 			},
-			Clock: clock,
+			Clock:         clock,
+			CredentialIDs: !o.Release.Before(release.Release{Major: 1, Minor: 30}),
 		}))
 	}
 	if o.Authentication.BootstrapTokens {
@@ -115,8 +117,9 @@ func (i *identity) run(ctx context.Context, serverID string, clock clock.Clock) 
 // whether every request is authorized.
 func authenticationConfig(o *options.Options, allowsAll bool, clock clock.PassiveClock) (authentication.Config, error) {
 	config := authentication.Config{
-		Clock:     clock,
-		TokenFile: o.Authentication.TokenAuthFile,
+		Clock:         clock,
+		CredentialIDs: !o.Release.Before(release.Release{Major: 1, Minor: 32}),
+		TokenFile:     o.Authentication.TokenAuthFile,
 		// With AlwaysAllow, an anonymous request would have all rights.
 		Anonymous: o.Authentication.Anonymous && !allowsAll,
 		Audiences: o.ServiceAccounts.APIAudiences(),

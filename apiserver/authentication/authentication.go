@@ -2,6 +2,7 @@
 package authentication
 
 import (
+	cryptox509 "crypto/x509"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ import (
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/utils/clock"
 )
@@ -38,6 +40,9 @@ type Config struct {
 	// Audiences are those of the API server: the tokens of TokenFile are valid for
 	// them. Empty if requests are not checked for audiences.
 	Audiences authenticator.Audiences
+	// CredentialIDs tells in the user's extra fields which client certificate was used
+	// (since release 1.32).
+	CredentialIDs bool
 	// Clock is the clock by which certificates expire.
 	Clock clock.PassiveClock
 	// Anonymous gives requests without credentials the user system:anonymous.
@@ -63,7 +68,11 @@ func New(config Config) (Authenticators, error) {
 			h.AllowedClientNames, h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes))
 	}
 	if config.ClientCA != nil {
-		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, x509.CommonNameUserConversion), config.Clock))
+		var conversion x509.UserConversion = x509.CommonNameUserConversion
+		if !config.CredentialIDs {
+			conversion = withoutCredentialID(conversion)
+		}
+		methods = append(methods, newVerified(x509.NewDynamic(config.ClientCA.VerifyOptions, conversion), config.Clock))
 	}
 	tokens := slices.Clone(config.Tokens)
 	if config.TokenFile != "" {
@@ -85,4 +94,16 @@ func New(config Config) (Authenticators, error) {
 		made.Request = union.NewFailOnError(identified, anonymous.NewAuthenticator(config.AnonymousPaths))
 	}
 	return made, nil
+}
+
+// withoutCredentialID returns a conversion whose users do not tell which certificate was
+// used.
+func withoutCredentialID(conversion x509.UserConversion) x509.UserConversion {
+	return x509.UserConversionFunc(func(chain []*cryptox509.Certificate) (*authenticator.Response, bool, error) {
+		response, ok, err := conversion.User(chain)
+		if ok && err == nil {
+			delete(response.User.GetExtra(), user.CredentialIDKey)
+		}
+		return response, ok, err
+	})
 }

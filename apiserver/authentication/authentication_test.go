@@ -176,6 +176,25 @@ func TestTheUserOfARequest(t *testing.T) {
 	}
 }
 
+func TestACertificateIsNamedInTheUsersExtraFieldsSinceRelease132(t *testing.T) {
+	users := newAuthority(t, "users")
+	for _, told := range []bool{false, true} {
+		made, err := New(Config{ClientCA: users.provider(t), Clock: clock.RealClock{}, CredentialIDs: told})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://svc/api", nil)
+		req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{users.client(t, "carl")}}
+		response, ok, err := made.Request.AuthenticateRequest(req)
+		if err != nil || !ok {
+			t.Fatalf("%v %v", ok, err)
+		}
+		if _, found := response.User.GetExtra()["authentication.kubernetes.io/credential-id"]; found != told {
+			t.Errorf("extra fields %v, want a credential: %v", response.User.GetExtra(), told)
+		}
+	}
+}
+
 func TestATokenOfTheFileIsForTheServer(t *testing.T) {
 	made, err := New(Config{TokenFile: tokenFile(t, "secret,ann,42\n"), Audiences: authenticator.Audiences{"api", "alias"}})
 	if err != nil {

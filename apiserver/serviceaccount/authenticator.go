@@ -33,6 +33,9 @@ type AuthenticatorConfig struct {
 	Lookup bool
 	Get    Getter
 	Clock  clock.PassiveClock
+	// CredentialIDs tells in the user's extra fields which token was used, and on which
+	// node the pod of the token is (KEP-4193: since release 1.30).
+	CredentialIDs bool
 }
 
 // Authenticator authenticates service accounts by their tokens.

@@ -25,7 +25,9 @@ func (a *Authenticator) bound(ctx context.Context, claims tokenClaims) (*service
 	}
 	info := &serviceaccount.ServiceAccountInfo{
 		Namespace: b.Namespace, Name: b.Account.Name, UID: string(b.Account.UID),
-		CredentialID: tokenjwt.CredentialIDForJTI(claims.ID),
+	}
+	if a.config.CredentialIDs {
+		info.CredentialID = tokenjwt.CredentialIDForJTI(claims.ID)
 	}
 	if err := a.present(ctx, "serviceaccounts", b.Namespace, b.Account); err != nil {
 		return nil, err
@@ -48,7 +50,9 @@ func (a *Authenticator) bound(ctx context.Context, claims tokenClaims) (*service
 				return nil, err
 			}
 		}
-		info.NodeName, info.NodeUID = b.Node.Name, string(b.Node.UID)
+		if a.config.CredentialIDs {
+			info.NodeName, info.NodeUID = b.Node.Name, string(b.Node.UID)
+		}
 	}
 	a.noteStale(ctx, claims)
 	return info, nil

@@ -98,7 +98,7 @@ func newFixture(t testing.TB, key crypto.Signer) *fixture {
 	if w.issuer, err = NewIssuer(IssuerConfig{Keys: keys, Issuer: issuerName, Audiences: audiences, ExtendMounted: true, Clock: w.clock}); err != nil {
 		t.Fatal(err)
 	}
-	w.accept = AuthenticatorConfig{Keys: keys, Issuers: []string{issuerName}, Audiences: audiences, Lookup: true, Get: w.get, Clock: w.clock}
+	w.accept = AuthenticatorConfig{Keys: keys, Issuers: []string{issuerName}, Audiences: audiences, Lookup: true, Get: w.get, Clock: w.clock, CredentialIDs: true}
 	return w
 }
 
@@ -181,6 +181,7 @@ func TestAcceptedAndRefusedTokens(t *testing.T) {
 		{"a token that is bound to a node names the node", request(onNode), nil, till + "[jti node-name=n1 node-uid=node-1]" + ours},
 		{"a token that is bound to a secret", request(toSecret), nil, till + "[jti]" + ours},
 		{"a token for one of the server's audiences", request(forAudience("api", "vault")), nil, till + "[jti] for [api]"},
+		{"the credential and the node are not told before release 1.30", request(toPod, onNode), func(w *fixture) { w.accept.CredentialIDs = false }, till + "[pod-name=web pod-uid=pod-1]" + ours},
 		{"of a second issuer", request(), func(w *fixture) { w.accept.Issuers = []string{"https://new", issuerName} }, till + "[jti]" + ours},
 		{"at its end, within the difference of clocks", request(), func(w *fixture) { w.clock.Step(time.Hour + time.Minute) }, till + "[jti]" + ours},
 		{"a mounted token after the requested hour", request(toPod, func(r *resource.TokenRequest) { r.Lifetime = mountedLifetime }),

@@ -16,6 +16,7 @@ var _ = Describe("identity", func() {
 	It("authenticates the administrator by certificate", func() {
 		who := k.run("auth", "whoami", "-o", "json")
 		Expect(who).To(And(ContainSubstring(`"system:masters"`), ContainSubstring(`"system:authenticated"`)))
+		Expect(who).NotTo(ContainSubstring("credential-id"), "release 1.28 does not tell it")
 		Expect(k.run("auth", "can-i", "delete", "nodes")).To(Equal("yes\n"))
 	})
 
