@@ -6,11 +6,10 @@ import (
 	"net/http"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
@@ -35,15 +34,9 @@ func newHosted(o *options.Options, clock clock.Clock) (*hosted, error) {
 	if o.Host.GroupDomain == "" {
 		return nil, nil
 	}
-	groups := sets.New(apiextensionsv1.GroupName, apiregistrationv1.GroupName)
-	for _, kind := range kindsOf(o) {
-		for _, gvk := range kind.GVKs() {
-			groups.Insert(gvk.Group)
-		}
-	}
 	a := &hosted{}
 	var err error
-	if a.names, err = groupdomain.New(o.Host.GroupDomain, sets.List(groups)); err != nil {
+	if a.names, err = groupdomain.New(o.Host.GroupDomain); err != nil {
 		return nil, err
 	}
 	settings := o.Host
@@ -135,5 +128,6 @@ func (c *chain) domainConfig(config *genericapiserver.Config) groupdomain.Config
 	return groupdomain.Config{
 		Names: c.hosted.names, FleetName: c.options.Host.FleetName, Scheme: c.stores.scheme,
 		Kinds: kinds, Proxied: proxied, MaxBody: config.MaxRequestBodyBytes,
+		Compress: config.FeatureGate.Enabled(genericfeatures.APIResponseCompression),
 	}
 }

@@ -1,6 +1,8 @@
 package groupdomain
 
 import (
+	"net/url"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
@@ -8,7 +10,8 @@ import (
 )
 
 // Audit returns a backend that passes events on to next in the names of the domain,
-// with the objects in them. config is that of the filter.
+// with the objects in them, whatever address a request came to. config is that of
+// the filter.
 func Audit(next audit.Backend, config Config) audit.Backend {
 	return auditBackend{next, &filter{Config: config}}
 }
@@ -33,6 +36,10 @@ func (b auditBackend) ProcessEvents(events ...*auditapi.Event) bool {
 			}
 		}
 		o.APIGroup = b.filter.Names.Public(o.APIGroup)
+		if uri, err := url.ParseRequestURI(e.RequestURI); err == nil {
+			uri.Path, _ = b.filter.publicPath(uri.Path)
+			e.RequestURI = uri.RequestURI()
+		}
 	}
 	return b.Backend.ProcessEvents(events...)
 }

@@ -1,9 +1,9 @@
 package groupdomain
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/util/responsewriter"
 
 	"svc.dev/svc/apiserver/filters/rewrite"
 )
@@ -42,7 +43,7 @@ func (f *filter) serveDocument(w http.ResponseWriter, req *http.Request, to rout
 		openAPIV3:     f.openAPI,
 		openAPIV3List: f.openAPIList,
 	}[to.document]
-	f.serveTranslated(w, req, wire, to, translate)
+	f.serveWhole(w, req, wire, to, translate)
 }
 
 // serveFleetDiscovery serves the documents of the group of fleets, which tell no secret.
@@ -60,8 +61,8 @@ func (f *filter) serveFleetDiscovery(w http.ResponseWriter, to route) {
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
-// serveTranslated serves a document. wire is the request as it came.
-func (f *filter) serveTranslated(w http.ResponseWriter, req, wire *http.Request, to route, translate func([]byte) ([]byte, error)) {
+// serveWhole serves a document. wire is the request as it came.
+func (f *filter) serveWhole(w http.ResponseWriter, req, wire *http.Request, to route, translate func([]byte) ([]byte, error)) {
 	rewrite.Serve(w, req, f.next, func(out io.Writer, status int, header http.Header) rewrite.Body {
 		if status >= http.StatusBadRequest {
 			return f.failure(out, header, to, wire)
@@ -92,37 +93,48 @@ func (f *filter) serveGroups(w http.ResponseWriter, req *http.Request) {
 	req.Header["Accept"] = onlyJSON(req.Header["Accept"])
 	etag := req.Header.Get("If-None-Match")
 	req.Header.Del("If-None-Match")
-	var parts []*recorder
-	for _, path := range []string{"/api", "/apis"} {
-		part := newRecorder()
-		f.next.ServeHTTP(part, f.at(req, route{path: path}))
-		if part.status != http.StatusOK {
-			part.writeTo(w)
+	ofCore, others := f.fetch(req, "/api"), f.fetch(req, "/apis")
+	maps.Copy(w.Header(), others.header)
+	w.Header().Del("Content-Length")
+	for _, p := range []part{ofCore, others} {
+		if p.code != http.StatusOK {
+			w.WriteHeader(p.code)
+			_, _ = w.Write(p.body) // an error means that the client has gone
 			return
 		}
-		parts = append(parts, part)
 	}
 	merge := f.mergeGroups
-	if strings.Contains(parts[1].header.Get("Content-Type"), "as=APIGroupDiscoveryList") {
+	if strings.Contains(others.header.Get("Content-Type"), "as=APIGroupDiscoveryList") {
 		merge = f.mergeDiscovery
 	}
-	body, err := merge(parts[0].body.Bytes(), parts[1].body.Bytes())
+	body, err := merge(ofCore.body, others.body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	all := parts[1]
-	all.header.Del("Content-Length")
-	if own := all.header.Get("Etag"); own != "" {
-		own = `"` + strings.Trim(parts[0].header.Get("Etag"), `"`) + "-" + strings.Trim(own, `"`) + `"`
-		all.header.Set("Etag", own)
+	if own := others.header.Get("Etag"); own != "" {
+		own = `"` + strings.Trim(ofCore.header.Get("Etag"), `"`) + "-" + strings.Trim(own, `"`) + `"`
+		w.Header().Set("Etag", own)
 		if own == etag {
-			all.status, body = http.StatusNotModified, nil
+			w.WriteHeader(http.StatusNotModified)
+			return
 		}
 	}
-	all.body.Reset()
-	all.body.Write(body)
-	all.writeTo(w)
+	_, _ = w.Write(body) // as above
+}
+
+// part is a response of the handler.
+type part struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// fetch returns the response of the handler to the request at another path.
+func (f *filter) fetch(req *http.Request, path string) part {
+	w := responsewriter.NewInMemoryResponseWriter()
+	f.next.ServeHTTP(w, f.at(req, route{path: path}))
+	return part{w.RespCode(), w.Header(), w.Data()}
 }
 
 // mergeGroups returns the APIGroupList of the core group's versions and of all other
@@ -143,13 +155,10 @@ func (f *filter) mergeGroups(coreBody, others []byte) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// fleetVersion is the version of the group of fleets.
-const fleetVersion = "v1"
-
 // fleetGroup returns the group of fleets, which the handler does not know.
 func (f *filter) fleetGroup() metav1.APIGroup {
 	version := metav1.GroupVersionForDiscovery{
-		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: fleetVersion}.String(), Version: fleetVersion,
+		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: FleetVersion}.String(), Version: FleetVersion,
 	}
 	return metav1.APIGroup{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"},
@@ -162,7 +171,7 @@ func (f *filter) fleetGroup() metav1.APIGroup {
 func (f *filter) fleetResources() metav1.APIResourceList {
 	return metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: fleetVersion}.String(),
+		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: FleetVersion}.String(),
 		APIResources: []metav1.APIResource{{
 			Name: Fleets + "/proxy", Kind: "FleetProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"},
 		}},
@@ -257,7 +266,7 @@ func (f *filter) mergeDiscovery(coreBody, others []byte) ([]byte, error) {
 	}
 	all.Items = append(all.Items, apidiscoveryv2.APIGroupDiscovery{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Names.FleetGroup()},
-		Versions:   []apidiscoveryv2.APIVersionDiscovery{{Version: fleetVersion, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}},
+		Versions:   []apidiscoveryv2.APIVersionDiscovery{{Version: FleetVersion, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}},
 	})
 	return json.Marshal(all)
 }
@@ -266,8 +275,7 @@ func (f *filter) mergeDiscovery(coreBody, others []byte) ([]byte, error) {
 func (f *filter) nameDiscovery(g *apidiscoveryv2.APIGroupDiscovery) {
 	name := func(kind *metav1.GroupVersionKind) {
 		if kind != nil && kind.Kind != "" {
-			translated := direction(f.Names.Public).objectVersion(schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String(), kind.Kind)
-			kind.Group = schema.FromAPIVersionAndKind(translated, kind.Kind).Group
+			kind.Group = direction(f.Names.Public).kindGroup(schema.GroupVersionKind(*kind))
 		}
 	}
 	if g.Name == "" {
@@ -286,31 +294,4 @@ func (f *filter) nameDiscovery(g *apidiscoveryv2.APIGroupDiscovery) {
 			}
 		}
 	}
-}
-
-// recorder is a response in memory.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func newRecorder() *recorder { return &recorder{header: http.Header{}, status: http.StatusOK} }
-
-// Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(status int) { r.status = status }
-
-// Write implements http.ResponseWriter.
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
-
-// writeTo writes the response.
-func (r *recorder) writeTo(w http.ResponseWriter) {
-	for name, values := range r.header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body.Bytes()) // an error means that the client has gone
 }

@@ -195,6 +195,12 @@ func (d direction) objectVersion(apiVersion, kind string) string {
 	return d.apiVersion(apiVersion)
 }
 
+// kindGroup translates the group of a kind.
+func (d direction) kindGroup(gvk schema.GroupVersionKind) string {
+	apiVersion, kind := gvk.ToAPIVersionAndKind()
+	return schema.FromAPIVersionAndKind(d.objectVersion(apiVersion, kind), kind).Group
+}
+
 // response returns the node of what a server answers with: an object, the event of a
 // watch, a list or a table of objects, or the status of a deletion.
 func response(object *node) *node {
@@ -202,7 +208,7 @@ func response(object *node) *node {
 	for name, member := range object.members {
 		root.members[name] = member
 	}
-	root.members["object"] = root                   // of an event, or of a row
+	root.members["object"] = root                   // of an event: it may be a table
 	root.members["items"] = &node{elements: object} // of a list
 	root.members["rows"] = &node{elements: &node{members: map[string]*node{"object": object}}}
 	return root

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"svc.dev/svc/apiserver/filters/compression"
 	"svc.dev/svc/apiserver/filters/rewrite"
 )
 
@@ -28,20 +29,29 @@ type Config struct {
 	Kinds map[schema.GroupVersionResource]schema.GroupVersionKind
 	// Proxied are the subresources whose bodies are not the server's own.
 	Proxied sets.Set[string]
+	// Compress compresses the responses to get and list for clients that accept it.
+	Compress bool
 	// MaxBody is the largest body of a request, in bytes.
 	MaxBody int64
 }
 
 // Filter serves requests in the names of the domain by a handler that knows the stored
 // names only. Below [Names.FleetPath] it serves the handler's names. It must
-// enclose all filters that write responses, and compress nothing itself.
+// enclose all filters that write responses: what they compress cannot be translated, so
+// it compresses responses itself.
 func Filter(next http.Handler, config Config) http.Handler {
-	return &filter{Config: config, next: next}
+	f := &filter{Config: config, next: next}
+	f.compressed = compression.Always(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		f.serveTranslated(w, req, config.Names.route(req.URL.Path, config.FleetName))
+	}))
+	return f
 }
 
 type filter struct {
 	Config
 	next http.Handler
+	// compressed serves reads of objects, and documents.
+	compressed http.Handler
 	// public and stored are the nodes of the compiled-in kinds, which are made with their
 	// first request.
 	public, stored sync.Map
@@ -67,12 +77,23 @@ func (f *filter) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case unnamed:
 		f.next.ServeHTTP(w, req)
 	case unknown:
-		writeStatus(w, http.StatusNotFound, to.reason)
+		writeNotFound(w, to.reason)
 	case fleet:
 		f.next.ServeHTTP(w, f.at(req.WithContext(context.WithValue(req.Context(), contextKey{}, true)), to))
-	case objects:
-		f.serveObjects(w, req, to)
 	default:
+		if f.Compress && f.isRead(req, to) {
+			f.compressed.ServeHTTP(w, req)
+		} else {
+			f.serveTranslated(w, req, to)
+		}
+	}
+}
+
+// serveTranslated serves objects and documents.
+func (f *filter) serveTranslated(w http.ResponseWriter, req *http.Request, to route) {
+	if to.document == objects {
+		f.serveObjects(w, req, to)
+	} else {
 		f.serveDocument(w, req, to)
 	}
 }
@@ -96,13 +117,7 @@ func (f *filter) serveObjects(w http.ResponseWriter, req *http.Request, to route
 	translated.Header.Del("Accept-Encoding")
 	own := !f.Proxied.Has(to.subresource)
 	if own {
-		if accept := translated.Header["Accept"]; len(accept) > 0 {
-			translated.Header["Accept"] = withoutCBOR(accept)
-		}
-		if err := f.translateQuery(translated, to); err != nil {
-			writeStatus(w, http.StatusBadRequest, err.Error())
-			return
-		}
+		f.translateQuery(translated, to)
 		f.translateRequest(translated, to)
 	}
 	rewrite.Serve(w, translated, f.next, func(out io.Writer, status int, header http.Header) rewrite.Body {
@@ -114,6 +129,14 @@ func (f *filter) serveObjects(w http.ResponseWriter, req *http.Request, to route
 		}
 		return f.body(out, header.Get("Content-Type"), f.toPublic(to))
 	})
+}
+
+// isRead reports whether a request is for a document, or a get or a list of objects. The library takes
+// every value of watch but these for true.
+func (f *filter) isRead(req *http.Request, to route) bool {
+	query := req.URL.Query()
+	value := strings.ToLower(query.Get("watch"))
+	return req.Method == http.MethodGet && !f.Proxied.Has(to.subresource) && (!query.Has("watch") || value == "false" || value == "0")
 }
 
 // toPublic returns the node of what a server answers with.
@@ -160,13 +183,13 @@ func (f *filter) node(cache *sync.Map, key nodeKey, construct func(types []refle
 // failure returns what translates the body of an error.
 func (f *filter) failure(w io.Writer, header http.Header, to route, req *http.Request) rewrite.Body {
 	return whole(w, func(body []byte) ([]byte, error) {
-		return f.Names.status(header.Get("Content-Type"), body, [2]string{to.path, req.URL.Path})
+		return f.status(header.Get("Content-Type"), body, [2]string{to.path, req.URL.Path})
 	})
 }
 
 // body returns what translates an answer by its content type.
 func (f *filter) body(w io.Writer, contentType string, root *node) rewrite.Body {
-	proto := protobuf{scheme: f.Scheme, root: root, stored: func(apiVersion string) string { return apiVersion }}
+	proto := &protobuf{scheme: f.Scheme, root: root, stored: func(apiVersion string) string { return apiVersion }}
 	switch {
 	case strings.HasPrefix(contentType, "application/json"):
 		return &jsonBody{to: w, root: root}
@@ -181,15 +204,15 @@ func (f *filter) body(w io.Writer, contentType string, root *node) rewrite.Body 
 }
 
 // translateQuery translates the field selector of a request.
-func (f *filter) translateQuery(req *http.Request, to route) error {
+func (f *filter) translateQuery(req *http.Request, to route) {
 	query := req.URL.Query()
 	selector := query.Get("fieldSelector")
 	if selector == "" {
-		return nil
+		return
 	}
 	parsed, err := fields.ParseSelector(selector)
 	if err != nil {
-		return nil // the handler says what is wrong
+		return // the handler says what is wrong
 	}
 	root := f.toStored(to, schema.GroupVersionKind{})
 	parsed, err = parsed.Transform(func(field, value string) (string, string, error) {
@@ -198,12 +221,10 @@ func (f *filter) translateQuery(req *http.Request, to route) error {
 		}
 		return field, value, nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		query.Set("fieldSelector", parsed.String())
+		req.URL.RawQuery = query.Encode()
 	}
-	query.Set("fieldSelector", parsed.String())
-	req.URL.RawQuery = query.Encode()
-	return nil
 }
 
 // whole returns a body that is translated when it is complete.
@@ -232,21 +253,4 @@ func (b *wholeBody) Close() error {
 	}
 	_, err := b.to.Write(body)
 	return err
-}
-
-// withoutCBOR returns an Accept header without CBOR, whose sequences cannot be
-// translated.
-func withoutCBOR(accept []string) []string {
-	var kept []string
-	for _, value := range accept {
-		for clause := range strings.SplitSeq(value, ",") {
-			if !strings.HasPrefix(strings.TrimSpace(clause), "application/cbor") {
-				kept = append(kept, clause)
-			}
-		}
-	}
-	if len(kept) == 0 {
-		return accept // 406
-	}
-	return []string{strings.Join(kept, ",")}
 }

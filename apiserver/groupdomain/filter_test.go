@@ -1,6 +1,7 @@
 package groupdomain
 
 import (
+	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ func serve(t *testing.T, req *http.Request, status int, answer string) (w *httpt
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, answer)
 	}), Config{
-		Names: newNames(t), FleetName: "default", Scheme: scheme, MaxBody: 1000, Proxied: sets.New("proxy"),
+		Names: newNames(t), FleetName: "default", Scheme: scheme, MaxBody: 1000, Compress: true, Proxied: sets.New("proxy"),
 		Kinds: map[schema.GroupVersionResource]schema.GroupVersionKind{
 			{Version: "v1", Resource: "configmaps"}: {Version: "v1", Kind: "ConfigMap"},
 			{Version: "v1", Resource: "events"}:     {Version: "v1", Kind: "Event"},
@@ -115,5 +116,30 @@ func TestBelowTheFleetsOwnAddressAllStaysAsItIs(t *testing.T) {
 	w, got, body, _ := serve(t, req, http.StatusOK, answer)
 	if w.Body.String() != answer || body != answer || got.URL.String() != "/api/v1/namespaces/n/configmaps?a=b" || !UnderStoredNames(got.Context()) {
 		t.Errorf("%s at %s was answered with %s", body, got.URL, w.Body)
+	}
+}
+
+func TestReadsAreCompressedAfterTheyAreTranslated(t *testing.T) {
+	const path = "/apis/core.svc.dev/v1/namespaces/n/configmaps"
+	answer := `{"apiVersion":"v1","kind":"ConfigMapList","items":[]}`
+	for query, compressed := range map[string]bool{"": true, "?watch=false": true, "?watch=1": false, "?watch": false} {
+		req := httptest.NewRequest(http.MethodGet, path+query, nil)
+		req.Header.Set("Accept-Encoding", "gzip")
+		w, got, _, _ := serve(t, req, http.StatusOK, answer)
+		if got.Header.Get("Accept-Encoding") != "" {
+			t.Errorf("%q: the handler may compress, which cannot be translated", query)
+		}
+		body := io.Reader(w.Body)
+		if found := w.Header().Get("Content-Encoding") == "gzip"; found != compressed {
+			t.Errorf("%q: compressed: %v, want %v", query, found, compressed)
+		} else if found {
+			var err error
+			if body, err = gzip.NewReader(w.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), `"core.svc.dev/v1"`) {
+			t.Errorf("%q: %s %v", query, text, err)
+		}
 	}
 }

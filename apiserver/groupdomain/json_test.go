@@ -102,7 +102,7 @@ func FuzzJSONIsTranslatedAsItsValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string, size int) {
 		var value any
 		if size < 1 || json.Unmarshal([]byte(body), &value) != nil || !kindsComeFirst(body) {
-			t.Skip()
+			return
 		}
 		want := root.value(value, "")
 		var got any

@@ -142,7 +142,7 @@ func checkKind(t *testing.T, seed int64, scheme *runtime.Scheme, gr schema.Group
 	if err != nil {
 		t.Fatalf("seed %d: %s: %v", seed, gvk, err)
 	}
-	fromProtobuf, err := protobuf{scheme: scheme, root: public, stored: func(v string) string { return v }}.object(body)
+	fromProtobuf, err := (&protobuf{scheme: scheme, root: public, stored: func(v string) string { return v }}).object(body)
 	if err != nil {
 		t.Fatalf("seed %d: %s: %v", seed, gvk, err)
 	}

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/apis"
 )
 
 const (
@@ -26,12 +30,17 @@ type Names struct {
 	stored map[string]string // of the built-in groups, by their names without domain
 }
 
-// New returns the names of a domain. builtIn are the groups of the kinds that are
-// compiled in, as they are stored. Any other group is that of a
-// CustomResourceDefinition, whose public name is its name and the domain.
-func New(domain string, builtIn []string) (*Names, error) {
+// New returns the names of a domain. A group that is not of a compiled-in kind is that of
+// a CustomResourceDefinition, whose public name is its name and the domain.
+func New(domain string) (*Names, error) {
 	if err := Validate(domain); err != nil {
 		return nil, err
+	}
+	builtIn := []string{apiextensionsv1.GroupName, apiregistrationv1.GroupName}
+	for _, kind := range apis.Kinds() {
+		for _, gvk := range kind.GVKs() {
+			builtIn = append(builtIn, gvk.Group)
+		}
 	}
 	n := &Names{domain: domain, stored: map[string]string{}}
 	for _, group := range builtIn {

@@ -5,7 +5,7 @@ import "testing"
 // newNames returns the names of svc.dev.
 func newNames(t testing.TB) *Names {
 	t.Helper()
-	names, err := New("svc.dev", []string{"", "apps", "storage.k8s.io", "apiextensions.k8s.io", "rbac.authorization.k8s.io"})
+	names, err := New("svc.dev")
 	if err != nil {
 		t.Fatal(err)
 	}

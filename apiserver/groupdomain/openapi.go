@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/url"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // openAPI translates a document of OpenAPI v2 or v3: its paths, and the groups of its
@@ -76,15 +78,7 @@ func (f *filter) nameKind(kind any) {
 	group, _ := gvk["group"].(string)
 	version, _ := gvk["version"].(string)
 	name, _ := gvk["kind"].(string)
-	apiVersion := version
-	if group != "" {
-		apiVersion = group + "/" + version
-	}
-	translated := direction(f.Names.Public).objectVersion(apiVersion, name)
-	gvk["group"], _, _ = strings.Cut(translated, "/")
-	if translated == version {
-		gvk["group"] = ""
-	}
+	gvk["group"] = direction(f.Names.Public).kindGroup(schema.GroupVersionKind{Group: group, Version: version, Kind: name})
 }
 
 // openAPIList translates the list of the documents of OpenAPI v3.
@@ -99,15 +93,15 @@ func (f *filter) openAPIList(body []byte) ([]byte, error) {
 	}
 	named := map[string]any{}
 	for path, document := range list.Paths {
+		if path == "api" || path == "apis" {
+			continue // of discovery, which is served at /apis alone
+		}
 		public, _ := f.publicPath("/" + path)
 		location, err := url.Parse(document.URL)
 		if err != nil {
 			return nil, err
 		}
 		location.Path = "/openapi/v3" + public
-		if path == "api" || path == "apis" {
-			continue // of discovery, which is served at /apis alone
-		}
 		named[strings.TrimPrefix(public, "/")] = map[string]string{"serverRelativeURL": location.String()}
 	}
 	return json.Marshal(map[string]any{"paths": named})

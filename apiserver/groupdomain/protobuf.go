@@ -105,10 +105,12 @@ type protobuf struct {
 	// stored returns the stored apiVersion of one that is read. It is needed to find
 	// the type.
 	stored func(apiVersion string) string
+	// messages are those of the types that were read: the events of a watch have few.
+	messages map[reflect.Type]*message
 }
 
 // object returns the translation of an object with its envelope.
-func (p protobuf) object(body []byte) ([]byte, error) {
+func (p *protobuf) object(body []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(body, magic)
 	if !ok {
 		return nil, fmt.Errorf("a body in protobuf does not begin with %q", magic)
@@ -145,19 +147,27 @@ func (p protobuf) object(body []byte) ([]byte, error) {
 
 // messageOf returns the message of a type. Of a type that the scheme does not have, the
 // metadata is known.
-func (p protobuf) messageOf(meta runtime.TypeMeta) *message {
+func (p *protobuf) messageOf(meta runtime.TypeMeta) *message {
+	t := reflect.TypeFor[metav1.PartialObjectMetadata]()
 	if obj, err := p.scheme.New(schema.FromAPIVersionAndKind(p.stored(meta.APIVersion), meta.Kind)); err == nil {
-		return messageOf(reflect.TypeOf(obj), p.root)
+		t = reflect.TypeOf(obj)
+	} else if strings.HasSuffix(meta.Kind, "List") {
+		t = reflect.TypeFor[metav1.PartialObjectMetadataList]()
 	}
-	if strings.HasSuffix(meta.Kind, "List") {
-		return messageOf(reflect.TypeFor[metav1.PartialObjectMetadataList](), p.root)
+	if m, ok := p.messages[t]; ok {
+		return m
 	}
-	return messageOf(reflect.TypeFor[metav1.PartialObjectMetadata](), p.root)
+	if p.messages == nil {
+		p.messages = map[reflect.Type]*message{}
+	}
+	m := messageOf(t, p.root)
+	p.messages[t] = m
+	return m
 }
 
 // event returns the translation of the event of a watch, which has no envelope. Its
 // object has one.
-func (p protobuf) event(body []byte) ([]byte, error) {
+func (p *protobuf) event(body []byte) ([]byte, error) {
 	const objectField, contentField = 2, 1 // of WatchEvent and of runtime.RawExtension
 	var failed error
 	event := &message{fields: map[protowire.Number]*message{

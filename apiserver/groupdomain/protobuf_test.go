@@ -16,7 +16,7 @@ func TestMetadataInProtobufSaysTheDomainsNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := protobuf{scheme: scheme, root: publicAnswer(t), stored: func(v string) string { return v }}
+	p := &protobuf{scheme: scheme, root: publicAnswer(t), stored: func(v string) string { return v }}
 	one := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1"}}}}
 	list, err := (&metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{one}}).Marshal()
 	if err != nil {

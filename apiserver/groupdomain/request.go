@@ -20,7 +20,7 @@ import (
 // translateRequest makes the body of a request be read in stored names. It is read and
 // translated when the handler reads it: the client is authorized by then.
 func (f *filter) translateRequest(req *http.Request, to route) {
-	if req.Body == nil || req.Body == http.NoBody || req.Method == http.MethodGet || req.Method == http.MethodHead {
+	if req.ContentLength == 0 || req.Method == http.MethodGet || req.Method == http.MethodHead {
 		return
 	}
 	contentType := req.Header.Get("Content-Type")
@@ -75,7 +75,7 @@ func (f *filter) requestBody(contentType string, body []byte, to route) ([]byte,
 		return patchOperations(f.toStored(to, schema.GroupVersionKind{}), body), nil
 	case runtime.ContentTypeProtobuf:
 		root := f.toStored(to, schema.GroupVersionKind{})
-		p := protobuf{scheme: f.Scheme, root: root, stored: stored.apiVersion}
+		p := &protobuf{scheme: f.Scheme, root: root, stored: stored.apiVersion}
 		if translated, err := p.object(body); err == nil {
 			return translated, nil
 		}

@@ -12,6 +12,8 @@ const (
 	fleetGroup = "fleet"
 	// Fleets is the resource whose subresource proxy is the fleet's own address.
 	Fleets = "fleets"
+	// FleetVersion is the version of that group.
+	FleetVersion = "v1"
 )
 
 // document is what a path asks for.
@@ -93,7 +95,7 @@ func (n *Names) canonical(fleetName string) string {
 
 // FleetPath returns the path under which the API is served under its stored names.
 func (n *Names) FleetPath(fleetName string) string {
-	return "/apis/" + n.FleetGroup() + "/v1/" + Fleets + "/" + fleetName + "/proxy"
+	return "/apis/" + n.FleetGroup() + "/" + FleetVersion + "/" + Fleets + "/" + fleetName + "/proxy"
 }
 
 // fleetRoute returns the route of a path below that of the fleet.

@@ -15,59 +15,53 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// writeStatus writes an error of the filter itself.
-func writeStatus(w http.ResponseWriter, code int, message string) {
-	reason := metav1.StatusReasonNotFound
-	if code == http.StatusBadRequest {
-		reason = metav1.StatusReasonBadRequest
-	}
+// writeNotFound writes the error of a path that is not served.
+func writeNotFound(w http.ResponseWriter, message string) {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+		Status:   metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: message,
 	})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	w.WriteHeader(code)
+	w.WriteHeader(http.StatusNotFound)
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 // status returns an error in the names of the domain. paths are the stored path of the
 // request and the one on the wire.
-func (n *Names) status(contentType string, body []byte, paths [2]string) ([]byte, error) {
+func (f *filter) status(contentType string, body []byte, paths [2]string) ([]byte, error) {
 	var status metav1.Status
 	switch {
 	case strings.HasPrefix(contentType, runtime.ContentTypeJSON):
 		if err := json.Unmarshal(body, &status); err != nil {
 			return nil, err
 		}
-		n.name(&status, paths)
+		f.Names.name(&status, paths)
 		return json.Marshal(status)
 	case strings.HasPrefix(contentType, runtime.ContentTypeYAML):
 		if err := yaml.Unmarshal(body, &status); err != nil {
 			return nil, err
 		}
-		n.name(&status, paths)
+		f.Names.name(&status, paths)
 		return yaml.Marshal(status)
 	case strings.HasPrefix(contentType, runtime.ContentTypeProtobuf):
-		return n.protobufStatus(body, paths)
+		return f.protobufStatus(body, paths)
 	}
 	return body, nil
 }
 
 // protobufStatus is status for protobuf.
-func (n *Names) protobufStatus(body []byte, paths [2]string) ([]byte, error) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	serializer := protobufserializer.NewSerializer(scheme, scheme)
+func (f *filter) protobufStatus(body []byte, paths [2]string) ([]byte, error) {
+	serializer := protobufserializer.NewSerializer(f.Scheme, f.Scheme)
 	obj, _, err := serializer.Decode(body, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	if status, ok := obj.(*metav1.Status); ok {
-		n.name(status, paths)
+		f.Names.name(status, paths)
 		status.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Status"})
 	}
 	return runtime.Encode(serializer, obj)

@@ -100,7 +100,7 @@ func (address) IsResourceRequest() bool { return true }
 func (a address) GetAPIGroup() string { return a.names.FleetGroup() }
 
 // GetAPIVersion implements authorizer.Attributes.
-func (address) GetAPIVersion() string { return "v1" }
+func (address) GetAPIVersion() string { return groupdomain.FleetVersion }
 
 // GetResource implements authorizer.Attributes.
 func (address) GetResource() string { return groupdomain.Fleets }

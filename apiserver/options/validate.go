@@ -119,14 +119,22 @@ func (o *Options) validateHost() []error {
 		errs = append(errs, fmt.Errorf("--fleet-name: %q: %s", h.FleetName, problems[0]))
 	}
 	a := o.Authentication
-	for flag, set := range map[string]bool{
-		"client-ca-file": a.ClientCAFile != "", "token-auth-file": a.TokenAuthFile != "", "enable-bootstrap-token-auth": a.BootstrapTokens,
-		"authentication-config": a.ConfigFile != "", "oidc-issuer-url": a.OIDCSet, "authentication-token-webhook-config-file": a.Webhook.ConfigFile != "",
-		"requestheader-client-ca-file": a.RequestHeader.ClientCAFile != "",
-		"authorization-mode":           len(o.Authorization.Modes) > 0, "authorization-config": o.Authorization.File != "",
+	for _, own := range []struct {
+		flag string
+		set  bool
+	}{
+		{"client-ca-file", a.ClientCAFile != ""},
+		{"token-auth-file", a.TokenAuthFile != ""},
+		{"enable-bootstrap-token-auth", a.BootstrapTokens},
+		{"authentication-config", a.ConfigFile != ""},
+		{"oidc-issuer-url", a.OIDCSet},
+		{"authentication-token-webhook-config-file", a.Webhook.ConfigFile != ""},
+		{"requestheader-client-ca-file", a.RequestHeader.ClientCAFile != ""},
+		{"authorization-mode", len(o.Authorization.Modes) > 0},
+		{"authorization-config", o.Authorization.File != ""},
 	} {
-		if set {
-			errs = append(errs, fmt.Errorf("--%s: with --group-domain the host recognises and authorizes users; leave it out", flag))
+		if own.set {
+			errs = append(errs, fmt.Errorf("--%s: with --group-domain the host recognises and authorizes users; leave it out", own.flag))
 		}
 	}
 	return errs

@@ -50,11 +50,7 @@ func New(r release.Release, domain string) (*Groups, error) {
 		return nil, err
 	}
 	stored := sets.New(apiextensionsv1.SchemeGroupVersion)
-	builtIn := sets.New(apiextensionsv1.GroupName, apiregistrationv1.GroupName)
 	for _, kind := range kinds {
-		for _, gvk := range kind.GVKs() {
-			builtIn.Insert(gvk.Group)
-		}
 		if kind.Hub.Group == metricsv1beta1.GroupName {
 			continue // served with --resource-metrics only
 		}
@@ -62,11 +58,11 @@ func New(r release.Release, domain string) (*Groups, error) {
 			stored.Insert(gvk.GroupVersion())
 		}
 	}
-	names, err := groupdomain.New(domain, sets.List(builtIn))
+	names, err := groupdomain.New(domain)
 	if err != nil {
 		return nil, err
 	}
-	g := &Groups{Names: names, Versions: []schema.GroupVersion{{Group: names.FleetGroup(), Version: "v1"}}}
+	g := &Groups{Names: names, Versions: []schema.GroupVersion{{Group: names.FleetGroup(), Version: groupdomain.FleetVersion}}}
 	for gv := range stored {
 		g.Versions = append(g.Versions, schema.GroupVersion{Group: names.Public(gv.Group), Version: gv.Version})
 	}

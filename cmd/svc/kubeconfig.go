@@ -31,7 +31,7 @@ do in the fleet.`,
 		if domain == "" {
 			return usageError{errors.New("--group-domain: name the domain of the fleet's groups"), cmd}
 		}
-		names, err := groupdomain.New(domain, nil)
+		names, err := groupdomain.New(domain)
 		if err != nil {
 			return usageError{fmt.Errorf("--group-domain: %w", err), cmd}
 		}

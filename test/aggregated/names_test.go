@@ -137,7 +137,7 @@ spec:
 			kubectl(onHost, "delete", "customresourcedefinitions.apiextensions.svc.dev", "widgets.example.com.svc.dev")
 		})
 		kubectl(onHost, "wait", "customresourcedefinitions.apiextensions.svc.dev/widgets.example.com.svc.dev", "--for=condition=Established", "--timeout=30s")
-		registerVersions("example.com/v1")
+		registerVersions(schema.GroupVersion{Group: "example.com.svc.dev", Version: "v1"})
 		DeferCleanup(func() { kubectl(onHost, "delete", "apiservice", "v1.example.com.svc.dev") })
 		widget := "apiVersion: example.com.svc.dev/v1\nkind: Widget\nmetadata: {name: one}\nspec: {size: 3}\n"
 		Eventually(func() error {
@@ -161,6 +161,7 @@ spec:
 			}
 		}
 		Expect(found).To(ContainSubstring(`"apiGroup":"core.svc.dev"`))
+		Expect(found).To(ContainSubstring(`"requestURI":"/apis/core.svc.dev/v1/namespaces/`))
 		Expect(found).To(ContainSubstring(`"requestObject":{"kind":"ConfigMap","apiVersion":"core.svc.dev/v1"`))
 	})
 })

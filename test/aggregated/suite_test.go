@@ -6,20 +6,30 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
+	"svc.dev/svc/apiserver/registration"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/test/launch"
 )
 
@@ -183,13 +193,6 @@ rules:
 - level: None
 `
 
-// served are the group versions that are registered at the host.
-var served = []string{
-	"core/v1", "apps/v1", "batch/v1", "autoscaling/v2", "autoscaling/v1", "policy/v1", "networking/v1", "storage/v1", "coordination/v1",
-	"discovery/v1", "events/v1", "scheduling/v1", "node/v1", "authentication/v1", "authorization/v1", "rbac.authorization/v1",
-	"admissionregistration/v1", "apiextensions/v1", "fleet/v1",
-}
-
 // register registers the fleet's groups at the host.
 func register(ctx context.Context) {
 	GinkgoHelper()
@@ -197,7 +200,9 @@ func register(ctx context.Context) {
 		ObjectMeta: metav1.ObjectMeta{Name: "svc"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	registerVersions(served...)
+	groups, err := registration.New(release.Default, domain)
+	Expect(err).NotTo(HaveOccurred())
+	registerVersions(groups.Versions...)
 
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
@@ -209,30 +214,25 @@ func register(ctx context.Context) {
 	fleetClient = kubernetes.NewForConfigOrDie(fleetConfig)
 }
 
-// registerVersions registers group versions, and waits until the host has reached them.
-func registerVersions(versions ...string) {
+// registerVersions registers group versions, in the names of the domain, and waits until
+// the host has reached them.
+func registerVersions(versions ...schema.GroupVersion) {
 	GinkgoHelper()
-	_, port, _ := strings.Cut(strings.TrimPrefix(backendURL, "https://"), ":")
-	authorityFile, err := os.ReadFile(host.authority.File)
+	backend, err := url.Parse(backendURL)
 	Expect(err).NotTo(HaveOccurred())
-	var manifests strings.Builder
-	for _, gv := range versions {
-		group, version, _ := strings.Cut(gv, "/")
-		service, err := json.Marshal(map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": object{"name": version + "." + group + "." + domain},
-			"spec": object{
-				"group": group + "." + domain, "version": version, "groupPriorityMinimum": 100, "versionPriority": 10, "caBundle": authorityFile,
-				"service": object{"name": "svc", "namespace": "svc-system", "port": json.Number(port)},
-			},
-		})
+	port, err := strconv.Atoi(backend.Port())
+	Expect(err).NotTo(HaveOccurred())
+	authority, err := os.ReadFile(host.authority.File)
+	Expect(err).NotTo(HaveOccurred())
+	services := (&registration.Groups{Versions: versions}).APIServices(types.NamespacedName{Namespace: "svc-system", Name: "svc"})
+	for _, service := range services {
+		service.Spec.CABundle, service.Spec.Service.Port = authority, ptr.To(int32(port))
+		manifest, err := json.Marshal(service)
 		Expect(err).NotTo(HaveOccurred())
-		fmt.Fprintf(&manifests, "---\n%s\n", service)
+		apply(onHost, string(manifest), "create")
 	}
-	stdout, stderr, err := onHost.Run(context.Background(), manifests.String(), "create", "-f", "-")
-	Expect(err).NotTo(HaveOccurred(), stdout+stderr)
-	for _, gv := range versions {
-		group, version, _ := strings.Cut(gv, "/")
-		kubectl(onHost, "wait", "apiservice", version+"."+group+"."+domain, "--for=condition=Available", "--timeout=60s")
+	for _, service := range services {
+		kubectl(onHost, "wait", "apiservice", service.Name, "--for=condition=Available", "--timeout=60s")
 	}
 }
 
@@ -241,7 +241,7 @@ func startManager() {
 	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false", "--controllers="+fleetControllers)
+	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false", fleetControllers())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := ofFleet.Stop(launch.Patience)
@@ -250,9 +250,19 @@ func startManager() {
 	})
 }
 
-// fleetControllers are those that run in a fleet: the host deletes namespaces, collects
-// garbage, and has the service accounts and the roles.
-const fleetControllers = "*,-namespace,-garbagecollector,-serviceaccount,-serviceaccount-token,-root-ca-cert-publisher,-clusterroleaggregation"
+// fleetControllers returns the flag of config/aggregated that says which controllers run in a
+// fleet: the others' work is the host's.
+func fleetControllers() string {
+	GinkgoHelper()
+	manifest, err := os.ReadFile("../../config/aggregated/system/controllers/deployment.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	var deployment appsv1.Deployment
+	Expect(yaml.Unmarshal(manifest, &deployment)).To(Succeed())
+	args := deployment.Spec.Template.Spec.Containers[0].Args
+	at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") })
+	Expect(at).To(BeNumerically(">", 0))
+	return args[at]
+}
 
 // object is what kubectl prints with -o json.
 type object = map[string]any

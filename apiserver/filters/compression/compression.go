@@ -29,10 +29,22 @@ func newGzipWriter() any {
 // Filter compresses the objects that next responds with to get and list. Next does
 // not see the header Accept-Encoding of such requests.
 func Filter(next http.Handler) http.Handler {
-	writers := &sync.Pool{New: newGzipWriter}
+	compressed := Always(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "get" && info.Verb != "list" || !acceptsGzip(req.Header["Accept-Encoding"]) {
+		if !ok || !info.IsResourceRequest || info.Verb != "get" && info.Verb != "list" {
+			next.ServeHTTP(w, req)
+			return
+		}
+		compressed.ServeHTTP(w, req)
+	})
+}
+
+// Always is Filter for a handler of get and list only, which needs no request info.
+func Always(next http.Handler) http.Handler {
+	writers := &sync.Pool{New: newGzipWriter}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !acceptsGzip(req.Header["Accept-Encoding"]) {
 			next.ServeHTTP(w, req)
 			return
 		}
