@@ -98,8 +98,8 @@ func (h *Host) Authentication() (*Authentication, error) {
 	var info genericapiserver.AuthenticationInfo
 	serving := &genericapiserver.SecureServingInfo{}
 	if err := o.ApplyTo(&info, serving, nil); err != nil {
-		return nil, fmt.Errorf("read from the host how it authenticates: %w; the server's user needs the role "+
-			"extension-apiserver-authentication-reader in the namespace kube-system", err)
+		return nil, fmt.Errorf("read from the host how it authenticates: %w; see --host-kubeconfig, whose user needs the role "+
+			"extension-apiserver-authentication-reader in the namespace kube-system of the host", err)
 	}
 	return &Authentication{Request: info.Authenticator, RequestHeader: info.RequestHeaderConfig, ClientCA: serving.ClientCA}, nil
 }

@@ -204,7 +204,7 @@ func (t *trial) listObjects(ctx context.Context, clients []*client, name string,
 		{"list by name", "?fieldSelector=metadata.name%3Dobject-000042"},
 	} {
 		list := whole(request{path: path + l.query})
-		if err := list(ctx, clients[0]); err != nil { // to warm up
+		if err := warmUp(ctx, clients[0], list); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 		o, err := t.load(ctx, clients[:1], t.sizes.Lists, func(ctx context.Context, c *client, _ int) error { return list(ctx, c) })
@@ -215,6 +215,20 @@ func (t *trial) listObjects(ctx context.Context, clients []*client, name string,
 		t.record(lower(prefix+", "+l.name, "server processor", "s/1000"), o.cpuPerThousand())
 	}
 	return nil
+}
+
+// warmUp lists once, as often as the server says that it still reads the objects into its
+// cache.
+func warmUp(ctx context.Context, c *client, list func(context.Context, *client) error) error {
+	for {
+		err := list(ctx, c)
+		if status := (*statusError)(nil); !errors.As(err, &status) || status.code != http.StatusTooManyRequests {
+			return err
+		}
+		if err := wait(ctx, time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // measureIdleWatches opens watches that get no events, and measures their memory.
