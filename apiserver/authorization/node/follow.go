@@ -30,8 +30,14 @@ func (a *Authorizer) bound(ctx context.Context, node string) ([]corev1.Pod, erro
 	return list.Items, nil
 }
 
-// Run keeps the graph up to date until ctx is done.
+// Run keeps the graph up to date from the first request of a node until ctx is done.
+// Before, it watches nothing: the server then keeps no cache of pods for it.
 func (a *Authorizer) Run(ctx context.Context, clock clock.Clock) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-a.nodes:
+	}
 	g := a.graph
 	bound := fields.OneTermNotEqualSelector("spec.nodeName", "")
 	follow := func(object runtime.Object, source *cache.ListWatch, store cache.ReflectorStore) func() {

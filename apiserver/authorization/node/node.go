@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,9 @@ type Authorizer struct {
 	rules  Rules
 	graph  *graph
 	client kubernetes.Interface // nil before Follow
+	// wake closes nodes, which starts the watches: a server without nodes needs none.
+	wake  func()
+	nodes chan struct{}
 }
 
 // Rules are the permissions of nodes that do not depend on their pods.
@@ -36,7 +40,10 @@ type Rules interface {
 }
 
 // New returns an authorizer that knows no pods until Follow is called.
-func New(rules Rules) *Authorizer { return &Authorizer{rules: rules, graph: newGraph()} }
+func New(rules Rules) *Authorizer {
+	nodes := make(chan struct{})
+	return &Authorizer{rules: rules, graph: newGraph(), nodes: nodes, wake: sync.OnceFunc(func() { close(nodes) })}
+}
 
 // check decides about a request of a node for a resource whose access depends on the
 // node's pods. It returns the reason of a refusal, or "".
@@ -63,6 +70,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 	case node == "":
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", attrs.GetUser().GetName()), nil
 	}
+	a.wake()
 	decide, depends := checks[[2]string{attrs.GetAPIGroup(), attrs.GetResource()}]
 	if !attrs.IsResourceRequest() || !depends {
 		return a.rules.Authorize(ctx, attrs)

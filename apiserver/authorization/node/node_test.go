@@ -228,7 +228,7 @@ func TestWhileTheAPICannotBeReadARefusalIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheGraphFollowsTheAPI(t *testing.T) {
+func TestTheGraphFollowsTheAPIFromTheFirstRequestOfANode(t *testing.T) {
 	pod := decode[corev1.Pod](t, ownPod)
 	client := fake.NewClientset(pod, decode[corev1.PersistentVolume](t, volumeOfClaim))
 	a := New(authorizerfactory.NewAlwaysAllowAuthorizer())
@@ -237,6 +237,12 @@ func TestTheGraphFollowsTheAPI(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); a.Run(ctx, clock.RealClock{}) }()
 	defer func() { stop(); <-done }()
+	if watches := client.Actions(); len(watches) > 0 {
+		t.Errorf("requests before one of a node: %v", watches)
+	}
+	if _, _, err := a.Authorize(ctx, request("n1", "get", "", "nodes", "", "n1")); err != nil {
+		t.Fatal(err)
+	}
 	await := func(want bool) {
 		t.Helper()
 		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
