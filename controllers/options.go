@@ -13,6 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // Options are the flags of the controller manager, with the names and defaults of
@@ -63,14 +64,17 @@ func NewOptions() *Options {
 	}
 }
 
-// Picked returns the controllers that --controllers enables.
-func (o *Options) Picked() ([]controller.Controller, error) { return Pick(o.all, o.Controllers) }
+// Picked returns the controllers that --controllers enables for an API server; server
+// is its URL.
+func (o *Options) Picked(server string) ([]controller.Controller, error) {
+	return Pick(o.all, o.Controllers, fleetaddress.IsAddress(server))
+}
 
 // AddFlags adds the flags, with a flag set for each controller.
 func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs := sets.FlagSet("controllers")
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
-		"Controllers to run: * is all that are not on demand, foo is the one named foo, -foo is all but that. Empty runs none.\nAll controllers: %s.", o.listed()))
+		"Controllers to run: * is all but those on demand and, in a fleet behind a host, those that do the host's work; foo is the one named foo, -foo is all but that. Empty runs none.\nAll controllers: %s.", o.listed()))
 	fs.StringVar(&o.RootCAFile, rootCAFlag, o.RootCAFile,
 		"A PEM file of the certificates by which pods verify the API server. They are published in the config map kube-root-ca.crt of each namespace. Default: those by which the controllers verify it.")
 
@@ -158,7 +162,7 @@ func (o *Options) listed() string {
 // Validate returns one error for each invalid flag.
 func (o *Options) Validate() []error {
 	var errs []error
-	if _, err := o.Picked(); err != nil {
+	if _, err := o.Picked(""); err != nil {
 		errs = append(errs, err)
 	}
 	for _, name := range []struct{ flag, value string }{

@@ -10,9 +10,10 @@ import (
 )
 
 // Pick returns the controllers that the values of --controllers enable: "*" enables
-// every controller that is not on demand, "name" enables one, and "-name" disables
-// one, in any order. An unknown name is an error.
-func Pick(all []controller.Controller, values []string) ([]controller.Controller, error) {
+// every controller that is not on demand and, for a fleet behind a host, not
+// standalone, "name" enables one, and "-name" disables one, in any order. An unknown
+// name is an error.
+func Pick(all []controller.Controller, values []string, fleet bool) ([]controller.Controller, error) {
 	star := slices.Contains(values, "*")
 	named := map[string]bool{} // by name, whether it is enabled
 	for _, value := range values {
@@ -35,7 +36,7 @@ func Pick(all []controller.Controller, values []string) ([]controller.Controller
 	for _, c := range all {
 		in, ok := named[c.Name]
 		if !ok {
-			in = star && !c.OnDemand
+			in = star && !c.OnDemand && !(fleet && c.Standalone)
 		}
 		if in {
 			picked = append(picked, c)

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 
 func TestPick(t *testing.T) {
 	all := []controller.Controller{
-		{Name: "namespace", Aliases: []string{"namespace-controller"}},
+		{Name: "namespace", Aliases: []string{"namespace-controller"}, Standalone: true},
 		{Name: "podgc", Aliases: []string{"pod-garbage-collector-controller"}},
 		{Name: "job"},
 		{Name: "tokencleaner", OnDemand: true},
@@ -34,7 +35,7 @@ func TestPick(t *testing.T) {
 		"foo":                 `--controllers: there is no controller "foo": choose from *, job, namespace, podgc, tokencleaner`,
 		"--job":               `--controllers: there is no controller "-job": did you mean "job"?`,
 	} {
-		picked, err := Pick(all, strings.Split(flag, ","))
+		picked, err := Pick(all, strings.Split(flag, ","), false)
 		var got []string
 		for _, c := range picked {
 			got = append(got, c.Name)
@@ -45,6 +46,26 @@ func TestPick(t *testing.T) {
 		}
 		if result != want {
 			t.Errorf("%q: %s, want %s", flag, result, want)
+		}
+	}
+}
+
+func TestStandaloneControllersOfAFleetRunOnlyIfTheyAreNamed(t *testing.T) {
+	all := []controller.Controller{{Name: "namespace", Standalone: true}, {Name: "job"}, {Name: "tokencleaner", OnDemand: true, Standalone: true}}
+	for flag, want := range map[string][]string{
+		"*":              {"job"},
+		"*,namespace":    {"job", "namespace"},
+		"tokencleaner":   {"tokencleaner"},
+		"*,-job":         nil,
+		"":               nil,
+		"*,tokencleaner": {"job", "tokencleaner"},
+	} {
+		picked, err := Pick(all, strings.Split(flag, ","), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names(picked); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", flag, got, want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ type Manager struct {
 
 // New returns a manager. It sends no request to the API server.
 func New(c Config) (*Manager, error) {
-	picked, err := c.Options.Picked()
+	picked, err := c.Options.Picked(c.API.Host)
 	if err != nil {
 		return nil, err
 	}

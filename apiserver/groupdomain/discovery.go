@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/util/responsewriter"
 
 	"svc.dev/svc/apiserver/filters/rewrite"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // serveDocument serves discovery and OpenAPI. Documents are in JSON.
@@ -23,7 +24,7 @@ func (f *filter) serveDocument(w http.ResponseWriter, req *http.Request, to rout
 	req = f.at(req, to)
 	req.Header = req.Header.Clone()
 	req.Header.Del("Accept-Encoding")
-	if to.gv.Group == fleetGroup && to.document != openAPIV3 {
+	if to.gv.Group == fleetaddress.Group && to.document != openAPIV3 {
 		f.serveFleetDiscovery(w, to)
 		return
 	}
@@ -158,7 +159,7 @@ func (f *filter) mergeGroups(coreBody, others []byte) ([]byte, error) {
 // fleetGroup returns the group of fleets, which the handler does not know.
 func (f *filter) fleetGroup() metav1.APIGroup {
 	version := metav1.GroupVersionForDiscovery{
-		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: FleetVersion}.String(), Version: FleetVersion,
+		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: fleetaddress.Version}.String(), Version: fleetaddress.Version,
 	}
 	return metav1.APIGroup{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"},
@@ -171,9 +172,9 @@ func (f *filter) fleetGroup() metav1.APIGroup {
 func (f *filter) fleetResources() metav1.APIResourceList {
 	return metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: FleetVersion}.String(),
+		GroupVersion: schema.GroupVersion{Group: f.Names.FleetGroup(), Version: fleetaddress.Version}.String(),
 		APIResources: []metav1.APIResource{{
-			Name: Fleets + "/proxy", Kind: "FleetProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"},
+			Name: fleetaddress.Resource + "/proxy", Kind: "FleetProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"},
 		}},
 	}
 }
@@ -266,7 +267,7 @@ func (f *filter) mergeDiscovery(coreBody, others []byte) ([]byte, error) {
 	}
 	all.Items = append(all.Items, apidiscoveryv2.APIGroupDiscovery{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Names.FleetGroup()},
-		Versions:   []apidiscoveryv2.APIVersionDiscovery{{Version: FleetVersion, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}},
+		Versions:   []apidiscoveryv2.APIVersionDiscovery{{Version: fleetaddress.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}},
 	})
 	return json.Marshal(all)
 }

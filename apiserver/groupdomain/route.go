@@ -5,15 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-)
 
-const (
-	// fleetGroup is the stored name of the group of fleets.
-	fleetGroup = "fleet"
-	// Fleets is the resource whose subresource proxy is the fleet's own address.
-	Fleets = "fleets"
-	// FleetVersion is the version of that group.
-	FleetVersion = "v1"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // document is what a path asks for.
@@ -76,14 +69,14 @@ func (n *Names) route(path, fleetName string) route {
 		r.document, r.path = resourceList, root+"/"+segments[2]
 		return r
 	}
-	if stored == fleetGroup && len(segments) >= 6 && segments[3] == Fleets && segments[5] == "proxy" {
+	if stored == fleetaddress.Group && len(segments) >= 6 && segments[3] == fleetaddress.Resource && segments[5] == "proxy" {
 		return n.fleetRoute(path, segments, fleetName)
 	}
 	return n.objectsRoute(r, root, segments[3:], strings.HasSuffix(path, "/"))
 }
 
 // FleetGroup returns the group of fleets on the wire.
-func (n *Names) FleetGroup() string { return n.Public(fleetGroup) }
+func (n *Names) FleetGroup() string { return n.Public(fleetaddress.Group) }
 
 // OfHost reports whether a stored resource of the server is one of the host's.
 func (n *Names) OfHost(group, resource string) bool { return group == "" && resource == namespaces }
@@ -95,7 +88,7 @@ func (n *Names) canonical(fleetName string) string {
 
 // FleetPath returns the path under which the API is served under its stored names.
 func (n *Names) FleetPath(fleetName string) string {
-	return "/apis/" + n.FleetGroup() + "/" + FleetVersion + "/" + Fleets + "/" + fleetName + "/proxy"
+	return fleetaddress.Path(n.FleetGroup(), fleetName)
 }
 
 // fleetRoute returns the route of a path below that of the fleet.

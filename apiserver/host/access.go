@@ -11,6 +11,7 @@ import (
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // access authorizes requests by the host's decision. A resource is authorized by its
@@ -100,10 +101,10 @@ func (address) IsResourceRequest() bool { return true }
 func (a address) GetAPIGroup() string { return a.names.FleetGroup() }
 
 // GetAPIVersion implements authorizer.Attributes.
-func (address) GetAPIVersion() string { return groupdomain.FleetVersion }
+func (address) GetAPIVersion() string { return fleetaddress.Version }
 
 // GetResource implements authorizer.Attributes.
-func (address) GetResource() string { return groupdomain.Fleets }
+func (address) GetResource() string { return fleetaddress.Resource }
 
 // GetSubresource implements authorizer.Attributes.
 func (address) GetSubresource() string { return "proxy" }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // asked is an authorizer that records what it is asked, and allows some of it.
@@ -56,7 +57,7 @@ func TestTheHostDecidesByTheNamesOfTheDomain(t *testing.T) {
 		return authorizer.AttributesRecord{User: who, Verb: "get", Path: path}
 	}
 	all := func(authorizer.Attributes) bool { return true }
-	noAddress := func(a authorizer.Attributes) bool { return a.GetResource() != groupdomain.Fleets }
+	noAddress := func(a authorizer.Attributes) bool { return a.GetResource() != fleetaddress.Resource }
 	for name, test := range map[string]struct {
 		attributes authorizer.AttributesRecord
 		direct     bool // not to the fleet's own address

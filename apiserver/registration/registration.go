@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 const (
@@ -62,7 +63,7 @@ func New(r release.Release, domain string) (*Groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Groups{Names: names, Versions: []schema.GroupVersion{{Group: names.FleetGroup(), Version: groupdomain.FleetVersion}}}
+	g := &Groups{Names: names, Versions: []schema.GroupVersion{{Group: names.FleetGroup(), Version: fleetaddress.Version}}}
 	for gv := range stored {
 		g.Versions = append(g.Versions, schema.GroupVersion{Group: names.Public(gv.Group), Version: gv.Version})
 	}

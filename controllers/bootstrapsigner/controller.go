@@ -30,10 +30,11 @@ func New() controller.Controller {
 	patch := controller.Can("", []string{"configmaps"}, []string{"patch"})
 	patch.ResourceNames = []string{clusterInfo.Name}
 	return controller.Controller{
-		Name:     name,
-		Aliases:  []string{"bootstrap-signer-controller"},
-		OnDemand: true,
-		Reads:    []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		Name:       name,
+		Aliases:    []string{"bootstrap-signer-controller"},
+		OnDemand:   true,
+		Standalone: true,
+		Reads:      []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		Selectors: []controller.Selector{
 			{Object: &corev1.Secret{}, Fields: fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken))},
 			{Object: &corev1.ConfigMap{}, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterInfo.Name)},

@@ -19,6 +19,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:        name,
 		Aliases:     []string{"clusterrole-aggregation-controller", "clusterrole-aggregation"},
+		Standalone:  true,
 		Reads:       []client.Object{&rbacv1.ClusterRole{}},
 		Permissions: []rbacv1.PolicyRule{controller.Can(rbacv1.GroupName, []string{"clusterroles"}, []string{"patch", "escalate"})},
 		Setup:       setup,

@@ -27,6 +27,9 @@ type Controller struct {
 	Aliases []string
 	// OnDemand controllers run only if --controllers names them; "*" excludes them.
 	OnDemand bool
+	// Standalone controllers do work that the host of a fleet does for it: behind a
+	// host they run only if --controllers names them.
+	Standalone bool
 
 	// Reads are the kinds that it watches, one empty object of each. It is set up
 	// once the API server serves all of them.

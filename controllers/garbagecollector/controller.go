@@ -28,8 +28,9 @@ import (
 func New() controller.Controller {
 	o := &options{enabled: true, concurrent: 20}
 	return controller.Controller{
-		Name:    "garbagecollector",
-		Aliases: []string{"garbage-collector-controller"},
+		Name:       "garbagecollector",
+		Aliases:    []string{"garbage-collector-controller"},
+		Standalone: true,
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("*", []string{"*"}, []string{"get", "list", "watch", "patch", "delete"}),
 		},

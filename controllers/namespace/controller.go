@@ -29,9 +29,10 @@ func New() controller.Controller {
 	o := &options{concurrent: 10, grace: 5 * time.Second}
 	all := []string{"*"}
 	return controller.Controller{
-		Name:    "namespace",
-		Aliases: []string{"namespace-controller"},
-		Reads:   []client.Object{&corev1.Namespace{}},
+		Name:       "namespace",
+		Aliases:    []string{"namespace-controller"},
+		Standalone: true,
+		Reads:      []client.Object{&corev1.Namespace{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"namespaces/finalize", "namespaces/status"}, []string{"update"}),
 			controller.Can("*", all, []string{"list", "delete", "deletecollection"}),

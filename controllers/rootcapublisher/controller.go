@@ -24,6 +24,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:        "root-ca-cert-publisher",
 		Aliases:     []string{"root-ca-certificate-publisher-controller", "rootcapublisher"},
+		Standalone:  true,
 		Reads:       []client.Object{&corev1.Namespace{}, &corev1.ConfigMap{}},
 		Selectors:   []controller.Selector{{Object: &corev1.ConfigMap{}, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}},
 		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"configmaps"}, []string{"create"}), patch},

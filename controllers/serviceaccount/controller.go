@@ -20,6 +20,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:        "serviceaccount",
 		Aliases:     []string{"serviceaccount-controller"},
+		Standalone:  true,
 		Reads:       []client.Object{&corev1.Namespace{}, &corev1.ServiceAccount{}},
 		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"serviceaccounts"}, []string{"create"})},
 		Setup:       setup,

@@ -22,9 +22,10 @@ import (
 func New() controller.Controller {
 	o := &options{concurrent: 5}
 	return controller.Controller{
-		Name:    name,
-		Aliases: []string{"serviceaccount-token-controller"},
-		Reads:   []client.Object{&corev1.Secret{}, &corev1.ServiceAccount{}},
+		Name:       name,
+		Aliases:    []string{"serviceaccount-token-controller"},
+		Standalone: true,
+		Reads:      []client.Object{&corev1.Secret{}, &corev1.ServiceAccount{}},
 		Selectors: []controller.Selector{
 			{Object: &corev1.Secret{}, Fields: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken))},
 		},

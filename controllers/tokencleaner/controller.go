@@ -21,10 +21,11 @@ const name = "tokencleaner"
 // New declares the controller.
 func New() controller.Controller {
 	return controller.Controller{
-		Name:     name,
-		Aliases:  []string{"token-cleaner-controller"},
-		OnDemand: true,
-		Reads:    []client.Object{&corev1.Secret{}},
+		Name:       name,
+		Aliases:    []string{"token-cleaner-controller"},
+		OnDemand:   true,
+		Standalone: true,
+		Reads:      []client.Object{&corev1.Secret{}},
 		Selectors: []controller.Selector{
 			{Object: &corev1.Secret{}, Fields: fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken))},
 		},

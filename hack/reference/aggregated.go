@@ -14,6 +14,7 @@ import (
 	"svc.dev/svc/apiserver/registration"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // The names of config/aggregated.
@@ -21,13 +22,6 @@ const (
 	groupDomain = "svc.dev"
 	fleetName   = "default"
 )
-
-// hostControllers are the controllers whose work is the host's: namespaces, garbage,
-// and all of identity. config/aggregated turns them off.
-var hostControllers = []string{
-	"bootstrapsigner", "clusterroleaggregation", "csrapproving", "csrcleaner", "csrsigning", "garbagecollector", "namespace",
-	"root-ca-cert-publisher", "serviceaccount", "serviceaccount-token", "tokencleaner",
-}
 
 // apiServices returns the manifest of the APIServices of all served group versions.
 func apiServices() (string, error) {
@@ -67,7 +61,7 @@ func fleetRole() (string, error) {
 	}
 	rules := controllers.OwnRules()
 	for _, c := range controllers.All() {
-		if slices.Contains(hostControllers, c.Name) {
+		if c.Standalone {
 			continue
 		}
 		its, err := controllers.RulesOf(c)
@@ -85,7 +79,7 @@ func fleetRole() (string, error) {
 	all = slices.Compact(all)
 	rules = inDomain(merged(rules), groups.Names, all)
 	rules = append(rules, rbacv1.PolicyRule{
-		APIGroups: []string{groups.Names.FleetGroup()}, Resources: []string{groupdomain.Fleets + "/proxy"}, ResourceNames: []string{fleetName},
+		APIGroups: []string{groups.Names.FleetGroup()}, Resources: []string{fleetaddress.Resource + "/proxy"}, ResourceNames: []string{fleetName},
 		Verbs: []string{"create", "delete", "get", "patch", "update"},
 	})
 	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager-fleet", rules...))

@@ -72,8 +72,11 @@ that are listed here, and that to record events. ` + "[Running controllers](../c
 		if len(c.Aliases) > 0 {
 			fmt.Fprintf(&b, "| aliases | %s |\n", quoted(c.Aliases))
 		}
-		if c.OnDemand {
+		switch {
+		case c.OnDemand:
 			b.WriteString("| runs | only when `--controllers` names it |\n")
+		case c.Standalone:
+			b.WriteString("| runs | for a fleet behind a host only when `--controllers` names it |\n")
 		}
 		if len(c.Reads) > 0 {
 			fmt.Fprintf(&b, "| reads | %s |\n", resources(rules[:len(c.Reads)]))

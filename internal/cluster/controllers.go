@@ -33,7 +33,7 @@ func (*controllerManager) Name() string { return "controllers" }
 
 // Start implements component.Component.
 func (m *controllerManager) Start(ctx context.Context) error {
-	picked, err := m.options.Picked()
+	picked, err := m.options.Picked("")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apiserver/registration"
 	"svc.dev/svc/apiserver/release"
@@ -241,27 +238,13 @@ func startManager() {
 	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false", fleetControllers())
+	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := ofFleet.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(ofFleet.Output()))
 	})
-}
-
-// fleetControllers returns the flag of config/aggregated that says which controllers run in a
-// fleet: the others' work is the host's.
-func fleetControllers() string {
-	GinkgoHelper()
-	manifest, err := os.ReadFile("../../config/aggregated/system/controllers/deployment.yaml")
-	Expect(err).NotTo(HaveOccurred())
-	var deployment appsv1.Deployment
-	Expect(yaml.Unmarshal(manifest, &deployment)).To(Succeed())
-	args := deployment.Spec.Template.Spec.Containers[0].Args
-	at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") })
-	Expect(at).To(BeNumerically(">", 0))
-	return args[at]
 }
 
 // object is what kubectl prints with -o json.

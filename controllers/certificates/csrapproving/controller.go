@@ -24,9 +24,10 @@ func New() controller.Controller {
 	approve := controller.Can(certificatesv1.GroupName, []string{"signers"}, []string{"approve"})
 	approve.ResourceNames = []string{certificatesv1.KubeAPIServerClientKubeletSignerName}
 	return controller.Controller{
-		Name:    name,
-		Aliases: []string{"certificatesigningrequest-approving-controller"},
-		Reads:   []client.Object{&certificatesv1.CertificateSigningRequest{}},
+		Name:       name,
+		Aliases:    []string{"certificatesigningrequest-approving-controller"},
+		Standalone: true,
+		Reads:      []client.Object{&certificatesv1.CertificateSigningRequest{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can(certificatesv1.GroupName, []string{"certificatesigningrequests/approval"}, []string{"update"}),
 			controller.Can("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}),

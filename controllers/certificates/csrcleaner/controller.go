@@ -26,6 +26,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:        name,
 		Aliases:     []string{"certificatesigningrequest-cleaner-controller"},
+		Standalone:  true,
 		Reads:       []client.Object{&certificatesv1.CertificateSigningRequest{}},
 		Permissions: []rbacv1.PolicyRule{controller.Can(certificatesv1.GroupName, []string{"certificatesigningrequests"}, []string{"delete"})},
 		Setup:       setup,

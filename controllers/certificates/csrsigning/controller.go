@@ -43,9 +43,10 @@ func New() controller.Controller {
 		sign.ResourceNames = append(sign.ResourceNames, own.signer)
 	}
 	return controller.Controller{
-		Name:    name,
-		Aliases: []string{"certificatesigningrequest-signing-controller"},
-		Reads:   []client.Object{&certificatesv1.CertificateSigningRequest{}},
+		Name:       name,
+		Aliases:    []string{"certificatesigningrequest-signing-controller"},
+		Standalone: true,
+		Reads:      []client.Object{&certificatesv1.CertificateSigningRequest{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can(certificatesv1.GroupName, []string{"certificatesigningrequests/status"}, []string{"update"}), sign,
 		},
