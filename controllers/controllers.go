@@ -10,6 +10,8 @@ import (
 	"svc.dev/svc/controllers/certificates/csrsigning"
 	"svc.dev/svc/controllers/clusterroleaggregation"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/cronjob"
+	"svc.dev/svc/controllers/daemonset"
 	"svc.dev/svc/controllers/deployment"
 	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
@@ -29,6 +31,7 @@ import (
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
 	"svc.dev/svc/controllers/serviceaccounttoken"
+	"svc.dev/svc/controllers/statefulset"
 	"svc.dev/svc/controllers/tainteviction"
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/controllers/ttlafterfinished"
@@ -42,6 +45,8 @@ func All() []controller.Controller {
 		csrapproving.New(),
 		csrcleaner.New(),
 		csrsigning.New(),
+		cronjob.New(),
+		daemonset.New(),
 		deployment.New(),
 		disruption.New(),
 		endpoints.New(),
@@ -62,6 +67,7 @@ func All() []controller.Controller {
 		scheduler.New(),
 		serviceaccount.New(),
 		serviceaccounttoken.New(),
+		statefulset.New(),
 		tainteviction.New(),
 		tokencleaner.New(),
 		ttlafterfinished.New(),

@@ -1,0 +1,162 @@
+package cronjob
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/index"
+)
+
+var created = time.Date(2026, 3, 1, 10, 0, 30, 0, time.UTC)
+
+func newCronJob(policy batchv1.ConcurrencyPolicy) *batchv1.CronJob {
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", UID: "c1", CreationTimestamp: metav1.NewTime(created)},
+		Spec:       batchv1.CronJobSpec{Schedule: "* * * * *", ConcurrencyPolicy: policy},
+	}
+}
+
+// fixture is a reconciler of objects in a fake API.
+type fixture struct {
+	reconciler
+	events *record.FakeRecorder
+}
+
+func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *fixture {
+	t.Helper()
+	byController := index.ByController(&batchv1.Job{})
+	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.CronJob{}).
+		WithIndex(byController.Object, byController.Name, byController.Values).WithInterceptorFuncs(funcs).Build()
+	events := record.NewFakeRecorder(100)
+	return &fixture{events: events, reconciler: reconciler{
+		client: c, live: c, recorder: events, kind: batchv1.SchemeGroupVersion.WithKind("CronJob"),
+		now: func() time.Time { return created }, skew: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "skew"}),
+	}}
+}
+
+func (f *fixture) syncAt(t *testing.T, at time.Time) (reconcile.Result, error) {
+	t.Helper()
+	f.now = func() time.Time { return at }
+	return f.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "report"}})
+}
+
+func (f *fixture) jobNames(t *testing.T) []string {
+	t.Helper()
+	var list batchv1.JobList
+	if err := f.client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, job := range list.Items {
+		names = append(names, job.Name)
+	}
+	return names
+}
+
+// expectEvents checks the reasons of the events since the last call.
+func (f *fixture) expectEvents(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for len(f.events.Events) > 0 {
+		got = append(got, strings.Fields(<-f.events.Events)[1])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+func TestADueJobIsCreatedOnceAndRecorded(t *testing.T) {
+	f := newFixture(t, interceptor.Funcs{}, newCronJob(batchv1.AllowConcurrent))
+	for range 2 {
+		result, err := f.syncAt(t, created.Add(40*time.Second))
+		if err != nil || result.RequeueAfter != 50*time.Second {
+			t.Fatal(result, err)
+		}
+	}
+	if got := f.jobNames(t); !slices.Equal(got, []string{"report-29539321"}) {
+		t.Errorf("jobs %v", got)
+	}
+	f.expectEvents(t, "SuccessfulCreate")
+	var job batchv1.Job
+	var cronJob batchv1.CronJob
+	if err := errors.Join(f.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "report-29539321"}, &job),
+		f.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "report"}, &cronJob)); err != nil {
+		t.Fatal(err)
+	}
+	if !metav1.IsControlledBy(&job, &cronJob) || len(cronJob.Status.Active) != 1 || cronJob.Status.Active[0].Name != job.Name {
+		t.Errorf("owners %v, active %v", job.OwnerReferences, cronJob.Status.Active)
+	}
+}
+
+func TestAJobOfAnotherOwnerWithTheNameIsLeftAlone(t *testing.T) {
+	foreign := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report-29539321"}}
+	f := newFixture(t, interceptor.Funcs{}, newCronJob(batchv1.AllowConcurrent), foreign)
+	if _, err := f.syncAt(t, created.Add(40*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	f.expectEvents(t, "FailedCreate")
+	var cronJob batchv1.CronJob
+	if err := f.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "report"}, &cronJob); err != nil {
+		t.Fatal(err)
+	}
+	if len(cronJob.Status.Active) != 0 {
+		t.Errorf("active: %v", cronJob.Status.Active)
+	}
+}
+
+func TestAReplacedJobIsDeletedBeforeTheNextIsCreated(t *testing.T) {
+	refuse := true
+	f := newFixture(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+		if refuse {
+			return errors.New("refused")
+		}
+		return c.Delete(ctx, obj, opts...)
+	}}, newCronJob(batchv1.ReplaceConcurrent))
+	if _, err := f.syncAt(t, created.Add(40*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.syncAt(t, created.Add(100*time.Second)); err == nil {
+		t.Error("the failed deletion is not an error")
+	}
+	if got := f.jobNames(t); !slices.Equal(got, []string{"report-29539321"}) {
+		t.Errorf("jobs %v", got)
+	}
+	refuse = false
+	if _, err := f.syncAt(t, created.Add(100*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.jobNames(t); !slices.Equal(got, []string{"report-29539322"}) {
+		t.Errorf("jobs %v", got)
+	}
+	f.expectEvents(t, "SuccessfulCreate", "FailedDelete", "SuccessfulDelete", "SuccessfulCreate")
+}
+
+func TestAnActiveJobThatTheCacheLacksIsReadFromTheAPIServer(t *testing.T) {
+	cronJob := newCronJob(batchv1.ForbidConcurrent)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "report-29539321", UID: "j1",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cronJob, batchv1.SchemeGroupVersion.WithKind("CronJob"))},
+	}}
+	cronJob.Status.Active = []corev1.ObjectReference{{Name: job.Name, UID: job.UID}}
+	cronJob.Status.LastScheduleTime = &metav1.Time{Time: created.Add(30 * time.Second)}
+	f := newFixture(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil }}, cronJob, job)
+	if _, err := f.syncAt(t, created.Add(100*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	f.expectEvents(t, "JobAlreadyActive")
+}
