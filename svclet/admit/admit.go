@@ -17,6 +17,8 @@ type Options struct {
 	Sysctls *Sysctls
 	// AppArmor reports whether the host supports AppArmor.
 	AppArmor bool
+	// Pressure are the pressure conditions of the node, under which it admits fewer pods.
+	Pressure []corev1.NodeConditionType
 	// OS is the operating system for pods, by default this machine's.
 	OS string
 }
@@ -43,6 +45,7 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 	}
 	others = slices.DeleteFunc(slices.Clone(others), func(other *corev1.Pod) bool { return other.UID == pod.UID })
 	for _, check := range []func(candidate) *Refusal{
+		noPressure,
 		sysctlsAllowed,
 		osLabelMatches,
 		osMatches,

@@ -50,7 +50,8 @@ func TestAPodWhoseVolumeExceedsItsLimitFailsAndNoOther(t *testing.T) {
 	c.Eventually(phases).Should(gomega.Equal(map[string]corev1.PodPhase{"full": running, "unbounded": running, "critical": running}))
 
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
-	go eviction.NewManager(c.agent.pods, measured{summary}, clock).Run(t.Context())
+	manager := eviction.NewManager(eviction.Options{Pods: c.agent.pods, Stats: measured{summary}, Clock: clock, StorageLimits: true})
+	go manager.Run(t.Context())
 	c.Eventually(func() map[string]corev1.PodPhase {
 		clock.Step(10 * time.Second) // The summary shows the excess again each time.
 		return phases()

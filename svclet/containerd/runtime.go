@@ -103,6 +103,12 @@ func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []string) (warnings []s
 	return r.network(ctx, config)
 }
 
+// Bridge returns the name of the interface to which pods are connected.
+func (r *Runtime) Bridge() string { return r.settings.bridge() }
+
+// PodRanges returns the address ranges of pods.
+func (r *Runtime) PodRanges() ([]string, error) { return r.settings.Ranges() }
+
 // Close releases containerd, which keeps running.
 func (r *Runtime) Close() {
 	r.letGo()

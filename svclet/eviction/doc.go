@@ -1,8 +1,8 @@
-// Package eviction owns the decision of which running pods the node must evict.
+// Package eviction owns the decision of which running pods the node must evict: those
+// that exceed their own limits of local storage, and those of a node whose memory,
+// disk, inodes or processes run out (document 3, section 8).
 //
-// Today that is eviction by local ephemeral-storage limits; eviction under node
-// pressure (memory, disk, inodes, PIDs) belongs here too. The decision is pure:
-// [ExceededStorage] compares limits with measured usage and returns the first
-// [Violation] it finds, with the signal and the message that kubelet reports.
-// [Manager] measures usage and evicts pods.
+// The decisions are pure: [Pressure] gets an observation at a time and returns the
+// node's conditions and the resource to reclaim, [Rank] orders the pods, and
+// [ExceededStorage] compares limits with usage. [Manager] measures and evicts.
 package eviction

@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// pod returns a pod of two containers and a volume with the given limits; ""
+// limited returns a pod of two containers and a volume with the given limits; ""
 // means no limit.
-func pod(a, b, volume string) *corev1.Pod {
+func limited(a, b, volume string) *corev1.Pod {
 	limits := func(amount string) corev1.ResourceRequirements {
 		if amount == "" {
 			return corev1.ResourceRequirements{}
@@ -49,24 +49,24 @@ func TestAPodThatExceedsAStorageLimitIsEvicted(t *testing.T) {
 		signal   string
 		message  string
 	}{
-		{name: "no limits", pod: pod("", "", ""), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
-		{name: "a limit of zero means no limit", pod: pod("", "", "0"), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
-		{name: "usage equal to the limits", pod: pod("30", "70", "50"), used: used(20, 10, 50, 100), limited: true},
-		{name: "usage was not measured", pod: pod("1", "1", "1"), used: &statsapi.PodStats{}, limited: true},
+		{name: "no limits", pod: limited("", "", ""), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
+		{name: "a limit of zero means no limit", pod: limited("", "", "0"), used: used(1<<40, 1<<40, 1<<40, 1<<42)},
+		{name: "usage equal to the limits", pod: limited("30", "70", "50"), used: used(20, 10, 50, 100), limited: true},
+		{name: "usage was not measured", pod: limited("1", "1", "1"), used: &statsapi.PodStats{}, limited: true},
 		{
-			name: "a volume", pod: pod("1Mi", "", "1Ki"), used: used(2<<20, 0, 1025, 3<<20), limited: true,
+			name: "a volume", pod: limited("1Mi", "", "1Ki"), used: used(2<<20, 0, 1025, 3<<20), limited: true,
 			signal: "emptydirfs.limit", message: `Usage of EmptyDir volume "v" exceeds the limit "1Ki". `,
 		},
 		{
-			name: "the pod", pod: pod("1Mi", "1Mi", "1Gi"), used: used(2<<20, 0, 0, 2<<20+1), limited: true,
+			name: "the pod", pod: limited("1Mi", "1Mi", "1Gi"), used: used(2<<20, 0, 0, 2<<20+1), limited: true,
 			signal: "ephemeralpodfs.limit", message: "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ",
 		},
 		{
-			name: "a container, by its writable layer and its logs", pod: pod("100", "1Gi", ""), used: used(60, 41, 0, 101), limited: true,
+			name: "a container, by its writable layer and its logs", pod: limited("100", "1Gi", ""), used: used(60, 41, 0, 101), limited: true,
 			signal: "ephemeralcontainerfs.limit", message: `Container a exceeded its local ephemeral storage limit "100". `,
 		},
-		{name: "a container whose writable layer is on the image file system", pod: pod("100", "1Gi", ""), used: used(60, 41, 0, 101), separate: true, limited: true},
-		{name: "a container without a limit beside one with a limit", pod: pod("", "1Gi", ""), used: used(60, 41, 0, 101), limited: true},
+		{name: "a container whose writable layer is on the image file system", pod: limited("100", "1Gi", ""), used: used(60, 41, 0, 101), separate: true, limited: true},
+		{name: "a container without a limit beside one with a limit", pod: limited("", "1Gi", ""), used: used(60, 41, 0, 101), limited: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := HasStorageLimit(c.pod); got != c.limited {

@@ -36,6 +36,9 @@ func (l *list) forget() {
 	l.version++
 }
 
+// Forget makes the next call of [Manager.List] ask the runtime.
+func (m *Manager) Forget() { m.list.forget() }
+
 // List returns the images on the node for its status, the largest first. It may be
 // half a minute old, but includes all images pulled meanwhile. Callers must not
 // modify it.

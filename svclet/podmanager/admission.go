@@ -36,8 +36,11 @@ func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait fun
 	if p.DeletionTimestamp != nil || podspec.IsTerminal(p.Status.Phase) {
 		return nil, nil
 	}
-	active := m.Active()
-	refusal := admit.Admit(p, active, m.o.Node.Object(), m.o.Admission)
+	active, options := m.Active(), m.o.Admission
+	if m.o.Pressure != nil {
+		options.Pressure = m.o.Pressure()
+	}
+	refusal := admit.Admit(p, active, m.o.Node.Object(), options)
 	if refusal == nil {
 		return nil, nil
 	}

@@ -70,6 +70,8 @@ type Options struct {
 	// Leftovers are where removed pods may have left something.
 	Leftovers Leftovers
 	Admission admit.Options
+	// Pressure returns the pressure conditions of the node; nil means none.
+	Pressure func() []corev1.NodeConditionType
 	// MaxBackOff is crashLoopBackOff.maxContainerRestartPeriod, 0 for the default.
 	MaxBackOff time.Duration
 }

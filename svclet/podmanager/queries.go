@@ -54,11 +54,11 @@ func (t *Table) Active() []*corev1.Pod {
 	return active
 }
 
-// Evict ends a pod within a grace period in seconds. It does nothing if the pod is
-// not known, or has been evicted before. It implements eviction.Pods.
-func (t *Table) Evict(uid types.UID, reason, message, signal string, grace int64) {
+// Evict ends a pod. It does nothing if the pod is not known, or has been evicted
+// before. It implements eviction.Pods.
+func (t *Table) Evict(uid types.UID, e pod.Eviction) {
 	if w := t.get(uid); w != nil {
-		w.Evict(reason, message, signal, grace)
+		w.Evict(e)
 	}
 }
 

@@ -77,9 +77,8 @@ func (w *Worker) Preempt(reason, message, conditionMessage string) {
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
-// Evict ends the pod within a grace period in seconds. Only the first call for a
-// pod has an effect. Signal is the eviction signal that metrics count.
-func (w *Worker) Evict(reason, message, signal string, grace int64) {
+// Evict ends the pod. Only the first call for a pod has an effect.
+func (w *Worker) Evict(e pod.Eviction) {
 	w.mu.Lock()
 	evicted := w.evicted
 	w.evicted = true
@@ -87,7 +86,7 @@ func (w *Worker) Evict(reason, message, signal string, grace int64) {
 	if evicted {
 		return
 	}
-	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
-	w.o.Metrics.PodEvicted(signal)
-	w.enqueue(func(m *pod.Machine) { m.Kill(reason, message, "", &grace) })
+	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message})
+	w.o.Metrics.PodEvicted(e.Signal)
+	w.enqueue(func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
 }

@@ -293,7 +293,7 @@ func TestAPodIsEvictedOnce(t *testing.T) {
 	r := newFixture(t)
 	r.worker.Start()
 	for range 2 {
-		r.worker.Evict("Evicted", "too large", "emptydirfs.limit", 1)
+		r.worker.Evict(pod.Eviction{Reason: "Evicted", Message: "too large", Signal: "emptydirfs.limit", Grace: new(int64)})
 	}
 	r.Eventually(func() corev1.PodPhase { return r.worker.Status().Phase }).Should(gomega.Equal(corev1.PodFailed))
 	r.goroutines.Wait()

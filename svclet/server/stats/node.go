@@ -103,6 +103,15 @@ func pressureOnIO(psi *statsapi.PSIStats, now time.Time) *statsapi.IOStats {
 	return &statsapi.IOStats{Time: metav1.NewTime(now), PSI: psi}
 }
 
+// ImageFileSystem measures the first image file system of the runtime.
+func (p *Provider) ImageFileSystem(ctx context.Context) (*statsapi.FsStats, error) {
+	measured, err := p.imageFileSystem(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return measured.ImageFs, nil
+}
+
 // imageFileSystem returns the first image file system of the runtime.
 func (p *Provider) imageFileSystem(ctx context.Context) (*statsapi.RuntimeStats, error) {
 	info, err := p.images.ImageFsInfo(ctx)

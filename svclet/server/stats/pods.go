@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -103,7 +104,9 @@ func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*run
 // sandbox statistics, or that fail for all sandboxes because one is being removed,
 // it requests those of containers.
 func (p *Provider) measure(ctx context.Context) (map[string]*runtimeapi.PodSandboxStats, []*runtimeapi.ContainerStats, error) {
-	sandboxes, err := p.runtime.ListPodSandboxStats(ctx, nil)
+	// The client would log the error, which every pod that has ended causes with some
+	// runtimes, at each measurement.
+	sandboxes, err := p.runtime.ListPodSandboxStats(klog.NewContext(ctx, logr.Discard()), nil)
 	if err != nil {
 		klog.FromContext(ctx).V(4).Info("Failed to list pod sandbox stats, using the sum of container stats", "err", err)
 		containers, err := p.runtime.ListContainerStats(ctx, nil)

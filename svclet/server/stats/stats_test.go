@@ -12,12 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -127,10 +129,12 @@ func (f *fake) ListContainerStats(context.Context, *runtimeapi.ContainerStatsFil
 	return f.containers(), nil
 }
 
-func (f *fake) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+func (f *fake) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	f.asked++
 	if f.noSandboxes {
-		return nil, errors.New("unimplemented")
+		err := errors.New("unimplemented")
+		klog.FromContext(ctx).Error(err, "ListPodSandboxStats failed") // as the client does
+		return nil, err
 	}
 	now := f.clock.Now().UnixNano()
 	return []*runtimeapi.PodSandboxStats{{
@@ -388,5 +392,23 @@ func TestTheSummaryIsJSON(t *testing.T) {
 	data, err := json.Marshal(summary(t, f, provider(t, f, true), false))
 	if err != nil || !strings.HasPrefix(string(data), `{"node":{"nodeName":"node"`) {
 		t.Errorf("%s, %v", data, err)
+	}
+}
+
+func TestARuntimeWithoutSandboxStatisticsIsNotLoggedAsAnError(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0)), noSandboxes: true}
+	p := provider(t, f, true)
+	summary(t, f, p, true) // two samples, so that the next one does not wait
+	f.clock.Step(time.Minute)
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	asked := f.asked
+	if _, err := p.Summary(klog.NewContext(t.Context(), logger), true); err != nil || f.asked == asked {
+		t.Fatalf("asked %d times, %v", f.asked-asked, err)
+	}
+	for _, line := range lines {
+		if strings.Contains(line, "ListPodSandboxStats") {
+			t.Errorf("logs %s", line)
+		}
 	}
 }

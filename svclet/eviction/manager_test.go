@@ -1,0 +1,161 @@
+package eviction
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/eviction/threshold"
+	"svc.dev/svc/svclet/pod"
+)
+
+// machine is a node with pods that each use a GiB of memory and of disk.
+type machine struct {
+	mu        sync.Mutex
+	clock     *testclock.FakeClock
+	pods      []*corev1.Pod
+	evictions []pod.Eviction
+	// memory and disk are available, in GiB.
+	memory, disk uint64
+	images       uint64 // in GiB, which FreeDisk removes
+	events       []string
+	changes      int
+}
+
+func newMachine(pods int) *machine {
+	m := &machine{clock: testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), memory: 10, disk: 10}
+	for i := range pods {
+		name := string(rune('a' + i))
+		m.pods = append(m.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+	}
+	return m
+}
+
+func (m *machine) Active() []*corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.pods)
+}
+
+func (m *machine) Evict(uid types.UID, e pod.Eviction) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.evictions = append(m.evictions, e)
+	m.pods = slices.DeleteFunc(m.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+	m.memory++
+	m.disk++
+}
+
+const gib = 1 << 30
+
+func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := &statsapi.Summary{Node: statsapi.NodeStats{
+		Memory: &statsapi.MemoryStats{AvailableBytes: ptr.To(m.memory * gib), WorkingSetBytes: ptr.To[uint64](gib)},
+		Fs:     &statsapi.FsStats{AvailableBytes: ptr.To(m.disk * gib), CapacityBytes: ptr.To[uint64](100 * gib)},
+	}}
+	for _, p := range m.pods {
+		s.Pods = append(s.Pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: string(p.UID)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](gib)}})
+	}
+	return s, nil
+}
+
+func (m *machine) freeDisk(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.disk, m.images = m.disk+m.images, 0
+	return nil
+}
+
+// start runs a manager with these thresholds, and returns what does a period.
+func (m *machine) start(t *testing.T, s threshold.Settings, conditions *Conditions) (pass func(until func() bool)) {
+	t.Helper()
+	thresholds, err := threshold.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := NewManager(Options{
+		Pods: m, Stats: m, Clock: m.clock, Thresholds: thresholds, TransitionPeriod: time.Minute, MaxPodGrace: 30,
+		Conditions: conditions, FreeDisk: m.freeDisk,
+		Changed: func() { m.mu.Lock(); m.changes++; m.mu.Unlock() },
+		Event: func(kind, reason, message string) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.events = append(m.events, kind+" "+reason+" "+message)
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { manager.Run(ctx) })
+	t.Cleanup(func() { stop(); group.Wait() })
+	return func(until func() bool) {
+		t.Helper()
+		limit := time.After(10 * time.Second)
+		for !until() {
+			select {
+			case <-limit:
+				t.Fatal("not within 10s")
+			default:
+				if m.clock.HasWaiters() {
+					m.clock.Step(time.Second)
+				}
+			}
+		}
+	}
+}
+
+func (m *machine) left() int { return len(m.Active()) }
+
+func TestPodsAreEvictedOneAtATimeUntilThePressureEnds(t *testing.T) {
+	m, conditions := newMachine(4), &Conditions{}
+	m.memory = 1
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"memory.available": "3Gi"}}, conditions)
+	pass(func() bool { return m.left() == 2 })
+	if !conditions.Has(corev1.NodeMemoryPressure) || m.changes == 0 {
+		t.Errorf("the conditions are %v after %d changes", conditions.Get(), m.changes)
+	}
+	pass(func() bool { return len(conditions.Get()) == 0 })
+	if m.left() != 2 {
+		t.Errorf("%d pods are left after the pressure", m.left())
+	}
+	e := m.evictions[0]
+	if e.Reason != "Evicted" || e.Signal != "memory.available" || *e.Grace != 1 || e.Disruption != e.Message ||
+		e.Message != "The node was low on resource: memory. Threshold quantity: 3Gi, available: 1Gi. " {
+		t.Errorf("evicts with %+v", e)
+	}
+	if m.events[0] != "Warning EvictionThresholdMet Attempting to reclaim memory" {
+		t.Errorf("events: %q", m.events)
+	}
+}
+
+func TestASoftThresholdEvictsWithItsGracePeriod(t *testing.T) {
+	m := newMachine(1)
+	m.memory = 1
+	pass := m.start(t, threshold.Settings{Soft: map[string]string{"memory.available": "2Gi"}, SoftGrace: map[string]string{"memory.available": "1m"}}, &Conditions{})
+	began := m.clock.Now()
+	pass(func() bool { return m.left() == 0 })
+	if waited := m.clock.Since(began); waited < time.Minute || *m.evictions[0].Grace != 30 {
+		t.Errorf("evicts after %s within %d s", waited, *m.evictions[0].Grace)
+	}
+}
+
+func TestUnusedImagesAreRemovedBeforeAPodIsEvicted(t *testing.T) {
+	m, conditions := newMachine(1), &Conditions{}
+	m.disk, m.images = 1, 50
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "10%"}}, conditions)
+	pass(func() bool { return conditions.Has(corev1.NodeDiskPressure) })
+	pass(func() bool { return len(conditions.Get()) == 0 })
+	if m.left() != 1 || m.images != 0 {
+		t.Errorf("%d pods are left, and %d GiB of images", m.left(), m.images)
+	}
+}

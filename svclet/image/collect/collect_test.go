@@ -1,0 +1,190 @@
+package collect
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// host is a runtime with images of 10 bytes on a disk of 100 bytes.
+type host struct {
+	mu       sync.Mutex
+	images   []*runtimeapi.Image
+	used     []string // names of the images of containers
+	capacity uint64
+	events   []string
+}
+
+func newHost(names ...string) *host {
+	h := &host{capacity: 100}
+	for _, name := range names {
+		h.images = append(h.images, &runtimeapi.Image{Id: "id-" + name, RepoTags: []string{name}, Size: 10})
+	}
+	return h
+}
+
+func (h *host) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.images), nil
+}
+
+func (h *host) RemoveImage(_ context.Context, image *runtimeapi.ImageSpec) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.images = slices.DeleteFunc(h.images, func(i *runtimeapi.Image) bool { return i.Id == image.Image })
+	return nil
+}
+
+func (h *host) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	var all []*runtimeapi.Container
+	for _, name := range h.used {
+		all = append(all, &runtimeapi.Container{ImageRef: name})
+	}
+	return all, nil
+}
+
+func (h *host) fileSystem(context.Context) (*statsapi.FsStats, error) {
+	available := h.capacity - uint64(10*len(h.left()))
+	return &statsapi.FsStats{AvailableBytes: &available, CapacityBytes: &h.capacity}, nil
+}
+
+// left returns the names of the images, without spaces between them.
+func (h *host) left() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all strings.Builder
+	for _, image := range h.images {
+		all.WriteString(image.RepoTags[0])
+	}
+	return all.String()
+}
+
+func (h *host) collector(c *testclock.FakeClock, change func(*Options)) *Collector {
+	o := Options{
+		Runtime: h, Containers: h, FileSystem: h.fileSystem, High: 80, Low: 60, MinimumAge: time.Minute, Clock: c,
+		Event: func(_, reason, _ string) { h.events = append(h.events, reason) },
+	}
+	if change != nil {
+		change(&o)
+	}
+	return New(o)
+}
+
+func TestImagesThatFillTheDiskAreRemovedUntilTheLowThreshold(t *testing.T) {
+	for _, test := range []struct {
+		rule, images string
+		used         []string
+		change       func(*Options)
+		pinned       int // index + 1
+		want, event  string
+	}{
+		{rule: "below the high threshold all are kept", images: "abcdefg", want: "abcdefg"},
+		{rule: "at the high threshold they are removed until the low one", images: "abcdefgh", want: "cdefgh"},
+		{rule: "images in use are kept", images: "abcdefgh", used: []string{"a", "id-b"}, want: "abefgh"},
+		{rule: "pinned images are kept", images: "abcdefgh", pinned: 1, want: "adefgh"},
+		{rule: "images that are needed are kept", images: "abcdefgh", change: func(o *Options) { o.Keep = []string{"a", "registry.example/none"} }, want: "adefgh"},
+		{rule: "a high threshold of 100 turns it off", images: "abcdefghij", change: func(o *Options) { o.High = 100 }, want: "abcdefghij"},
+		{rule: "what cannot be freed is told", images: "abcdefgh", used: []string{"a", "b", "c", "d", "e", "f", "g"}, want: "abcdefg", event: "FreeDiskSpaceFailed"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			h := newHost(strings.Split(test.images, "")...)
+			h.used = test.used
+			if test.pinned > 0 {
+				h.images[test.pinned-1].Pinned = true
+			}
+			c := h.collector(testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), test.change)
+			if err := c.collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if h.left() != test.want || strings.Join(h.events, " ") != test.event {
+				t.Errorf("%s are left, with events %q; want %s, %q", h.left(), h.events, test.want, test.event)
+			}
+		})
+	}
+}
+
+func TestTheImageUsedLongestAgoIsRemovedFirst(t *testing.T) {
+	h := newHost("a", "b", "c", "d", "e", "f", "g")
+	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	c := h.collector(clock, nil)
+	for _, used := range [][]string{{"a", "b"}, {"a"}, nil} {
+		h.used = used
+		if err := c.collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clock.Step(time.Hour)
+	}
+	h.capacity = 70
+	if err := c.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h.left() != "abfg" {
+		t.Errorf("%s are left, want abfg: a and b were used", h.left())
+	}
+}
+
+func TestNewImagesAreKeptForTheMinimumAge(t *testing.T) {
+	h := newHost("a")
+	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	c := h.collector(clock, func(o *Options) { o.MinimumAge = time.Hour })
+	h.used = []string{"a"}
+	for _, step := range []struct {
+		age  time.Duration
+		want string
+	}{{0, "abcdefgh"}, {59 * time.Minute, "abcdefgh"}, {time.Minute, "adefgh"}} {
+		clock.Step(step.age)
+		if step.age == 0 {
+			if err := c.collect(t.Context()); err != nil { // sees a only
+				t.Fatal(err)
+			}
+			h.images = newHost("a", "b", "c", "d", "e", "f", "g", "h").images
+		}
+		if err := c.collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h.left() != step.want {
+			t.Errorf("after %s %s are left, want %s", step.age, h.left(), step.want)
+		}
+	}
+}
+
+func TestImagesThatAreUnusedForTheMaximumAgeAreRemoved(t *testing.T) {
+	h := newHost("a", "b")
+	h.used = []string{"a"}
+	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	c := h.collector(clock, func(o *Options) { o.MaximumAge = time.Hour })
+	collect := func(want string) {
+		t.Helper()
+		if err := c.collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h.left() != want {
+			t.Errorf("%s are left, want %s", h.left(), want)
+		}
+	}
+	collect("ab")
+	h.used = nil
+	clock.Step(time.Hour)
+	collect("ab")
+	clock.Step(time.Second)
+	collect("b") // it was there before the agent, for an unknown time
+}
+
+func TestUnderDiskPressureAllUnusedImagesAreRemoved(t *testing.T) {
+	h := newHost("a", "b", "c")
+	h.used = []string{"b"}
+	if err := h.collector(testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), nil).RemoveUnused(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h.left() != "b" {
+		t.Errorf("%s are left", h.left())
+	}
+}
