@@ -43,12 +43,14 @@ func newTokenCreate(clock clock.PassiveClock) *cobra.Command {
 	var token jointoken.Token
 	var ttl time.Duration
 	var kubeconfig bool
+	var join joinCommand
 	cmd := &cobra.Command{
 		Use:   "create [TOKEN]",
 		Short: "Create a token and print it",
 		Long: `Create a token and print it. Without TOKEN, which has the form ID.KEY, it is random.
 
-A node uses the output of --print-kubeconfig as its bootstrap kubeconfig.`,
+A machine becomes a node by the command that --print-join-command prints, or with the
+output of --print-kubeconfig as its bootstrap kubeconfig.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&ttl, "ttl", defaultTTL, "How long the token is valid, at least 1s. 0 is without end.")
@@ -57,6 +59,8 @@ A node uses the output of --print-kubeconfig as its bootstrap kubeconfig.`,
 		"Groups of the user that authenticates with the token, besides system:bootstrappers. The default, with the usage authentication, is "+jointoken.DefaultGroup+".")
 	flags.StringVar(&token.Description, "description", "", "What the token is for, in words.")
 	flags.BoolVar(&kubeconfig, "print-kubeconfig", false, "Print a kubeconfig with the token rather than the token.")
+	flags.BoolVar(&join.print, "print-join-command", false, "Print the command by which a machine joins the cluster, rather than the token.")
+	flags.StringVar(&join.server, "server", "", "With --print-join-command: the API server's URL for the machine. The default is the address that the API server advertises.")
 	connection := connectionFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) > 1 {
@@ -65,7 +69,7 @@ A node uses the output of --print-kubeconfig as its bootstrap kubeconfig.`,
 		if !flags.Changed("groups") && strings.Contains(strings.Join(token.Usages, ","), "authentication") {
 			token.Groups = []string{jointoken.DefaultGroup}
 		}
-		errs := tokenErrors(token, ttl, kubeconfig)
+		errs := append(tokenErrors(token, ttl, kubeconfig), join.errors(token, kubeconfig)...)
 		if len(args) == 1 {
 			if token.ID, token.Key, err = jointoken.Parse(args[0]); err != nil {
 				errs = append(errs, err)
@@ -82,7 +86,7 @@ A node uses the output of --print-kubeconfig as its bootstrap kubeconfig.`,
 		if ttl > 0 {
 			token.Expires = clock.Now().Add(ttl)
 		}
-		return createToken(cmd.Context(), cmd.OutOrStdout(), connection, token, kubeconfig)
+		return createToken(cmd.Context(), cmd.OutOrStdout(), connection, token, kubeconfig, join)
 	}
 	return cmd
 }
@@ -109,17 +113,21 @@ func tokenErrors(token jointoken.Token, ttl time.Duration, kubeconfig bool) []er
 	return errs
 }
 
-func createToken(ctx context.Context, out io.Writer, connection *connection, token jointoken.Token, kubeconfig bool) error {
+func createToken(ctx context.Context, out io.Writer, connection *connection, token jointoken.Token, kubeconfig bool, join joinCommand) error {
 	client, config, err := connection.client()
 	if err != nil {
 		return err
 	}
 	printed := []byte(token.String() + "\n")
-	if kubeconfig {
-		// Before the token exists, so that an error leaves none.
-		if printed, err = kubeconfigOf(config, "node-bootstrap", &clientcmdapi.AuthInfo{Token: token.String()}); err != nil {
-			return err
-		}
+	// Before the token exists, so that an error leaves none.
+	switch {
+	case kubeconfig:
+		printed, err = kubeconfigOf(config, "node-bootstrap", &clientcmdapi.AuthInfo{Token: token.String()})
+	case join.print:
+		printed, err = join.prepare(ctx, client, config, token)
+	}
+	if err != nil {
+		return err
 	}
 	_, err = client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, token.Secret(), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

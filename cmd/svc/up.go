@@ -19,8 +19,10 @@ import (
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/bootstrapsigner"
 	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/controllers/namespace"
+	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/datadir"
 )
@@ -30,6 +32,7 @@ func newUp() *cobra.Command {
 	up.server.Agents.Metrics = true  // kubectl top works without further installation
 	up.server.AllowPrivileged = true // network and storage plugins need it
 	up.server.Authentication.BootstrapTokens = true
+	up.controllers.Controllers = append(up.controllers.Controllers, bootstrapsigner.New().Name, tokencleaner.New().Name) // nodes join by tokens
 	up.server.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
 	logging := logsapi.NewLoggingConfiguration()
 	cmd := &cobra.Command{

@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,31 +50,12 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 
 func containerdDir(rootDir string) string { return filepath.Join(rootDir, "containerd") }
 
-// runImage is the command "svclet image", which svc has too.
-func runImage(args []string, out, errOut io.Writer) int {
+// newImage returns the command "svclet image", which svc has too.
+func newImage() *cobra.Command {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	rootDir := flags.String("root-dir", config.DefaultFlags().RootDir, "Root directory of the agent whose own containerd is meant.")
-	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true}
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(load.NewCommand(flags, func() (string, error) {
+	return load.NewCommand(flags, func() (string, error) {
 		dir, err := filepath.Abs(*rootDir)
 		return containerd.Config{Dir: containerdDir(dir)}.Endpoint(), err
-	}))
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())
 	})
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return 0
-	}
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-	}
-	fmt.Fprintf(errOut, "%s: %s\n", cmd.CommandPath(), strings.ReplaceAll(err.Error(), "\n", "; "))
-	return 1
 }

@@ -13,8 +13,6 @@ import (
 	"syscall"
 
 	clientfeatures "k8s.io/client-go/features"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
@@ -31,8 +29,15 @@ import (
 // run is svclet: it executes the command line args and returns the exit code.
 // Each error is a line on errOut.
 func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
-	if len(args) > 0 && args[0] == "image" {
-		return runImage(args, out, errOut)
+	if len(args) > 0 {
+		switch args[0] {
+		case "image":
+			return runCommand(newImage(), args, out, errOut)
+		case "join":
+			return runCommand(newJoin(getenv), args, out, errOut)
+		case "reset":
+			return runCommand(newReset(), args, out, errOut)
+		}
 	}
 	settings, err := config.Load(args, getenv)
 	if err == nil {
@@ -55,8 +60,7 @@ func execute(s *config.Settings, out io.Writer) error {
 	if err != nil || answered {
 		return err
 	}
-	api, err := connection(s)
-	if err != nil {
+	if err := checkSources(s); err != nil {
 		return err
 	}
 	if err := startLogs(s); err != nil {
@@ -69,7 +73,13 @@ func execute(s *config.Settings, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends svclet at once
-	return runAgent(ctx, s, agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, API: api, Version: version})
+	c := agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, Version: version}
+	if err := connect(ctx, s, &c); errors.Is(err, context.Canceled) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return runAgent(ctx, s, c)
 }
 
 // width returns the width of the terminal, or 80.
@@ -78,25 +88,6 @@ func width(out io.Writer) int {
 		return min(columns, 120)
 	}
 	return 80
-}
-
-// connection returns how the API server is reached, nil in standalone mode.
-func connection(s *config.Settings) (*rest.Config, error) {
-	if s.Svcconfig == "" {
-		if c := s.Configuration; c.StaticPodPath == "" && c.StaticPodURL == "" {
-			return nil, errors.New("there is no source of pods: give --svcconfig, --pod-manifest-path (staticPodPath) or --manifest-url (staticPodURL)")
-		}
-		return nil, nil
-	}
-	api, err := clientcmd.BuildConfigFromFlags("", s.Svcconfig)
-	if err != nil {
-		return nil, fmt.Errorf("--svcconfig: %s: %w", s.Svcconfig, err)
-	}
-	if qps, burst, limited := s.RateLimit(); limited {
-		api.QPS, api.Burst = qps, burst
-	}
-	api.ContentType = s.Configuration.ContentType
-	return api, nil
 }
 
 // startLogs configures the logs, and logs the warnings of the settings.
@@ -145,6 +136,11 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		return err
 	}
 	defer unlock()
+	root, err := lockRoot(s.RootDir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for _, problem := range host.Prepare(ctx, machine) {
 		klog.FromContext(ctx).Info("Failed to configure the host fully", "problem", problem)
 	}

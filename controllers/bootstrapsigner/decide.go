@@ -1,10 +1,6 @@
 package bootstrapsigner
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -13,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/util/secrets"
+
+	"svc.dev/svc/internal/jointoken"
 )
 
 // signed returns the data of the config map with a signature of its kubeconfig by
@@ -21,30 +19,13 @@ func signed(data, tokens map[string]string) (map[string]string, error) {
 	result := maps.Clone(data)
 	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, api.JWSSignatureKeyPrefix) })
 	for id, key := range tokens {
-		signature, err := sign(data[api.KubeConfigKey], id, key)
+		signature, err := jointoken.Sign(data[api.KubeConfigKey], id, key)
 		if err != nil {
 			return nil, fmt.Errorf("sign with token %s: %w", id, err)
 		}
 		result[api.JWSSignatureKeyPrefix+id] = signature
 	}
 	return result, nil
-}
-
-// sign returns a JSON Web Signature of the algorithm HS256 without its content (RFC
-// 7515, appendix F). kubeadm computes the same string and compares. (The key of a
-// token is shorter than RFC 7518 requires, and go-jose does not take such keys.)
-func sign(content, id, key string) (string, error) {
-	header, err := json.Marshal(struct {
-		Algorithm string `json:"alg"`
-		KeyID     string `json:"kid"`
-	}{"HS256", id})
-	if err != nil {
-		return "", err
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write([]byte(encode(header) + "." + encode([]byte(content))))
-	return encode(header) + ".." + encode(mac.Sum(nil)), nil
 }
 
 // signingKey returns the ID and the key of a token that may sign now.

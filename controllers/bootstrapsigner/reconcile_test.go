@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/internal/jointoken"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -78,7 +80,7 @@ func TestSignaturesAreThoseThatKubeadmExpects(t *testing.T) {
 		"Hello from the other side. I must have called a thousand times.": "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8",
 		"": "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk",
 	} {
-		if got, err := sign(content, "joshua", "my voice is my passcode"); err != nil || got != want {
+		if got, err := jointoken.Sign(content, "joshua", "my voice is my passcode"); err != nil || got != want {
 			t.Errorf("got %s, %v; want %s", got, err, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +27,11 @@ import (
 // Clients reach the API server over one connection, and know kinds by their Go
 // types. Core and Client have a rate limit if one is configured. Heartbeats and
 // Coordination, with which the node reports that it is alive, and which events use
-// with a limit of their own, have none.
+// with a limit of their own, have none, nor has Discovery, which only watches.
 type Clients struct {
-	Core, Heartbeats, Coordination rest.Interface
-	Client                         client.WithWatch
-	clock                          clock.PassiveClock
+	Core, Heartbeats, Coordination, Discovery rest.Interface
+	Client                                    client.WithWatch
+	clock                                     clock.PassiveClock
 
 	mu      sync.Mutex
 	classes map[string]runtimeClass
@@ -41,7 +42,7 @@ func NewScheme() (*apiruntime.Scheme, error) {
 	s := apiruntime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	builder := apiruntime.NewSchemeBuilder(corev1.AddToScheme, coordinationv1.AddToScheme, nodev1.AddToScheme,
-		authenticationv1.AddToScheme, authorizationv1.AddToScheme)
+		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme)
 	return s, builder.AddToScheme(s)
 }
 
@@ -81,6 +82,9 @@ func New(config *rest.Config, c clock.PassiveClock) (*Clients, error) {
 		return nil, err
 	}
 	if a.Coordination, err = of(coordinationv1.SchemeGroupVersion, "/apis", nil); err != nil {
+		return nil, err
+	}
+	if a.Discovery, err = of(discoveryv1.SchemeGroupVersion, "/apis", nil); err != nil {
 		return nil, err
 	}
 	a.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: mapper()})

@@ -32,3 +32,6 @@ func removeRules(context.Context, string, string, []string) error { return errLi
 
 // Reset is supported on Linux only.
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }
+
+// RemoveUnmounted is supported on Linux only.
+func RemoveUnmounted(string) error { return errLinux }

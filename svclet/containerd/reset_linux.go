@@ -21,10 +21,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/proxy"
 )
 
 // Reset stops all pods in the containerd of a directory, and containerd, and
-// removes their resources: shims, cgroups, mounts, addresses, the bridge, logs and
+// removes their resources: shims, cgroups, mounts, addresses, rules of services, the bridge, logs and
 // their directories. Images and the configuration stay. It continues after errors,
 // and returns all of them, and the number of pods. The agent must not run.
 func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err error) {
@@ -54,7 +56,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	errs = append(errs, killShims(config), removeCgroups(uids), removeLogs(agent.LogsDir, uids))
 	errs = append(errs, unmountUnder(config.Dir), unmountUnder(config.runDir()))
 	if agent.Dir != "" {
-		errs = append(errs, unmountUnder(agent.Dir), removeUnmounted(filepath.Join(agent.Dir, "pods")))
+		errs = append(errs, unmountUnder(agent.Dir), RemoveUnmounted(filepath.Join(agent.Dir, "pods")))
 	}
 	if agent.Cgroup != "" {
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
@@ -62,16 +64,16 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	if iptables := config.Programs.IPTables; iptables != "" {
 		errs = append(errs, removeRules(ctx, iptables, config.bridge(), network.cidrs()))
 	}
-	errs = append(errs, forgetNetworks(config), removeBridge(config.bridge()))
+	errs = append(errs, proxy.Remove(ctx, config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
-		errs = append(errs, removeUnmounted(dir))
+		errs = append(errs, RemoveUnmounted(dir))
 	}
 	return len(uids), errors.Join(errs...)
 }
 
-// removeUnmounted removes a directory, unless it contains a mount, whose content
+// RemoveUnmounted removes a directory, unless it contains a mount, whose content
 // would be removed too.
-func removeUnmounted(dir string) error {
+func RemoveUnmounted(dir string) error {
 	mounts, err := mountsUnder(dir)
 	if err != nil {
 		return err

@@ -85,6 +85,13 @@ func (r *resolved) update(ctx context.Context, o *Options) []corev1.NodeAddress 
 	return r.addresses
 }
 
+// Addresses determines the node's addresses now. An agent without a Node in the API
+// has them before Run.
+func (n *Node) Addresses(ctx context.Context) ([]corev1.NodeAddress, error) {
+	found, _, err := addresses(ctx, &n.o)
+	return found, err
+}
+
 // addresses determines the node's addresses. note describes what is unusual about
 // them.
 func addresses(ctx context.Context, o *Options) (found []corev1.NodeAddress, note string, err error) {

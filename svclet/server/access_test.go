@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -221,6 +222,32 @@ func TestASelfSignedCertificateIsCreatedKeptAndReplacedAfterExpiry(t *testing.T)
 	create()
 	if _, again := read(); again == "garbage" {
 		t.Error("a broken pair was kept")
+	}
+}
+
+func TestASelfSignedCertificateNamesTheNodesAddresses(t *testing.T) {
+	dir := t.TempDir()
+	served := func(ip string) *x509.Certificate {
+		t.Helper()
+		n := start(t, func(o *server.Options, _ *server.Parts) {
+			o.CertDirectory, o.NodeName, o.Addresses = dir, "a", []net.IP{net.ParseIP(ip)}
+		})
+		conn, err := tls.Dial("tcp", n.url("/", nil).Host, insecure())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0]
+	}
+	first := served("192.0.2.1")
+	if first.VerifyHostname("192.0.2.1") != nil || first.VerifyHostname("a") != nil {
+		t.Errorf("the certificate is for %v %v", first.DNSNames, first.IPAddresses)
+	}
+	if !served("192.0.2.1").Equal(first) {
+		t.Error("a certificate for the same address is replaced")
+	}
+	if second := served("192.0.2.2"); second.VerifyHostname("192.0.2.2") != nil {
+		t.Errorf("after a change of the address the certificate is for %v", second.IPAddresses)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/util/cert"
@@ -25,28 +27,20 @@ type certificates struct {
 	// selfSigned creates a new self-signed pair; nil if the pair is configured.
 	selfSigned func() error
 	mu         sync.Mutex
+	// issued returns the serving certificate that another part of the agent renews; nil
+	// if pair has it.
+	issued func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
 func newCertificates(o Options, c clock.PassiveClock) (*certificates, error) {
 	if (o.TLSCertFile == "") != (o.TLSPrivateKeyFile == "") {
 		return nil, errors.New("of tlsCertFile and tlsPrivateKeyFile, one is given and the other is not")
 	}
-	cs := &certificates{clock: c}
-	certFile, keyFile := o.TLSCertFile, o.TLSPrivateKeyFile
-	if certFile == "" {
-		certFile, keyFile = filepath.Join(o.CertDirectory, "svclet.crt"), filepath.Join(o.CertDirectory, "svclet.key")
-		cs.selfSigned = func() error { return writeSelfSigned(o.NodeName, certFile, keyFile) }
-	}
-	cs.pair = &reloaded[*tls.Certificate]{what: "serving certificate (--tls-cert-file, --tls-private-key-file)", paths: []string{certFile, keyFile}, parse: parsePair}
-	if cs.selfSigned != nil {
-		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-			if err := cs.selfSigned(); err != nil {
-				return nil, err
-			}
+	cs := &certificates{clock: c, issued: o.Serving}
+	if cs.issued == nil {
+		if err := cs.openPair(o); err != nil {
+			return nil, err
 		}
-	}
-	if _, err := cs.serving(); err != nil {
-		return nil, err
 	}
 	if o.ClientCAFile != "" {
 		cs.cas = &reloaded[*x509.CertPool]{what: "client authorities (--client-ca-file)", paths: []string{o.ClientCAFile}, parse: parseAuthorities}
@@ -55,6 +49,32 @@ func newCertificates(o Options, c clock.PassiveClock) (*certificates, error) {
 		}
 	}
 	return cs, nil
+}
+
+// openPair loads the configured pair, or the self-signed one, which it creates if there
+// is none for the node's addresses.
+func (cs *certificates) openPair(o Options) error {
+	certFile, keyFile := o.TLSCertFile, o.TLSPrivateKeyFile
+	if certFile == "" {
+		certFile, keyFile = filepath.Join(o.CertDirectory, "svclet.crt"), filepath.Join(o.CertDirectory, "svclet.key")
+		cs.selfSigned = func() error { return writeSelfSigned(o.NodeName, o.Addresses, certFile, keyFile) }
+	}
+	cs.pair = &reloaded[*tls.Certificate]{what: "serving certificate (--tls-cert-file, --tls-private-key-file)", paths: []string{certFile, keyFile}, parse: parsePair}
+	if cs.selfSigned != nil {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil || !names(pair.Leaf, o.Addresses) {
+			if err := cs.selfSigned(); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := cs.get(nil)
+	return err
+}
+
+// names reports whether a certificate is for each of these addresses.
+func names(leaf *x509.Certificate, addresses []net.IP) bool {
+	return !slices.ContainsFunc(addresses, func(ip net.IP) bool { return leaf.VerifyHostname(ip.String()) != nil })
 }
 
 // config returns the listener's TLS configuration, which checks the files at each
@@ -74,7 +94,7 @@ func (cs *certificates) config(o Options) (*tls.Config, error) {
 	}
 	base := &tls.Config{
 		MinVersion: minVersion, CipherSuites: suites, CurvePreferences: exchanges, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cs.serving() },
+		GetCertificate: cs.get,
 	}
 	if cs.cas == nil {
 		return base, nil
@@ -103,9 +123,12 @@ func (cs *certificates) clientCAs() func() (*x509.CertPool, error) {
 	return cs.cas.get
 }
 
-// serving returns the serving certificate. A self-signed one is replaced after it
-// has expired.
-func (cs *certificates) serving() (*tls.Certificate, error) {
+// get returns the serving certificate. A self-signed one is replaced after it has
+// expired.
+func (cs *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if cs.issued != nil {
+		return cs.issued(hello)
+	}
 	pair, err := cs.pair.get()
 	if err != nil || cs.selfSigned == nil || cs.clock.Now().Before(pair.Leaf.NotAfter) {
 		return pair, err
@@ -141,16 +164,16 @@ func parseAuthorities(files [][]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// writeSelfSigned creates a self-signed certificate for the node's name, valid for
-// a year.
-func writeSelfSigned(name, certFile, keyFile string) error {
+// writeSelfSigned creates a self-signed certificate for the node's name and
+// addresses, valid for a year.
+func writeSelfSigned(name string, addresses []net.IP, certFile, keyFile string) error {
 	if name == "" {
 		var err error
 		if name, err = os.Hostname(); err != nil {
 			return fmt.Errorf("make a self-signed certificate: %w", err)
 		}
 	}
-	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(name, addresses, nil)
 	if err != nil {
 		return fmt.Errorf("make a self-signed certificate for %q: %w", name, err)
 	}

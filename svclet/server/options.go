@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/tls"
+	"net"
 	"time"
 
 	"svc.dev/svc/svclet/server/auth"
@@ -28,6 +30,10 @@ type Options struct {
 	// them a self-signed one is created in CertDirectory (section 5). All files are
 	// reloaded when they change.
 	TLSCertFile, TLSPrivateKeyFile, CertDirectory string
+	// Serving returns the serving certificate, if it is neither of the above (section 5).
+	Serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Addresses are those of the node that a self-signed certificate names.
+	Addresses []net.IP
 	// TLSMinVersion is VersionTLS10 to VersionTLS13, by default VersionTLS12.
 	TLSMinVersion string
 	// TLSCipherSuites are names of cipher suites up to TLS 1.2, by default Go's.

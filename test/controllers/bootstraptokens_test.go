@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,8 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/internal/jointoken"
+	"svc.dev/svc/svclet/join"
 	"svc.dev/svc/test/launch"
 )
 
@@ -49,6 +54,20 @@ var _ = Describe("tokencleaner and bootstrapsigner", func() {
 		}).Should(MatchError(apierrors.IsNotFound, "not found"))
 		Eventually(data).Should(And(HaveLen(2), HaveKey("jws-kubeconfig-longer")))
 		_, err = secrets.Get(ctx, "bootstrap-token-longer", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+
+		By("verifying the cluster as a machine does that joins")
+		binary, err := launch.Binary()
+		Expect(err).NotTo(HaveOccurred())
+		command, err := exec.CommandContext(ctx, binary, "token", "create", "--print-join-command", "--server="+server.Config.Host, "--svcconfig="+server.Kubeconfig).Output()
+		Expect(err).NotTo(HaveOccurred())
+		words := strings.Fields(string(command))
+		Expect(words).To(HaveLen(7), string(command))
+		id, key, err := jointoken.Parse(words[4])
+		Expect(err).NotTo(HaveOccurred())
+		authority, err := join.Discovery{Server: words[2], TokenID: id, TokenKey: key, Pins: words[6:], Clock: clock.RealClock{}}.Authority(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = cert.ParseCertsPEM(authority)
 		Expect(err).NotTo(HaveOccurred())
 	})
 })

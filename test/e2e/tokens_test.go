@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"svc.dev/svc/internal/jointoken"
 	"svc.dev/svc/test/launch"
 )
 
@@ -67,6 +68,18 @@ var _ = Describe("svc token", func() {
 		k := newSandbox(ctx)
 		k.Kubeconfig = file
 		Expect(k.run("auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}")).To(ContainSubstring("system:bootstrappers:kubeadm:default-node-token"))
+	})
+
+	It("prints the command by which a machine joins, and publishes what the machine reads", func(ctx SpecContext) {
+		command := mustSVC(ctx, "token", "create", "--print-join-command", "--server="+server.Config.Host)
+		words := strings.Fields(command)
+		Expect(words).To(HaveLen(7), command)
+		id, key, err := jointoken.Parse(words[4])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(words).To(Equal([]string{"svclet", "join", server.Config.Host, "--token", id + "." + key, "--ca-cert-hash", words[6]}))
+		info := send(request{method: http.MethodGet, path: "/api/v1/namespaces/kube-public/configmaps/cluster-info", anonymous: true})
+		Expect(info.status).To(Equal(200), "every client may read it")
+		Expect(info.body).To(ContainSubstring("certificate-authority-data"))
 	})
 
 	It("does not authenticate with a token of another key, nor with one for signing only", func(ctx SpecContext) {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/internal/jointoken"
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/join"
+)
+
+// joinOptions are the flags of svclet join.
+type joinOptions struct {
+	token, dir, rootDir string
+	pins                []string
+	// server is the API server's URL; more are the arguments that svclet gets besides.
+	server string
+	more   []string
+}
+
+func newJoin(getenv func(string) string) *cobra.Command {
+	o := &joinOptions{}
+	cmd := &cobra.Command{
+		Use:   "join https://HOST:6443 --token ID.KEY --ca-cert-hash sha256:HEX [-- SVCLET FLAGS]",
+		Short: "Make this machine a node of a cluster",
+		Long: `Make this machine a node of a cluster. "svc token create --print-join-command" prints the
+command. It verifies the cluster by the token and the hash of its authority's public
+key, writes the configuration of svclet, and starts svclet as a service of systemd.
+On a machine without systemd svclet runs in the foreground.
+
+The flags after -- are added to svclet's, for example -- --node-ip=192.0.2.7.`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.token, "token", "", "The bootstrap token, ID.KEY.")
+	flags.StringSliceVar(&o.pins, "ca-cert-hash", nil, "The hash of the public key of the cluster's authority, sha256:HEX. It may be given several times.")
+	flags.StringVar(&o.dir, "config-dir", join.DefaultDir, "Directory of the files that are written.")
+	flags.StringVar(&o.rootDir, "root-dir", config.DefaultFlags().RootDir, "Root directory of svclet.")
+	cmd.Args = func(_ *cobra.Command, args []string) error { return o.complete(args) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.run(cmd.Context(), getenv, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// complete checks the arguments and makes paths absolute.
+func (o *joinOptions) complete(args []string) error {
+	if len(args) == 0 {
+		return errors.New("name the API server, as https://HOST:6443")
+	}
+	server, err := url.Parse(args[0])
+	if err != nil || server.Scheme != "https" || server.Host == "" {
+		return fmt.Errorf("invalid API server %q: must be a URL, as https://HOST:6443", args[0])
+	}
+	o.server, o.more = args[0], args[1:]
+	var errs []error
+	if _, _, err := jointoken.Parse(o.token); err != nil {
+		errs = append(errs, fmt.Errorf("--token: %w", err))
+	}
+	if len(o.pins) == 0 {
+		errs = append(errs, errors.New("--ca-cert-hash: give the hash that 'svc token create --print-join-command' prints"))
+	}
+	for _, pin := range o.pins {
+		if hex, found := strings.CutPrefix(pin, "sha256:"); !found || len(hex) != 64 {
+			errs = append(errs, fmt.Errorf("--ca-cert-hash: invalid hash %q: must be sha256: and 64 hexadecimal digits", pin))
+		}
+	}
+	for _, dir := range []*string{&o.dir, &o.rootDir} {
+		absolute, err := filepath.Abs(*dir)
+		errs = append(errs, err)
+		*dir = absolute
+	}
+	return errors.Join(errs...)
+}
+
+func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, errOut io.Writer) error {
+	files := join.Files{Dir: o.dir}
+	switch {
+	case runtime.GOOS != "linux":
+		return errors.New("only Linux runs pods")
+	case os.Geteuid() != 0:
+		return errors.New("only root can run pods")
+	case files.Joined():
+		return fmt.Errorf("this machine has joined a cluster already: %s exists; 'svclet reset' undoes that", files.Connection())
+	}
+	id, key, err := jointoken.Parse(o.token)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "verifying the cluster at %s\n", o.server)
+	authority, err := join.Discovery{Server: o.server, TokenID: id, TokenKey: key, Pins: o.pins, Clock: clock.RealClock{}}.Authority(ctx)
+	if err != nil {
+		return err
+	}
+	if err := files.Write(o.server, o.token, authority); err != nil {
+		return fmt.Errorf("--config-dir: %w", err)
+	}
+	args := files.Arguments(o.rootDir, o.more)
+	if _, err := config.Load(args, getenv); err != nil {
+		return errors.Join(err, files.Remove())
+	}
+	if !hasSystemd() {
+		fmt.Fprintf(out, "systemd does not run here: svclet runs in the foreground. To start it again: svclet %s\n", strings.Join(args, " "))
+		if code := run(args, getenv, out, errOut); code != 0 {
+			return errors.New("svclet has failed; 'svclet reset' undoes the join")
+		}
+		return nil
+	}
+	if err := startUnit(ctx, args); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "svclet runs as a service of systemd; waiting for its certificate")
+	if err := waitForFile(ctx, clock.RealClock{}, files.Connection()); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "this machine has joined the cluster: 'svc kubectl get nodes' shows it when it is ready")
+	return nil
+}
+
+// hasSystemd reports whether systemd manages the machine's services (sd_booted(3)).
+func hasSystemd() bool {
+	info, err := os.Lstat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}
+
+// startUnit writes systemd's unit of svclet and starts it, now and at each boot.
+func startUnit(ctx context.Context, args []string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(join.UnitFile, []byte(join.Unit(program, args)), 0o644); err != nil {
+		return err
+	}
+	if err := systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	return systemctl(ctx, "enable", "--now", filepath.Base(join.UnitFile))
+}
+
+func systemctl(ctx context.Context, args ...string) error {
+	if output, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// joinTimeout is how long svclet may take to get its certificate: kubeadm's 5 minutes.
+const joinTimeout = 5 * time.Minute
+
+// waitForFile waits until a file exists.
+func waitForFile(ctx context.Context, c clock.Clock, path string) error {
+	limit := c.After(joinTimeout)
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit:
+			return fmt.Errorf("svclet has no certificate after %s: 'journalctl --unit svclet' says why", joinTimeout)
+		case <-c.After(time.Second):
+		}
+	}
+}
+
+// runCommand executes a command of svclet other than the agent.
+func runCommand(cmd *cobra.Command, args []string, out, errOut io.Writer) int {
+	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(cmd)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())
+	})
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	executed, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(errOut, "%s: %s\n", executed.CommandPath(), strings.ReplaceAll(err.Error(), "\n", "; "))
+	return 1
+}

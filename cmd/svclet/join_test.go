@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWrongArgumentsOfJoinAreRefused(t *testing.T) {
+	const url, token, pin = "https://192.0.2.1:6443", "--token=abcdef.0123456789abcdef", "--ca-cert-hash=sha256:"
+	hex := strings.Repeat("0", 64)
+	for _, test := range []struct{ rule, args, want string }{
+		{"a server is required", token + " " + pin + hex, "svclet join: name the API server, as https://HOST:6443\n"},
+		{"the server is reached with TLS", "http://192.0.2.1 " + token + " " + pin + hex, `svclet join: invalid API server "http://192.0.2.1": must be a URL, as https://HOST:6443`},
+		{"the token has two parts", url + " --token=abcdef " + pin + hex, "svclet join: --token: invalid token"},
+		{"a hash is required", url + " " + token, "svclet join: --ca-cert-hash: give the hash"},
+		{"a hash is of SHA-256", url + " " + token + " " + pin + "00", `svclet join: --ca-cert-hash: invalid hash "sha256:00": must be sha256: and 64 hexadecimal digits`},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			code, out, errOut := svcletCommand(append([]string{"join", "--config-dir=" + t.TempDir()}, strings.Fields(test.args)...)...)
+			if code != 1 || out != "" || !strings.HasPrefix(errOut, test.want) {
+				t.Errorf("exits with %d and prints %q and %q", code, out, errOut)
+			}
+		})
+	}
+}
+
+func TestARootDirectoryHasOneAgent(t *testing.T) {
+	dir := t.TempDir()
+	first, err := lockRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := lockRoot(dir); err == nil || !strings.Contains(err.Error(), "--root-dir: "+dir+" is in use by another svclet: stop that, or choose another directory") {
+		t.Errorf("a second agent gets %v, %v", second, err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if third, err := lockRoot(dir); err != nil {
+		t.Errorf("after the end of the first: %v", err)
+	} else {
+		third.Close()
+	}
+}

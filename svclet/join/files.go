@@ -1,0 +1,132 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// DefaultDir is the directory of the files of a machine that has joined.
+const DefaultDir = "/etc/svclet"
+
+// UnitFile is systemd's unit of svclet.
+const UnitFile = "/etc/systemd/system/svclet.service"
+
+// Files are the paths of the files of a machine that has joined, in a directory.
+type Files struct{ Dir string }
+
+// Bootstrap is the connection file with the token; Connection is the one that svclet
+// writes with it. Authority has the certificates of the cluster's authority.
+func (f Files) Bootstrap() string  { return filepath.Join(f.Dir, "bootstrap.svcconfig") }
+func (f Files) Connection() string { return filepath.Join(f.Dir, "node.svcconfig") }
+func (f Files) Authority() string  { return filepath.Join(f.Dir, "ca.crt") }
+
+// Configuration is the configuration file, which an administrator may change.
+func (f Files) Configuration() string { return filepath.Join(f.Dir, "svclet.yaml") }
+
+// Joined reports whether the machine has joined a cluster.
+func (f Files) Joined() bool {
+	_, err := os.Stat(f.Connection())
+	return err == nil
+}
+
+// configuration is that of a node whose server authenticates and authorizes clients by
+// the API server, and whose certificates are renewed.
+const configuration = `apiVersion: svclet.config.k8s.io/v1beta1
+kind: SvcletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: ca.crt}
+authorization: {mode: Webhook}
+readOnlyPort: 0
+rotateCertificates: true
+serverTLSBootstrap: true
+`
+
+// Write writes the files for a cluster with this server and authority. It keeps a
+// configuration file that exists.
+func (f Files) Write(server, token string, authority []byte) error {
+	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
+		return err
+	}
+	const name = "default"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	if err := clientcmd.WriteToFile(*config, f.Bootstrap()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.Authority(), authority, 0o644); err != nil {
+		return err
+	}
+	if _, err := os.Stat(f.Configuration()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(f.Configuration(), []byte(configuration), 0o644)
+}
+
+// Remove removes the files, and the directory if it is empty then.
+func (f Files) Remove() error {
+	var errs []error
+	for _, path := range []string{f.Bootstrap(), f.Connection(), f.Authority(), f.Configuration()} {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if entries, err := os.ReadDir(f.Dir); err == nil && len(entries) == 0 {
+		errs = append(errs, os.Remove(f.Dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Arguments returns the command line of svclet with these files. more is appended to it.
+func (f Files) Arguments(rootDir string, more []string) []string {
+	return append([]string{
+		"--config=" + f.Configuration(), "--svcconfig=" + f.Connection(), "--bootstrap-svcconfig=" + f.Bootstrap(),
+		"--root-dir=" + rootDir, "--cert-dir=" + filepath.Join(rootDir, "pki"), "--service-proxy",
+	}, more...)
+}
+
+// Unit returns systemd's unit that runs a program with a command line. Pods keep running
+// when it stops.
+func Unit(program string, args []string) string {
+	words := []string{quote(program)}
+	for _, arg := range args {
+		words = append(words, quote(arg))
+	}
+	return fmt.Sprintf(`[Unit]
+Description=svclet, the node agent
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=%s
+Restart=always
+RestartSec=5
+KillMode=process
+Delegate=yes
+OOMScoreAdjust=-999
+
+[Install]
+WantedBy=multi-user.target
+`, strings.Join(words, " "))
+}
+
+// quote quotes a word of a command line for systemd, which expands $ and %.
+func quote(word string) string {
+	word = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", "$$", "%", "%%").Replace(word)
+	if word == "" || strings.ContainsAny(word, " \t;'\"") {
+		return `"` + word + `"`
+	}
+	return word
+}

@@ -1,0 +1,169 @@
+package join
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	testclock "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/internal/jointoken"
+)
+
+const id, key = "abcdef", "0123456789abcdef"
+
+// cluster serves the cluster's information with these data, which change sets.
+func cluster(t *testing.T, change func(data map[string]string)) (*httptest.Server, Discovery) {
+	t.Helper()
+	data := map[string]string{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/kube-public/configmaps/cluster-info" || r.Header.Get("Authorization") != "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(&corev1.ConfigMap{Data: data})
+	}))
+	t.Cleanup(server.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters[""] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data["kubeconfig"] = string(content)
+	if data["jws-kubeconfig-"+id], err = jointoken.Sign(string(content), id, key); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(data)
+	}
+	return server, Discovery{
+		Server: server.URL, TokenID: id, TokenKey: key, Pins: []string{"sha256:" + strings.Repeat("0", 64), jointoken.Pin(server.Certificate())},
+		Clock: testclock.NewFakeClock(time.Now()),
+	}
+}
+
+func TestTheAuthorityIsThatOfTheSignedInformation(t *testing.T) {
+	server, d := cluster(t, nil)
+	ca, err := d.Authority(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block, _ := pem.Decode(ca); block == nil || string(block.Bytes) != string(server.Certificate().Raw) {
+		t.Errorf("got %s", ca)
+	}
+}
+
+func TestAnotherClusterIsRefusedAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		rule   string
+		data   func(map[string]string)
+		change func(*Discovery)
+		want   string
+	}{
+		{"the signature is by another key", nil, func(d *Discovery) { d.TokenKey = "fedcba9876543210" }, "the signature of its information is not the token's"},
+		{"the information was changed", func(data map[string]string) { data["kubeconfig"] += "\n" }, nil, "the signature of its information is not the token's"},
+		{"the authority has another key", nil, func(d *Discovery) { d.Pins = d.Pins[:1] }, "its authority has another public key"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			_, d := cluster(t, test.data)
+			if test.change != nil {
+				test.change(&d)
+			}
+			if _, err := d.Authority(t.Context()); !errors.Is(err, errDiffers) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTheSignatureIsAwaitedForAMinute(t *testing.T) {
+	_, d := cluster(t, func(data map[string]string) { delete(data, "jws-kubeconfig-"+id) })
+	clock := testclock.NewFakeClock(time.Now())
+	d.Clock = clock
+	failed := make(chan error, 1)
+	go func() { _, err := d.Authority(t.Context()); failed <- err }()
+	for {
+		select {
+		case err := <-failed:
+			if err == nil || !strings.Contains(err.Error(), "the token abcdef has not signed the cluster's information") || !strings.HasSuffix(err.Error(), "tried for 1m0s") {
+				t.Errorf("got %v", err)
+			}
+			return
+		default:
+			if clock.HasWaiters() {
+				clock.Step(discoveryTimeout / 4)
+			}
+		}
+	}
+}
+
+func TestFilesOfAMachineThatHasJoined(t *testing.T) {
+	files := Files{Dir: filepath.Join(t.TempDir(), "svclet")}
+	if err := files.Write("https://192.0.2.1:6443", id+"."+key, []byte("authority")); err != nil {
+		t.Fatal(err)
+	}
+	api, err := clientcmd.BuildConfigFromFlags("", files.Bootstrap())
+	if err != nil || api.Host != "https://192.0.2.1:6443" || api.BearerToken != id+"."+key || string(api.CAData) != "authority" {
+		t.Errorf("the bootstrap file has %v, %v", api, err)
+	}
+	if info, err := os.Stat(files.Bootstrap()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token is in a file with mode %v, %v", info.Mode(), err)
+	}
+	if files.Joined() {
+		t.Error("a machine without a certificate counts as joined")
+	}
+	own := []byte("apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\nmaxPods: 5\n")
+	for _, file := range []string{files.Configuration(), files.Connection()} {
+		if err := os.WriteFile(file, own, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !files.Joined() {
+		t.Error("a machine with a connection file counts as not joined")
+	}
+	if err := files.Write("https://192.0.2.1:6443", id+"."+key, nil); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := os.ReadFile(files.Configuration()); err != nil || string(kept) != string(own) {
+		t.Errorf("the administrator's configuration is now %s, %v", kept, err)
+	}
+	if err := files.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(files.Dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is left: %v", err)
+	}
+	if err := files.Remove(); err != nil {
+		t.Errorf("a second removal: %v", err)
+	}
+}
+
+func TestUnitQuotesTheCommandLine(t *testing.T) {
+	unit := Unit("/opt/my svc/svclet", Files{Dir: "/etc/svclet"}.Arguments("/var/lib/svclet", []string{"--node-labels=a=100%"}))
+	want := `ExecStart="/opt/my svc/svclet" --config=/etc/svclet/svclet.yaml --svcconfig=/etc/svclet/node.svcconfig --bootstrap-svcconfig=/etc/svclet/bootstrap.svcconfig` +
+		" --root-dir=/var/lib/svclet --cert-dir=/var/lib/svclet/pki --service-proxy --node-labels=a=100%%\n"
+	if !strings.Contains(unit, want) || !strings.Contains(unit, "\nKillMode=process\n") {
+		t.Errorf("got %s", unit)
+	}
+}
+
+func TestPinIsOfThePublicKey(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	renewed := &x509.Certificate{RawSubjectPublicKeyInfo: server.Certificate().RawSubjectPublicKeyInfo}
+	if pin := jointoken.Pin(renewed); pin != jointoken.Pin(server.Certificate()) || len(pin) != len("sha256:")+64 {
+		t.Errorf("got %s", pin)
+	}
+}
