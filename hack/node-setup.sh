@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a node needs, for `svc up` to run pods: containerd, runc, the CNI
-# plugins and iptables. It installs the distribution's packages if root runs it on
+# plugins, iptables and nftables. It installs the distribution's packages if root runs it on
 # Linux with apt-get; otherwise it prints what to install. More packages may be
 # given as program=package.
 # usage: hack/node-setup.sh [PROGRAM=PACKAGE...]
@@ -26,7 +26,7 @@ has() {
 }
 
 missing=()
-for pair in containerd=containerd runc=runc cni=containernetworking-plugins iptables=iptables "$@"; do
+for pair in containerd=containerd runc=runc cni=containernetworking-plugins iptables=iptables nft=nftables "$@"; do
 	has "${pair%%=*}" || missing+=("${pair#*=}")
 done
 ((${#missing[@]})) || exit 0

@@ -184,8 +184,12 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags, c := config.DefaultFlags(), config.Default()
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
+	flags.ServiceProxy = n.options.proxy
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
+	// Pods share the disks with the other uses of this machine, which may well have
+	// filled most of them.
+	c.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi", "nodefs.inodesFree": "1%"}
 	c.ContainerRuntimeEndpoint = endpoint
 	c.CgroupRoot = cmp.Or(n.options.cgroupRoot, n.dir.Cgroup())
 	c.PodLogsDir = n.dir.PodLogs()

@@ -32,6 +32,7 @@ type NodeOptions struct {
 	name     string
 	bridge   string
 	podCIDR  string
+	proxy    bool
 
 	port, healthzPort int32
 	cgroupRoot        string
@@ -40,7 +41,7 @@ type NodeOptions struct {
 // NewNodeOptions returns the defaults.
 func NewNodeOptions() *NodeOptions {
 	defaults := config.Default()
-	return &NodeOptions{Mode: NodeAuto, bridge: containerd.DefaultBridge, port: defaults.Port, healthzPort: *defaults.HealthzPort}
+	return &NodeOptions{Mode: NodeAuto, bridge: containerd.DefaultBridge, proxy: true, port: defaults.Port, healthzPort: *defaults.HealthzPort}
 }
 
 // AddFlags adds the flags.
@@ -54,6 +55,7 @@ func (o *NodeOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bridge, "node-bridge", o.bridge, "Network interface, made as needed, to which svc's own containerd connects pods.")
 	flags.StringVar(&o.podCIDR, "pod-cidr", o.podCIDR,
 		"Addresses for the pods of this machine, until the cluster gives its node others. The default is "+containerd.DefaultPodCIDR+", or what they were before.")
+	flags.BoolVar(&o.proxy, "service-proxy", o.proxy, "Route the addresses of services to their endpoints with nftables. Turn it off to use another proxy.")
 	flags.Int32Var(&o.port, "node-port", o.port, "Port at which the API server reaches the node agent, on all addresses; 0 picks a free one.")
 	flags.Int32Var(&o.healthzPort, "node-healthz-port", o.healthzPort, "Port of the node agent's health endpoint, on the loopback address; 0 means none.")
 	flags.StringVar(&o.cgroupRoot, "cgroup-root", o.cgroupRoot, "Existing cgroup that becomes the parent of the pods' cgroups. By default svc creates one.")

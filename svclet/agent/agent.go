@@ -11,8 +11,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/certificates"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/eviction"
+	"svc.dev/svc/svclet/eviction/threshold"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/server"
@@ -26,6 +29,8 @@ type Config struct {
 	Configuration *config.Configuration
 	// API is how the API server is reached; nil in standalone mode.
 	API *rest.Config
+	// ClientCertificate renews the certificate of API; nil if the agent does not.
+	ClientCertificate *certificates.Client
 	// Containerd is the agent's own, from [StartContainerd]; nil if the agent uses
 	// another runtime.
 	Containerd *containerd.Runtime
@@ -59,6 +64,9 @@ type common struct {
 	Config
 	name    string // of the node
 	metrics *metrics.Metrics
+	// thresholds are those of eviction, conditions what they say of the node.
+	thresholds []threshold.Threshold
+	conditions *eviction.Conditions
 }
 
 // tasks are what an agent runs.
@@ -93,7 +101,11 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock)}
+	thresholds, err := readThresholds(c.Configuration)
+	if err != nil {
+		return nil, err
+	}
+	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock), thresholds: thresholds, conditions: &eviction.Conditions{}}
 	ctx, stop := context.WithCancel(ctx)
 	conn, err := connect(ctx, base)
 	if err != nil {
@@ -126,11 +138,13 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	s, serverTasks, err := newServer(base, conn, p)
+	s, serverTasks, err := newServer(ctx, base, conn, images, p, n)
 	if err != nil {
 		return nil, err
 	}
 	all := tasks{parts: []func(context.Context){n.Run}}
+	all.add(renewal(base))
+	all.add(serviceProxy(ctx, base, conn))
 	all.add(podTasks)
 	all.add(serverTasks)
 	return &Agent{ctx: ctx, stop: stop, common: base, connections: conn, node: n, pods: p, server: s, tasks: all}, nil

@@ -75,6 +75,7 @@ func (m *machine) made(ctx context.Context) *Agent {
 // attempt makes an agent, or returns why it cannot be made.
 func (m *machine) attempt(ctx context.Context) (*Agent, error) {
 	c := config.Default()
+	c.EvictionHard = nil // the disk of the machine may be as full as it is
 	c.ContainerRuntimeEndpoint = m.runtime.Endpoint()
 	c.StaticPodPath = m.manifests()
 	c.PodLogsDir = filepath.Join(m.dir, "logs")

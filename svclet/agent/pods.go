@@ -75,7 +75,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},
-		Admission: admission, MaxBackOff: ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
+		Admission: admission, Pressure: base.conditions.Get, MaxBackOff: ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
 	})
 	if base.Containerd != nil && conn.clients != nil {
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })

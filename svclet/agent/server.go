@@ -13,7 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/config"
-	"svc.dev/svc/svclet/eviction"
+	"svc.dev/svc/svclet/image"
+	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/server"
@@ -24,7 +25,7 @@ import (
 
 // newServer makes what measures the node and its pods, what evicts pods by that, and
 // the agent's server: nil with enableServer: false.
-func newServer(base common, conn connections, p *pods) (*server.Server, tasks, error) {
+func newServer(ctx context.Context, base common, conn connections, images *image.Manager, p *pods, n *node.Node) (*server.Server, tasks, error) {
 	c := base.Configuration
 	usage := volumeUsage{volumes: p.volumes, pods: p.Manager, clock: base.Clock}
 	read := usage.read
@@ -36,10 +37,8 @@ func newServer(base common, conn connections, p *pods) (*server.Server, tasks, e
 		SystemContainers: systemCgroups(base.Config),
 		Started:          base.Clock.Now(), Clock: base.Clock,
 	}, conn.runtime.CRI(), conn.runtime, read)
-	var all tasks
-	if ptr.Deref(c.LocalStorageCapacityIsolation, true) {
-		all.parts = append(all.parts, eviction.NewManager(p.Manager, measured, base.Clock).Run)
-	}
+	collector := newCollector(base, conn, images, measured)
+	all := tasks{parts: []func(context.Context){newEviction(base, conn, p, n, measured, collector).Run, collector.Run}}
 	if conn.listeners == nil {
 		return nil, all, nil
 	}
@@ -55,7 +54,13 @@ func newServer(base common, conn connections, p *pods) (*server.Server, tasks, e
 	if conn.clients != nil {
 		parts.Reviews = conn.clients.Client
 	}
-	s, err := server.New(serverOptions(base), parts)
+	o := serverOptions(base)
+	renewal, err := useCertificates(ctx, base, &o, n)
+	if err != nil {
+		return nil, tasks{}, err
+	}
+	all.add(renewal)
+	s, err := server.New(o, parts)
 	return s, all, err
 }
 

@@ -4,9 +4,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/node"
+	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/server/metrics"
 )
 
@@ -29,5 +33,23 @@ func TestRuntimeVersionIsReportedWithoutSuffixes(t *testing.T) {
 		if got := versionNumbers(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
+	}
+}
+
+func TestWhatHardEvictionThresholdsKeepFreeIsNotAllocatable(t *testing.T) {
+	c := config.Default()
+	thresholds, err := readThresholds(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := node.Machine{Memory: 1 << 30, Storage: 100 << 30}
+	kept := resources{machine: machine, reserved: nodeconfig.Reservations{System: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("28Mi")}}}
+	base := common{Config: Config{Configuration: c}, thresholds: thresholds}
+	if got := reserved(base, kept); got.Memory().String() != "128Mi" || got.StorageEphemeral().String() != "10Gi" {
+		t.Errorf("%s of memory and %s of storage are reserved", got.Memory(), got.StorageEphemeral())
+	}
+	base.AllocatableIgnoresEviction = true
+	if got := reserved(base, kept); got.Memory().String() != "28Mi" || !got.StorageEphemeral().IsZero() {
+		t.Errorf("without eviction %s of memory and %s of storage are reserved", got.Memory(), got.StorageEphemeral())
 	}
 }

@@ -36,7 +36,7 @@ func (s *Settings) contradictions() Problems {
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
 		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
 		s.hiddenMetricsOfPreviousRelease,
-		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists,
+		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate,
 	} {
 		if problem := contradiction(); problem != "" {
 			problems.add("%s", problem)
@@ -365,11 +365,29 @@ func (s *Settings) podCIDRStandalone() string {
 }
 
 func (s *Settings) connectionFileExists() string {
-	if s.Svcconfig == "" {
+	if s.Svcconfig == "" || s.BootstrapSvcconfig != "" {
 		return ""
 	}
 	if _, err := os.Stat(s.Svcconfig); errors.Is(err, os.ErrNotExist) {
 		return "--svcconfig: there is no file " + s.Svcconfig
+	}
+	return ""
+}
+
+func (s *Settings) bootstrapNeedsConnectionFile() string {
+	if s.BootstrapSvcconfig != "" && s.Svcconfig == "" {
+		return "--bootstrap-svcconfig needs --svcconfig, the file that is written: give it, too"
+	}
+	return ""
+}
+
+func (s *Settings) servingRequestNeedsGate() string {
+	switch {
+	case !s.Configuration.ServerTLSBootstrap || s.FeatureGates == nil:
+	case !s.FeatureGates.Enabled(gateRotateServing):
+		return s.at("serverTLSBootstrap") + " needs the feature gate " + gateRotateServing
+	case s.Svcconfig == "":
+		return s.at("serverTLSBootstrap") + " is true, which asks the API server: give --svcconfig, or set it to false"
 	}
 	return ""
 }

@@ -29,6 +29,12 @@ func parse(args []string, all []Setting, flags *Flags, c *Configuration) command
 		err := attempt.ParseAll(args, func(flag *pflag.Flag, text string) error {
 			line.given[flag.Name] = true
 			of, v := ofFlag(all, flag.Name), flag.Value.(*value)
+			if of.Later != "" {
+				if text != "" && (v.Set(text) != nil || !of.isHarmless(v.target)) {
+					wrong.add("--%s: %s; leave it out", flag.Name, of.Later)
+				}
+				return nil
+			}
 			if err := v.Set(text); err != nil {
 				wrong.add("%s", badValue(of, text, err))
 			} else if of.fallback != nil {
@@ -66,10 +72,10 @@ func newFlagSet(all []Setting, flags *Flags, c *Configuration) *pflag.FlagSet {
 	})
 	for i := range all {
 		s := &all[i]
-		if s.Flag == "" || s.Later != "" {
+		if s.Flag == "" {
 			continue
 		}
-		v := &value{target: s.target(flags, c)}
+		v := &value{target: s.target(flags, c), separator: s.Separator}
 		flag := set.VarPF(v, s.Flag, s.Short, s.Usage)
 		if v.Type() == "bool" || s.Flag == "version" {
 			flag.NoOptDefVal = "true"
@@ -82,7 +88,7 @@ func newFlagSet(all []Setting, flags *Flags, c *Configuration) *pflag.FlagSet {
 // underscores.
 func ownName(all []Setting, name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
-	if s := ofFlag(all, name); s != nil && s.Later == "" {
+	if s := ofFlag(all, name); s != nil {
 		return s.Flag
 	}
 	return name
@@ -119,14 +125,11 @@ func badValue(s *Setting, text string, err error) string {
 	return fmt.Sprintf("%s: %q %v", s.title(true), text, err)
 }
 
-// unknownFlag returns the message for a flag that does not exist, or not yet.
+// unknownFlag returns the message for a flag that does not exist.
 func unknownFlag(all []Setting, name string) string {
 	dashed := "--" + name
 	if len(name) == 1 {
 		dashed = "-" + name
-	}
-	if s := ofFlag(all, strings.ReplaceAll(name, "_", "-")); s != nil {
-		return fmt.Sprintf("%s: %s; leave it out", dashed, s.Later)
 	}
 	var known []string
 	for i := range all {

@@ -15,9 +15,17 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--bogus", "unknown flag --bogus; svclet --help lists them"},
 		{"--max-pod=1", "unknown flag --max-pod; did you mean --max-pods?"},
-		{"--eviction-hard=x", "--eviction-hard: svclet does not evict pods yet; leave it out"},
-		{"--eviction_hard x", "--eviction_hard: svclet does not evict pods yet; leave it out"},
-		{"--bootstrap-kubeconfig=x", "--bootstrap-kubeconfig: svclet does not request certificates yet; leave it out"},
+		{"--eviction-hard=memory.free<1Gi", `--eviction-hard (evictionHard): unsupported signal "memory.free": one of memory.available, nodefs.available`},
+		{"--eviction_hard memory.available<-1", `--eviction-hard (evictionHard): memory.available: invalid value "-1": must be a quantity, as 100Mi, or a percentage, as 10%`},
+		{"--bootstrap-kubeconfig=x", "--bootstrap-svcconfig needs --svcconfig, the file that is written: give it, too"},
+		{"--rotate-server-certificates --svcconfig=/dev/null --feature-gates=RotateSvcletServerCertificate=false",
+			"--rotate-server-certificates (serverTLSBootstrap) needs the feature gate RotateSvcletServerCertificate"},
+		{"--rotate-server-certificates", "--rotate-server-certificates (serverTLSBootstrap) is true, which asks the API server: give --svcconfig, or set it to false"},
+		{"--eviction-soft=memory.available<1Gi", "--eviction-soft (evictionSoft): memory.available has a soft threshold: it needs a grace period"},
+		{"--eviction-soft-grace-period=memory.available=1m", "--eviction-soft (evictionSoft): memory.available has a grace period, and no soft threshold: set it, too"},
+		{"--eviction-minimum-reclaim=memory.available=110%", `--eviction-minimum-reclaim (evictionMinimumReclaim): memory.available: invalid percentage "110%": must be from 0% to 100%`},
+		{"--image-gc-low-threshold=90", "--image-gc-low-threshold (imageGCLowThresholdPercent) is 90: must not be above imageGCHighThresholdPercent (--image-gc-high-threshold), which is 85"},
+		{"--cpu-manager-policy=static", "--cpu-manager-policy: svclet does not assign CPUs yet; leave it out"},
 		{"run", `unexpected argument "run": only flags are taken, as --svcconfig=FILE`},
 		{"--max-pods", "a value is missing after --max-pods"},
 		{"--max-pods=-1", "--max-pods (maxPods) is -1: must be 0 or more"},
@@ -197,4 +205,18 @@ func FuzzFilesAreReadOrRefused(f *testing.F) {
 			t.Errorf("what was taken cannot be applied: %q", m.problems)
 		}
 	})
+}
+
+func TestAFlagWithItsDefaultIsAcceptedWhateverWorksBehindIt(t *testing.T) {
+	for _, flag := range []string{
+		"--rotate-certificates=false", "--rotate-server-certificates=false", "--cpu-manager-policy=none", "--cpu-manager-policy-options=",
+		"--cpu-manager-reconcile-period=10s", "--memory-manager-policy=None", "--topology-manager-policy=none", "--topology-manager-scope=container",
+		"--reserved-memory=", "--volume-plugin-dir=/usr/libexec/svc/svclet-plugins/volume/exec/", "--topology-manager-policy-options=",
+		"--eviction-hard=imagefs.available<15%,memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%", "--eviction-soft=",
+		"--eviction-pressure-transition-period=5m0s", "--image-gc-high-threshold=85", "--image-gc-low-threshold=80", "--minimum-image-ttl-duration=2m0s",
+	} {
+		if found := problems(t, "--logging-format=text", flag); len(found) > 0 {
+			t.Errorf("%s: %q", flag, found)
+		}
+	}
 }

@@ -105,6 +105,7 @@ func (s *Settings) override(args []string) {
 	if c := s.Configuration; c.RunOnce && !s.Explicit("enableServer") {
 		*c.EnableServer = false
 	}
+	mergeEviction(s.Configuration)
 	// Any negative limit means no limit per pod.
 	*s.Configuration.PodPidsLimit = max(*s.Configuration.PodPidsLimit, -1)
 }

@@ -353,3 +353,30 @@ func BenchmarkLoad(b *testing.B) {
 		}
 	}
 }
+
+func TestEvictionThresholdsReplaceTheDefaults(t *testing.T) {
+	for _, test := range []struct {
+		rule, file, flag string
+		want             map[string]string
+	}{
+		{"the defaults", "", "", defaultEvictionHard()},
+		{"a file replaces them", "evictionHard: {memory.available: 1Gi}\n", "", map[string]string{"memory.available": "1Gi"}},
+		{"a file adds to them if it says so", "evictionHard: {memory.available: 1Gi}\nmergeDefaultEvictionSettings: true\n", "",
+			map[string]string{"memory.available": "1Gi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"}},
+		{"an empty map in a file turns them off", "evictionHard: {}\n", "", map[string]string{}},
+		{"an empty flag turns them off", "", "--eviction-hard=", map[string]string{}},
+		{"a flag replaces them", "evictionHard: {memory.available: 1Gi}\n", "--eviction-hard=pid.available<5%", map[string]string{"pid.available": "5%"}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			directory := write(t, map[string]string{"file": head + test.file})
+			args := []string{"--logging-format=text", "--config=" + directory + "/file"}
+			if test.flag != "" {
+				args = append(args, test.flag)
+			}
+			s, err := Load(args, noVariables)
+			if err != nil || !maps.Equal(s.Configuration.EvictionHard, test.want) {
+				t.Errorf("got %v, %v, want %v", s, err, test.want)
+			}
+		})
+	}
+}

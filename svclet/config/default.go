@@ -31,6 +31,9 @@ type Flags struct {
 	// Svcconfig is the connection file for the API server; without it the agent runs
 	// in standalone mode (document 3 section 1).
 	Svcconfig string `flag:"svcconfig"`
+	// BootstrapSvcconfig is the connection file with which the first client certificate
+	// is requested.
+	BootstrapSvcconfig string `flag:"bootstrap-svcconfig"`
 	// Config is the configuration file, ConfigDir the directory of drop-ins.
 	Config    string `flag:"config"`
 	ConfigDir string `flag:"config-dir"`
@@ -43,12 +46,19 @@ type Flags struct {
 	// other files.
 	CertDir string `flag:"cert-dir"`
 	RootDir string `flag:"root-dir"`
+	// AllocatableIgnoresEviction makes what eviction thresholds keep free allocatable.
+	AllocatableIgnoresEviction bool `flag:"experimental-allocatable-ignore-eviction"`
 	// RegisterSchedulable false registers the node as unschedulable.
 	RegisterSchedulable bool `flag:"register-schedulable"`
+	// ServiceProxy routes the addresses of services to their endpoints, as kube-proxy
+	// does.
+	ServiceProxy bool `flag:"service-proxy"`
 	// ImageCredentialProviderConfig configures credential provider plugins, whose
 	// programs are in ImageCredentialProviderBinDir.
 	ImageCredentialProviderConfig string `flag:"image-credential-provider-config"`
 	ImageCredentialProviderBinDir string `flag:"image-credential-provider-bin-dir"`
+	// PodInfraContainerImage is the image of sandboxes, which is not collected.
+	PodInfraContainerImage string `flag:"pod-infra-container-image"`
 	// RuntimeCgroups is the container runtime's own cgroup, for statistics.
 	RuntimeCgroups string `flag:"runtime-cgroups"`
 	// LockFile is locked while the agent runs. With ExitOnLockContention the agent
@@ -62,7 +72,7 @@ type Flags struct {
 
 // DefaultFlags returns the defaults of flags (document 3 sections 5 and 9).
 func DefaultFlags() Flags {
-	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", RegisterSchedulable: true, Version: "false"}
+	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", PodInfraContainerImage: "{registry}/pause:3.9", RegisterSchedulable: true, Version: "false"}
 }
 
 // Default returns the default configuration: that of document 3, and of kubelet
@@ -115,6 +125,9 @@ func defaultNode(c *Configuration) {
 	c.FailSwapOn = ptr.To(true)
 	c.FailCgroupV1 = ptr.To(false)
 	c.EnforceNodeAllocatable = []string{"pods"}
+	c.EvictionHard = defaultEvictionHard()
+	c.EvictionPressureTransitionPeriod = seconds(300)
+	c.MergeDefaultEvictionSettings = ptr.To(false)
 	c.LocalStorageCapacityIsolation = ptr.To(true)
 	c.HairpinMode = kubeletconfig.PromiscuousBridge
 	c.MakeIPTablesUtilChains = ptr.To(true)
@@ -128,6 +141,9 @@ func defaultPods(c *Configuration) {
 	c.RegistryPullQPS = ptr.To[int32](5)
 	c.RegistryBurst = 10
 	c.SerializeImagePulls = ptr.To(true)
+	c.ImageGCHighThresholdPercent = ptr.To[int32](85)
+	c.ImageGCLowThresholdPercent = ptr.To[int32](80)
+	c.ImageMinimumGCAge = seconds(120)
 	c.MaxPods = 110
 	c.PodPidsLimit = ptr.To[int64](-1)
 	c.CgroupsPerQOS = ptr.To(true)

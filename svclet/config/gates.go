@@ -19,6 +19,7 @@ const (
 	gateLoggingBeta    = "LoggingBetaOptions"
 	gateNodeSwap       = "NodeSwap"
 	gateQOSReserved    = "QOSReserved"
+	gateRotateServing  = "RotateSvcletServerCertificate"
 	gateWatchList      = "WatchList"
 )
 
@@ -32,6 +33,7 @@ func gateEffects() map[string]string {
 		gateWatchList:      "Lists are asked for as streams of the API server.",
 		gateNodeSwap:       "`memorySwap.swapBehavior` may be LimitedSwap.",
 		gateQOSReserved:    "`qosReserved` may be set.",
+		gateRotateServing:  "`serverTLSBootstrap` may be true.",
 	}
 }
 

@@ -33,7 +33,7 @@ func WriteHelp(out io.Writer, width int) error {
 			}
 			b.WriteString(heading)
 			heading = ""
-			v := value{target: s.target(&flags, c)}
+			v := value{target: s.target(&flags, c), separator: s.Separator}
 			b.WriteString(s.headline(&v))
 			wrap(&b, s.Description(), width)
 		}
@@ -50,7 +50,7 @@ func (s *Setting) Value() (kind, byDefault string) {
 	if !target.IsValid() {
 		return "", ""
 	}
-	v := value{target: target}
+	v := value{target: target, separator: s.Separator}
 	if s.Later != "" {
 		return v.Type(), ""
 	}

@@ -13,7 +13,11 @@ func (f *file) checkUnimplemented() {
 			continue
 		}
 		value, set := lookUp(f.values, s.Field)
-		if set && !s.isHarmless(value) {
+		if !set {
+			continue
+		}
+		// A value of another type has been reported.
+		if given, err := decode(value, fieldOf(&Configuration{}, s.Field).Type()); err == nil && !s.isHarmless(given) {
 			f.wrong(f.lines[s.Field], "%s: %s; leave it out", s.Field, s.Later)
 		}
 	}
@@ -31,35 +35,16 @@ func lookUp(values map[string]any, path string) (any, bool) {
 }
 
 // isHarmless reports whether a value of a setting without an implementation
-// requires none: it is empty, one of Harmless, or thresholds that are never met.
-func (s *Setting) isHarmless(value any) bool {
-	field := fieldOf(&Configuration{}, s.Field)
-	given, err := decode(value, field.Type())
-	if err != nil {
-		return true // the problem has been reported
-	}
-	if given.IsZero() || given.Kind() == reflect.Map && s.disablesEviction(given) || given.Kind() == reflect.Slice && given.Len() == 0 {
+// requires none: it is empty, or one of Harmless.
+func (s *Setting) isHarmless(given reflect.Value) bool {
+	if given.IsZero() || (given.Kind() == reflect.Map || given.Kind() == reflect.Slice) && given.Len() == 0 {
 		return true
 	}
 	for _, harmless := range s.Harmless {
-		same, err := decodeText(harmless, field.Type())
+		same, err := decodeText(harmless, given.Type())
 		if err == nil && reflect.DeepEqual(given.Interface(), same.Interface()) {
 			return true
 		}
 	}
 	return false
-}
-
-// disablesEviction reports whether each threshold is 0% or 100%, which disables eviction.
-func (s *Setting) disablesEviction(given reflect.Value) bool {
-	thresholds, ok := given.Interface().(map[string]string)
-	if !ok {
-		return given.Len() == 0
-	}
-	for _, threshold := range thresholds {
-		if threshold != "0%" && threshold != "100%" {
-			return false
-		}
-	}
-	return true
 }

@@ -19,11 +19,13 @@ type Setting struct {
 	Usage string
 	// Rule is the validation rule; nil accepts any value of the type.
 	Rule *Rule
+	// Separator is between the keys and the values of pairs; empty means "=".
+	Separator string
 	// NoEffect says why the setting is accepted and has no effect.
 	NoEffect string
 	// Later is the feature of the setting that svclet does not implement yet. The flag
-	// does not exist, and the field may only have the values of Harmless (JSON), with
-	// which a kubelet would do nothing else.
+	// and the field may only have the values of Harmless (JSON), with which a kubelet
+	// would do nothing else.
 	Later    string
 	Harmless []string
 	// fallback is the default of a flag without effect; all others have theirs from
@@ -50,6 +52,7 @@ func Sections() []Section {
 		{"Pods", podSettings()},
 		{"Name resolution and network", networkSettings()},
 		{"Resources", resourceSettings()},
+		{"Eviction", evictionSettings()},
 		{"Container logs", containerLogSettings()},
 		{"API server", apiSettings()},
 		{"Process and machine", processSettings()},

@@ -18,12 +18,8 @@ func ignoredSettings() []Setting {
 		{Field: "iptablesDropBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of the packet mark."},
 		{Field: "showHiddenMetricsForVersion", NoEffect: "svclet hides no metrics",
 			Usage: "Previous minor release, such as 1.35, whose hidden metrics are shown."},
-		{Flag: "pod-infra-container-image", Deprecated: true, fallback: "{registry}/pause:3.9", NoEffect: "the container runtime chooses the image of sandboxes",
-			Usage: "Image of pod sandboxes. Removal in 1.27."},
 		{Flag: "cloud-provider", Deprecated: true, fallback: "", Rule: oneOf(""), NoEffect: noCloud, Usage: "Cloud provider; must be empty. Removal in 1.24 or later."},
 		{Flag: "cloud-config", Deprecated: true, fallback: "", NoEffect: noCloud, Usage: "Configuration of the cloud provider. Removal in 1.24 or later."},
-		{Flag: "experimental-allocatable-ignore-eviction", Deprecated: true, fallback: false, NoEffect: "svclet does not evict pods yet",
-			Usage: "Ignore eviction thresholds when node allocatable is computed. Removal in 1.24 or later."},
 		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Path to the mounter binary. Removal in 1.24 or later."},
 		{Flag: "keep-terminated-pod-volumes", Deprecated: true, fallback: false, NoEffect: "svclet removes the volumes of terminated pods", Usage: "Keep the volumes of terminated pods."},
 		{Flag: "maximum-dead-containers", Deprecated: true, fallback: int32(-1), NoEffect: last, Usage: "Maximum number of terminated containers that are kept. Replaced by eviction."},
@@ -36,35 +32,17 @@ func ignoredSettings() []Setting {
 // unimplementedSettings are kubelet's settings that svclet does not implement yet.
 func unimplementedSettings() []Setting {
 	const (
-		evict   = "svclet does not evict pods yet"
-		images  = "svclet does not remove images yet"
-		request = "svclet does not request certificates yet"
-		cpu     = "svclet does not assign CPUs yet"
-		memory  = "svclet does not assign NUMA memory yet"
-		numa    = "svclet does not align resources by NUMA node yet"
-		stop    = "svclet does not delay the shutdown of its node yet"
-		qos     = "svclet does not protect memory by QoS class yet"
+		notify = "svclet is not notified by memory cgroups yet"
+		cpu    = "svclet does not assign CPUs yet"
+		memory = "svclet does not assign NUMA memory yet"
+		numa   = "svclet does not align resources by NUMA node yet"
+		stop   = "svclet does not delay the shutdown of its node yet"
+		qos    = "svclet does not protect memory by QoS class yet"
 	)
 	return []Setting{
-		{Flag: "eviction-hard", Field: "evictionHard", Later: evict, Harmless: []string{
-			`{"imagefs.available":"15%","memory.available":"100Mi","nodefs.available":"10%","nodefs.inodesFree":"5%"}`,
-			`{"imagefs.available":"15%","memory.available":"100Mi","nodefs.available":"10%","nodefs.inodesFree":"5%","imagefs.inodesFree":"5%"}`}},
-		{Flag: "eviction-soft", Field: "evictionSoft", Later: evict},
-		{Flag: "eviction-soft-grace-period", Field: "evictionSoftGracePeriod", Later: evict},
-		{Flag: "eviction-max-pod-grace-period", Field: "evictionMaxPodGracePeriod", Later: evict},
-		{Flag: "eviction-minimum-reclaim", Field: "evictionMinimumReclaim", Later: evict},
-		{Flag: "eviction-pressure-transition-period", Field: "evictionPressureTransitionPeriod", Later: evict, Harmless: []string{`"5m"`}},
-		{Field: "mergeDefaultEvictionSettings", Later: evict, Harmless: []string{"false"}},
-		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: evict},
-		{Flag: "image-gc-high-threshold", Field: "imageGCHighThresholdPercent", Later: images, Harmless: []string{"85", "100"}},
-		{Flag: "image-gc-low-threshold", Field: "imageGCLowThresholdPercent", Later: images, Harmless: []string{"80"}},
-		{Flag: "minimum-image-ttl-duration", Field: "imageMinimumGCAge", Later: images, Harmless: []string{`"2m"`}},
-		{Field: "imageMaximumGCAge", Later: images},
+		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: notify},
 		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
 		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
-		{Flag: "bootstrap-svcconfig", Also: []string{"bootstrap-kubeconfig"}, Later: request},
-		{Flag: "rotate-certificates", Field: "rotateCertificates", Later: request},
-		{Flag: "rotate-server-certificates", Field: "serverTLSBootstrap", Later: request},
 		{Flag: "cpu-manager-policy", Field: "cpuManagerPolicy", Later: cpu, Harmless: []string{`"none"`}},
 		{Flag: "cpu-manager-policy-options", Field: "cpuManagerPolicyOptions", Later: cpu},
 		{Flag: "cpu-manager-reconcile-period", Field: "cpuManagerReconcilePeriod", Later: cpu, Harmless: []string{`"10s"`}},

@@ -10,6 +10,8 @@ func modeSettings() []Setting {
 	return []Setting{
 		{Flag: "svcconfig", Also: []string{"kubeconfig"},
 			Usage: "Path to a kubeconfig file, specifying how to connect to the API server. Without it svclet runs standalone, with static pods only."},
+		{Flag: "bootstrap-svcconfig", Also: []string{"bootstrap-kubeconfig"},
+			Usage: "Path to a kubeconfig file with which svclet requests a client certificate if the file of --svcconfig does not exist, or its certificate has expired or is rejected. On success the file of --svcconfig is written; the certificate and its key are in --cert-dir."},
 		{Flag: "config", Usage: "Path to the configuration file (kind SvcletConfiguration, or kubelet's KubeletConfiguration). Flags override it. A relative path starts at the working directory."},
 		{Flag: "config-dir", Usage: "Directory of drop-in configuration files: files named *.conf, in lexical order, subdirectories included, override the file of --config field by field. " +
 			"Default: the directory that the environment variable SVCLET_CONFIG_DROPIN_DIR_ALPHA names (alpha)."},
@@ -32,6 +34,7 @@ func nodeSettings() []Setting {
 		{Flag: "provider-id", Field: "providerID", Deprecated: true, Usage: "Unique identifier of the machine, as an external provider knows it."},
 		{Flag: "register-node", Field: "registerNode", Deprecated: true, Usage: "Register the node with the API server. Has no effect without --svcconfig."},
 		{Flag: "register-schedulable", Deprecated: true, Usage: "Register the node as schedulable. Has no effect with --register-node=false. --register-with-taints=node.kubernetes.io/unschedulable=:NoSchedule replaces it."},
+		{Flag: "service-proxy", Usage: "Route the addresses of services to their endpoints with nftables, in place of kube-proxy. Needs nftables 1.0.1 or newer."},
 		{Flag: "register-with-taints", Field: "registerWithTaints", Deprecated: true, Rule: taints(), Usage: "Taints that the node is registered with, as key=value:effect,key2=:effect."},
 		{Flag: "node-status-update-frequency", Field: "nodeStatusUpdateFrequency", Deprecated: true, Rule: positive(),
 			Usage: "How often the status of the node is computed. It is written when it has changed. Keep it well below the node controller's grace period."},

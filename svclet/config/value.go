@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -20,6 +21,8 @@ import (
 type value struct {
 	target  reflect.Value
 	changed bool
+	// separator is between the keys and the values of pairs; empty means "=".
+	separator string
 }
 
 // Set implements pflag.Value.
@@ -56,7 +59,7 @@ func (v *value) Set(text string) error {
 	case *[]string:
 		return addTo(p, first, text, func(s string) (string, error) { return s, nil })
 	case *map[string]string:
-		return addPairs(p, first, text, "=", func(_, s string) (string, error) { return s, nil })
+		return addPairs(p, first, text, cmp.Or(v.separator, "="), func(_, s string) (string, error) { return s, nil })
 	case *map[string]bool:
 		return addPairs(p, first, text, "=", func(_, s string) (bool, error) { return parseBool(s) })
 	case *map[string][]string:
@@ -180,11 +183,11 @@ func (v *value) String() string {
 	if !v.target.IsValid() {
 		return ""
 	}
-	return show(v.target)
+	return show(v.target, cmp.Or(v.separator, "="))
 }
 
 // show formats a value in the syntax of its flag.
-func show(v reflect.Value) string {
+func show(v reflect.Value, separator string) string {
 	switch p := plain(v).(type) {
 	case nil:
 		return ""
@@ -193,7 +196,7 @@ func show(v reflect.Value) string {
 	case []string:
 		return strings.Join(p, ",")
 	case map[string]string:
-		return joined(p, func(key, value string) []string { return []string{key + "=" + value} })
+		return joined(p, func(key, value string) []string { return []string{key + separator + value} })
 	case map[string]bool:
 		return joined(p, func(key string, value bool) []string { return []string{key + "=" + strconv.FormatBool(value)} })
 	case map[string][]string:

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/klog/v2"
+)
+
+// serviceProxy logs that only Linux has a proxy of services.
+func serviceProxy(ctx context.Context, base common, _ connections) tasks {
+	if base.ServiceProxy {
+		klog.FromContext(ctx).Error(errors.ErrUnsupported, "Services have no proxy on this node, which needs Linux")
+	}
+	return tasks{}
+}

@@ -1,0 +1,306 @@
+//go:build linux
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/proxy/ruleset"
+	"svc.dev/svc/svclet/reflector"
+)
+
+// Options are what a proxy is made with.
+type Options struct {
+	// Core and Discovery are the clients of services and of endpoint slices.
+	Core, Discovery rest.Interface
+	// Node is the name of this node.
+	Node string
+	// Bridge is the interface of the node's pods; empty if another runtime connects
+	// them.
+	Bridge string
+	// PodRanges returns the node's ranges of pod addresses; they may change while the
+	// proxy runs.
+	PodRanges func() []string
+	// APIServer is the address at which this node reaches the API server, if that is a
+	// loopback address: it cannot be an endpoint of the service kubernetes, whose
+	// clients reach the API server there. Otherwise it is invalid.
+	APIServer netip.AddrPort
+	Clock     clock.WithTicker
+	// Tables returns access to nftables' tables; nil means the kernel's.
+	Tables func(family knftables.Family, name string) (knftables.Interface, error)
+	// Sysctl sets a kernel parameter; nil means the kernel's.
+	Sysctl func(name, value string) error
+	// EndFlows makes connection tracking forget flows; nil means that of the kernel.
+	EndFlows func(family corev1.IPFamily, stale *ruleset.Stale) error
+}
+
+const (
+	// minInterval is the time between two changes of the rules, in which further
+	// events of services and endpoints are collected.
+	minInterval = 50 * time.Millisecond
+	// retryDelay is the time after which a failed change is retried.
+	retryDelay = time.Second
+	// checkInterval is how often the tables are checked: another program may have
+	// flushed the machine's rules.
+	checkInterval = time.Minute
+)
+
+// defaultTable is the name of the tables of a proxy without a bridge.
+const defaultTable = "svclet"
+
+// Proxy keeps the rules of a node.
+type Proxy struct {
+	options Options
+	state   *state
+	tables  []*table
+}
+
+// New returns a proxy that changes nothing before Run. The error says what the machine
+// lacks.
+func New(o Options) (*Proxy, error) {
+	if o.Tables == nil {
+		o.Tables = func(family knftables.Family, name string) (knftables.Interface, error) {
+			return knftables.New(family, name)
+		}
+	}
+	if o.Sysctl == nil {
+		o.Sysctl = writeSysctl
+	}
+	if o.EndFlows == nil {
+		o.EndFlows = endFlows
+	}
+	p := &Proxy{options: o, state: newState()}
+	name := o.Bridge
+	if name == "" {
+		name = defaultTable
+	}
+	for _, of := range []struct {
+		family corev1.IPFamily
+		nft    knftables.Family
+	}{{corev1.IPv4Protocol, knftables.IPv4Family}, {corev1.IPv6Protocol, knftables.IPv6Family}} {
+		nft, err := o.Tables(of.nft, name)
+		if err != nil {
+			return nil, fmt.Errorf("service proxy: %w: install nftables 1.0.1 or newer and run svclet as root, or turn the proxy off with --service-proxy=false", err)
+		}
+		p.tables = append(p.tables, &table{nft: nft, family: of.family})
+	}
+	return p, nil
+}
+
+// Run keeps the rules until ctx is done. They stay after it: connections to services
+// go on while the agent is restarted.
+func (p *Proxy) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
+	setSysctls(ctx, p.options.Sysctl)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		reflector.Run(ctx, p.options.Core, "services", fields.Everything(), &corev1.Service{}, "services", servicesOf(p.state))
+	})
+	watching.Go(func() {
+		reflector.Run(ctx, p.options.Discovery, "endpointslices", fields.Everything(), &discoveryv1.EndpointSlice{}, "endpoint slices", endpointSlicesOf(p.state))
+	})
+	check := p.options.Clock.NewTicker(checkInterval)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-check.C():
+			p.check(ctx)
+		case <-p.state.changed:
+		}
+		delay := minInterval
+		if !p.sync(ctx) {
+			delay = retryDelay
+			p.state.signal()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.options.Clock.After(delay):
+		}
+	}
+}
+
+// sync applies the changes since the last call. It reports whether all tables have them.
+func (p *Proxy) sync(ctx context.Context) bool {
+	changes, synced := p.state.take()
+	if !synced {
+		return true
+	}
+	done := true
+	for _, t := range p.tables {
+		for key := range changes {
+			t.mark(key)
+		}
+		began := p.options.Clock.Now()
+		operations, err := t.apply(ctx, p.options, p.state)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to write service rules, will retry", "family", t.family)
+			done = false
+			continue
+		}
+		if operations > 0 {
+			klog.FromContext(ctx).V(4).Info("Wrote service rules", "family", t.family, "operations", operations, "took", p.options.Clock.Since(began))
+		}
+	}
+	return done
+}
+
+// check requests a sync, which writes a table again that another program has removed,
+// or whose pod ranges have changed.
+func (p *Proxy) check(ctx context.Context) {
+	for _, t := range p.tables {
+		if t.written && !t.exists(ctx) {
+			klog.FromContext(ctx).Info("Service rules are missing, writing them again", "family", t.family)
+			t.written = false
+		}
+	}
+	p.state.signal()
+}
+
+// table is the table of an IP family.
+type table struct {
+	nft    knftables.Interface
+	family corev1.IPFamily
+	// written is false before the first sync, and after a failure: then the whole
+	// table is written.
+	written bool
+	ranges  []string
+	// parts are what the table has of each service, and dirty those services that may
+	// have changed since.
+	parts map[key]ruleset.Part
+	dirty map[key]bool
+}
+
+func (t *table) mark(k key) {
+	if t.dirty == nil {
+		t.dirty = map[key]bool{}
+	}
+	t.dirty[k] = true
+}
+
+// exists reports whether the table is there with its chains.
+func (t *table) exists(ctx context.Context) bool {
+	chains, err := t.nft.List(ctx, "chains")
+	return err == nil && len(chains) > 0
+}
+
+// apply writes the parts of dirty services, or the whole table, in one transaction. It
+// returns the number of operations.
+func (t *table) apply(ctx context.Context, o Options, s *state) (int, error) {
+	tx := t.nft.NewTransaction()
+	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, PodRanges: o.PodRanges()}
+	if !slices.Equal(t.ranges, rules.PodRanges) {
+		t.written, t.ranges = false, rules.PodRanges
+	}
+	parts := map[key]ruleset.Part{}
+	var stale ruleset.Stale
+	if !t.written {
+		rules.Create(tx)
+		for _, k := range s.keys() {
+			parts[k] = ruleset.PartOf(o.with(s.service(k)), t.family, o.Node)
+			rules.Change(tx, ruleset.Part{}, parts[k])
+			stale.Add(t.parts[k], parts[k])
+		}
+	} else {
+		for k := range t.dirty {
+			if service := s.service(k); service.Service != nil {
+				parts[k] = ruleset.PartOf(o.with(service), t.family, o.Node)
+			}
+			rules.Change(tx, t.parts[k], parts[k])
+			stale.Add(t.parts[k], parts[k])
+		}
+	}
+	if tx.NumOperations() == 0 {
+		t.keep(parts)
+		return 0, nil
+	}
+	if err := t.nft.Run(ctx, tx); err != nil {
+		t.written = false // what the table has is not known for sure
+		return 0, err
+	}
+	t.keep(parts)
+	if !stale.Empty() {
+		if err := o.EndFlows(t.family, &stale); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to end flows of UDP, some may go to endpoints that are gone", "family", t.family)
+		}
+	}
+	return tx.NumOperations(), nil
+}
+
+// with returns the service with the API server, if it is the service kubernetes.
+func (o Options) with(s ruleset.Service) ruleset.Service {
+	if s.Service.Namespace == metav1.NamespaceDefault && s.Service.Name == "kubernetes" {
+		s.Fallback = o.APIServer
+	}
+	return s
+}
+
+// keep records the parts that were written.
+func (t *table) keep(parts map[key]ruleset.Part) {
+	if !t.written {
+		t.written, t.parts, t.dirty = true, parts, nil
+		return
+	}
+	for k := range t.dirty {
+		if part, found := parts[k]; found {
+			t.parts[k] = part
+		} else {
+			delete(t.parts, k)
+		}
+	}
+	t.dirty = nil
+}
+
+// Remove removes the rules of a proxy with a bridge. A machine without nft has none.
+func Remove(ctx context.Context, bridge string) error {
+	for _, family := range []knftables.Family{knftables.IPv4Family, knftables.IPv6Family} {
+		nft, err := knftables.New(family, bridge)
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tx := nft.NewTransaction()
+		tx.Add(&knftables.Table{})
+		tx.Delete(&knftables.Table{})
+		if err := nft.Run(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setSysctls sets the kernel parameters that the rules need.
+func setSysctls(ctx context.Context, set func(name, value string) error) {
+	logger := klog.FromContext(ctx)
+	for _, name := range []string{
+		// The answers of pods on the same bridge pass the rules, too.
+		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
+		// Connections of this machine to 127.0.0.1 and a node port leave it for a pod.
+		"net/ipv4/conf/all/route_localnet",
+	} {
+		if err := set(name, "1"); err != nil {
+			logger.Error(err, "Failed to set kernel parameter, some connections to services may fail", "parameter", name)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/proxy/ruleset"
+)
+
+// kernel is nftables in memory, which can fail.
+type kernel struct {
+	*knftables.Fake
+	mu   sync.Mutex
+	fail error
+	runs []string
+}
+
+func (k *kernel) Run(ctx context.Context, tx *knftables.Transaction) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fail != nil {
+		return k.fail
+	}
+	k.runs = append(k.runs, tx.String())
+	return k.Fake.Run(ctx, tx)
+}
+
+func newProxy(t *testing.T) (*Proxy, *kernel) {
+	t.Helper()
+	var v4 *kernel
+	p, err := New(Options{
+		Node: "here", Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
+		EndFlows: func(corev1.IPFamily, *ruleset.Stale) error { return errors.New("no flow of UDP is expected") },
+		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {
+			k := &kernel{Fake: knftables.NewFake(family, name)}
+			if family == knftables.IPv4Family {
+				v4 = k
+			}
+			return k, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, v4
+}
+
+func service(name, ip string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: ip, ClusterIPs: []string{ip}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+	}
+}
+
+func slice(name, of, address string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: of}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+	}
+}
+
+// must fails the test on an error of a store.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listed is a proxy that has two services with an endpoint each, and has written them.
+func listed(t *testing.T) (*Proxy, *kernel) {
+	t.Helper()
+	p, v4 := newProxy(t)
+	must(t, servicesOf(p.state).Replace([]any{service("web", "10.96.0.1"), service("db", "10.96.0.2")}, ""))
+	if p.sync(t.Context()); len(v4.runs) > 0 {
+		t.Fatalf("written before all endpoints are known: %s", v4.runs)
+	}
+	must(t, endpointSlicesOf(p.state).Replace([]any{slice("web-1", "web", "10.244.0.5"), slice("db-1", "db", "10.244.0.6")}, ""))
+	if !p.sync(t.Context()) || len(v4.runs) != 1 {
+		t.Fatalf("%d transactions", len(v4.runs))
+	}
+	return p, v4
+}
+
+func TestTheFirstTransactionHasAllServices(t *testing.T) {
+	_, v4 := listed(t)
+	for _, want := range []string{"dnat to 10.244.0.5:8080", "dnat to 10.244.0.6:8080", "10.96.0.1 . tcp . 80", "10.96.0.2 . tcp . 80"} {
+		if !strings.Contains(v4.Dump(), want) {
+			t.Errorf("no %s in\n%s", want, v4.Dump())
+		}
+	}
+}
+
+func TestAChangeWritesOnlyItsService(t *testing.T) {
+	p, v4 := listed(t)
+	must(t, endpointSlicesOf(p.state).Update(slice("web-1", "web", "10.244.0.9")))
+	p.sync(t.Context())
+	last := v4.runs[len(v4.runs)-1]
+	if len(v4.runs) != 2 || !strings.Contains(last, "10.244.0.9") || strings.Contains(last, "/db/") {
+		t.Errorf("%d transactions, the last:\n%s", len(v4.runs), last)
+	}
+	// An event that changes nothing writes nothing.
+	must(t, endpointSlicesOf(p.state).Update(slice("web-1", "web", "10.244.0.9")))
+	if p.sync(t.Context()); len(v4.runs) != 2 {
+		t.Errorf("%d transactions", len(v4.runs))
+	}
+}
+
+func TestASliceWithAnotherLabelServesTheOtherService(t *testing.T) {
+	p, v4 := listed(t)
+	must(t, endpointSlicesOf(p.state).Update(slice("web-1", "db", "10.244.0.5")))
+	p.sync(t.Context())
+	if dump := v4.Dump(); !strings.Contains(dump, "closed-ips { 10.96.0.1 . tcp . 80") || !strings.Contains(dump, "shop/db/tcp//10.244.0.5/8080") {
+		t.Error(dump)
+	}
+}
+
+func TestWhatIsMissingInANewListIsRemoved(t *testing.T) {
+	p, v4 := listed(t)
+	must(t, servicesOf(p.state).Replace([]any{service("web", "10.96.0.1")}, ""))
+	p.sync(t.Context())
+	if strings.Contains(v4.Dump(), "/db/") {
+		t.Error(v4.Dump())
+	}
+}
+
+func TestAfterAFailureTheWholeTableIsWritten(t *testing.T) {
+	p, v4 := listed(t)
+	v4.fail = errors.New("no memory")
+	must(t, servicesOf(p.state).Delete(service("db", "10.96.0.2")))
+	if p.sync(t.Context()) {
+		t.Error("a failed transaction is reported as done")
+	}
+	v4.fail = nil
+	if !p.sync(t.Context()) || !strings.Contains(v4.runs[len(v4.runs)-1], "delete table") || strings.Contains(v4.Dump(), "/db/") {
+		t.Error(v4.runs[len(v4.runs)-1])
+	}
+}
+
+func TestATableThatAnotherProgramHasRemovedIsWrittenAgain(t *testing.T) {
+	p, v4 := listed(t)
+	tx := v4.NewTransaction()
+	tx.Delete(&knftables.Table{})
+	must(t, v4.Fake.Run(t.Context(), tx))
+	p.check(t.Context())
+	select {
+	case <-p.state.changed:
+	default:
+		t.Fatal("no sync is requested")
+	}
+	if p.sync(t.Context()); !strings.Contains(v4.Dump(), "dnat to 10.244.0.5:8080") {
+		t.Error(v4.Dump())
+	}
+}
+
+func TestFlowsOfAnEndpointThatIsGoneEndAfterItsRules(t *testing.T) {
+	p, v4 := newProxy(t)
+	var ended int
+	p.options.EndFlows = func(family corev1.IPFamily, stale *ruleset.Stale) error {
+		if family == corev1.IPv4Protocol && stale.Has(netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.244.0.5:8080")) {
+			ended = len(v4.runs)
+		}
+		return nil
+	}
+	udp, endpoints := service("web", "10.96.0.1"), slice("web-1", "web", "10.244.0.5")
+	udp.Spec.Ports[0].Protocol, endpoints.Ports[0].Protocol = corev1.ProtocolUDP, ptr.To(corev1.ProtocolUDP)
+	must(t, servicesOf(p.state).Replace([]any{udp}, ""))
+	must(t, endpointSlicesOf(p.state).Replace([]any{endpoints}, ""))
+	if p.sync(t.Context()); ended != 0 {
+		t.Error("flows of an endpoint that is there have ended")
+	}
+	must(t, endpointSlicesOf(p.state).Delete(endpoints))
+	if p.sync(t.Context()); ended != 2 {
+		t.Errorf("flows have ended after %d transactions", ended)
+	}
+}
+
+func TestAMachineWithoutNftablesIsToldWhatItLacks(t *testing.T) {
+	_, err := New(Options{Tables: func(knftables.Family, string) (knftables.Interface, error) {
+		return nil, errors.New(`could not find nftables binary: exec: "nft": executable file not found in $PATH`)
+	}})
+	if err == nil || !strings.Contains(err.Error(), "install nftables") || !strings.Contains(err.Error(), "--service-proxy=false") {
+		t.Error(err)
+	}
+}

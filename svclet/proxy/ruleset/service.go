@@ -1,0 +1,269 @@
+//go:build linux
+
+package ruleset
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Service is a service with its endpoints.
+type Service struct {
+	Service *corev1.Service
+	Slices  []*discoveryv1.EndpointSlice
+	// Fallback is the address of a server on this machine that serves while there are no
+	// endpoints; invalid if there is none.
+	Fallback netip.AddrPort
+}
+
+// Part is what one service has in a table: it does not depend on other services.
+type Part struct {
+	// Chains have their rules, and Sets their timeouts in seconds, by name.
+	Chains map[string][]string
+	Sets   map[string]int32
+	// Elements have the verdicts of maps.
+	Elements map[Key]string
+	// Datagrams are the addresses that UDP packets are sent to.
+	Datagrams Datagrams
+}
+
+// Key is the key of an element of a map: fields are separated by " . ".
+type Key struct{ Map, Fields string }
+
+// The longest name of a chain that nft accepts is 127 characters long.
+const maxName = 120
+
+// PartOf returns the part of a service in the table of an IP family, on a node. It is
+// empty for a service without addresses, or one that another proxy serves.
+func PartOf(s Service, family corev1.IPFamily, node string) Part {
+	part := Part{Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: Datagrams{}}
+	if !served(s.Service) || !slices.Contains(s.Service.Spec.IPFamilies, family) {
+		return part
+	}
+	for _, port := range s.Service.Spec.Ports {
+		newBuilder(&part, s, port, family, node).build()
+	}
+	return part
+}
+
+// served reports whether this proxy serves the service.
+func served(s *corev1.Service) bool {
+	_, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]
+	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && !foreign
+}
+
+// builder adds one port of a service to a part.
+type builder struct {
+	*Part
+	service *corev1.Service
+	port    corev1.ServicePort
+	family  corev1.IPFamily
+	id      string // of names
+	proto   string
+	all     []endpoint
+}
+
+func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IPFamily, node string) *builder {
+	proto := strings.ToLower(string(port.Protocol))
+	all := endpointsOf(port, s.Slices, family, node)
+	if f := s.Fallback; len(all) == 0 && f.IsValid() && f.Addr().Is6() == (family == corev1.IPv6Protocol) {
+		all = []endpoint{{f.Addr(), int32(f.Port()), true, true, true}}
+	}
+	return &builder{
+		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all,
+		id: strings.Join([]string{s.Service.Namespace, s.Service.Name, proto, port.Name}, "/"),
+	}
+}
+
+// name returns the name of an object of the port; the hash makes it unique when it is
+// cut.
+func (b *builder) name(kind, rest string) string {
+	text := b.id + rest
+	sum := sha256.Sum256([]byte(text))
+	name := kind + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + "-" + strings.ReplaceAll(text, ":", ".")
+	return name[:min(len(name), maxName)]
+}
+
+// ip returns the expression for the address of a packet's header, such as "ip saddr".
+func (b *builder) ip(field string) string { return Protocol(b.family) + " " + field }
+
+// build adds the port's chains, and the elements that lead to them.
+func (b *builder) build() {
+	internal := b.internal()
+	b.leadTo(clusterIPs, b.service.Spec.ClusterIPs, internal)
+	external := b.external()
+	b.leadTo(externalIPs, b.service.Spec.ExternalIPs, external)
+	b.leadTo(externalIPs, b.loadBalancerIPs(), external)
+	if b.port.NodePort != 0 {
+		if external.chain != "" {
+			b.Elements[Key{nodePorts, b.nodePort()}] = "goto " + external.chain
+		} else {
+			b.Elements[Key{closedPorts, b.nodePort()}] = "goto " + external.closed
+		}
+	}
+	b.restrictSources()
+}
+
+// target is where the packets of an address go: to a chain or, without endpoints, to
+// the chain that ends them.
+type target struct{ chain, closed string }
+
+// leadTo adds an element for each address of the family.
+func (b *builder) leadTo(name string, addresses []string, to target) {
+	for _, address := range addresses {
+		if ip, err := netip.ParseAddr(address); err != nil || ip.Is6() != (b.family == corev1.IPv6Protocol) {
+			continue
+		}
+		fields := fmt.Sprintf("%s . %s . %d", address, b.proto, b.port.Port)
+		if to.chain == "" {
+			b.Elements[Key{closedIPs, fields}] = "goto " + to.closed
+			continue
+		}
+		b.Elements[Key{name, fields}] = "goto " + to.chain
+		if name != guardedIPs {
+			b.datagrams(address, b.port.Port, toService)
+		}
+	}
+}
+
+func (b *builder) nodePort() string { return fmt.Sprintf("%s . %d", b.proto, b.port.NodePort) }
+
+// internal adds the chain of connections from inside the cluster.
+func (b *builder) internal() target {
+	local := ptr.Deref(b.service.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
+	if !local {
+		return target{b.balance("service", eligible(b.all, anywhere)), rejectChain}
+	}
+	t := target{b.balance("local", eligible(b.all, onNode)), rejectChain}
+	if len(b.all) > 0 {
+		t.closed = dropChain // there are endpoints, on other nodes
+	}
+	return t
+}
+
+// external adds the chain of connections from outside the cluster. With the policy
+// Cluster the node's address replaces that of the client, so that the answers of other
+// nodes' endpoints come back the same way.
+func (b *builder) external() target {
+	if !b.exposed() {
+		return target{}
+	}
+	everywhere := b.balance("service", eligible(b.all, anywhere))
+	if everywhere == "" {
+		return target{closed: rejectChain}
+	}
+	name := b.name("external", "")
+	if b.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		b.Chains[name] = []string{"jump " + masqueradeChain, "goto " + everywhere}
+		return target{chain: name}
+	}
+	// This node's own connections, and those of its pods, go to all endpoints.
+	rules := []string{
+		"fib saddr type local jump " + masqueradeChain,
+		"fib saddr type local goto " + everywhere,
+		b.ip("saddr") + " @" + podRanges + " goto " + everywhere,
+	}
+	if local := b.balance("local", eligible(b.all, onNode)); local != "" {
+		rules = append(rules, "goto "+local)
+	} else {
+		rules = append(rules, "drop")
+	}
+	b.Chains[name] = rules
+	return target{chain: name}
+}
+
+// exposed reports whether the port has addresses outside the cluster.
+func (b *builder) exposed() bool {
+	return b.port.NodePort != 0 || len(b.service.Spec.ExternalIPs) > 0 || len(b.loadBalancerIPs()) > 0
+}
+
+func (b *builder) loadBalancerIPs() []string {
+	var ips []string
+	for _, ingress := range b.service.Status.LoadBalancer.Ingress {
+		if ingress.IP != "" {
+			ips = append(ips, ingress.IP)
+		}
+	}
+	return ips
+}
+
+// balance adds a chain that sends each connection to one of the endpoints, with the same
+// probability, and the endpoints' chains. Without endpoints the name is empty.
+func (b *builder) balance(kind string, endpoints []endpoint) string {
+	if len(endpoints) == 0 {
+		return ""
+	}
+	name := b.name(kind, "")
+	var rules, verdicts []string
+	for i, e := range endpoints {
+		chain := b.toEndpoint(e)
+		if b.sticky() {
+			rules = append(rules, fmt.Sprintf("%s @%s goto %s", b.ip("saddr"), b.affinity(e), chain))
+		}
+		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", i, chain))
+	}
+	b.Chains[name] = append(rules, fmt.Sprintf("numgen random mod %d vmap { %s }", len(endpoints), strings.Join(verdicts, " , ")))
+	return name
+}
+
+// sticky reports whether a client's connections go to the same endpoint.
+func (b *builder) sticky() bool {
+	return b.service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
+}
+
+// toEndpoint adds the chain of an endpoint, and returns its name.
+func (b *builder) toEndpoint(e endpoint) string {
+	name := b.name("endpoint", fmt.Sprintf("/%s/%d", e.address, e.port))
+	b.datagrams(e.address.String(), e.port, toEndpoint)
+	// A pod that connects to itself through the service would answer itself directly.
+	rules := []string{fmt.Sprintf("%s %s jump %s", b.ip("saddr"), e.address, masqueradeChain)}
+	if b.sticky() {
+		b.Sets[b.affinity(e)] = timeoutOf(b.service)
+		rules = append(rules, fmt.Sprintf("update @%s { %s }", b.affinity(e), b.ip("saddr")))
+	}
+	b.Chains[name] = append(rules, fmt.Sprintf("meta l4proto %s dnat to %s", b.proto, e))
+	return name
+}
+
+// affinity returns the name of the set of an endpoint's clients. It has the timeout,
+// which a set cannot change.
+func (b *builder) affinity(e endpoint) string {
+	return b.name("affinity", fmt.Sprintf("/%s/%d/%d", e.address, e.port, timeoutOf(b.service)))
+}
+
+// timeoutOf returns for how many seconds a client's connections go to the same endpoint.
+func timeoutOf(s *corev1.Service) int32 {
+	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
+		return ptr.Deref(c.ClientIP.TimeoutSeconds, corev1.DefaultClientIPServiceAffinitySeconds)
+	}
+	return corev1.DefaultClientIPServiceAffinitySeconds
+}
+
+// restrictSources drops connections to the load balancer's addresses from outside its
+// source ranges.
+func (b *builder) restrictSources() {
+	var ranges []string
+	for _, text := range b.service.Spec.LoadBalancerSourceRanges {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err == nil && prefix.Addr().Is6() == (b.family == corev1.IPv6Protocol) {
+			ranges = append(ranges, prefix.Masked().String())
+		}
+	}
+	if len(b.service.Spec.LoadBalancerSourceRanges) == 0 {
+		return
+	}
+	name, rule := b.name("firewall", ""), "drop"
+	if len(ranges) > 0 {
+		rule = fmt.Sprintf("%s != { %s } drop", b.ip("saddr"), strings.Join(ranges, ", "))
+	}
+	b.Chains[name] = []string{rule}
+	b.leadTo(guardedIPs, b.loadBalancerIPs(), target{chain: name})
+}

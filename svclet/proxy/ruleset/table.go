@@ -1,0 +1,195 @@
+//go:build linux
+
+package ruleset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/knftables"
+)
+
+// The maps of a table, by which a packet's destination finds the chain of its service.
+const (
+	clusterIPs  = "cluster-ips"
+	externalIPs = "external-ips"
+	nodePorts   = "node-ports"
+	// closedIPs and closedPorts are the addresses and node ports without endpoints.
+	closedIPs   = "closed-ips"
+	closedPorts = "closed-node-ports"
+	// guardedIPs are the addresses of load balancers with source ranges.
+	guardedIPs = "guarded-ips"
+	// podRanges is the set of this node's ranges of pod addresses.
+	podRanges = "pod-ranges"
+)
+
+const (
+	masqueradeChain = "mark-for-masquerade"
+	rejectChain     = "reject-connection"
+	dropChain       = "drop-connection"
+	// masqueradeMark is the bit of a packet's mark by which the chain of the hook
+	// postrouting knows it. kube-proxy uses the same.
+	masqueradeMark = "0x4000"
+)
+
+// Table describes the table of a node.
+type Table struct {
+	Family corev1.IPFamily
+	// Bridge is the interface of this node's pods; only they reach cluster IPs. Empty
+	// if another runtime connects pods: then all interfaces do.
+	Bridge string
+	// PodRanges are the node's ranges of pod addresses, of any family.
+	PodRanges []string
+}
+
+// Protocol returns nft's name of an IP family in expressions.
+func Protocol(family corev1.IPFamily) string {
+	if family == corev1.IPv6Protocol {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// Create adds the table, without services, to a transaction. It replaces what the table
+// had.
+func (t Table) Create(tx *knftables.Transaction) {
+	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
+	tx.Delete(&knftables.Table{})
+	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
+	t.createMaps(tx)
+	for _, name := range []string{masqueradeChain, rejectChain, dropChain} {
+		tx.Add(&knftables.Chain{Name: name})
+	}
+	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
+	rule(tx, rejectChain, "reject")
+	rule(tx, dropChain, "drop")
+	t.createHooks(tx)
+}
+
+func (t Table) createMaps(tx *knftables.Transaction) {
+	address, port := t.addressType()+" . inet_proto . inet_service : verdict", "inet_proto . inet_service : verdict"
+	for _, name := range []string{clusterIPs, externalIPs, closedIPs, guardedIPs} {
+		tx.Add(&knftables.Map{Name: name, Type: address})
+	}
+	for _, name := range []string{nodePorts, closedPorts} {
+		tx.Add(&knftables.Map{Name: name, Type: port})
+	}
+	tx.Add(&knftables.Set{Name: podRanges, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
+	for _, cidr := range t.PodRanges {
+		if strings.Contains(cidr, ":") == (t.Family == corev1.IPv6Protocol) {
+			tx.Add(&knftables.Element{Set: podRanges, Key: []string{cidr}})
+		}
+	}
+}
+
+func (t Table) addressType() string {
+	if t.Family == corev1.IPv6Protocol {
+		return "ipv6_addr"
+	}
+	return "ipv4_addr"
+}
+
+// createHooks adds the chains by which the kernel enters the table.
+func (t Table) createHooks(tx *knftables.Transaction) {
+	ip := Protocol(t.Family)
+	address, port := ip+" daddr . meta l4proto . th dport vmap @", "meta l4proto . th dport vmap @"
+	toNode, fromPods := "fib daddr type local ", ""
+	if t.Bridge != "" {
+		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
+	}
+	notLoopback := ""
+	if t.Family == corev1.IPv4Protocol {
+		notLoopback = "ip daddr != 127.0.0.0/8 "
+		// Loopback addresses are routed, for node ports; only this machine may use them.
+		hook(tx, "loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority,
+			`iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
+	}
+	hook(tx, "firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", address+guardedIPs)
+	hook(tx, "nat-prerouting", knftables.NATType, knftables.PreroutingHook, knftables.DNATPriority,
+		fromPods+address+clusterIPs, address+externalIPs, toNode+notLoopback+port+nodePorts)
+	hook(tx, "nat-output", knftables.NATType, knftables.OutputHook, "-100",
+		address+clusterIPs, address+externalIPs, toNode+port+nodePorts)
+	hook(tx, "nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
+		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
+	closed := "ct state new " + address + closedIPs
+	hook(tx, "filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
+		closed, "ct state new "+toNode+port+closedPorts)
+	hook(tx, "filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed)
+	hook(tx, "filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed)
+}
+
+// hook adds a base chain.
+func hook(tx *knftables.Transaction, name string, kind knftables.BaseChainType, at knftables.BaseChainHook, priority knftables.BaseChainPriority, rules ...string) {
+	tx.Add(&knftables.Chain{Name: name, Type: &kind, Hook: &at, Priority: &priority})
+	for _, r := range rules {
+		rule(tx, name, r)
+	}
+}
+
+func rule(tx *knftables.Transaction, chain, text string) {
+	tx.Add(&knftables.Rule{Chain: chain, Rule: text})
+}
+
+// Change adds to a transaction what makes the table have the new part of a service in
+// place of the old one. Either may be empty.
+func (t Table) Change(tx *knftables.Transaction, before, after Part) {
+	for _, name := range added(before.Sets, after.Sets) {
+		tx.Add(&knftables.Set{
+			Name: name, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.DynamicFlag, knftables.TimeoutFlag},
+			Timeout: ptr.To(time.Duration(after.Sets[name]) * time.Second),
+		})
+	}
+	for _, name := range added(before.Chains, after.Chains) {
+		tx.Add(&knftables.Chain{Name: name})
+	}
+	// Chains go to others, so that rules come when all chains are there.
+	for _, name := range slices.Sorted(maps.Keys(before.Chains)) {
+		if !slices.Equal(before.Chains[name], after.Chains[name]) {
+			tx.Flush(&knftables.Chain{Name: name})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after.Chains)) {
+		if !slices.Equal(before.Chains[name], after.Chains[name]) {
+			for _, text := range after.Chains[name] {
+				rule(tx, name, text)
+			}
+		}
+	}
+	changeElements(tx, before.Elements, after.Elements)
+	for _, name := range added(after.Chains, before.Chains) {
+		tx.Delete(&knftables.Chain{Name: name})
+	}
+	for _, name := range added(after.Sets, before.Sets) {
+		tx.Delete(&knftables.Set{Name: name})
+	}
+}
+
+func changeElements(tx *knftables.Transaction, before, after map[Key]string) {
+	byKey := func(a, b Key) int { return strings.Compare(a.Map+" "+a.Fields, b.Map+" "+b.Fields) }
+	for _, key := range slices.SortedFunc(maps.Keys(before), byKey) {
+		if after[key] != before[key] {
+			tx.Delete(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . ")})
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(after), byKey) {
+		if after[key] != before[key] {
+			tx.Add(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . "), Value: []string{after[key]}})
+		}
+	}
+}
+
+// added returns the sorted names that only the second map has.
+func added[V any](before, after map[string]V) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if _, found := before[name]; !found {
+			names = append(names, name)
+		}
+	}
+	return names
+}
