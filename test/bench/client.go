@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ import (
 type client struct {
 	http *http.Client
 	base string // such as https://127.0.0.1:6443
+	// header is that of all requests, for a client that vouches for a user.
+	header http.Header
 }
 
 // request is what the benchmark varies of an HTTP request.
@@ -94,6 +97,7 @@ func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(req.Header, c.header)
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
 	if r.body != nil {
 		req.Header.Set("Content-Type", cmp.Or(r.contentType, jsonType))

@@ -50,6 +50,9 @@ func contests() []contest {
 			{"fleet", measureFleet},
 			{"cluster", measureScheduledCrowd},
 		}},
+		{"aggregated", hostedFleets, []measure{
+			{"aggregated", measureAggregated},
+		}},
 		{"agents", agents, []measure{
 			{"agent", measureAgent},
 			{"podstart", measurePodStarts},

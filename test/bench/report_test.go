@@ -39,7 +39,7 @@ func TestVerdictsOfABenchmark(t *testing.T) {
 func TestEveryGoalIsARowOfTheBenchmark(t *testing.T) {
 	names := map[string]bool{}
 	for _, k := range []kind{configMapKind(), podKind()} {
-		for _, v := range verbs(k) {
+		for _, v := range verbs(k, verbNamespace) {
 			for _, n := range clientCounts() {
 				names[verbRow(k, v, n)] = true
 			}

@@ -18,13 +18,14 @@ type verb struct {
 	request func(name string, revision int64) request
 }
 
-func verbs(k kind) []verb {
+// verbs returns the verbs for objects of a namespace.
+func verbs(k kind, namespace string) []verb {
 	return []verb{
-		{"create", func(name string, revision int64) request { return k.create(verbNamespace, name, revision) }},
-		{"get", func(name string, _ int64) request { return k.get(verbNamespace, name) }},
-		{"update", func(name string, revision int64) request { return k.update(verbNamespace, name, revision) }},
-		{"merge patch", func(name string, revision int64) request { return k.patch(verbNamespace, name, revision) }},
-		{"apply", func(name string, revision int64) request { return k.apply(verbNamespace, name, revision) }},
+		{"create", func(name string, revision int64) request { return k.create(namespace, name, revision) }},
+		{"get", func(name string, _ int64) request { return k.get(namespace, name) }},
+		{"update", func(name string, revision int64) request { return k.update(namespace, name, revision) }},
+		{"merge patch", func(name string, revision int64) request { return k.patch(namespace, name, revision) }},
+		{"apply", func(name string, revision int64) request { return k.apply(namespace, name, revision) }},
 	}
 }
 
@@ -52,7 +53,7 @@ func (t *trial) measureVerbs(ctx context.Context, k kind) error {
 		if err != nil {
 			return err
 		}
-		for i, v := range verbs(k) {
+		for i, v := range verbs(k, verbNamespace) {
 			t.recordOutcome(verbRow(k, v, count), outcomes[i])
 		}
 	}
@@ -62,7 +63,7 @@ func (t *trial) measureVerbs(ctx context.Context, k kind) error {
 // runVerbs runs n operations of each verb on n objects of the group.
 func (t *trial) runVerbs(ctx context.Context, clients []*client, k kind, group string, n int) ([]outcome, error) {
 	var outcomes []outcome
-	for _, v := range verbs(k) {
+	for _, v := range verbs(k, verbNamespace) {
 		o, err := t.load(ctx, clients, n, func(ctx context.Context, c *client, i int) error {
 			return c.do(ctx, v.request(fmt.Sprintf("%s-%06d", group, i), time.Now().UnixNano()))
 		})
