@@ -13,5 +13,5 @@ if command -v "${CC:-gcc}" >/dev/null; then
 else
 	echo "no C compiler: running without the race detector" >&2
 fi
-mapfile -t packages < <(go list ./... | grep -vE '^svc.dev/svc/test/(e2e|spec|controllers|faults|fleet|node|peers|soak)$')
+mapfile -t packages < <(go list ./... | grep -vE '^svc.dev/svc/test/(aggregated|e2e|spec|controllers|faults|fleet|node|peers|soak)$')
 go test "${race[@]}" -timeout 30m "${packages[@]}"

@@ -58,6 +58,7 @@ func nodesThemselves() Grant {
 		// What all pods need.
 		can("", []string{"services"}, read...),
 		can("", []string{"endpoints"}, "get"),
+		can("discovery.k8s.io", []string{"endpointslices"}, "list", "watch"), // of the service proxy
 		can("storage.k8s.io", []string{"csidrivers"}, read...),
 		can("node.k8s.io", []string{"runtimeclasses"}, read...),
 	}}

@@ -121,8 +121,9 @@ func TestRolesHaveWhatUsersMayDoWithoutThem(t *testing.T) {
 		}
 	}
 	node := Nodes()
-	if ok, missing := validation.Covers(defaultRole(t, "system:node").Rules, slices.Concat(node.Rules, node.Own)); !ok {
-		t.Errorf("the grant to nodes has more than system:node: %v", missing)
+	kubernetes := slices.Concat(defaultRole(t, "system:node").Rules, defaultRole(t, "system:node-proxier").Rules)
+	if ok, missing := validation.Covers(kubernetes, slices.Concat(node.Rules, node.Own)); !ok {
+		t.Errorf("the grant to nodes has more than system:node and system:node-proxier: %v", missing)
 	}
 	if ok, missing := validation.Covers(defaultRole(t, "system:kubelet-api-admin").Rules, ToNodes("").Rules); !ok {
 		t.Errorf("the grant at nodes has more than system:kubelet-api-admin: %v", missing)
