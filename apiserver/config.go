@@ -84,7 +84,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 			config.AuditBackend = groupdomain.Audit(config.AuditBackend, c.domainConfig(&config.Config))
 		}
 	}
-	if o.Requests.PriorityAndFairness {
+	if o.Requests.PriorityAndFairness && utilfeature.DefaultFeatureGate.Enabled(gates.APIPriorityAndFairness) {
 		config.FlowControl = utilflowcontrol.New(c.clients.informers, c.clients.typed.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
 	}
 	return config, nil

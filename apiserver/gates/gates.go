@@ -11,6 +11,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/component-base/featuregate"
+
+	"svc.dev/svc/internal/featuregates"
 )
 
 // The gates of layers of the API server that exist only for speed. Each layer has
@@ -27,6 +29,9 @@ const (
 	// (apiserver/jsonencoding).
 	SvcFastJSON featuregate.Feature = "SvcFastJSON"
 )
+
+// APIPriorityAndFairness is the gate of --enable-priority-and-fairness.
+const APIPriorityAndFairness featuregate.Feature = "APIPriorityAndFairness"
 
 // Own returns svc's own gates.
 func Own() []featuregate.Feature {
@@ -51,23 +56,30 @@ func Validate(enabled featuregate.FeatureGate) []error {
 	return errs
 }
 
-// Set adds svc's own gates, which are on, and sets the defaults of the
-// libraries' gates, which are global. A program or a test suite calls it once,
-// before it defines flags.
+// Set adds svc's own gates, which are on, and those of the release that the libraries
+// do not have, and sets the defaults of the libraries' gates, which are global. A
+// program or a test suite calls it once, before it defines flags.
 //
 // Streaming lists are alpha and off in the specification (document 1, sections 4
-// and 9), so svc's own clients do not ask for them. One goroutine decodes the
-// events of a type, as in release 1.28: with a goroutine for each event, an event
-// is handed over twice more.
+// and 9), so svc's own clients do not ask for them, and so is the proxy to API
+// servers of other versions (document 3 section 9). One goroutine decodes the events
+// of a type, as in release 1.28: with a goroutine for each event, an event is handed
+// over twice more.
 func Set() error {
 	own := map[featuregate.Feature]featuregate.FeatureSpec{}
 	for _, feature := range Own() {
 		own[feature] = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 	}
+	libraries := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for _, gate := range featuregates.All() {
+		if _, has := libraries[featuregate.Feature(gate.Name)]; !has {
+			own[featuregate.Feature(gate.Name)] = gate.Spec()
+		}
+	}
 	if err := utilfeature.DefaultMutableFeatureGate.Add(own); err != nil {
 		return err
 	}
-	for _, feature := range []featuregate.Feature{features.WatchList, features.ConcurrentWatchObjectDecode} {
+	for _, feature := range []featuregate.Feature{features.WatchList, features.ConcurrentWatchObjectDecode, features.UnknownVersionInteroperabilityProxy} {
 		if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(feature, false); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/host"
 )
 
@@ -193,7 +194,7 @@ func (o *Options) addAPIFlags(fs *pflag.FlagSet) {
 	fs.Var((*cliflag.ConfigurationMap)(&o.RuntimeConfig), "runtime-config",
 		"Comma-separated key[=true|false] pairs that turn API versions and resources on and off: "+
 			"<group>/<version>, <group>/<version>/<resource>, v1 for the core group, api/all, api/ga, api/beta, api/alpha.")
-	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
+	gates.AddFlag(fs, utilfeature.DefaultMutableFeatureGate, gates.Acts)
 	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "How long an event is kept after its last change.")
 	fs.BoolVar(&o.AllowPrivileged, "allow-privileged", o.AllowPrivileged, "Let containers be privileged; otherwise pods that ask for it are refused.")
 	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,

@@ -21,12 +21,16 @@ import (
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/tlsrule"
 )
 
 // Validate returns all errors of the options. Each names its flag and the remedy.
 func (o *Options) Validate() []error {
 	var errs []error
 	errs = append(errs, o.SecureServing.Validate()...)
+	if problem := tlsrule.RefuseSuites(o.SecureServing.CipherSuites, o.SecureServing.MinTLSVersion); problem != "" {
+		errs = append(errs, errors.New("--tls-cipher-suites: "+problem))
+	}
 	errs = append(errs, o.Admission.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Authentication.RequestHeader.Validate()...)

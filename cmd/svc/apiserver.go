@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apiserver"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers/healthserver"
@@ -30,6 +31,7 @@ same time. Its flags are those of kube-apiserver.`,
 				return err
 			}
 			defer logs.FlushLogs()
+			warnGates(cmd, gates.Acts)
 			if err := cluster.GrantComponents(opts); err != nil {
 				return err
 			}

@@ -8,12 +8,14 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/internal/cluster"
@@ -43,6 +45,7 @@ place. Its flags are those of kube-controller-manager.`,
 				return err
 			}
 			defer logs.FlushLogs()
+			warnGates(cmd, actsOnNone)
 			return runManager(cmd.Context(), opts, port, connection, api)
 		},
 	}
@@ -51,6 +54,7 @@ place. Its flags are those of kube-controller-manager.`,
 		"File that says how to reach the API server, and as whom (kubeconfig format). \"svc up\" writes one: controller-manager.svcconfig in its --data-dir. Without it, the service account of the pod that this runs in is used.")
 	opts.AddFlags(&sets)
 	port.AddFlags(&sets)
+	gates.AddFlag(sets.FlagSet("features"), utilfeature.DefaultMutableFeatureGate, actsOnNone)
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)
 	return cmd

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/bootstrapsigner"
@@ -25,6 +26,7 @@ import (
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/svclet/config"
 )
 
 func newUp() *cobra.Command {
@@ -60,6 +62,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 				return err
 			}
 			defer logs.FlushLogs()
+			warnGates(cmd, func(name string) bool { return gates.Acts(name) || config.ActsOn(name) })
 			return c.Run(cmd.Context(), func(started cluster.Report) {
 				report{Report: started, dir: c.Dir, release: c.Server.Release.String(), program: os.Args[0]}.print(cmd.OutOrStdout())
 			})

@@ -29,6 +29,7 @@ func main() {
 	for path, write := range map[string]func() (string, error){
 		"docs/reference/admission.md":                            admissionPlugins,
 		"docs/reference/controllers.md":                          page,
+		"docs/reference/feature-gates.md":                        featureGates,
 		"docs/reference/svclet.md":                               svclet,
 		"config/rbac/zz_generated.controller-manager.yaml":       role,
 		"config/aggregated/system/zz_generated.apiservices.yaml": apiServices,

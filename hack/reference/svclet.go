@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	apigates "svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/svclet/config"
 )
 
@@ -32,7 +34,7 @@ instead. Unless stated otherwise, flags and fields have the meaning and default 
 		}
 		b.WriteString("\n")
 	}
-	gates(&b)
+	b.WriteString("[Feature gates](feature-gates.md) lists the names that `--feature-gates` and `featureGates` take.\n")
 	return b.String(), nil
 }
 
@@ -72,11 +74,34 @@ func later(b *strings.Builder, settings []config.Setting) {
 	b.WriteString("\n")
 }
 
-func gates(b *strings.Builder) {
-	b.WriteString("## Feature gates\n\n`--feature-gates` and `featureGates` take these names, `AllAlpha` and `AllBeta`. Those with an effect change what svclet does. The others are accepted, " +
-		"so that all components of a cluster can have the same gates; their features either behave as in Kubernetes 1.36 (sidecar containers, for instance) or are not implemented yet.\n\n")
-	b.WriteString("| gate | stage | default | effect |\n|---|---|---|---|\n")
-	for _, gate := range config.AllGates() {
-		fmt.Fprintf(b, "| %s | %s | %t | %s |\n", code(gate.Name), gate.Stage, gate.Default, gate.Effect)
+// featureGates returns the reference of the feature gates.
+func featureGates() (string, error) {
+	var b strings.Builder
+	b.WriteString(`# Feature gates
+
+<!-- Generated from the list of gates by make generate; do not edit. -->
+
+` + "`svc up`, `svc apiserver`, `svc controller-manager` and `svclet` accept all of these names in `--feature-gates`, as Kubernetes spells them, too (`KubeletTracing`), and `AllAlpha` and `AllBeta`: " +
+		"all components of a cluster can have the same gates. A gate that a program does not act on is accepted with a warning; its feature is always on, is not implemented, or belongs to another program. " +
+		"A feature in GA is on: `true` is accepted with a warning, `false` is an error. Stages and defaults are those of release 1.28.\n\n")
+	b.WriteString("| gate | stage | default | acted on by | effect in svclet |\n|---|---|---|---|---|\n")
+	for _, gate := range featuregates.All() {
+		var by []string
+		if apigates.Acts(gate.Name) {
+			by = append(by, "svc apiserver")
+		}
+		if config.ActsOn(gate.Name) {
+			by = append(by, "svclet")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %t | %s | %s |\n", code(gate.Name), gate.Stage, gate.Default, strings.Join(by, ", "), config.GateEffect(gate.Name))
 	}
+	b.WriteString("\nThe API server also has gates of its own, which switch off layers that exist for speed: ")
+	for i, feature := range apigates.Own() {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(code(string(feature)))
+	}
+	b.WriteString(" ([decisions](../decisions/README.md)).\n")
+	return b.String(), nil
 }

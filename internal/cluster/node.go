@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/clock"
@@ -200,7 +201,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	c.Authentication.Webhook.Enabled = ptr.To(true)
 	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
 	return agent.Config{
-		Flags: flags, Configuration: c, Containerd: n.runtime,
+		Flags: flags, Gates: config.NewGates(utilfeature.DefaultFeatureGate), Configuration: c, Containerd: n.runtime,
 		MakeCgroupRoot: n.options.cgroupRoot == "", LogLinksDir: n.dir.LogLinks(),
 		API:     n.keys.client("node"),
 		Version: release.Public(n.server.Release, release.SVCVersion()).Info().GitVersion,

@@ -17,6 +17,8 @@ type Options struct {
 	Sysctls *Sysctls
 	// AppArmor reports whether the host supports AppArmor.
 	AppArmor bool
+	// WithoutSidecars refuses pods with init containers that are restarted.
+	WithoutSidecars bool
 	// Pressure are the pressure conditions of the node, under which it admits fewer pods.
 	Pressure []corev1.NodeConditionType
 	// OS is the operating system for pods, by default this machine's.
@@ -47,6 +49,7 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 	for _, check := range []func(candidate) *Refusal{
 		noPressure,
 		sysctlsAllowed,
+		sidecarsAllowed,
 		osLabelMatches,
 		osMatches,
 		supplementalGroupsPolicySupported,
@@ -76,6 +79,21 @@ func sysctlsAllowed(c candidate) *Refusal {
 	for _, s := range c.pod.Spec.SecurityContext.Sysctls {
 		if err := c.options.Sysctls.allow(s.Name, c.pod.Spec.HostNetwork, c.pod.Spec.HostIPC); err != nil {
 			return &Refusal{Reason: "SysctlForbidden", Message: fmt.Sprintf("forbidden sysctl: %v", err)}
+		}
+	}
+	return nil
+}
+
+func sidecarsAllowed(c candidate) *Refusal {
+	if !c.options.WithoutSidecars {
+		return nil
+	}
+	for i := range c.pod.Spec.InitContainers {
+		if container := &c.pod.Spec.InitContainers[i]; container.RestartPolicy != nil {
+			return &Refusal{
+				Reason:  "InitContainerRestartPolicyForbidden",
+				Message: fmt.Sprintf("Init container %q may not have a non-default restartPolicy: the feature gate SidecarContainers is off", container.Name),
+			}
 		}
 	}
 	return nil

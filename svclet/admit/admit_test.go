@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 func list(pairs ...string) corev1.ResourceList {
@@ -176,6 +177,9 @@ func TestAdmit(t *testing.T) {
 			reason: "AppArmor", message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"},
 		{name: "AppArmor on a host that has it", pod: testPod("p", appArmor), options: Options{AppArmor: true}},
 		{name: "AppArmor of a pod that runs", pod: testPod("p", appArmor, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning })},
+		{name: "a sidecar", pod: testPod("p", sidecar)},
+		{name: "a sidecar without the gate", pod: testPod("p", sidecar), options: Options{WithoutSidecars: true}, reason: "InitContainerRestartPolicyForbidden",
+			message: `Init container "proxy" may not have a non-default restartPolicy: the feature gate SidecarContainers is off`},
 		{name: "a resource claim", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
 			reason: "UnexpectedAdmissionError", message: `resource claim "gpu": dynamic resource allocation is not supported on this node`},
 	} {
@@ -336,4 +340,8 @@ func FuzzSysctls(f *testing.F) {
 			}
 		}
 	})
+}
+
+func sidecar(pod *corev1.Pod) {
+	pod.Spec.InitContainers = []corev1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 }

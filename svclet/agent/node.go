@@ -9,6 +9,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
@@ -52,6 +53,7 @@ func newNode(base common, conn connections, available resources, images *image.M
 		Name: base.name, Hostname: base.name, Core: conn.heartbeats(),
 		Register: ptr.Deref(c.RegisterNode, true), Unschedulable: !base.RegisterSchedulable,
 		Labels: base.NodeLabels, Taints: c.RegisterWithTaints, ProviderID: c.ProviderID,
+		ExternalCloud:          base.CloudProvider == config.CloudExternal,
 		ControllerAttachDetach: ptr.Deref(c.EnableControllerAttachDetach, true),
 		IPs:                    ips, Machine: available.machine,
 		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: reserved(base, available), Version: base.Version,

@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
+	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime"
@@ -75,7 +76,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},
-		Admission: admission, Pressure: base.conditions.Get, MaxBackOff: ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
+		Admission: admission, Pressure: base.conditions.Get, Machine: machineOptions(base),
 	})
 	if base.Containerd != nil && conn.clients != nil {
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
@@ -92,6 +93,13 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	}, all, nil
 }
 
+func machineOptions(base common) pod.Options {
+	return pod.Options{
+		MaxBackOff:     ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
+		WithoutHostIPs: base.WithoutHostIPs, WithoutReadyToStart: base.WithoutReadyToStart,
+	}
+}
+
 // watchRuntime adds changes of pods in the runtime to the queue.
 func watchRuntime(ctx context.Context, client *runtime.Client, queue *podmanager.Queue) {
 	if err := client.Watch(ctx, queue.Observe); err != nil && !errors.Is(err, context.Canceled) {
@@ -104,7 +112,7 @@ func admissionOptions(base common, available resources, appArmor bool) (admit.Op
 	if err != nil {
 		return admit.Options{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
-	return admit.Options{Sysctls: sysctls, AppArmor: appArmor && !base.WithoutAppArmor}, nil
+	return admit.Options{Sysctls: sysctls, AppArmor: appArmor && !base.WithoutAppArmor, WithoutSidecars: base.WithoutSidecars}, nil
 }
 
 // newSources makes where pods come from.

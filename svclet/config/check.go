@@ -17,6 +17,9 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"svc.dev/svc/internal/featuregates"
+	"svc.dev/svc/internal/tlsrule"
 )
 
 // check returns what is wrong with single settings.
@@ -36,7 +39,7 @@ func (s *Settings) contradictions() Problems {
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
 		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
 		s.hiddenMetricsOfPreviousRelease,
-		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate,
+		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate, s.suitesServeHTTP2,
 	} {
 		if problem := contradiction(); problem != "" {
 			problems.add("%s", problem)
@@ -103,16 +106,16 @@ func quoted(value any) string {
 // checkGates sets the feature gates and checks them.
 func (s *Settings) checkGates() Problems {
 	var problems Problems
-	gates, err := newGates()
+	gates, err := featuregates.New()
 	if err != nil {
 		problems.add("feature gates: %v", err)
 		return problems
 	}
-	names, known := gateNames(), map[string]bool{}
+	names, known := featuregates.Names(), map[string]bool{}
 	for name, on := range sorted(s.Configuration.FeatureGates) {
-		own := ownGate(name)
+		own := featuregates.Own(name)
 		if !slices.Contains(names, own) {
-			problems.add("%s: %s", s.at("featureGates"), unknownGate(name))
+			problems.add("%s: %s", s.at("featureGates"), featuregates.Unknown(name, names))
 			continue
 		}
 		known[own] = on
@@ -121,7 +124,7 @@ func (s *Settings) checkGates() Problems {
 		problems.add("%s: %v", s.at("featureGates"), err)
 	}
 	s.FeatureGates = gates
-	s.Gates = Gates{WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList)}
+	s.Gates = NewGates(gates)
 	return problems
 }
 
@@ -179,6 +182,14 @@ func (s *Settings) certificateNeedsKey() string {
 		return s.at("tlsCertFile") + " needs its key: set tlsPrivateKeyFile (--tls-private-key-file), too"
 	case c.TLSCertFile == "" && c.TLSPrivateKeyFile != "":
 		return s.at("tlsPrivateKeyFile") + " needs its certificate: set tlsCertFile (--tls-cert-file), too"
+	}
+	return ""
+}
+
+func (s *Settings) suitesServeHTTP2() string {
+	c := s.Configuration
+	if problem := tlsrule.RefuseSuites(c.TLSCipherSuites, c.TLSMinVersion); problem != "" && *c.EnableServer && cipherSuites().refuse(c.TLSCipherSuites) == "" {
+		return s.at("tlsCipherSuites") + ": " + problem
 	}
 	return ""
 }

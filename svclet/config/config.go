@@ -106,8 +106,6 @@ func (s *Settings) override(args []string) {
 		*c.EnableServer = false
 	}
 	mergeEviction(s.Configuration)
-	// Any negative limit means no limit per pod.
-	*s.Configuration.PodPidsLimit = max(*s.Configuration.PodPidsLimit, -1)
 }
 
 // set reports whether a file sets a field.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"svc.dev/svc/internal/featuregates"
 )
 
 func noVariables(string) string { return "" }
@@ -216,7 +218,7 @@ func TestAKubeletConfigurationFileIsAccepted(t *testing.T) {
 }
 
 func TestSomeDefaultsDependOnOtherFields(t *testing.T) {
-	directory := write(t, map[string]string{"file": head + "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 3\npodPidsLimit: -9\nreadOnlyPort: 0\n"})
+	directory := write(t, map[string]string{"file": head + "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 3\npodPidsLimit: -1\nreadOnlyPort: 0\n"})
 	s, err := Load([]string{"--config", directory + "/file"}, noVariables)
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +315,7 @@ func TestGatesAreSetByNameStageAndAll(t *testing.T) {
 			t.Errorf("%s: %v", test.args, err)
 			continue
 		}
-		for _, gate := range AllGates() {
+		for _, gate := range featuregates.All() {
 			enabled := s.FeatureGates.Enabled(feature(gate.Name))
 			if slices.Contains(strings.Fields(test.on), gate.Name) && !enabled || slices.Contains(strings.Fields(test.off), gate.Name) && enabled {
 				t.Errorf("%s: %s is %t", test.args, gate.Name, enabled)

@@ -26,6 +26,10 @@ const (
 // sets another, reports.
 const Release = "v1.36.0"
 
+// CloudExternal is the --cloud-provider of nodes that a cloud controller manager
+// completes.
+const CloudExternal = "external"
+
 // Flags are the settings without a field in files. A tag is the flag's name.
 type Flags struct {
 	// Svcconfig is the connection file for the API server; without it the agent runs
@@ -39,6 +43,8 @@ type Flags struct {
 	ConfigDir string `flag:"config-dir"`
 	// HostnameOverride is the node's name; by default the host name.
 	HostnameOverride string `flag:"hostname-override"`
+	// CloudProvider is empty or [CloudExternal].
+	CloudProvider string `flag:"cloud-provider"`
 	// NodeIP is an address of the node, or one of each family.
 	NodeIP     string            `flag:"node-ip"`
 	NodeLabels map[string]string `flag:"node-labels"`

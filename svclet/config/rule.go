@@ -240,6 +240,23 @@ func quantity() *Rule {
 	}}
 }
 
+// logSize is the rule for --container-log-max-size. The largest is that of a file.
+func logSize() *Rule {
+	size, largest := quantity(), resource.NewQuantity(math.MaxInt64, resource.BinarySI)
+	return &Rule{size.Takes, func(value any) string {
+		if problem := size.refuse(value); problem != "" {
+			return problem
+		}
+		switch q := resource.MustParse(value.(string)); {
+		case q.IsZero():
+			return "must not be 0; a negative value means no limit"
+		case q.Cmp(*largest) > 0:
+			return "is larger than any file; a negative value means no limit"
+		}
+		return ""
+	}}
+}
+
 // percentages is the rule for --qos-reserved.
 func percentages() *Rule {
 	const takes = "memory=PERCENT%, from 0% to 100%"

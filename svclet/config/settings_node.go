@@ -31,6 +31,8 @@ func nodeSettings() []Setting {
 			Usage: "Address of the node, or one of each IP family. :: prefers the default IPv6 address. Default: the default IPv4 address, else the IPv6 one."},
 		{Flag: "node-labels", Rule: nodeLabels(), Usage: "Labels that the node is registered with, as key=value,key2=value2 (alpha). In the domains kubernetes.io and k8s.io only these are allowed: " +
 			strings.Join(kubeletapis.KubeletLabels(), ", ") + ", and those below " + strings.Join(kubeletapis.KubeletLabelNamespaces(), " and ") + "."},
+		{Flag: "cloud-provider", Deprecated: true, Rule: oneOf("", CloudExternal),
+			Usage: "Empty, or external: a cloud controller manager completes the node. It is registered with the taint node.cloudprovider.kubernetes.io/uninitialized and keeps the addresses that the controller writes."},
 		{Flag: "provider-id", Field: "providerID", Deprecated: true, Usage: "Unique identifier of the machine, as an external provider knows it."},
 		{Flag: "register-node", Field: "registerNode", Deprecated: true, Usage: "Register the node with the API server. Has no effect without --svcconfig."},
 		{Flag: "register-schedulable", Deprecated: true, Usage: "Register the node as schedulable. Has no effect with --register-node=false. --register-with-taints=node.kubernetes.io/unschedulable=:NoSchedule replaces it."},

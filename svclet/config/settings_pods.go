@@ -4,11 +4,14 @@ import (
 	"time"
 )
 
+// maxPIDs is the kernel's limit of pids.max (PID_MAX_LIMIT, on 64-bit machines).
+const maxPIDs = 1 << 22
+
 func podSettings() []Setting {
 	return []Setting{
 		{Flag: "max-pods", Field: "maxPods", Deprecated: true, Rule: atLeast(0), Usage: "Maximum number of pods on this node."},
 		{Flag: "pods-per-core", Field: "podsPerCore", Deprecated: true, Rule: atLeast(0), Usage: "Maximum number of pods per core; the total is never above --max-pods. 0 means no limit."},
-		{Flag: "pod-max-pids", Field: "podPidsLimit", Deprecated: true, Usage: "Maximum number of processes per pod. -1 means the node's allocatable number."},
+		{Flag: "pod-max-pids", Field: "podPidsLimit", Deprecated: true, Rule: from(-1, maxPIDs), Usage: "Maximum number of processes per pod. -1 means the node's allocatable number, and so does 0."},
 		{Flag: "sync-frequency", Field: "syncFrequency", Deprecated: true, Rule: positive(),
 			Usage: "Longest time between two syncs of running pods, besides those caused by events; at least 1s. svclet is unhealthy if the changes of its sources are not synced after twice this time (at least 5 minutes)."},
 		{Flag: "allowed-unsafe-sysctls", Field: "allowedUnsafeSysctls", Deprecated: true, Usage: "Unsafe sysctls, or patterns that end in *, that pods may set."},

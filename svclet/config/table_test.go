@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
+
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"svc.dev/svc/internal/featuregates"
 )
 
 // ownDefaults are those that the document does not define.
@@ -224,14 +226,14 @@ TLS_RSA_WITH_AES_128_CBC_SHA256 TLS_RSA_WITH_RC4_128_SHA`
 }
 
 func TestGatesWithAnEffectAreListedOnce(t *testing.T) {
-	gates := AllGates()
+	gates := featuregates.All()
 	for i := range gates {
 		if i > 0 && gates[i-1].Name == gates[i].Name {
 			t.Errorf("%s is there twice", gates[i].Name)
 		}
 	}
 	for name := range gateEffects() {
-		if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
+		if !slices.ContainsFunc(gates, func(g featuregates.Gate) bool { return g.Name == name }) {
 			t.Errorf("svclet acts on %s, which is no gate", name)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"svc.dev/svc/internal/featuregates"
 )
 
 // warn adds warnings about deprecated settings and settings without effect.
@@ -28,7 +30,8 @@ func (s *Settings) warnGates() {
 	effects := gateEffects()
 	var idle []string
 	for name := range sorted(s.Configuration.FeatureGates) {
-		if effects[name] == "" && name != "AllAlpha" && name != "AllBeta" {
+		name = featuregates.Own(name)
+		if effects[name] == "" && name != featuregates.AllAlpha && name != featuregates.AllBeta {
 			idle = append(idle, name)
 		}
 	}

@@ -38,6 +38,9 @@ type Options struct {
 	Labels        map[string]string
 	Taints        []corev1.Taint
 	ProviderID    string
+	// ExternalCloud reports that a cloud controller manager completes the Node
+	// (--cloud-provider=external).
+	ExternalCloud bool
 	// ControllerAttachDetach reports whether a controller attaches volumes
 	// (--enable-controller-attach-detach).
 	ControllerAttachDetach bool
@@ -144,6 +147,11 @@ func New(o Options) (*Node, error) {
 	}
 	if o.Network == nil {
 		o.Network = hostNetwork{}
+	}
+	for _, ip := range o.IPs {
+		if err := usable(ip, o.Network); err != nil && !ip.IsUnspecified() {
+			return nil, fmt.Errorf("--node-ip: %s: %w", ip, err)
+		}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

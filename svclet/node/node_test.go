@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -170,6 +171,32 @@ func TestAnExistingNodeIsAdopted(t *testing.T) {
 	r.await("the reboot is logged", func() bool {
 		return strings.Contains(strings.Join(r.recorded(), "\n"), "Warning Rebooted Node n has been rebooted, boot id: b")
 	})
+}
+
+func TestAnExternalCloudCompletesTheNode(t *testing.T) {
+	server := apifake.New(t)
+	r := start(t, server, func(o *Options) { o.ExternalCloud, o.IPs = true, []net.IP{net.IPv4zero} })
+	node := r.awaitReady(corev1.ConditionTrue)
+	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	if !slices.Contains(node.Spec.Taints, uninitialized) || node.Status.Addresses[0].Address != "10.0.0.1" {
+		t.Errorf("spec %v, annotations %v, addresses %v", node.Spec, node.Annotations, node.Status.Addresses)
+	}
+	if given := annotations(&Options{ExternalCloud: true, IPs: []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("fd00::1")}}); given[addressAnnotation] != "10.0.0.1,fd00::1" {
+		t.Errorf("annotations %v", given)
+	}
+	written := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "203.0.113.1"}}}}
+	if after := r.describe(t.Context(), written); !slices.Equal(after.Status.Addresses, written.Status.Addresses) {
+		t.Errorf("the controller's addresses have become %v", after.Status.Addresses)
+	}
+}
+
+func TestAnAddressOfAnotherMachineIsRefused(t *testing.T) {
+	for ip, want := range map[string]string{"192.0.2.77": "not found in the host's network interfaces", "127.0.0.1": "can't be loopback address"} {
+		_, err := New(Options{Name: "n", IPs: []net.IP{net.ParseIP(ip)}})
+		if err == nil || err.Error() != "--node-ip: "+ip+": "+want {
+			t.Errorf("%s: %v", ip, err)
+		}
+	}
 }
 
 func TestADeletedNodeIsRegisteredAgain(t *testing.T) {

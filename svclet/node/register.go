@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	goruntime "runtime"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +17,12 @@ import (
 	"k8s.io/klog/v2"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
+
+// addressAnnotation has the addresses of --node-ip, for the cloud controller manager.
+const addressAnnotation = "alpha.kubernetes.io/provided-node-ip"
+
+// uninitializedTaint is on a node until its cloud controller manager has completed it.
+const uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // attachAnnotation marks a node whose volumes are attached by a controller.
 const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -38,10 +46,35 @@ func initial(o *Options) *corev1.Node {
 			node.Spec.Taints = append(node.Spec.Taints, taint)
 		}
 	}
-	if o.ControllerAttachDetach {
-		node.Annotations = map[string]string{attachAnnotation: "true"}
+	if o.ExternalCloud {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: uninitializedTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
+	node.Annotations = annotations(o)
 	return node
+}
+
+// annotations returns the agent's annotations of the Node.
+func annotations(o *Options) map[string]string {
+	own := map[string]string{}
+	if o.ControllerAttachDetach {
+		own[attachAnnotation] = "true"
+	}
+	if given := specified(o.IPs); o.ExternalCloud && len(given) > 0 {
+		own[addressAnnotation] = strings.Join(given, ",")
+	}
+	return own
+}
+
+// specified returns the addresses of --node-ip without those that only select a
+// family.
+func specified(ips []net.IP) []string {
+	var given []string
+	for _, ip := range ips {
+		if !ip.IsUnspecified() {
+			given = append(given, ip.String())
+		}
+	}
+	return given
 }
 
 // register creates the Node, or adopts an existing one.
@@ -112,12 +145,14 @@ func (n *Node) adopt(ctx context.Context, wanted *corev1.Node) error {
 	}
 	change := labelsToSet(existing, wanted, defaultLabels)
 	annotations := map[string]any{}
-	switch attach := wanted.Annotations[attachAnnotation]; {
-	case attach == existing.Annotations[attachAnnotation]:
-	case attach == "":
-		annotations[attachAnnotation] = nil
-	default:
-		annotations[attachAnnotation] = attach
+	for _, name := range []string{attachAnnotation, addressAnnotation} {
+		switch value := wanted.Annotations[name]; {
+		case value == existing.Annotations[name]:
+		case value == "":
+			annotations[name] = nil
+		default:
+			annotations[name] = value
+		}
 	}
 	return n.patchMetadata(ctx, existing, change, annotations)
 }

@@ -22,8 +22,11 @@ import (
 func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: base.ObjectMeta, Spec: base.Spec, Status: *base.Status.DeepCopy()}
 	health := n.runtime.update(ctx, &n.o)
-	if addresses := n.addresses.update(ctx, &n.o); addresses != nil {
-		node.Status.Addresses = addresses
+	// Addresses that a cloud controller manager has written are its own.
+	if !n.o.ExternalCloud || len(node.Status.Addresses) == 0 {
+		if addresses := n.addresses.update(ctx, &n.o); addresses != nil {
+			node.Status.Addresses = addresses
+		}
 	}
 	n.recordReboot(node.Status.NodeInfo.BootID)
 	node.Status.Capacity = capacity(&n.o, node.Status.Capacity)

@@ -42,8 +42,9 @@ func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 			Reason: reasonTermination, Message: m.killed.disruption,
 		})
 	}
-	lost, _ := m.sandboxLost()
-	set(corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: statusFor(!lost)})
+	if lost, _ := m.sandboxLost(); !m.options.WithoutReadyToStart {
+		set(corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: statusFor(!lost)})
+	}
 	set(m.initialized(s))
 	containers := m.containersReady(s)
 	set(ready(m.pod, all, containers))

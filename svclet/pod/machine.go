@@ -14,6 +14,9 @@ type Options struct {
 	// HostIPs are the node's addresses for the pod's status, the primary one first, at
 	// most two. They are empty in standalone mode.
 	HostIPs []string
+	// WithoutHostIPs leaves status.hostIPs empty, WithoutReadyToStart leaves out the
+	// condition PodReadyToStartContainers.
+	WithoutHostIPs, WithoutReadyToStart bool
 	// MaxBackOff is the longest CrashLoopBackOff
 	// (crashLoopBackOff.maxContainerRestartPeriod). Zero means 5 minutes.
 	MaxBackOff time.Duration

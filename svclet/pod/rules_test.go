@@ -150,6 +150,22 @@ func TestPodIPsAreOneOfEachFamilyTheNodesFamilyFirst(t *testing.T) {
 	}
 }
 
+func TestAlphaPartsOfTheStatusObeyTheirGates(t *testing.T) {
+	status := func(o Options) corev1.PodStatus {
+		o.HostIPs = []string{"192.0.2.1", "2001:db8::1"}
+		m := New(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}, o)
+		m.Observe(Observed{})
+		return m.Next(epoch).Status
+	}
+	on, off := status(Options{}), status(Options{WithoutHostIPs: true, WithoutReadyToStart: true})
+	if len(on.HostIPs) != 2 || conditionOf(on.Conditions, corev1.PodReadyToStartContainers) == nil {
+		t.Errorf("on: %v, %v", on.HostIPs, on.Conditions)
+	}
+	if off.HostIP != "192.0.2.1" || len(off.HostIPs) != 0 || conditionOf(off.Conditions, corev1.PodReadyToStartContainers) != nil {
+		t.Errorf("off: %v, %v", off.HostIPs, off.Conditions)
+	}
+}
+
 func TestTerminationMessagesShareTheirLimit(t *testing.T) {
 	long := string(make([]byte, maxMessages))
 	s := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{ended(1), ended(1)}}

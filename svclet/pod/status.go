@@ -253,8 +253,10 @@ func (m *Machine) setAddresses(s *corev1.PodStatus) {
 	hosts := m.options.HostIPs
 	if len(hosts) > 0 {
 		s.HostIP = hosts[0]
-		for _, ip := range hosts {
-			s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
+		if !m.options.WithoutHostIPs {
+			for _, ip := range hosts {
+				s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
+			}
 		}
 		if m.pod.Spec.HostNetwork {
 			if len(s.PodIPs) == 0 {

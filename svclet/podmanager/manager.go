@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/admit"
+	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podworker"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/source"
@@ -72,8 +73,8 @@ type Options struct {
 	Admission admit.Options
 	// Pressure returns the pressure conditions of the node; nil means none.
 	Pressure func() []corev1.NodeConditionType
-	// MaxBackOff is crashLoopBackOff.maxContainerRestartPeriod, 0 for the default.
-	MaxBackOff time.Duration
+	// Machine has the options of state machines that do not depend on the Node.
+	Machine pod.Options
 }
 
 // Manager has a worker for each pod that a source has, and for each that is only

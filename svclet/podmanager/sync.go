@@ -71,11 +71,10 @@ func (m *Manager) startWorker(ctx context.Context, s podworker.Start) {
 }
 
 func (m *Manager) machineOptions() pod.Options {
-	node := m.o.Node.Object()
-	return pod.Options{
-		HostIPs: nodeconfig.HostIPs(node), MaxBackOff: m.o.MaxBackOff,
-		RecursiveReadOnly: nodeconfig.RecursiveReadOnly(node, ""),
-	}
+	node, options := m.o.Node.Object(), m.o.Machine
+	options.HostIPs = nodeconfig.HostIPs(node)
+	options.RecursiveReadOnly = nodeconfig.RecursiveReadOnly(node, "")
+	return options
 }
 
 // hasPredecessor reports whether another pod of the same name has not been released

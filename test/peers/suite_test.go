@@ -83,6 +83,9 @@ func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Clust
 	Expect(err).NotTo(HaveOccurred())
 	a, err := m.NewAgent(kind, program, string(kind))
 	Expect(err).NotTo(HaveOccurred())
+	if kind == launch.Svclet { // kubelet 1.36 has these features without a gate
+		a.Args = append(a.Args, "--feature-gates=SidecarContainers=true,PodHostIPs=true,PodReadyToStartContainersCondition=true")
+	}
 	Expect(a.Configure(cluster)).To(Succeed())
 	Expect(a.Start()).To(Succeed())
 	DeferCleanup(func() {
