@@ -25,6 +25,7 @@ import (
 	"svc.dev/svc/apiserver/admission/escalation"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/release"

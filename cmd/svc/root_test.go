@@ -26,7 +26,7 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"an address that is none", []string{"up", "--bind-address=here"}, `svc up: --bind-address: "here" is not an IP address; see 'svc up --help'`},
 		{"ports that are no range", []string{"up", "--service-node-port-range=high"}, `svc up: --service-node-port-range: "high" is not a range of ports, such as 30000-32767; see 'svc up --help'`},
 		{"a switch that is neither on nor off", []string{"up", "--anonymous-auth=perhaps"}, `svc up: --anonymous-auth: "perhaps" is not true or false; see 'svc up --help'`},
-		{"an unknown feature gate", []string{"up", "--feature-gates=Nope=true"}, `svc up: --feature-gates: "Nope=true": unrecognized feature gate: Nope; see 'svc up --help'`},
+		{"an unknown feature gate", []string{"up", "--feature-gates=Nope=true"}, `svc up: --feature-gates: "Nope=true": Nope is not a known feature gate; docs/reference/feature-gates.md lists them; see 'svc up --help'`},
 		{"an unknown log format", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--logging-format=verse"},
 			`svc apiserver: flags of the logs: format: Invalid value: "verse": Unsupported log format; see 'svc apiserver --help'`},
 		{"a data directory without a name", []string{"up", "--data-dir="},

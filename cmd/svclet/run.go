@@ -73,13 +73,11 @@ func execute(s *config.Settings, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends svclet at once
-	c := agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, Version: version}
-	if err := connect(ctx, s, &c); errors.Is(err, context.Canceled) {
+	err = runAgent(ctx, s, agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, Version: version})
+	if errors.Is(err, context.Canceled) {
 		return nil
-	} else if err != nil {
-		return err
 	}
-	return runAgent(ctx, s, c)
+	return err
 }
 
 // width returns the width of the terminal, or 80.
@@ -120,7 +118,8 @@ func setClientFeatures(gates config.Gates) error {
 }
 
 // runAgent runs the agent until ctx is done, or another process wants the lock
-// file.
+// file. It returns [context.Canceled] if ctx is done before the agent runs. Nothing is
+// changed before the locks are held.
 func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	machine := hostOptions(s)
 	if err := host.Check(machine); err != nil {
@@ -129,9 +128,6 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	unlock, err := lock(ctx, stop, s)
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -141,6 +137,9 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		return err
 	}
 	defer root.Close()
+	if err := connect(ctx, s, &c); err != nil {
+		return err
+	}
 	for _, problem := range host.Prepare(ctx, machine) {
 		klog.FromContext(ctx).Info("Failed to configure the host fully", "problem", problem)
 	}
@@ -148,9 +147,6 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		runtime.SetBlockProfileRate(1)
 	}
 	own, err := ownRuntime(ctx, &c)
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -163,7 +159,7 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return nil
+		return err
 	case err != nil && own != nil:
 		// An agent that cannot be made leaves no containerd. Existing pods keep running.
 		return errors.Join(err, own.Stop(ctx))

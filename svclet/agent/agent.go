@@ -144,6 +144,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	}
 	all := tasks{parts: []func(context.Context){n.Run}}
 	all.add(renewal(base))
+	all.add(checkSkew(base, conn))
 	all.add(serviceProxy(ctx, base, conn))
 	all.add(podTasks)
 	all.add(serverTasks)

@@ -55,6 +55,19 @@ func TestAPodIsSetUpStartedStoppedAndTornDown(t *testing.T) {
 	r.Expect(filepath.Join(r.dir, "root", "pods", "u")).NotTo(gomega.BeADirectory())
 }
 
+func TestAPodWhoseDirectoryIsGoneIsSetUpAgain(t *testing.T) {
+	r := newFixture(t, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	})
+	id := r.running()
+	sandbox := r.observed().Sandboxes[0].ID
+	r.Expect(os.RemoveAll(filepath.Join(r.dir, "root", "pods", "u"))).To(gomega.Succeed())
+	r.succeed(pod.Operation{Kind: pod.StopContainer, ID: id, Name: "app"})
+	r.succeed(pod.Operation{Kind: pod.StartContainer, Name: "app", SandboxID: sandbox, Attempt: 1})
+	r.Expect(filepath.Join(r.dir, "root", "pods", "u", "volumes", "kubernetes.io~empty-dir", "v")).To(gomega.BeADirectory())
+}
+
 func TestNothingIsStartedBeforeThePodIsSetUp(t *testing.T) {
 	r := newFixture(t)
 	for kind, reason := range map[pod.Kind]string{pod.CreateSandbox: "FailedCreatePodSandBox", pod.StartContainer: "CreateContainerConfigError"} {

@@ -81,6 +81,12 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 		// It was added after the pod was set up, and may refer to objects of its own.
 		s.o.Objects.Register(s.pod)
 	}
+	if _, err := s.resourcesOf(s.pod.UID); err == nil && !s.o.Volumes.Present(s.pod.UID) {
+		// Another program has removed the pod's directory.
+		if result := s.setUp(ctx, s.pod); result.Reason != "" {
+			return "", result
+		}
+	}
 	began, secrets := s.o.Clock.Now(), s.o.Images.PullSecrets(ctx, s.pod, s.o.Objects)
 	images, reason, err := s.imageVolumes(ctx, secrets)
 	if err != nil {

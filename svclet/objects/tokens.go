@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -68,7 +69,12 @@ func (s *Store) Token(ctx context.Context, pod *corev1.Pod, source *corev1.Servi
 	case now.After(held.expires):
 		return "", fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", pod.Namespace, key.account, err)
 	default:
-		klog.FromContext(ctx).Error(err, "Failed to refresh service account token", "pod", klog.KObj(pod), "serviceAccount", key.account)
+		logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(pod), "serviceAccount", key.account)
+		if pod.DeletionTimestamp != nil || apierrors.IsNotFound(err) {
+			logger.V(4).Info("Failed to refresh service account token of a pod that ends", "err", err)
+		} else {
+			logger.Error(err, "Failed to refresh service account token")
+		}
 		issued = &token{text: held.text, expires: held.expires, renew: now.Add(tokenRetry)}
 	}
 	s.mutex.Lock()

@@ -152,7 +152,22 @@ func (m *Machine) Observe(observed Observed) {
 	for i := range m.containers {
 		m.containers[i].observe(m)
 	}
+	if !m.hasObserved {
+		m.recallRejection()
+	}
 	m.hasObserved = true
+}
+
+// recallRejection recognizes a pod that the agent rejected before it was restarted:
+// it has failed with a reason, and none of it was ever created. Its status stays.
+func (m *Machine) recallRejection() {
+	s := &m.pod.Status
+	created := len(s.InitContainerStatuses) + len(s.ContainerStatuses) + len(s.EphemeralContainerStatuses) +
+		len(m.observed.Sandboxes) + len(m.observed.Containers)
+	if s.Phase == corev1.PodFailed && s.Reason != "" && created == 0 {
+		m.rejected = &podFailure{reason: s.Reason, message: s.Message}
+		m.neverStarted, m.final = true, true
+	}
 }
 
 // Done reports the result of an operation to the machine.

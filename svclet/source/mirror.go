@@ -48,6 +48,10 @@ func keyOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
+// mirrorPatience is how many attempts fail before that is an error: at first the Node
+// or the namespace may not exist yet. Five take 3 s.
+const mirrorPatience = 4
+
 // run syncs mirror pods until ctx is done.
 func (m *mirrors) run(ctx context.Context) {
 	if m.o.NodeUID == nil {
@@ -66,10 +70,10 @@ func (m *mirrors) run(ctx context.Context) {
 			m.queue.Forget(key)
 		} else if ctx.Err() == nil {
 			logger := klog.FromContext(ctx).WithValues("pod", key)
-			if m.queue.NumRequeues(key) == 0 {
+			if m.queue.NumRequeues(key) == mirrorPatience {
 				logger.Error(err, "Failed to sync mirror pod, will retry")
 			} else {
-				logger.V(4).Info("Failed to sync mirror pod again, will retry", "err", err)
+				logger.V(4).Info("Failed to sync mirror pod, will retry", "err", err)
 			}
 			m.queue.AddRateLimited(key)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,6 +157,12 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounte
 	}
 	m.remember(state, volumes)
 	return result, errors.Join(failed...)
+}
+
+// Present reports whether the pod's directory exists, which [Manager.Mount] makes.
+func (m *Manager) Present(uid types.UID) bool {
+	_, err := os.Stat(m.layout.pod(uid))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Refresh updates the content of the pod's volumes from their API objects. A
