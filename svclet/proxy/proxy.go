@@ -216,7 +216,11 @@ func (t *table) apply(ctx context.Context, o Options, s *state) (int, error) {
 	if !t.written {
 		rules.Create(tx)
 		for _, k := range s.keys() {
-			parts[k] = ruleset.PartOf(o.with(s.service(k)), t.family, o.Node)
+			service := s.service(k)
+			if service.Service == nil {
+				continue // it was deleted meanwhile, and is dirty
+			}
+			parts[k] = ruleset.PartOf(o.with(service), t.family, o.Node)
 			rules.Change(tx, ruleset.Part{}, parts[k])
 			stale.Add(t.parts[k], parts[k])
 		}
