@@ -130,11 +130,15 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	n, err := newNode(base, conn, available, images)
+	var n *node.Node
+	drivers, err := newCSI(base, conn, func() *node.Node { return n })
 	if err != nil {
 		return nil, err
 	}
-	p, podTasks, err := newPods(ctx, base, conn, available, images, n, o)
+	if n, err = newNode(base, conn, available, images, drivers); err != nil {
+		return nil, err
+	}
+	p, podTasks, err := newPods(ctx, base, conn, available, images, drivers, n, o)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
@@ -43,7 +44,7 @@ func readResources(base common) (resources, error) {
 }
 
 // newNode makes the agent's Node.
-func newNode(base common, conn connections, available resources, images *image.Manager) (*node.Node, error) {
+func newNode(base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager) (*node.Node, error) {
 	c := base.Configuration
 	ips, err := nodeconfig.ParseNodeIPs(base.NodeIP)
 	if err != nil {
@@ -57,10 +58,11 @@ func newNode(base common, conn connections, available resources, images *image.M
 		ControllerAttachDetach: ptr.Deref(c.EnableControllerAttachDetach, true),
 		IPs:                    ips, Machine: available.machine,
 		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: reserved(base, available), Version: base.Version,
-		Runtime:  func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
-		Pressure: func() node.Pressure { return pressure(base.conditions) },
-		PodCIDRs: c.PodCIDR,
-		Images:   images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),
+		Runtime:      func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
+		VolumesInUse: drivers.InUse,
+		Pressure:     func() node.Pressure { return pressure(base.conditions) },
+		PodCIDRs:     c.PodCIDR,
+		Images:       images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),
 		UpdateFrequency: c.NodeStatusUpdateFrequency.Duration, ReportFrequency: c.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second,
 		Recorder:      conn.events.Any(), Clock: base.Clock,

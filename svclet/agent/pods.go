@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/admit"
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
@@ -37,10 +38,10 @@ type pods struct {
 }
 
 // newPods makes what runs pods, from what they refer to up to their manager.
-func newPods(ctx context.Context, base common, conn connections, available resources, images *image.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
+func newPods(ctx context.Context, base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
 	queue, table, updates := podmanager.NewQueue(), podmanager.NewTable(), make(chan source.Update)
 	objects, all := newObjects(base, conn, queue, o)
-	volumes, err := newVolumes(ctx, base, objects, n)
+	volumes, err := newVolumes(ctx, base, objects, drivers, n)
 	if err != nil {
 		return nil, tasks{}, err
 	}
@@ -82,6 +83,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
 	}
 	all.add(cgroupTasks)
+	all.add(pluginTasks(base, drivers, queue))
 	all.parts = append(all.parts, logs.Run, probes.Run, statuses.Run,
 		func(ctx context.Context) { watchRuntime(ctx, conn.runtime, queue) },
 		func(ctx context.Context) { sources.Run(ctx, updates) },

@@ -6,21 +6,27 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/container"
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
+	"svc.dev/svc/svclet/plugins"
+	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/volume"
 )
 
 // newVolumes makes the volumes of pods.
-func newVolumes(ctx context.Context, base common, objects objects, n *node.Node) (*volume.Manager, error) {
+func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.Manager, n *node.Node) (*volume.Manager, error) {
 	volumes, err := volume.New(volume.Options{
+		CSI:     drivers,
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
 	})
@@ -31,6 +37,38 @@ func newVolumes(ctx context.Context, base common, objects objects, n *node.Node)
 		klog.FromContext(ctx).Error(err, "Failed to share the mounts of the root directory, mounts will not propagate between containers", "dir", base.RootDir)
 	}
 	return volumes, nil
+}
+
+// newCSI makes what publishes the volumes of CSI drivers. n returns the agent's Node,
+// which is made later.
+func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, error) {
+	host, err := container.ReadHost("/")
+	if err != nil {
+		return nil, err
+	}
+	o := csi.Options{
+		RootDir: base.RootDir, NodeName: base.name, Mounted: mountinfo.Mounted, SELinux: host.SELinux,
+		ControllerAttaches: ptr.Deref(base.Configuration.EnableControllerAttachDetach, true),
+		Node:               func() *corev1.Node { return n().Object() },
+		InUseChanged:       func() { n().Changed() },
+		Clock:              base.Clock,
+	}
+	if conn.clients != nil {
+		o.Client = conn.clients.Client
+	}
+	drivers, err := csi.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("--root-dir: %w", err)
+	}
+	return drivers, nil
+}
+
+// pluginTasks register plugins, and refresh the volumes of CSI drivers.
+func pluginTasks(base common, drivers *csi.Manager, queue *podmanager.Queue) tasks {
+	watcher := plugins.New(plugins.Options{
+		Dir: drivers.Dir(), Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: drivers}, Clock: base.Clock,
+	})
+	return tasks{parts: []func(context.Context){watcher.Run, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
 }
 
 // newLogs makes what links, rotates and removes the logs of containers. running

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -42,7 +43,7 @@ func NewScheme() (*apiruntime.Scheme, error) {
 	s := apiruntime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	builder := apiruntime.NewSchemeBuilder(corev1.AddToScheme, coordinationv1.AddToScheme, nodev1.AddToScheme,
-		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme)
+		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme, storagev1.AddToScheme)
 	return s, builder.AddToScheme(s)
 }
 

@@ -71,7 +71,8 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := noDevices(in.Container); err != nil {
+	devices, err := devices(in)
+	if err != nil {
 		return nil, err
 	}
 	mounts, err := mounts(in, environment.values)
@@ -98,6 +99,7 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		WorkingDir:  in.Container.WorkingDir,
 		Envs:        environment.keyValues(),
 		Mounts:      mounts,
+		Devices:     devices,
 		Labels:      runtime.ContainerLabels(in.Pod, in.Container),
 		Annotations: annotations,
 		LogPath:     LogPath(in.Container.Name, in.Attempt),

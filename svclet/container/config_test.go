@@ -96,12 +96,23 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-func TestDevicesAreRefused(t *testing.T) {
+func TestBlockVolumesAreDevices(t *testing.T) {
 	pod := testPod()
 	pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/x"}}
 	_, err := Config(t.Context(), testInput(pod, &pod.Spec.Containers[0], nil))
-	if want := `cannot find volume "disk" to pass into container "main": block volumes are not supported`; err == nil || err.Error() != want {
+	if want := `cannot find volume "disk" to pass into container "main"`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
+	}
+	for readOnly, want := range map[bool]string{false: "mrw", true: "r"} {
+		in := testInput(pod, &pod.Spec.Containers[0], nil)
+		in.Volumes = map[string]Volume{"disk": {Device: "/dev/loop0", ReadOnly: readOnly}}
+		config, err := Config(t.Context(), in)
+		if err != nil || len(config.Devices) != 1 {
+			t.Fatalf("%v, %v", config, err)
+		}
+		if d := config.Devices[0]; d.HostPath != "/dev/loop0" || d.ContainerPath != "/dev/x" || d.Permissions != want {
+			t.Errorf("read-only %t: %v", readOnly, d)
+		}
 	}
 }
 

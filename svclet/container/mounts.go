@@ -14,8 +14,9 @@ import (
 
 // Volume is a volume of the pod.
 type Volume struct {
-	// HostPath is its directory or file on the host.
-	HostPath string
+	// HostPath is its directory or file on the host; Device is its block device, if it is
+	// one.
+	HostPath, Device string
 	// ReadOnly makes all mounts of the volume read-only.
 	ReadOnly bool
 	// SELinuxRelabel makes the runtime label its files for the container.
@@ -174,11 +175,19 @@ func recursiveReadOnly(mount corev1.VolumeMount, possible bool) (bool, error) {
 	}
 }
 
-// noDevices refuses block volumes, which the agent does not support.
-func noDevices(container *corev1.Container) error {
-	if len(container.VolumeDevices) == 0 {
-		return nil
+// devices returns the block devices of a container.
+func devices(in Input) ([]*runtimeapi.Device, error) {
+	var list []*runtimeapi.Device
+	for _, device := range in.Container.VolumeDevices {
+		volume := in.Volumes[device.Name]
+		if volume.Device == "" {
+			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", device.Name, in.Container.Name)
+		}
+		permissions := "mrw"
+		if volume.ReadOnly {
+			permissions = "r"
+		}
+		list = append(list, &runtimeapi.Device{HostPath: volume.Device, ContainerPath: device.DevicePath, Permissions: permissions})
 	}
-	return fmt.Errorf("cannot find volume %q to pass into container %q: block volumes are not supported",
-		container.VolumeDevices[0].Name, container.Name)
+	return list, nil
 }

@@ -80,7 +80,7 @@ func (s *start) config(ctx context.Context, ref string, images map[string]*runti
 func volumes(mounted map[string]volume.Mounted, images map[string]*runtimeapi.ImageSpec) map[string]container.Volume {
 	all := make(map[string]container.Volume, len(mounted))
 	for name, v := range mounted {
-		all[name] = container.Volume{HostPath: v.HostPath, ReadOnly: v.ReadOnly, SELinuxRelabel: v.Relabel, Image: images[name]}
+		all[name] = container.Volume{HostPath: v.HostPath, Device: v.Device, ReadOnly: v.ReadOnly, SELinuxRelabel: v.Relabel, Image: images[name]}
 	}
 	return all
 }

@@ -74,6 +74,8 @@ type Options struct {
 	Problems func() []error
 	// Pressure returns which resources run out; nil means none.
 	Pressure func() Pressure
+	// VolumesInUse returns the volumes that a controller must not detach; nil means none.
+	VolumesInUse func() []corev1.UniqueVolumeName
 	// Images lists the node's images; nil means none. It is called at most once per
 	// minute.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)

@@ -33,7 +33,9 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	node.Status.Allocatable = allocatable(node.Status.Capacity, n.o.Reserved)
 	node.Status.NodeInfo = n.info(health)
 	node.Status.DaemonEndpoints = corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: n.o.Port}}
-	node.Status.VolumesInUse = nil
+	if node.Status.VolumesInUse = nil; n.o.VolumesInUse != nil {
+		node.Status.VolumesInUse = n.o.VolumesInUse()
+	}
 	node.Status.Images = n.images.update(ctx, &n.o)
 	node.Status.RuntimeHandlers = handlers(health.status)
 	node.Status.Features = nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/svclet/csi"
 )
 
 const (
@@ -40,11 +41,18 @@ func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev
 			return mountedVolume{}, err
 		}
 	}
-	if err := checkMode(pod, volume.Name, pv); err != nil {
+	block, err := checkMode(pod, volume.Name, pv)
+	if err != nil {
 		return mountedVolume{}, err
 	}
 	var mounted mountedVolume
 	switch {
+	case pv.Spec.CSI != nil && m.CSI != nil:
+		mounted, err = m.mountCSI(ctx, csi.Volume{Pod: pod, Name: volume.Name, PV: pv, Claim: claim, Block: block, ReadOnly: readOnly})
+	case block && pv.Spec.Local != nil:
+		mounted, err = localDevice(volume.Name, pv, readOnly)
+	case block:
+		err = fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
 	case pv.Spec.HostPath != nil:
 		mounted, err = mountHostPath(volume.Name, pv.Spec.HostPath, readOnly)
 	case pv.Spec.Local != nil:
@@ -85,23 +93,38 @@ func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.Pe
 	return claim, pv, nil
 }
 
-// checkMode refuses block volumes, which svclet does not support.
-func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) error {
+// checkMode reports whether a volume is a block device, which containers use as
+// volumeDevices; other volumes are used as volumeMounts.
+func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) (block bool, err error) {
 	mounts, devices := false, false
 	for _, c := range podspec.NonEphemeral(&pod.Spec) {
 		mounts = mounts || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
 		devices = devices || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 	}
-	block := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	switch {
 	case mounts && block:
-		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", volume, corev1.PersistentVolumeBlock)
+		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", volume, corev1.PersistentVolumeBlock)
 	case devices && !block:
-		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
-	case block:
-		return fmt.Errorf("PersistentVolume %s has volumeMode %s: svclet does not pass on block devices: mount the device on the node and give the path of the mount", pv.Name, corev1.PersistentVolumeBlock)
+		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
 	}
-	return nil
+	return block, nil
+}
+
+// localDevice returns a volume of type local that is a block device.
+func localDevice(volume string, pv *corev1.PersistentVolume, readOnly bool) (mountedVolume, error) {
+	path := pv.Spec.Local.Path
+	if err := checkNoParent(path); err != nil {
+		return mountedVolume{}, fmt.Errorf("invalid path: %s %w", path, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return mountedVolume{}, err
+	}
+	if info.Mode().Type() != os.ModeDevice {
+		return mountedVolume{}, fmt.Errorf("local volume %q has volumeMode Block: %s is not a block device", pv.Name, path)
+	}
+	return mountedVolume{name: volume, Mounted: Mounted{Device: path, ReadOnly: readOnly}}, nil
 }
 
 // mountLocal mounts a volume of type local.

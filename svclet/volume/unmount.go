@@ -22,6 +22,11 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	defer done()
 	m.remember(state, nil)
 
+	if m.CSI != nil {
+		if err := m.CSI.Unpublish(ctx, uid); err != nil {
+			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+		}
+	}
 	dir := m.layout.pod(uid)
 	mounts, err := m.Mounter.Under(dir)
 	if err != nil {

@@ -29,6 +29,8 @@ const (
 	measureWalk
 	// measureFilesystem uses the figures of the file system.
 	measureFilesystem
+	// measureDriver asks the CSI driver.
+	measureDriver
 )
 
 // Usage measures the volumes of a mounted pod. It returns an earlier measurement
@@ -53,7 +55,7 @@ func (m *Manager) Usage(ctx context.Context, uid types.UID) ([]Usage, error) {
 		if v.measure == measureNothing {
 			continue
 		}
-		u, err := measureVolume(ctx, v)
+		u, err := m.measure(ctx, uid, v)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("measuring volume %q: %w", v.name, err))
 			continue
@@ -67,4 +69,16 @@ func (m *Manager) Usage(ctx context.Context, uid types.UID) ([]Usage, error) {
 		pod.usage, pod.usedAt = usage, now
 	}
 	return usage, errors.Join(failed...)
+}
+
+// measure measures one volume.
+func (m *Manager) measure(ctx context.Context, uid types.UID, v mountedVolume) (Usage, error) {
+	if v.measure != measureDriver {
+		return measureVolume(ctx, v)
+	}
+	u, err := m.CSI.Usage(ctx, uid, v.driver)
+	return Usage{
+		Name: v.name, Claim: v.claim, Used: u.Used, Available: u.Available, Capacity: u.Capacity,
+		InodesUsed: u.InodesUsed, InodesFree: u.InodesFree, InodeCount: u.InodeCount,
+	}, err
 }

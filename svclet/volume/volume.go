@@ -14,6 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/csi"
 )
 
 // Objects are the API objects that volumes get their content from.
@@ -25,6 +28,14 @@ type Objects interface {
 	Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error)
 	PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+}
+
+// CSI publishes the volumes of CSI drivers.
+type CSI interface {
+	Publish(ctx context.Context, v csi.Volume) (csi.Published, error)
+	// Unpublish releases the volumes of a pod.
+	Unpublish(ctx context.Context, uid types.UID) error
+	Usage(ctx context.Context, uid types.UID, volume string) (csi.Usage, error)
 }
 
 // Options are the options of [New].
@@ -43,6 +54,8 @@ type Options struct {
 	// Images reports whether the runtime mounts images into containers (KEP-4639). If
 	// not, volumes of type image are refused.
 	Images bool
+	// CSI publishes the volumes of CSI drivers. Without it they are refused.
+	CSI CSI
 	// Mounter defaults to the kernel's.
 	Mounter Mounter
 	// Clock defaults to the system clock.
@@ -72,8 +85,10 @@ type state struct {
 // Mounted is a volume that is ready to be mounted into containers.
 type Mounted struct {
 	// HostPath is the volume's path on the host: a directory, or for a hostPath volume
-	// any kind of file. It is empty for an image.
+	// any kind of file. It is empty for an image and for a block device.
 	HostPath string
+	// Device is the path of a block device, of a volume with volumeMode Block.
+	Device string
 	// Image is the image that the runtime is to mount.
 	Image *corev1.ImageVolumeSource
 	// ReadOnly makes all container mounts of the volume read-only.
@@ -177,7 +192,8 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	var failed []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if !showsObjects(volume) || !m.remembers(state, volume.Name) {
+		mounted := m.remembered(state, volume.Name)
+		if mounted == nil || !showsObjects(volume) && mounted.driver == "" {
 			continue
 		}
 		if _, err := m.mount(ctx, pod, volume); err != nil {
@@ -196,6 +212,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		return mountHostPath(volume.Name, volume.HostPath, false)
 	case showsObjects(volume):
 		return m.mountObjects(ctx, pod, volume)
+	case volume.CSI != nil && m.CSI != nil:
+		return m.mountCSI(ctx, csi.Volume{Pod: pod, Name: volume.Name, Inline: volume.CSI, ReadOnly: ptr.Deref(volume.CSI.ReadOnly, false)})
 	case volume.Image != nil && m.Images:
 		return mountedVolume{name: volume.Name, Mounted: Mounted{Image: volume.Image, ReadOnly: true, Relabel: true}}, nil
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
@@ -212,6 +230,8 @@ type mountedVolume struct {
 	// measure is how its usage is measured.
 	measure measure
 	claim   string
+	// driver is the name by which a CSI driver knows it, empty for other volumes.
+	driver string
 }
 
 func (m *Manager) remember(s *state, volumes []mountedVolume) {
@@ -220,10 +240,15 @@ func (m *Manager) remember(s *state, volumes []mountedVolume) {
 	s.volumes, s.usage = volumes, nil
 }
 
-func (m *Manager) remembers(s *state, name string) bool {
+// remembered returns a mounted volume, nil if it is not mounted.
+func (m *Manager) remembered(s *state, name string) *mountedVolume {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	return slices.ContainsFunc(s.volumes, func(v mountedVolume) bool { return v.name == name })
+	i := slices.IndexFunc(s.volumes, func(v mountedVolume) bool { return v.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.volumes[i]
 }
 
 // hold locks the files of a pod on disk until done is called.

@@ -1,0 +1,274 @@
+package csi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// publication is one call of [Manager.Publish].
+type publication struct {
+	*Manager
+	*Volume
+	driver *driver
+	object *storagev1.CSIDriver
+	record record
+	// dir is the directory of the record.
+	dir     string
+	options []string
+	// group is the pod's fsGroup if the driver gives files to it.
+	group *int64
+	// attachment is what the attaching controller has published.
+	attachment map[string]string
+}
+
+// Publish makes a driver publish a volume for a pod, and waits until a controller has
+// attached it. For a volume that is published already it does what has to be repeated:
+// tokens are renewed if the driver requires that, and a volume that has grown is expanded.
+func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
+	p := publication{Manager: m, Volume: &v, record: v.record()}
+	if m.o.Client == nil {
+		return Published{}, errors.New("volumes of CSI drivers need an API server")
+	}
+	for _, name := range []string{p.record.Driver, p.record.Volume} {
+		if !isName(name) {
+			return Published{}, fmt.Errorf("name %q of a CSI driver or volume cannot be a directory's name", name)
+		}
+	}
+	var err error
+	if p.driver, err = m.drivers.get(p.record.Driver); err != nil {
+		return Published{}, err
+	}
+	if p.object, err = m.csiDriver(ctx, p.record.Driver); err != nil {
+		return Published{}, err
+	}
+	if err := v.checkLifecycle(p.object); err != nil {
+		return Published{}, err
+	}
+	p.dir = filepath.Join(m.layout.volumes(v.Pod.UID), p.record.Volume)
+	p.options = v.mountOptions(p.object, m.o.SELinux)
+	delegated := v.givesGroup(p.object) && p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
+	if delegated {
+		p.group = v.group()
+	}
+	unlock := m.volumes.lock(p.record.Driver + "^" + p.record.Handle)
+	defer unlock()
+	result := Published{
+		Path: m.layout.target(v.Pod.UID, p.record), Group: v.givesGroup(p.object) && !delegated,
+		Measurable: v.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_GET_VOLUME_STATS),
+	}
+	if result.New, err = p.run(ctx, result.Path); err != nil {
+		return Published{}, err
+	}
+	return result, p.expand(ctx, result.Path)
+}
+
+// run stages and publishes the volume, unless that has been done.
+func (p *publication) run(ctx context.Context, target string) (published bool, err error) {
+	done, err := p.isDone(target)
+	if err != nil {
+		return false, err
+	}
+	if done && !ptr.Deref(p.object.Spec.RequiresRepublish, false) {
+		return false, nil
+	}
+	attachable := p.PV != nil && ptr.Deref(p.object.Spec.AttachRequired, true)
+	if !done {
+		p.record.Attached = attachable
+		p.record.Staged = p.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
+		if old, err := readRecord(p.dir); err == nil {
+			p.record.Begun = old.Begun
+		}
+		if err := p.record.write(p.dir); err != nil {
+			return false, err
+		}
+	}
+	if attachable {
+		if p.attachment, err = p.awaitAttached(ctx, p.Pod.UID, p.record); err != nil {
+			return false, err
+		}
+	}
+	if err := p.stage(ctx); err != nil {
+		return false, err
+	}
+	if err := p.publish(ctx, target); err != nil {
+		return false, err
+	}
+	return !done, nil
+}
+
+// isDone reports whether the volume is published already.
+func (p *publication) isDone(target string) (bool, error) {
+	old, err := readRecord(p.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if old.Driver != p.record.Driver || old.Handle != p.record.Handle {
+		return false, fmt.Errorf("volume %s is mounted with the handle %s of CSI driver %s", old.Volume, old.Handle, old.Driver)
+	}
+	if _, err := os.Lstat(target); old.Done != p.boot || err != nil {
+		return false, nil
+	}
+	p.record = old
+	return true, nil
+}
+
+// stage stages the volume for all its pods, if the driver does that, unless it has been
+// staged.
+func (p *publication) stage(ctx context.Context) error {
+	if !p.record.Staged {
+		return nil
+	}
+	dir, path := p.layout.stage(p.record.Driver, p.record.Handle), p.layout.staging(p.record.Driver, p.record.Handle)
+	old, err := readRecord(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && old.Done == p.boot {
+		return nil
+	}
+	secrets, err := p.secret(ctx, p.PV.Spec.CSI.NodeStageSecretRef)
+	if err != nil {
+		return err
+	}
+	staged := record{Driver: p.record.Driver, Handle: p.record.Handle, Volume: p.record.Volume, Block: p.record.Block, Begun: true}
+	if err := staged.write(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(path, privateDir); err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = p.driver.NodeStageVolume(call, &spec.NodeStageVolumeRequest{
+		VolumeId: p.record.Handle, PublishContext: p.attachment, StagingTargetPath: path,
+		VolumeCapability: p.capability(p.driver, p.options, p.group), Secrets: secrets, VolumeContext: p.attributes(),
+	})
+	if err != nil {
+		return fmt.Errorf("NodeStageVolume of CSI driver %s: %w", p.record.Driver, err)
+	}
+	staged.Done = p.boot
+	return staged.write(dir)
+}
+
+// publish publishes the volume for the pod.
+func (p *publication) publish(ctx context.Context, target string) error {
+	request := &spec.NodePublishVolumeRequest{
+		VolumeId: p.record.Handle, PublishContext: p.attachment, TargetPath: target, Readonly: p.readOnly(),
+		VolumeCapability: p.capability(p.driver, p.options, p.group),
+	}
+	if p.record.Staged {
+		request.StagingTargetPath = p.layout.staging(p.record.Driver, p.record.Handle)
+	}
+	var err error
+	if request.Secrets, err = p.publishSecret(ctx); err != nil {
+		return err
+	}
+	if request.VolumeContext, err = p.context(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), privateDir); err != nil {
+		return err
+	}
+	if !p.record.Begun {
+		p.record.Begun = true
+		if err := p.record.write(p.dir); err != nil {
+			return err
+		}
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := p.driver.NodePublishVolume(call, request); err != nil {
+		return fmt.Errorf("NodePublishVolume of CSI driver %s: %w", p.record.Driver, err)
+	}
+	if _, err := os.Lstat(target); err != nil {
+		return fmt.Errorf("CSI driver %s has published nothing: it must see the agent's root directory, at the same path, with mountPropagation Bidirectional: %w", p.record.Driver, err)
+	}
+	if p.record.Done == p.boot {
+		return nil
+	}
+	p.record.Done = p.boot
+	return p.record.write(p.dir)
+}
+
+// publishSecret returns the secret of the calls that publish the volume.
+func (p *publication) publishSecret(ctx context.Context) (map[string]string, error) {
+	if p.PV != nil {
+		return p.secret(ctx, p.PV.Spec.CSI.NodePublishSecretRef)
+	}
+	if ref := p.Inline.NodePublishSecretRef; ref != nil {
+		return p.secret(ctx, &corev1.SecretReference{Namespace: p.Pod.Namespace, Name: ref.Name})
+	}
+	return nil, nil
+}
+
+// context returns the volume's attributes, and what the CSIDriver asks for about the
+// pod.
+func (p *publication) context(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{}
+	maps.Copy(all, p.attributes())
+	maps.Copy(all, p.podInfo(p.object))
+	if len(p.object.Spec.TokenRequests) == 0 {
+		return all, nil
+	}
+	tokens := map[string]authenticationv1.TokenRequestStatus{}
+	for _, wanted := range p.object.Spec.TokenRequests {
+		token, err := p.token(ctx, wanted)
+		if err != nil {
+			return nil, fmt.Errorf("token of service account %s for CSI driver %s: %w", p.Pod.Spec.ServiceAccountName, p.record.Driver, err)
+		}
+		tokens[wanted.Audience] = token
+	}
+	text, err := json.Marshal(tokens)
+	if err != nil {
+		return nil, err
+	}
+	all["csi.storage.k8s.io/serviceAccount.tokens"] = string(text)
+	return all, nil
+}
+
+// token requests a token of the pod's service account that is bound to the pod.
+func (p *publication) token(ctx context.Context, wanted storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: wanted.ExpirationSeconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Pod.Name, UID: p.Pod.UID},
+	}}
+	if wanted.Audience != "" {
+		request.Spec.Audiences = []string{wanted.Audience}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.Pod.Namespace, Name: p.Pod.Spec.ServiceAccountName}}
+	err := p.o.Client.SubResource("token").Create(ctx, account, request)
+	return request.Status, err
+}
+
+// secret reads a secret of a driver's calls; nil for none.
+func (m *Manager) secret(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	found := &corev1.Secret{}
+	if err := m.o.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, found); err != nil {
+		return nil, fmt.Errorf("reading the secret %s/%s of the volume: %w", ref.Namespace, ref.Name, err)
+	}
+	all := map[string]string{}
+	for key, value := range found.Data {
+		all[key] = string(value)
+	}
+	return all, nil
+}
