@@ -1,0 +1,201 @@
+package node
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/svclet/csi/csitest"
+)
+
+// claim creates a PersistentVolume with a source, and a claim of the same name, and binds
+// them, unless a controller is faster.
+func claim(ctx context.Context, s space, name string, mode corev1.PersistentVolumeMode, source string) {
+	GinkgoHelper()
+	volume := s.name + "-" + name
+	s.apply(ctx, strings.NewReplacer("VOLUME", volume, "CLAIM", name, "MODE", string(mode), "SOURCE", source).Replace(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: VOLUME}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  volumeMode: MODE
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: "${NAMESPACE}", name: CLAIM}
+  SOURCE
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: CLAIM}
+spec: {accessModes: [ReadWriteOnce], volumeMode: MODE, resources: {requests: {storage: 1Gi}}, storageClassName: "", volumeName: VOLUME}
+`))
+	DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "pv", volume, "--wait=false") })
+	Eventually(func(g Gomega) {
+		c, v := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+		g.Expect(client.Get(ctx, ctrlclient.ObjectKey{Namespace: s.name, Name: name}, c)).To(Succeed())
+		g.Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: volume}, v)).To(Succeed())
+		if c.Status.Phase == corev1.ClaimBound {
+			return
+		}
+		v.Spec.ClaimRef.UID = c.UID
+		g.Expect(client.Update(ctx, v)).To(Succeed())
+		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, v.Spec.Capacity
+		g.Expect(client.Status().Update(ctx, c)).To(Succeed())
+	}).Should(Succeed())
+}
+
+var _ = Describe("persistent volumes", func() {
+	affinity := func(ctx context.Context) string {
+		return `nodeAffinity: {required: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: ["` + nodeName(ctx) + `"]}]}]}}`
+	}
+
+	It("of types local and hostPath are mounted, and keep their data", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		dir := newDir()
+		claim(ctx, s, "local", corev1.PersistentVolumeFilesystem, "local: {path: "+dir+"}\n  "+affinity(ctx))
+		claim(ctx, s, "host", corev1.PersistentVolumeFilesystem, "hostPath: {path: "+filepath.Join(dir, "host")+", type: DirectoryOrCreate}")
+		s.apply(ctx, `
+apiVersion: v1
+kind: Pod
+metadata: {name: keeper}
+spec:
+  restartPolicy: Never
+  securityContext: {fsGroup: 4242}
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'echo kept > /local/file; echo kept > /host/file; stat -c %g /local']
+    volumeMounts: [{name: local, mountPath: /local}, {name: host, mountPath: /host}]
+  volumes:
+  - {name: local, persistentVolumeClaim: {claimName: local}}
+  - {name: host, persistentVolumeClaim: {claimName: host}}
+`)
+		s.await(ctx, "keeper", inPhase(corev1.PodSucceeded))
+		Expect(s.run(ctx, "logs", "keeper")).To(Equal("4242\n"))
+		s.run(ctx, "delete", "pod", "keeper")
+		for _, path := range []string{"file", "host/file"} {
+			Expect(os.ReadFile(filepath.Join(dir, path))).To(BeEquivalentTo("kept\n"))
+		}
+	})
+
+	It("of type local with volumeMode Block are devices", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		claim(ctx, s, "disk", corev1.PersistentVolumeBlock, "local: {path: "+loopDevice(ctx, "", 1<<20)+"}\n  "+affinity(ctx))
+		s.apply(ctx, `
+apiVersion: v1
+kind: Pod
+metadata: {name: writer}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'echo raw > /dev/disk; head -c 4 /dev/disk; stat -c %F /dev/disk']
+    volumeDevices: [{name: disk, devicePath: /dev/disk}]
+  volumes: [{name: disk, persistentVolumeClaim: {claimName: disk}}]
+`)
+		s.await(ctx, "writer", inPhase(corev1.PodSucceeded))
+		Expect(s.run(ctx, "logs", "writer")).To(Equal("raw\nblock special file\n"))
+	})
+
+	It("of CSI drivers are staged, published and released by the driver", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		root, own := filepath.Join(node.DataDir, "svclet"), newDir()
+		options := csitest.Options{
+			Name: "test.csi.example", NodeID: "here", Registry: filepath.Join(root, "plugins_registry"), Dir: own,
+			Capabilities: []spec.NodeServiceCapability_RPC_Type{spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME},
+			Mount: func(source, target string) error {
+				if err := os.MkdirAll(target, 0o750); err != nil {
+					return err
+				}
+				return unix.Mount(source, target, "", unix.MS_BIND, "")
+			},
+			Unmount: func(target string) error {
+				if err := unix.Unmount(target, 0); err != nil {
+					return err
+				}
+				return os.Remove(target)
+			},
+		}
+		driver, err := csitest.Start(options)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { driver.Stop() })
+		s.apply(ctx, `
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: test.csi.example}
+spec: {attachRequired: false, podInfoOnMount: true, fsGroupPolicy: File, volumeLifecycleModes: [Persistent, Ephemeral]}
+`)
+		DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "csidriver", "test.csi.example") })
+		Eventually(func() (*storagev1.CSINode, error) {
+			n := &storagev1.CSINode{}
+			return n, client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName(ctx)}, n)
+		}).Should(HaveField("Spec.Drivers", ContainElement(HaveField("NodeID", "here"))))
+
+		claim(ctx, s, "data", corev1.PersistentVolumeFilesystem, "csi: {driver: test.csi.example, volumeHandle: "+s.name+"}")
+		s.apply(ctx, `
+apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {fsGroup: 4242}
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'echo kept > /data/file; exec sleep 1000']
+    volumeMounts: [{name: data, mountPath: /data}, {name: scratch, mountPath: /scratch}]
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: data}}
+  - {name: scratch, csi: {driver: test.csi.example}}
+`)
+		p := s.await(ctx, "user", beReady())
+		Expect(s.exec(ctx, "user", "cat /data/file; stat -c %g /data")).To(Equal("kept\n4242\n"))
+		Expect(os.ReadFile(filepath.Join(own, "volumes", s.name, "file"))).To(BeEquivalentTo("kept\n"))
+
+		By("even if the driver restarts before")
+		driver.Stop()
+		s.run(ctx, "delete", "pod", "user", "--wait=false")
+		Eventually(s.events(ctx, "user")).Should(ContainElement(ContainSubstring("not found in the list of registered CSI drivers")))
+		driver, err = csitest.Start(options)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error { _, err := s.get(ctx, "user"); return err }).Should(MatchError(ContainSubstring("not found")))
+		Expect(driver.Calls()).To(ContainElements("unpublish "+s.name, "unstage "+s.name))
+		Eventually(filepath.Join(root, "pods", string(p.UID))).ShouldNot(BeADirectory())
+		Expect(os.ReadFile(filepath.Join(own, "volumes", s.name, "file"))).To(BeEquivalentTo("kept\n"))
+		Expect(os.ReadFile("/proc/self/mountinfo")).NotTo(ContainSubstring(own))
+	})
+})
+
+// loopDevice returns a loop device of a new file. With a type, it has a file system.
+func loopDevice(ctx context.Context, fstype string, size int64) string {
+	GinkgoHelper()
+	file := filepath.Join(newDir(), "disk")
+	Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
+	Expect(os.Truncate(file, size)).To(Succeed())
+	if fstype != "" {
+		out, err := exec.CommandContext(ctx, "mkfs."+fstype, "-q", file).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+	}
+	out, err := exec.CommandContext(ctx, "losetup", "--find", "--show", file).CombinedOutput()
+	if err != nil {
+		Skip("this machine has no loop devices: " + string(out))
+	}
+	device := strings.TrimSpace(string(out))
+	DeferCleanup(func() {
+		out, err := exec.Command("losetup", "--detach", device).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+	})
+	return device
+}
