@@ -3,12 +3,18 @@ package stream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/moby/spdystream"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
@@ -24,61 +30,199 @@ func ParseRuntimeURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// spdyTransport connects to the runtime's streaming server, without a proxy. A TLS
-// certificate there is self-signed by the runtime and is not verified: the
-// one-time token in the URL, which came over the runtime's socket, authenticates
-// the runtime.
-//
-// disconnect closes the connection. The SPDY library closes it only once all its
-// streams have ended, which never happens if one of them was being opened.
-func spdyTransport(runtime *url.URL) (transport *spdy.SpdyRoundTripper, disconnect func(), err error) {
-	connector := &connector{}
-	upgrades := &http.Transport{DialContext: connector.dial}
-	if runtime.Scheme == "https" {
-		upgrades.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // see above
-	}
-	transport, err = spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: upgrades})
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the container runtime: %w", err)
-	}
-	return transport, connector.disconnect, nil
-}
+// runtimeTransport opens one SPDY connection to the runtime's streaming server,
+// without a proxy, and owns its goroutine. A TLS certificate there is self-signed
+// by the runtime and is not verified: the one-time token in the URL, which came
+// over the runtime's socket, authenticates the runtime.
+type runtimeTransport struct {
+	upgrades *http.Transport
+	serving  sync.WaitGroup
 
-// connector is the connection of a transport that is used once.
-type connector struct {
 	mu   sync.Mutex
-	conn net.Conn
+	raw  net.Conn           // what was dialled
+	body io.ReadWriteCloser // the same after the upgrade, through TLS where that is used
 }
 
-func (l *connector) dial(ctx context.Context, network, address string) (net.Conn, error) {
+var _ httpstream.UpgradeRoundTripper = &runtimeTransport{}
+
+func newRuntimeTransport(runtime *url.URL) *runtimeTransport {
+	t := &runtimeTransport{}
+	t.upgrades = &http.Transport{DialContext: t.dial, DisableCompression: true}
+	if runtime.Scheme == "https" {
+		t.upgrades.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // see above
+	}
+	return t
+}
+
+func (t *runtimeTransport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conn = &closedOnce{Conn: c}
-	return l.conn, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.raw = c
+	return c, nil
 }
 
-func (l *connector) disconnect() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn != nil {
-		_ = l.conn.Close() // the connection is over in any case
+// RoundTrip requests the upgrade.
+func (t *runtimeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
+	r.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
+	resp, err := t.upgrades.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		return resp, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.body, _ = resp.Body.(io.ReadWriteCloser) // as http.Transport documents
+	resp.Body = http.NoBody                    // client-go closes it as soon as there is a connection
+	return resp, nil
+}
+
+// NewConnection returns the connection after an upgrade.
+func (t *runtimeTransport) NewConnection(resp *http.Response) (httpstream.Connection, error) {
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		message, err := io.ReadAll(io.LimitReader(resp.Body, maxUpgradeError))
+		if err != nil {
+			return nil, fmt.Errorf("the container runtime answered %s: read the message: %w", resp.Status, err)
+		}
+		return nil, fmt.Errorf("the container runtime answered %s: %s", resp.Status, strings.TrimSpace(string(message)))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if protocol := resp.Header.Get(httpstream.HeaderUpgrade); t.body == nil || !strings.EqualFold(protocol, spdy.HeaderSpdy31) {
+		return nil, fmt.Errorf("the container runtime switched to protocol %q: must be %s", protocol, spdy.HeaderSpdy31)
+	}
+	conn, err := spdystream.NewConnection(&upgradedConn{Conn: t.raw, body: t.body}, false)
+	if err != nil {
+		return nil, err
+	}
+	c := &runtimeConnection{conn: conn, disconnect: t.disconnect, served: make(chan struct{}), streams: map[uint32]httpstream.Stream{}}
+	t.serving.Go(func() {
+		defer close(c.served)
+		conn.Serve(spdystream.NoOpStreamHandler)
+	})
+	return c, nil
+}
+
+// maxUpgradeError limits the message of a refused upgrade, in bytes.
+const maxUpgradeError = 4096
+
+// disconnect closes the connection: all its streams end, and those being opened
+// fail.
+func (t *runtimeTransport) disconnect() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.body != nil {
+		_ = t.body.Close() // the connection is over in any case
+	}
+	if t.raw != nil {
+		_ = t.raw.Close() // an upgrade that was refused or is not answered
 	}
 }
 
-// closedOnce returns no error when it is closed twice: the SPDY library would
-// block until another goroutine receives the error.
-type closedOnce struct {
-	net.Conn
-	once sync.Once
-	err  error
+// close disconnects, and waits for the goroutine of the connection.
+func (t *runtimeTransport) close() {
+	t.disconnect()
+	t.serving.Wait()
 }
 
-func (c *closedOnce) Close() error {
-	c.once.Do(func() { c.err = c.Conn.Close() })
-	return c.err
+// upgradedConn is a connection after its upgrade.
+type upgradedConn struct {
+	net.Conn
+	body io.ReadWriteCloser
+}
+
+func (c *upgradedConn) Read(p []byte) (int, error)  { return c.body.Read(p) }
+func (c *upgradedConn) Write(p []byte) (int, error) { return c.body.Write(p) }
+func (c *upgradedConn) Close() error                { return c.body.Close() }
+
+// runtimeConnection is a SPDY connection whose streams do not outlive it. That of
+// k8s.io/streaming waits 30 s for the answer to a new stream, even after the
+// connection was closed, and its shutdown waits for such a stream without limit.
+type runtimeConnection struct {
+	conn       *spdystream.Connection
+	disconnect func()
+	served     chan struct{} // closed after the last frame was handled
+
+	mu      sync.Mutex
+	streams map[uint32]httpstream.Stream
+}
+
+// answerTimeout is how long the runtime may take to accept a stream, as in
+// k8s.io/streaming; answerPoll is how often the end of the connection is noticed
+// meanwhile, because the library has no channel for both.
+const (
+	answerTimeout = 30 * time.Second
+	answerPoll    = 50 * time.Millisecond
+)
+
+var (
+	errConnectionEnded = errors.New("the connection to the container runtime has ended")
+	errNoAnswer        = fmt.Errorf("the container runtime did not accept a stream within %s", answerTimeout)
+)
+
+// CreateStream implements httpstream.Connection. It returns when the connection
+// ends.
+func (c *runtimeConnection) CreateStream(headers http.Header) (httpstream.Stream, error) {
+	stream, err := c.conn.CreateStream(headers, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	for waited := time.Duration(0); ; waited += answerPoll {
+		err := stream.WaitTimeout(answerPoll)
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.streams[stream.Identifier()] = stream
+			return stream, nil
+		}
+		if !errors.Is(err, spdystream.ErrTimeout) {
+			return nil, err
+		}
+		select {
+		case <-c.served:
+			if waited >= answerTimeout {
+				return nil, errNoAnswer
+			}
+			return nil, errConnectionEnded
+		default:
+		}
+		if waited >= answerTimeout {
+			c.disconnect() // a late answer would block the library
+		}
+	}
+}
+
+// Close implements httpstream.Connection. It resets all streams.
+func (c *runtimeConnection) Close() error {
+	c.mu.Lock()
+	streams := c.streams
+	c.streams = map[uint32]httpstream.Stream{}
+	c.mu.Unlock()
+	for _, s := range streams {
+		reset(s)
+	}
+	c.disconnect()
+	return nil
+}
+
+// CloseChan implements httpstream.Connection.
+func (c *runtimeConnection) CloseChan() <-chan bool { return c.conn.CloseChan() }
+
+// SetIdleTimeout implements httpstream.Connection.
+func (c *runtimeConnection) SetIdleTimeout(timeout time.Duration) { c.conn.SetIdleTimeout(timeout) }
+
+// RemoveStreams implements httpstream.Connection.
+func (c *runtimeConnection) RemoveStreams(streams ...httpstream.Stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range streams {
+		if s != nil {
+			delete(c.streams, s.Identifier())
+		}
+	}
 }

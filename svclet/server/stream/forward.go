@@ -43,7 +43,7 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	headers.Set(portforward.PortHeader, strconv.Itoa(int(port)))
 	headers.Set(portforward.PortForwardRequestIDHeader, strconv.Itoa(request))
 	headers.Set(portforward.StreamType, portforward.StreamTypeError)
-	failure, err := f.open(conn, headers)
+	failure, err := conn.CreateStream(headers.Clone())
 	if err != nil {
 		_ = conn.Close() // the next stream opens another connection
 		return fmt.Errorf("open the error stream for port %d: %w", port, err)
@@ -55,7 +55,7 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 	message := f.readMessage(failure, fmt.Sprintf("error forwarding port %d to pod %s, uid : ", port, sandboxID))
 
 	headers.Set(portforward.StreamType, portforward.StreamTypeData)
-	data, err := f.open(conn, headers)
+	data, err := conn.CreateStream(headers.Clone())
 	if err != nil {
 		// The runtime may have failed before it accepted the stream.
 		if failure := f.within(message, time.Second); failure != nil {
@@ -86,29 +86,6 @@ func (f *forwarder) PortForward(_ context.Context, sandboxID, _ string, port int
 		return fmt.Errorf("read from port %d: %w", port, err)
 	}
 	return nil
-}
-
-// open opens a stream. It returns when the client's request ends. Its goroutine may
-// run for longer, and is the only one that close does not wait for: the SPDY
-// library waits up to 30 seconds for the other side's answer, even after the
-// connection is closed.
-func (f *forwarder) open(conn httpstream.Connection, headers http.Header) (httpstream.Stream, error) {
-	type opened struct {
-		stream httpstream.Stream
-		err    error
-	}
-	result := make(chan opened, 1)
-	headers = headers.Clone()
-	go func() {
-		stream, err := conn.CreateStream(headers)
-		result <- opened{stream, err}
-	}()
-	select {
-	case r := <-result:
-		return r.stream, r.err
-	case <-f.ctx.Done():
-		return nil, context.Cause(f.ctx)
-	}
 }
 
 // begin returns the connection to the runtime, and a number for a pair of streams
@@ -144,11 +121,8 @@ func (f *forwarder) connect() (httpstream.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, disconnect, err := spdyTransport(runtime)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(f.ctx, disconnect)
+	transport := newRuntimeTransport(runtime)
+	context.AfterFunc(f.ctx, transport.disconnect)
 	request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, runtime.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the container runtime: %w", err)
@@ -158,8 +132,10 @@ func (f *forwarder) connect() (httpstream.Connection, error) {
 	}}
 	conn, _, err := clientspdy.NegotiateStreaming(clientspdy.NewUpgraderForStreaming(transport), client, request, portforward.ProtocolV1Name)
 	if err != nil {
+		transport.close()
 		return nil, fmt.Errorf("connect to the container runtime: %w", err)
 	}
+	f.running.Go(transport.serving.Wait)
 	return conn, nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -22,15 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaks.Main(
-		m,
-		// Ends a second after the peer closes the connection, or never if a stream was
-		// being opened.
-		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown"),
-		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown.func1"),
-		// Ends 30 s after a connection was closed while a stream was being opened.
-		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Stream).WaitTimeout"),
-	)
+	leaks.Main(m)
 }
 
 // idle runs commands that end with their input.

@@ -50,11 +50,8 @@ func (s *session) attempt(ctx context.Context, in io.Reader, out, errOut io.Writ
 }
 
 func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, resize <-chan criremote.TerminalSize) error {
-	transport, disconnect, err := spdyTransport(s.runtime)
-	if err != nil {
-		return err
-	}
-	defer disconnect()
+	transport := newRuntimeTransport(s.runtime)
+	defer transport.close()
 	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(transport, clientspdy.NewUpgraderForStreaming(transport), http.MethodPost, s.runtime)
 	if err != nil {
 		return fmt.Errorf("connect to the container runtime: %w", err)
