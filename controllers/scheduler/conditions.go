@@ -16,8 +16,9 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// conditionReconciler writes the condition PodScheduled of pods without a node. It
-// writes only the newest reason of each pod, and only changes.
+// conditionReconciler writes the condition PodScheduled of pods without a node, and the
+// node that they are nominated to. It writes only the newest reason of each pod, and
+// only changes.
 type conditionReconciler struct {
 	client  client.Client
 	now     func() time.Time
@@ -36,8 +37,8 @@ type podKey struct {
 
 func keyOf(pod *corev1.Pod) podKey { return podKey{client.ObjectKeyFromObject(pod), pod.UID} }
 
-// reason is that of the condition PodScheduled.
-type reason struct{ reason, message string }
+// reason is that of the condition PodScheduled, with the nominated node.
+type reason struct{ reason, message, nominated string }
 
 // conditionWorkers is the number of conditions that are written at the same time.
 const conditionWorkers = 4
@@ -47,10 +48,10 @@ func newConditionReconciler(c client.Client, now func() time.Time) *conditionRec
 }
 
 // enqueue requests an update of the pod's condition.
-func (r *conditionReconciler) enqueue(pod *corev1.Pod, why, message string) {
+func (r *conditionReconciler) enqueue(pod *corev1.Pod, why reason) {
 	key := keyOf(pod)
 	r.mu.Lock()
-	r.reasons[key] = reason{why, message}
+	r.reasons[key] = why
 	r.mu.Unlock()
 	r.trigger.Enqueue(key)
 }
@@ -86,12 +87,17 @@ func (r *conditionReconciler) write(ctx context.Context, key podKey, why reason)
 		return nil
 	}
 	condition, changed := unscheduled(pod, why, r.now())
-	if !changed {
+	nominates := pod.Status.NominatedNodeName != why.nominated
+	if !changed && !nominates {
 		return nil
+	}
+	status := map[string]any{"conditions": []corev1.PodCondition{condition}}
+	if nominates {
+		status["nominatedNodeName"] = nomination(why.nominated)
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
-		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
+		"status":   status,
 	})
 	if err != nil {
 		return err
@@ -101,6 +107,14 @@ func (r *conditionReconciler) write(ctx context.Context, key podKey, why reason)
 		return client.IgnoreNotFound(fmt.Errorf("update condition PodScheduled of pod %s: %w", key.ObjectKey, err))
 	}
 	return nil
+}
+
+// nomination is the value of nominatedNodeName in a patch: null if there is no node.
+func nomination(node string) any {
+	if node == "" {
+		return nil
+	}
+	return node
 }
 
 // unscheduled returns the condition of a pod without a node, and whether it

@@ -16,7 +16,7 @@ import (
 
 func TestConditionOfPodWithoutNode(t *testing.T) {
 	then, now := metav1.NewTime(time.Unix(100, 0)), time.Unix(200, 0)
-	why := reason{corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 Insufficient cpu."}
+	why := reason{reason: corev1.PodReasonUnschedulable, message: "0/1 nodes are available: 1 Insufficient cpu."}
 	old := corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: why.reason, Message: why.message,
 		ObservedGeneration: 1, LastTransitionTime: then,
@@ -84,7 +84,7 @@ func TestConditionIsWrittenOnlyForTheSamePodWithoutNode(t *testing.T) {
 				},
 			})
 			r := newConditionReconciler(c, time.Now)
-			r.enqueue(pod, "Unschedulable", "no")
+			r.enqueue(pod, reason{reason: "Unschedulable", message: "no"})
 			if _, err := r.Reconcile(t.Context(), keyOf(pod)); err != nil {
 				t.Fatal(err)
 			}
@@ -114,13 +114,13 @@ func TestFailedConditionIsWrittenAgainWithTheNewestReason(t *testing.T) {
 	r = newConditionReconciler(interceptor.NewClient(c, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			if failing != nil {
-				r.enqueue(pod, "Unschedulable", "the newest") // during the request
+				r.enqueue(pod, reason{reason: "Unschedulable", message: "the newest"}) // during the request
 				return failing
 			}
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	}), time.Now)
-	r.enqueue(pod, "Unschedulable", "the first")
+	r.enqueue(pod, reason{reason: "Unschedulable", message: "the first"})
 	if _, err := r.Reconcile(t.Context(), keyOf(pod)); !errors.Is(err, failing) {
 		t.Fatalf("got %v, want %v", err, failing)
 	}

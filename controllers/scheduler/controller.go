@@ -3,8 +3,8 @@
 // One goroutine (reconcile.go) owns the snapshot of the cluster and the queue of
 // pending pods (decide.go): data flows one way, from the watches (watch.go) through
 // its inbox into the decisions, and from these to goroutines that bind pods
-// (bind.go), write the condition PodScheduled (conditions.go) and record events
-// (events.go). A pod that is being bound is assumed to be on its node, so that the
+// (bind.go), delete the victims of preemption (preempt.go), write the condition
+// PodScheduled (conditions.go) and record events (events.go). A pod that is being bound is assumed to be on its node, so that the
 // next decision need not wait; a watch confirms it.
 //
 // All state is in the API: a scheduler that starts reads all pods and nodes before
@@ -33,6 +33,7 @@ func New() controller.Controller {
 		Reads:   reads(),
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
+			controller.Can("", []string{"pods"}, []string{"delete"}),
 			controller.Can("", []string{"pods/status", "persistentvolumes", "persistentvolumeclaims"}, []string{"patch"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {

@@ -37,7 +37,9 @@ type step struct {
 	first    time.Time
 	assumed  *corev1.Pod
 	claims   []decision.ClaimDecision
-	message  string
+	// message is the reason why no node fits, and preemption what is done about it.
+	message    string
+	preemption decision.Preemption
 }
 
 func (s step) node() string { return s.assumed.Spec.NodeName }
@@ -67,12 +69,18 @@ func (c *core) next() (step, bool) {
 	}
 	d := c.snapshot.Decide(pod, c.choose)
 	if d.Node == "" {
-		// Preemption of pods with lower priority is not implemented.
 		c.forget(pod.UID)
 		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
 		next.message = d.Message()
+		if d.Nodes > 0 {
+			next.preemption = c.preempt(pod, &d)
+		}
+		if why := next.preemption.Message; why != "" {
+			next.message += " preemption: " + why
+		}
 		return next, true
 	}
+	c.snapshot.Nominate(pod, "")
 	assumed := *pod
 	assumed.Spec.NodeName = d.Node
 	c.assumed[pod.UID] = &assumed
@@ -94,6 +102,9 @@ func (c *core) next() (step, bool) {
 func (c *core) failed(s step) {
 	if c.assumed[s.pod.UID] == s.assumed && c.forget(s.pod.UID) {
 		c.queue.Retry(s.pod.UID)
+		if pod := c.queue.Get(s.pod.UID); pod != nil {
+			c.snapshot.Nominate(pod, pod.Status.NominatedNodeName)
+		}
 	}
 }
 
@@ -119,6 +130,7 @@ func (c *core) podChanged(before, after *corev1.Pod) {
 	switch {
 	case after == nil:
 		c.queue.Remove(before.UID)
+		c.unnominate(before)
 		if !c.forget(before.UID) {
 			c.snapshot.RemovePod(before)
 			c.wake(decision.PodEvents(before, nil))
@@ -127,8 +139,10 @@ func (c *core) podChanged(before, after *corev1.Pod) {
 		c.podBound(before, after)
 	case c.schedules(after):
 		c.queue.Set(after)
+		c.nominate(before, after)
 	default:
 		c.queue.Remove(after.UID)
+		c.unnominate(after)
 		c.forget(after.UID)
 	}
 }
@@ -136,6 +150,7 @@ func (c *core) podChanged(before, after *corev1.Pod) {
 // podBound handles an event of a pod with a node, which confirms an assumed pod.
 func (c *core) podBound(before, pod *corev1.Pod) {
 	c.queue.Remove(pod.UID)
+	c.snapshot.Nominate(pod, "")
 	if assumed := c.assumed[pod.UID]; assumed != nil && assumed.Spec.NodeName != pod.Spec.NodeName {
 		c.forget(pod.UID) // another scheduler has bound it
 	}

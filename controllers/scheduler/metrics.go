@@ -12,7 +12,7 @@ import (
 )
 
 // schedulerMetrics are those of kube-scheduler 1.28, with its names, labels, buckets
-// and stability, for what this scheduler has. It has no plugins and no preemption.
+// and stability, for what this scheduler has. It has no plugins.
 type schedulerMetrics struct {
 	profile     string
 	attempts    *prometheus.CounterVec
@@ -25,6 +25,9 @@ type schedulerMetrics struct {
 	incoming    *prometheus.CounterVec
 	goroutines  *prometheus.GaugeVec
 	cacheSize   *prometheus.GaugeVec
+
+	preemptions prometheus.Counter
+	victims     prometheus.Histogram
 }
 
 // newMetrics registers the metrics. The profile is the scheduler's name.
@@ -71,6 +74,14 @@ func newMetrics(profile string) *schedulerMetrics {
 			Name: "scheduler_scheduler_cache_size",
 			Help: "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
 		}, []string{"type"})),
+		preemptions: controller.Registered(prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "scheduler_preemption_attempts_total",
+			Help: "[STABLE] Total preemption attempts in the cluster till now",
+		})),
+		victims: controller.Registered(prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_preemption_victims", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+			Help: "[STABLE] Number of selected preemption victims",
+		})),
 	}
 }
 
@@ -102,6 +113,9 @@ func (m *schedulerMetrics) bound(attempts int, took time.Duration) {
 	m.podSLI.WithLabelValues(label).Observe(took.Seconds())
 	m.podAttempts.Observe(float64(attempts))
 }
+
+// preempted records the number of victims of a preemption.
+func (m *schedulerMetrics) preempted(victims int) { m.victims.Observe(float64(victims)) }
 
 // measure records the numbers of pods and nodes, as they are.
 func (m *schedulerMetrics) measure(c *core, binding int) {

@@ -15,8 +15,9 @@ import (
 )
 
 // scheduler reads pods, nodes and the other types of kinds. It alone writes
-// spec.nodeName (by binding) of pods with its schedulerName, and their condition
-// PodScheduled while it is false.
+// spec.nodeName (by binding) of pods with its schedulerName, and while they have none
+// their condition PodScheduled and status.nominatedNodeName. It deletes the victims of
+// preemption, and writes their condition DisruptionTarget before.
 //
 // It is not a reconciler with a work queue: it takes pods by priority, a decision
 // concerns all pods and nodes, and a pod must start to wait for an event in the same
@@ -51,6 +52,7 @@ func (s *scheduler) Start(ctx context.Context) error {
 		clock:      s.clock,
 		inbox:      make(chan func(), inboxSize),
 		binder:     &binder{client: s.client, plain: s.plain, live: s.live},
+		preemptor:  &preemptor{client: s.plain, now: s.clock.Now, scheduler: s.name},
 		conditions: s.conditions,
 		metrics:    newMetrics(s.name),
 		running:    &running,
@@ -76,6 +78,7 @@ type loop struct {
 	// inbox are functions to call with the core, in order.
 	inbox      chan func()
 	binder     *binder
+	preemptor  *preemptor
 	conditions *conditionReconciler
 	events     *eventRecorder
 	metrics    *schedulerMetrics
@@ -143,7 +146,13 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 	if s.assumed == nil {
 		l.metrics.attempted(unschedulable, l.clock.Since(start))
+		if s.preemption.Node != "" || s.preemption.Message != "" {
+			l.metrics.preemptions.Inc()
+		}
 		l.reject(ctx, s.pod, corev1.PodReasonUnschedulable, s.message)
+		if s.preemption.Node != "" {
+			l.preempt(ctx, s)
+		}
 		return
 	}
 	l.binding.Add(1)
@@ -195,9 +204,9 @@ func (l *loop) failed(ctx context.Context, s step, start time.Time, err error) {
 	l.reject(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())
 }
 
-// reject records in the pod's condition and in an event why the pod has no node.
-func (l *loop) reject(ctx context.Context, pod *corev1.Pod, reason, message string) {
+// reject records in the pod's status and in an event why the pod has no node.
+func (l *loop) reject(ctx context.Context, pod *corev1.Pod, why, message string) {
 	klog.FromContext(ctx).V(4).Info("Pod is unschedulable", "pod", klog.KObj(pod), "reason", message)
-	l.conditions.enqueue(pod, reason, message)
+	l.conditions.enqueue(pod, reason{why, message, l.core.snapshot.Nominated(pod.UID)})
 	l.events.enqueue(pod, corev1.EventTypeWarning, "FailedScheduling", message)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,6 +35,8 @@ func kinds() []kind {
 			func(s *decision.Snapshot, o *storagev1.StorageClass) { s.RemoveClass(o.Name) }),
 		snapshotKind(decision.CSINodeChanged, (*decision.Snapshot).SetCSINode,
 			func(s *decision.Snapshot, o *storagev1.CSINode) { s.RemoveCSINode(o.Name) }),
+		snapshotKind(0, (*decision.Snapshot).SetBudget,
+			func(s *decision.Snapshot, o *policyv1.PodDisruptionBudget) { s.RemoveBudget(o.Namespace, o.Name) }),
 	}
 }
 

@@ -7,10 +7,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -109,7 +112,8 @@ var _ = Describe("scheduler", func() {
 		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(node))
 		p.addPod(ctx, "low", large)
 		Eventually(scheduled(ctx, p.name, "low")).Should(ContainSubstring("Insufficient cpu"))
-		p.addPod(ctx, "high", func(p *corev1.Pod) { large(p); p.Spec.PriorityClassName = "system-cluster-critical" })
+		patient := p.addPriority(ctx, 1000, corev1.PreemptNever)
+		p.addPod(ctx, "high", func(p *corev1.Pod) { large(p); p.Spec.PriorityClassName = patient })
 		Eventually(scheduled(ctx, p.name, "high")).Should(ContainSubstring("Insufficient cpu"))
 
 		run(ctx, "-n", p.name, "delete", "pod", "first")
@@ -117,6 +121,46 @@ var _ = Describe("scheduler", func() {
 		Consistently(nodeOf(ctx, p.name, "low")).Should(BeEmpty())
 		run(ctx, "-n", p.name, "annotate", "pod", "high", "simulate.svc.dev/exit-code=0")
 		Eventually(nodeOf(ctx, p.name, "low")).Should(Equal(node))
+	})
+
+	It("deletes pods of lower priority for a pod that fits no node, and nominates it", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		for _, name := range []string{"web-0", "web-1", "kept"} {
+			p.addPod(ctx, name, nil)
+		}
+		Eventually(p.bound(ctx)).Should(Equal(3))
+		Expect(client.Create(ctx, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: "kept"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"kept": ""}},
+			},
+		})).To(Succeed())
+		run(ctx, "-n", p.name, "label", "pod", "kept", "kept=")
+		nodes.Kill(node) // so that the victims do not end at once
+
+		urgent := p.addPriority(ctx, 1000, corev1.PreemptLowerPriority)
+		p.addPod(ctx, "urgent", func(p *corev1.Pod) { request(p, "3"); p.Spec.PriorityClassName = urgent })
+		nominated := podField(ctx, p.name, "urgent", func(p *corev1.Pod) string { return p.Status.NominatedNodeName })
+		Eventually(nominated).Should(Equal(node))
+		Eventually(podField(ctx, p.name, "web-0", disrupted)).Should(Equal("PreemptionByScheduler default-scheduler: preempting to accommodate a higher priority pod"))
+		Eventually(podField(ctx, p.name, "web-1", disrupted)).Should(HavePrefix("PreemptionByScheduler"))
+
+		// Its victims terminate: no other pod gets the place, and it deletes no more pods.
+		p.addPod(ctx, "greedy", func(p *corev1.Pod) { request(p, "1") })
+		Eventually(scheduled(ctx, p.name, "greedy")).Should(ContainSubstring("Insufficient cpu"))
+		run(ctx, "-n", p.name, "label", "pod", "urgent", "try=again")
+		Eventually(scheduled(ctx, p.name, "urgent")).Should(ContainSubstring("not eligible due to a terminating pod on the nominated node."))
+		Expect(nominated()).To(Equal(node))
+
+		run(ctx, "-n", p.name, "delete", "pod", "web-0", "web-1", "--force")
+		Eventually(nodeOf(ctx, p.name, "urgent")).Should(Equal(node))
+		Expect(nodeOf(ctx, p.name, "kept")()).To(Equal(node))
+		Expect(nodeOf(ctx, p.name, "greedy")()).To(BeEmpty())
+		Eventually(func() string {
+			return run(ctx, "-n", p.name, "get", "events", "--field-selector=involvedObject.name=web-1,reason=Preempted")
+		}).Should(
+			MatchRegexp(`Preempted by pod \S+ on node ` + node))
 	})
 
 	It("ignores the pods of other schedulers", func(ctx SpecContext) {
@@ -348,6 +392,25 @@ func (p *pool) addPod(ctx SpecContext, name string, change func(*corev1.Pod)) {
 		change(pod)
 	}
 	Expect(client.Create(ctx, pod)).To(Succeed())
+}
+
+// disrupted reads the condition DisruptionTarget: reason and message.
+func disrupted(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget {
+			return c.Reason + " " + c.Message
+		}
+	}
+	return "none"
+}
+
+// addPriority adds a priority class, and returns its name.
+func (p *pool) addPriority(ctx SpecContext, value int32, policy corev1.PreemptionPolicy) string {
+	GinkgoHelper()
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Value: value, PreemptionPolicy: &policy}
+	Expect(client.Create(ctx, class)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.Delete(ctx, class)).To(Succeed()) })
+	return class.Name
 }
 
 // webs selects the pods of a pool.

@@ -22,7 +22,7 @@ func matchesPodAffinity(s *Snapshot, r *request) rule {
 	return rule{check: func(n *node, why []string) []string {
 		switch {
 		case !wanted.include(n):
-			why = append(why, "node(s) didn't match pod affinity rules")
+			why = append(why, missingPodAffinity)
 		case inAny(n, avoided):
 			why = append(why, "node(s) didn't match pod anti-affinity rules")
 		case inAny(n, forbidden):

@@ -47,12 +47,17 @@ func (d *Decision) Message() string {
 	case d.PodReason != "":
 		return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, d.PodReason)
 	}
-	reasons := make([]string, 0, len(d.Reasons))
-	for reason, nodes := range d.Reasons {
+	return notAvailable(d.Nodes, d.Reasons)
+}
+
+// notAvailable lists the reasons, each with its number of nodes.
+func notAvailable(nodes int, byReason map[string]int) string {
+	reasons := make([]string, 0, len(byReason))
+	for reason, nodes := range byReason {
 		reasons = append(reasons, fmt.Sprintf("%d %s", nodes, reason))
 	}
 	slices.Sort(reasons)
-	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(reasons, ", "))
+	return fmt.Sprintf("0/%d nodes are available: %s.", nodes, strings.Join(reasons, ", "))
 }
 
 // reject records the filters that left no node.

@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -24,13 +26,14 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 		s.dropOldCounts()
 	}
 	r := newRequest(pod)
-	policy := s.prepare(r)
+	policy := s.prepare(r, s.scratch.checks)
+	s.scratch.checks = policy.checks
 	if policy.podReason != "" {
 		d.PodReason = policy.podReason
 		d.reject(policy.rejecting)
 		return d
 	}
-	feasible := s.feasible(pod, nodes, policy, &d)
+	feasible := s.feasible(r, nodes, policy, &d)
 	d.Feasible = len(feasible)
 	if len(feasible) == 0 {
 		return d
@@ -46,18 +49,19 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 
 // feasible returns the nodes that no filter rejects. It stops when it has found
 // enough; if there are none it records the reasons.
-func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decision) []*node {
+func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []*node {
 	found, wanted := s.scratch.feasible[:0], enough(len(nodes))
 	defer func() { s.scratch.feasible = found }()
 
 	// The nominated node is chosen if it still fits.
-	if nominated := s.nodes.get(pod.Status.NominatedNodeName); nominated != nil {
-		if failed, _ := p.failed(nominated, s.scratch.why[:0]); failed < 0 {
+	if nominated := s.nodes.get(cmp.Or(s.Nominated(r.pod.UID), r.pod.Status.NominatedNodeName)); nominated != nil {
+		if failed, _ := s.rejects(nominated, &p, r, s.scratch.why[:0]); failed < 0 {
 			return append(found, nominated)
 		}
 	}
 	start, checked, rejecting := s.start, 0, p.rejecting
 	reasons := s.scratch.reasons[:0]
+	s.scratch.resolvable = s.scratch.resolvable[:0]
 	defer func() { s.scratch.reasons = reasons }()
 	if p.only != nil {
 		start = 0
@@ -66,10 +70,13 @@ func (s *Snapshot) feasible(pod *corev1.Pod, nodes []*node, p policy, d *Decisio
 	}
 	for ; checked < len(nodes) && len(found) < wanted; checked++ {
 		n := nodes[(start+checked)%len(nodes)]
-		failed, why := p.failed(n, s.scratch.why[:0])
+		failed, why := s.rejects(n, &p, r, s.scratch.why[:0])
 		if failed < 0 {
 			found = append(found, n)
 			continue
+		}
+		if resolves(failed, why) {
+			s.scratch.resolvable = append(s.scratch.resolvable, n)
 		}
 		s.scratch.why = why
 		rejecting |= 1 << failed

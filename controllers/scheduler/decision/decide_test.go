@@ -46,7 +46,7 @@ func TestSearchesCheckNodesOfAllZones(t *testing.T) {
 	}
 	zones := map[string]int{}
 	var d Decision
-	for _, n := range s.feasible(parsePod("web"), s.nodes.list(), policy{}, &d) {
+	for _, n := range s.feasible(newRequest(parsePod("web")), s.nodes.list(), policy{}, &d) {
 		zones[n.zoneLabel.value]++
 	}
 	if zones["z0"] != zones["z1"] || zones["z1"] != zones["z2"] {

@@ -11,10 +11,14 @@
 //	if d.Node == "" {
 //		report(d.Message())          // 0/3 nodes are available: 3 Insufficient cpu.
 //		wait(pod, d.WokenBy)         // the events that may change the decision
+//		p := s.Preempt(pod, &d, rand.IntN)
+//		delete(p.Victims)            // pods of lower priority, for whose place it waits
+//		s.Nominate(pod, p.Node)
 //	}
 //
 // The policy is two lists: the filters in filters.go, which reject nodes, and the
-// scores in scores.go, whose weighted sum ranks the feasible nodes. Names, order, weights, reasons and arithmetic
+// scores in scores.go, whose weighted sum ranks the feasible nodes. Preemption
+// (preempt.go) has a third: the preferences among the nodes that it may free. Names, order, weights, reasons and arithmetic
 // are those of kube-scheduler's default profile in Kubernetes 1.36. The scripts in
 // testdata show each rule by example.
 //
@@ -27,7 +31,7 @@
 //
 // # Limitations
 //
-// There is no preemption. Pods with resource claims are unschedulable, since no
+// Pods with resource claims are unschedulable, since no
 // devices are allocated. The storage capacity that CSI drivers report, volume
 // attachments of pods that have gone, and the migration of in-tree volumes to
 // CSI drivers are ignored. Unlike in kube-scheduler, pod-level resources count in the

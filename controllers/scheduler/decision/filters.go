@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -9,21 +11,22 @@ import (
 
 // filters are the filters that a node must pass. They are applied in this order, and
 // the first that rejects a node gives the reasons. Names and order are those of
-// kube-scheduler's plugins.
+// kube-scheduler's plugins, and resolvable are those whose status there is
+// Unschedulable.
 var filters = []filter{
-	{"NodeUnschedulable", NodeAdded | NodeTaints, toleratesUnschedulable},
-	{"NodeName", NodeAdded, isNamedByPod},
-	{"TaintToleration", NodeAdded | NodeTaints, toleratesTaints},
-	{"NodeAffinity", NodeAdded | NodeLabels, matchesNodeAffinity},
-	{"NodePorts", NodeAdded | PodGone, hasFreePorts},
-	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources},
-	{"VolumeRestrictions", NodeAdded | PodGone | ClaimChanged, mayShareVolumes},
-	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged, hasRoomForVolumes},
-	{"VolumeBinding", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, reachesVolumes},
-	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes},
-	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly},
-	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity},
-	{"DynamicResources", 0, needsNoDevices},
+	{"NodeUnschedulable", NodeAdded | NodeTaints, toleratesUnschedulable, 0},
+	{"NodeName", NodeAdded, isNamedByPod, 0},
+	{"TaintToleration", NodeAdded | NodeTaints, toleratesTaints, 0},
+	{"NodeAffinity", NodeAdded | NodeLabels, matchesNodeAffinity, 0},
+	{"NodePorts", NodeAdded | PodGone, hasFreePorts, resolvable},
+	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources, resolvable},
+	{"VolumeRestrictions", NodeAdded | PodGone | ClaimChanged, mayShareVolumes, resolvable | global},
+	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged, hasRoomForVolumes, resolvable},
+	{"VolumeBinding", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, reachesVolumes, 0},
+	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes, 0},
+	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly, resolvable | global},
+	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity, resolvable | global},
+	{"DynamicResources", 0, needsNoDevices, 0},
 }
 
 // filter has a name, the events after which it may accept a node, and a function that
@@ -32,6 +35,30 @@ type filter struct {
 	name    string
 	wokenBy Event
 	apply   func(s *Snapshot, r *request) rule
+	traits  trait
+}
+
+// trait is a set of properties of a filter.
+type trait uint8
+
+const (
+	// resolvable: a node may be accepted when pods have left it.
+	resolvable trait = 1 << iota
+	// global: the rule depends on pods of other nodes, too, and is computed again when
+	// pods were added or removed.
+	global
+)
+
+// The reasons of resolvable filters that no removal of pods resolves.
+const (
+	missingTopologyLabel = "node(s) didn't match pod topology spread constraints (missing required label)"
+	missingPodAffinity   = "node(s) didn't match pod affinity rules"
+)
+
+// resolves reports whether a node that a filter rejects for reasons may be accepted
+// when pods have left it.
+func resolves(filter int, why []string) bool {
+	return filters[filter].traits&resolvable != 0 && why[0] != missingTopologyLabel && why[0] != missingPodAffinity
 }
 
 // rule is a filter applied to one pod. The zero rule accepts all nodes.
@@ -61,9 +88,10 @@ type indexedCheck struct {
 	check  func(n *node, why []string) []string
 }
 
-// prepare returns the policy of a pod. Most filters have no rule for most pods.
-func (s *Snapshot) prepare(r *request) policy {
-	p := policy{checks: s.scratch.checks[:0]}
+// prepare returns the policy of a pod, in the memory of buffer. Most filters have no
+// rule for most pods.
+func (s *Snapshot) prepare(r *request, buffer []indexedCheck) policy {
+	p := policy{checks: buffer[:0]}
 	for i, f := range filters {
 		rule := f.apply(s, r)
 		if rule.podReason != "" {
@@ -83,8 +111,40 @@ func (s *Snapshot) prepare(r *request) policy {
 			p.checks = append(p.checks, indexedCheck{i, rule.check})
 		}
 	}
-	s.scratch.checks = p.checks
 	return p
+}
+
+// isGlobal reports whether a rule depends on pods of other nodes.
+func (p *policy) isGlobal() bool {
+	return slices.ContainsFunc(p.checks, func(c indexedCheck) bool { return filters[c.filter].traits&global != 0 })
+}
+
+// rejects returns the index of the filter that rejects a node and its reasons, as
+// failed does. The pods nominated to the node that do not have a lower priority count
+// as its pods, so that the pod does not take the place that they wait for; but the node
+// must fit without them, too, as they may get another node.
+func (s *Snapshot) rejects(n *node, p *policy, r *request, why []string) (int, []string) {
+	var nominated []*boundPod
+	for _, other := range n.nominated {
+		if other.priority() >= priorityOf(r.pod) && other.object.UID != r.pod.UID {
+			nominated = append(nominated, other)
+		}
+	}
+	if len(nominated) == 0 {
+		return p.failed(n, why)
+	}
+	for _, other := range nominated {
+		s.show(other)
+	}
+	with := s.prepare(r, nil)
+	filter, reasons := with.failed(n, why)
+	for _, other := range nominated {
+		s.hide(other)
+	}
+	if filter >= 0 {
+		return filter, reasons
+	}
+	return p.failed(n, why)
 }
 
 // failed returns the index of the filter that rejects a node and its reasons,

@@ -30,7 +30,9 @@ type node struct {
 	allowedPods int64
 	images      []corev1.ContainerImage
 
-	pods      []*boundPod
+	pods []*boundPod
+	// nominated are the pods without a node that are nominated to this one.
+	nominated []*boundPod
 	requested resources
 	// scoredCPU and scoredMemory are the sums of those of the pods' requirements.
 	scoredCPU, scoredMemory int64

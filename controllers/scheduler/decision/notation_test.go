@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +66,7 @@ func parseNode(line string) *corev1.Node {
 // overhead:cpu=1, pod:cpu=1), host=port, select={...}, in=node|node (affinity by
 // name), affinity={...} and affinity~weight={...}, tolerate=..., near, away and
 // spread (see parseTerm), owner=Kind/uid, claim=name, image=name, gated,
-// deleting, nominated=node.
+// deleting, nominated=node, priority=n, never (preempts others), started=second.
 func parsePod(line string) *corev1.Pod {
 	name, words := fields(line)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
@@ -123,6 +124,12 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		pod.DeletionTimestamp = &metav1.Time{}
 	case "ended":
 		pod.Status.Phase = corev1.PodSucceeded
+	case "priority":
+		spec.Priority = ptr.To(int32(must(strconv.Atoi(value))))
+	case "never":
+		spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+	case "started":
+		pod.Status.StartTime = ptr.To(metav1.Unix(int64(must(strconv.Atoi(value))), 0))
 	case "nominated":
 		pod.Status.NominatedNodeName = value
 	case "image":
@@ -406,6 +413,26 @@ func parseLimits(line string) *storagev1.CSINode {
 		n.Spec.Drivers = append(n.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To(int32(must(strconv.Atoi(count))))}})
 	}
 	return n
+}
+
+// parseBudget reads: name {label=value} [allowed=n] [disrupted=pod].
+func parseBudget(line string) *policyv1.PodDisruptionBudget {
+	name, words := fields(line)
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch {
+		case strings.HasPrefix(word, "{"):
+			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: parseLabels(word)}
+		case key == "allowed":
+			b.Status.DisruptionsAllowed = int32(must(strconv.Atoi(value)))
+		case key == "disrupted":
+			b.Status.DisruptedPods = map[string]metav1.Time{value: {}}
+		default:
+			panic("unknown word " + word)
+		}
+	}
+	return b
 }
 
 func must[T any](value T, err error) T {

@@ -169,6 +169,9 @@ func (w *clusterState) check(t *testing.T) {
 		if got, want := d.Message(), ptr.To(fresh.Decide(pod, nil)).Message(); got != want {
 			t.Errorf("message: got %s, new snapshot %s", got, want)
 		}
+		if d.Node == "" {
+			w.checkPreemption(t, fresh, pod)
+		}
 	}
 	// The incremental counts are those of a new snapshot.
 	for key, c := range w.snapshot.counts.byKey {
@@ -176,6 +179,42 @@ func (w *clusterState) check(t *testing.T) {
 	}
 	if got, want := w.snapshot.dump(), fresh.dump(); got != want {
 		t.Errorf("got\n%s\nnew snapshot\n%s", got, want)
+	}
+}
+
+// checkPreemption compares a preemption with that of a new snapshot, and checks that
+// the pod fits without the victims, and with none of them but by affinity. The new
+// snapshot is afterwards as before.
+func (w *clusterState) checkPreemption(t *testing.T, fresh *Snapshot, pod *corev1.Pod) {
+	d, freshly := w.snapshot.Decide(pod, nil), fresh.Decide(pod, nil)
+	p := w.snapshot.Preempt(pod, &d, nil)
+	if want := fresh.Preempt(pod, &freshly, nil); p.Message != want.Message || (p.Node == "") != (want.Node == "") {
+		t.Errorf("preemption: got %q %s, new snapshot %q %s", p.Node, p.Message, want.Node, want.Message)
+	}
+	if p.Node == "" {
+		return
+	}
+	fits := func() bool {
+		return slices.ContainsFunc(fresh.pass(newRequest(pod)), func(n *node) bool { return n.name == p.Node })
+	}
+	for _, victim := range p.Victims {
+		if priorityOf(victim) >= priorityOf(pod) {
+			t.Errorf("%s is a victim of a pod with priority %d", victim.Name, priorityOf(pod))
+		}
+		fresh.RemovePod(victim)
+	}
+	if !fits() {
+		t.Errorf("does not fit %s without the victims", p.Node)
+	}
+	for _, victim := range p.Victims {
+		fresh.SetPod(victim)
+		if fits() && !strings.Contains(w.log[len(w.log)-1], " near=") {
+			t.Errorf("fits %s with the victim %s", p.Node, victim.Name)
+		}
+		fresh.RemovePod(victim)
+	}
+	for _, victim := range p.Victims {
+		fresh.SetPod(victim)
 	}
 }
 
@@ -228,7 +267,7 @@ func (s *Snapshot) dump() string {
 	for name, have := range s.images {
 		add("image %s %d", name, len(have))
 	}
-	add("users %v, pods %d", s.storage.users, len(s.pods))
+	add("users %v, pods %d, priorities %v", s.storage.users, len(s.pods), s.priorities)
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
@@ -275,7 +314,7 @@ func (w *clusterState) podLine(name string) string {
 				w.one("", "/anywhere"), w.one("", "/tolerated"), w.one("", "/by=rs"))
 		}
 	}
-	return line + w.maybe(0.3, "image=main", "image=other")
+	return line + w.maybe(0.3, "image=main", "image=other") + w.maybe(0.6, "priority=1", "priority=2", "priority=3")
 }
 
 func (w *clusterState) app() string { return w.one("web", "db", "cache") }

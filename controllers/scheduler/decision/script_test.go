@@ -50,8 +50,17 @@ func (s *Snapshot) run(command, rest string) string {
 		case "pod":
 			s.RemovePod(parsePod(rest))
 		}
+	case "budget":
+		s.SetBudget(parseBudget(rest))
+	case "nominate":
+		pod := parsePod(rest)
+		s.Nominate(pod, pod.Status.NominatedNodeName)
+	case "preempted":
+		s.Preempted(parsePod(rest).UID, true)
 	case "decide":
 		return s.answer(parsePod(rest))
+	case "preempt":
+		return s.preempt(parsePod(rest))
 	case "fits":
 		return s.fits(parsePod(rest))
 	case "score":
@@ -87,6 +96,30 @@ func (s *Snapshot) answer(pod *corev1.Pod) string {
 	return answer
 }
 
+// preempt returns the node to which a pod is nominated with the victims, or the reasons
+// why there is none.
+func (s *Snapshot) preempt(pod *corev1.Pod) string {
+	d := s.Decide(pod, nil)
+	if d.Node != "" {
+		return "fits " + d.Node
+	}
+	p := s.Preempt(pod, &d, nil)
+	answer := p.Message
+	if p.Node != "" {
+		answer = p.Node + " without"
+	}
+	for _, victim := range p.Victims {
+		answer += " " + victim.Name
+	}
+	for _, other := range p.Displaced {
+		answer += ", displaces " + other.Name
+	}
+	if p.Clear && s.Nominated(pod.UID) != "" {
+		answer += " No longer nominated."
+	}
+	return answer
+}
+
 // fits returns the nodes that pass the filters, or the reasons why none does.
 func (s *Snapshot) fits(pod *corev1.Pod) string {
 	var names []string
@@ -103,7 +136,7 @@ func (s *Snapshot) fits(pod *corev1.Pod) string {
 
 // pass returns the nodes that pass the filters, sorted by name.
 func (s *Snapshot) pass(r *request) []*node {
-	p := s.prepare(r)
+	p := s.prepare(r, nil)
 	if p.podReason != "" {
 		return nil
 	}
@@ -113,7 +146,7 @@ func (s *Snapshot) pass(r *request) []*node {
 	}
 	var nodes []*node
 	for _, n := range all {
-		if failed, _ := p.failed(n, nil); failed < 0 {
+		if failed, _ := s.rejects(n, &p, r, nil); failed < 0 {
 			nodes = append(nodes, n)
 		}
 	}

@@ -27,6 +27,12 @@ type Snapshot struct {
 	boundTerms boundTerms
 	storage    storage
 	images     images
+	// priorities are the numbers of bound pods by priority, nominations the pods that
+	// have no node and are nominated to one, and budgets the disruption budgets by
+	// namespace and name.
+	priorities  map[int32]int
+	nominations map[types.UID]*boundPod
+	budgets     map[string]map[string]*budget
 	// services are the selectors of services by namespace and name.
 	services map[string]map[string]labels.Set
 
@@ -40,17 +46,23 @@ type Snapshot struct {
 // scratch is memory that decisions reuse.
 type scratch struct {
 	feasible []*node
-	checks   []indexedCheck
-	why      []string
-	reasons  reasons
-	totals   []int64
-	scores   []int64
-	sums     []float64
+	// resolvable are the nodes of the last decision that preemption may free.
+	resolvable []*node
+	checks     []indexedCheck
+	why        []string
+	reasons    reasons
+	totals     []int64
+	scores     []int64
+	sums       []float64
 }
 
-// boundPod is a pod that is bound to a node or assumed on it.
+// boundPod is a pod that is bound to a node or assumed on it, or nominated to it.
 type boundPod struct {
-	node  *node
+	object *corev1.Pod
+	node   *node
+	// preempted is set from the decision to delete the pod on.
+	preempted bool
+
 	index int // in node.pods
 	needs requirements
 	ports []hostPort
@@ -87,6 +99,10 @@ func NewSnapshot() *Snapshot {
 		storage:    newStorage(),
 		images:     images{},
 		services:   map[string]map[string]labels.Set{},
+
+		priorities:  map[int32]int{},
+		nominations: map[types.UID]*boundPod{},
+		budgets:     map[string]map[string]*budget{},
 	}
 }
 
@@ -137,15 +153,26 @@ func (s *Snapshot) RemoveNode(name string) {
 // is passed with spec.nodeName set. A pod without a node, or one that has terminated,
 // is removed. Immutable fields are not compared.
 func (s *Snapshot) SetPod(pod *corev1.Pod) {
-	if p := s.pods[pod.UID]; p != nil && p.is(pod) {
+	before := s.pods[pod.UID]
+	if before != nil && before.is(pod) {
+		before.object = pod
 		return
 	}
 	s.RemovePod(pod)
 	if !occupies(pod) {
 		return
 	}
+	p := s.newBoundPod(pod, pod.Spec.NodeName)
+	p.preempted = before != nil && before.preempted
+	s.pods[pod.UID] = p
+	s.priorities[p.priority()]++
+	s.show(p)
+}
+
+// newBoundPod returns a pod of a node, which does not count before show.
+func (s *Snapshot) newBoundPod(pod *corev1.Pod, nodeName string) *boundPod {
 	p := &boundPod{
-		node: s.node(pod.Spec.NodeName), needs: newRequirements(pod), ports: hostPorts(pod),
+		object: pod, node: s.node(nodeName), needs: newRequirements(pod), ports: hostPorts(pod),
 		claims: claimsOf(pod), disks: disksOf(pod),
 	}
 	terminating := pod.DeletionTimestamp != nil
@@ -160,10 +187,21 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 			s.owners[p.ownerUID] = p.owner
 		}
 	}
+	return p
+}
+
+// show adds a pod to its node and to all sums and counts.
+func (s *Snapshot) show(p *boundPod) {
 	p.node.add(p)
 	s.storage.use(p.claims, 1)
 	s.countPod(p, 1)
-	s.pods[pod.UID] = p
+}
+
+// hide reverts show. The pod can be shown again.
+func (s *Snapshot) hide(p *boundPod) {
+	s.countPod(p, -1)
+	s.storage.use(p.claims, -1)
+	p.node.remove(p)
 }
 
 // RemovePod removes the pod of this UID, if there is one: it was deleted, or assumed
@@ -174,9 +212,13 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 		return
 	}
 	delete(s.pods, pod.UID)
-	s.countPod(p, -1)
-	s.storage.use(p.claims, -1)
-	p.node.remove(p)
+	increase(s.priorities, p.priority(), -1)
+	s.hide(p)
+	s.forgetPod(p)
+}
+
+// forgetPod removes what only a hidden pod needs.
+func (s *Snapshot) forgetPod(p *boundPod) {
 	s.forget(p.node)
 	s.removeTerms(p.terms)
 	if p.owner != nil && p.owner.total == 0 {
@@ -244,7 +286,7 @@ func (s *Snapshot) node(name string) *node {
 
 // forget removes a node that has neither an object nor pods.
 func (s *Snapshot) forget(n *node) {
-	if n.object == nil && len(n.pods) == 0 {
+	if n.object == nil && len(n.pods) == 0 && len(n.nominated) == 0 {
 		delete(s.nodes.byName, n.name)
 	}
 }

@@ -102,7 +102,7 @@ func spreadsEvenly(s *Snapshot, r *request) rule {
 			c := &constraints[i]
 			value, ok := n.label(c.key)
 			if !ok {
-				return append(why, "node(s) didn't match pod topology spread constraints (missing required label)")
+				return append(why, missingTopologyLabel)
 			}
 			pods := levels[i].values[value]
 			if c.self {

@@ -1,0 +1,314 @@
+package decision
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Preemption is the decision about the deletion of pods with lower priority, for a pod
+// that fits no node.
+type Preemption struct {
+	// Node is the node to which the pod is to be nominated, empty if no deletion of
+	// pods makes the pod fit a node.
+	Node string
+	// Victims are the pods to delete, the most important first.
+	Victims []*corev1.Pod
+	// Displaced are the pods of lower priority that are nominated to the node. They
+	// lose their nomination.
+	Displaced []*corev1.Pod
+	// Clear is set if the pod loses its own nomination.
+	Clear bool
+	// Message is the reason why there is no node, empty if there is one.
+	Message string
+}
+
+// The reasons why preemption does not free a node.
+const (
+	noVictims     = "No preemption victims found for incoming pod"
+	notResolvable = "Preemption is not helpful for scheduling"
+)
+
+// The number of nodes that are tried: a part of those that may be freed, but not a few
+// only. They are the defaults of DefaultPreemptionArgs.
+const (
+	minCandidatePercentage = 10
+	minCandidates          = 100
+)
+
+// Preempt decides which pods to delete so that a pod fits a node. d is the decision
+// about the pod, without a node, which must be the snapshot's last. Nodes and pods are
+// chosen by the rules of kube-scheduler's plugin DefaultPreemption: as few violations
+// of disruption budgets as possible, then victims of low priority, and few of them.
+//
+// choose returns a number in [0, n), the node at which the search begins. Nil means 0.
+func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int) Preemption {
+	if why := s.mayNotPreempt(pod, d); why != "" {
+		return Preemption{Message: why}
+	}
+	nodes := s.resolvable(d)
+	var reasons reasons
+	reasons.add(notResolvable, d.Nodes-len(nodes))
+	if !s.hasLowerPriority(priorityOf(pod)) {
+		reasons.add(noVictims, len(nodes))
+		return Preemption{Clear: true, Message: notAvailable(d.Nodes, reasons.byReason())}
+	}
+	best := choosePreemption(s.candidates(pod, nodes, choose, &reasons))
+	if best == nil {
+		return Preemption{Clear: true, Message: notAvailable(d.Nodes, reasons.byReason())}
+	}
+	p := Preemption{Node: best.node.name}
+	for _, victim := range best.victims {
+		p.Victims = append(p.Victims, victim.object)
+	}
+	for _, other := range best.node.nominated {
+		if other.priority() < priorityOf(pod) {
+			p.Displaced = append(p.Displaced, other.object)
+		}
+	}
+	return p
+}
+
+// mayNotPreempt returns the reason why a pod may not preempt others, or "": its policy,
+// or that it has done so, and its victims terminate.
+func (s *Snapshot) mayNotPreempt(pod *corev1.Pod, d *Decision) string {
+	if ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority) == corev1.PreemptNever {
+		return "not eligible due to preemptionPolicy=Never."
+	}
+	n := s.nodes.get(cmp.Or(s.Nominated(pod.UID), pod.Status.NominatedNodeName))
+	if n == nil || !slices.Contains(s.resolvable(d), n) {
+		return ""
+	}
+	if slices.ContainsFunc(n.pods, func(p *boundPod) bool { return p.priority() < priorityOf(pod) && p.isPreempted() }) {
+		return "not eligible due to a terminating pod on the nominated node."
+	}
+	return ""
+}
+
+// resolvable returns the nodes that may accept the pod when pods have left them.
+func (s *Snapshot) resolvable(d *Decision) []*node {
+	if d.PodReason != "" {
+		return nil
+	}
+	return s.scratch.resolvable
+}
+
+// hasLowerPriority reports whether a pod that has a node has a lower priority.
+func (s *Snapshot) hasLowerPriority(priority int32) bool {
+	for other := range s.priorities {
+		if other < priority {
+			return true
+		}
+	}
+	return false
+}
+
+// candidate is a node that accepts the pod without its victims.
+type candidate struct {
+	node *node
+	// victims are sorted, the most important first. There is at least one, as the node
+	// rejects the pod with all of them.
+	victims []*boundPod
+	// violations is the number of victims whose disruption budget does not allow it.
+	violations int
+}
+
+// candidates returns the candidates among nodes, and adds the reasons of the others.
+// The search ends when there are enough, one of which violates no disruption budget.
+func (s *Snapshot) candidates(pod *corev1.Pod, nodes []*node, choose func(n int) int, reasons *reasons) []candidate {
+	if len(nodes) == 0 {
+		return nil
+	}
+	r := newRequest(pod)
+	t := trial{Snapshot: s, request: r, policy: s.prepare(r, s.scratch.checks)}
+	s.scratch.checks = t.policy.checks
+	t.global = t.policy.isGlobal()
+	wanted := min(max(len(nodes)*minCandidatePercentage/100, minCandidates), len(nodes))
+	start, harmless := 0, false
+	if choose != nil {
+		start = choose(len(nodes))
+	}
+	var found []candidate
+	for i := range nodes {
+		c, why := t.candidate(nodes[(start+i)%len(nodes)])
+		if len(why) > 0 {
+			for _, reason := range why {
+				reasons.add(reason, 1)
+			}
+			continue
+		}
+		found = append(found, c)
+		if harmless = harmless || c.violations == 0; harmless && len(found) >= wanted {
+			break
+		}
+	}
+	return found
+}
+
+// trial finds victims for a pod by hiding pods of the snapshot.
+type trial struct {
+	*Snapshot
+	request *request
+	policy  policy
+	global  bool
+}
+
+// candidate returns the victims on a node, or the reasons why there are none. The
+// snapshot is afterwards as before.
+func (t *trial) candidate(n *node) (c candidate, why []string) {
+	var all []*boundPod
+	for _, p := range n.pods {
+		if p.priority() < priorityOf(t.request.pod) {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		return candidate{}, []string{noVictims}
+	}
+	slices.SortFunc(all, byImportance)
+	for _, p := range all {
+		t.hide(p)
+	}
+	if why := t.rejected(n); len(why) > 0 {
+		for _, p := range all {
+			t.show(p)
+		}
+		return candidate{}, why
+	}
+	c = candidate{node: n}
+	violating, others := t.violating(all)
+	c.victims = t.spare(n, nil, violating)
+	c.violations = len(c.victims)
+	c.victims = t.spare(n, c.victims, others)
+	for _, p := range c.victims {
+		t.show(p)
+	}
+	slices.SortStableFunc(c.victims, byImportance)
+	return c, nil
+}
+
+// spare shows those pods with which the node still accepts the pod, the most
+// important first. It appends the others to victims.
+func (t *trial) spare(n *node, victims, pods []*boundPod) []*boundPod {
+	for _, p := range pods {
+		t.show(p)
+		if len(t.rejected(n)) > 0 {
+			t.hide(p)
+			victims = append(victims, p)
+		}
+	}
+	return victims
+}
+
+// rejected returns the reasons why a node rejects the pod: none if it accepts it.
+func (t *trial) rejected(n *node) []string {
+	p := &t.policy
+	if t.global {
+		now := t.prepare(t.request, nil)
+		p = &now
+	}
+	_, why := t.rejects(n, p, t.request, t.scratch.why[:0])
+	return why
+}
+
+// byImportance orders pods by descending priority, then by the time of their start. A
+// pod that has not started is the least important.
+func byImportance(a, b *boundPod) int {
+	return cmp.Or(
+		cmp.Compare(b.priority(), a.priority()),
+		cmp.Compare(a.started(), b.started()),
+		cmp.Compare(a.object.Namespace, b.object.Namespace),
+		cmp.Compare(a.object.Name, b.object.Name),
+	)
+}
+
+// started returns the time of the pod's start in nanoseconds since 1970.
+func (p *boundPod) started() int64 {
+	if p.object.Status.StartTime == nil {
+		return math.MaxInt64
+	}
+	return p.object.Status.StartTime.UnixNano()
+}
+
+// preferences are the criteria by which a candidate is chosen, the most important
+// first: the candidate with the smaller number is preferred.
+var preferences = []struct {
+	name string
+	of   func(c *candidate) int64
+}{
+	{"fewest violations of disruption budgets", func(c *candidate) int64 { return int64(c.violations) }},
+	{"lowest priority of the most important victim", func(c *candidate) int64 { return int64(c.victims[0].priority()) }},
+	{"lowest sum of priorities", (*candidate).sumOfPriorities},
+	{"fewest victims", func(c *candidate) int64 { return int64(len(c.victims)) }},
+	{"most recent start of the most important victims", func(c *candidate) int64 { return -c.earliestStart() }},
+}
+
+// choosePreemption returns the preferred candidate, nil if there is none. Of equal ones
+// it is the first.
+func choosePreemption(candidates []candidate) *candidate {
+	left := make([]*candidate, len(candidates))
+	for i := range candidates {
+		left[i] = &candidates[i]
+	}
+	for _, preference := range preferences {
+		if len(left) < 2 {
+			break
+		}
+		least := int64(math.MaxInt64)
+		for _, c := range left {
+			least = min(least, preference.of(c))
+		}
+		left = slices.DeleteFunc(left, func(c *candidate) bool { return preference.of(c) > least })
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return left[0]
+}
+
+// sumOfPriorities adds up the priorities, each made positive so that more victims have
+// a larger sum.
+func (c *candidate) sumOfPriorities() int64 {
+	var sum int64
+	for _, p := range c.victims {
+		sum += int64(p.priority()) + math.MaxInt32 + 1
+	}
+	return sum
+}
+
+// earliestStart returns the earliest start of the victims with the highest priority.
+func (c *candidate) earliestStart() int64 {
+	// They are sorted so.
+	return c.victims[0].started()
+}
+
+// violating separates pods, in order, whose deletion violates a disruption budget.
+func (s *Snapshot) violating(pods []*boundPod) (violating, others []*boundPod) {
+	used := map[*budget]int32{}
+	for _, p := range pods {
+		if s.violates(p, used) {
+			violating = append(violating, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return violating, others
+}
+
+// violates counts a deletion in the pod's budgets, and reports whether one of them does
+// not allow it.
+func (s *Snapshot) violates(p *boundPod, used map[*budget]int32) bool {
+	violated := false
+	for _, b := range s.budgets[p.object.Namespace] {
+		if !b.protects(p.object) {
+			continue
+		}
+		if used[b]++; used[b] > b.allowed {
+			violated = true
+		}
+	}
+	return violated
+}

@@ -1,0 +1,179 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/scheduler/decision"
+)
+
+// preempt decides on the preemption for a pod that fits no node, and nominates it.
+func (c *core) preempt(pod *corev1.Pod, d *decision.Decision) decision.Preemption {
+	p := c.snapshot.Preempt(pod, d, c.choose)
+	switch {
+	case p.Node != "":
+		c.snapshot.Nominate(pod, p.Node)
+		for _, victim := range p.Victims {
+			c.snapshot.Preempted(victim.UID, true)
+		}
+		for _, other := range p.Displaced {
+			c.snapshot.Nominate(other, "")
+		}
+	case p.Clear:
+		c.unnominate(pod)
+	}
+	return p
+}
+
+// preemptionFailed retries a pod whose victims could not all be deleted. It keeps its
+// nomination.
+func (c *core) preemptionFailed(s step) {
+	for _, victim := range s.preemption.Victims {
+		c.snapshot.Preempted(victim.UID, false)
+	}
+	if c.assumed[s.pod.UID] == nil {
+		c.queue.Retry(s.pod.UID)
+	}
+}
+
+// nominate updates the nomination of a pod without a node. Its status decides if it has
+// changed; else it may be older than the last decision.
+func (c *core) nominate(before, after *corev1.Pod) {
+	node := after.Status.NominatedNodeName
+	switch {
+	case c.assumed[after.UID] != nil:
+		return
+	case before != nil && before.Status.NominatedNodeName == node:
+		node = c.snapshot.Nominated(after.UID)
+	}
+	if node == "" {
+		c.unnominate(after)
+		return
+	}
+	c.snapshot.Nominate(after, node)
+}
+
+// unnominate removes the nomination of a pod, if it has one, and retries the pods for
+// which its place was not free.
+func (c *core) unnominate(pod *corev1.Pod) {
+	if c.snapshot.Nominated(pod.UID) != "" {
+		c.snapshot.Nominate(pod, "")
+		c.wake(decision.PodGone)
+	}
+}
+
+// preempt starts the preemption that a step decided on. It does not block.
+func (l *loop) preempt(ctx context.Context, s step) {
+	klog.FromContext(ctx).V(2).Info("Preempting pods", "pod", klog.KObj(s.pod), "node", s.preemption.Node, "victims", len(s.preemption.Victims))
+	l.metrics.preempted(len(s.preemption.Victims))
+	l.binding.Add(1)
+	l.running.Go(func() {
+		err := l.preemptor.preempt(ctx, s, func(victim *corev1.Pod) {
+			l.events.enqueue(victim, corev1.EventTypeNormal, "Preempted",
+				fmt.Sprintf("Preempted by pod %s on node %s", s.pod.UID, s.preemption.Node))
+		})
+		l.post(ctx, func() {
+			l.binding.Add(-1)
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Failed to preempt pods, will retry", "pod", klog.KObj(s.pod), "node", s.preemption.Node)
+				l.core.preemptionFailed(s)
+			}
+		})
+	})
+}
+
+// preemptor executes preemptions.
+type preemptor struct {
+	client client.Client
+	now    func() time.Time
+	// scheduler is the name in the condition of the victims.
+	scheduler string
+}
+
+// maxDeleting is the number of victims that are deleted at the same time.
+const maxDeleting = 16
+
+// preempt nominates the pod and deletes its victims. The nomination is written first:
+// a scheduler that is killed in between continues on the same node. deleted is called
+// for each victim that was deleted.
+func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Pod)) error {
+	if err := p.nominate(ctx, s.pod, s.preemption.Node); err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil // the pod was deleted, or replaced, and needs no node
+		}
+		return err
+	}
+	for _, other := range s.preemption.Displaced {
+		if err := p.nominate(ctx, other, ""); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	failures := make([]error, len(s.preemption.Victims))
+	workqueue.ParallelizeUntil(ctx, maxDeleting, len(failures), func(i int) {
+		victim := s.preemption.Victims[i]
+		if failures[i] = p.delete(ctx, victim); failures[i] == nil {
+			deleted(victim)
+		}
+	})
+	return errors.Join(append(failures, ctx.Err())...)
+}
+
+// nominate writes status.nominatedNodeName. It fails with a conflict if another pod has
+// the name.
+func (p *preemptor) nominate(ctx context.Context, pod *corev1.Pod, node string) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"nominatedNodeName": nomination(node)},
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.client.Status().Patch(ctx, named(pod), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("nominate pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// delete sets the condition DisruptionTarget of a victim and deletes it with its grace
+// period. A victim that is being deleted already, or was, needs neither.
+func (p *preemptor) delete(ctx context.Context, victim *corev1.Pod) error {
+	if victim.DeletionTimestamp != nil {
+		return nil
+	}
+	condition := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Message:            p.scheduler + ": preempting to accommodate a higher priority pod",
+		ObservedGeneration: victim.Generation, LastTransitionTime: metav1.NewTime(p.now()),
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": victim.UID},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
+	})
+	if err != nil {
+		return err
+	}
+	err = p.client.Status().Patch(ctx, named(victim), client.RawPatch(types.StrategicMergePatchType, patch))
+	if err == nil {
+		err = p.client.Delete(ctx, named(victim), client.Preconditions{UID: &victim.UID})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("preempt pod %s/%s: %w", victim.Namespace, victim.Name, err)
+	}
+	return nil
+}
+
+// named returns an object with the pod's name only, to be read into.
+func named(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+}

@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"svc.dev/svc/controllers/scheduler/decision"
+)
+
+func priority(n int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Priority = ptr.To(n) }
+}
+
+// full is a cluster whose node has two pods of priority 0.
+func full(t *testing.T) *cluster {
+	c := newCluster(t)
+	c.node("n", nil)
+	c.pod("a", on("n"))
+	c.pod("b", on("n"))
+	return c
+}
+
+func TestPreemptorGetsThePlaceOfItsVictim(t *testing.T) {
+	c := full(t)
+	c.pod("high", priority(2))
+	c.expect("high: 1 Insufficient cpu")
+	if p := c.steps["high"].preemption; p.Node != "n" || len(p.Victims) != 1 || p.Victims[0].Name != "b" {
+		t.Fatalf("got %+v", p)
+	}
+	// Its nomination is older in its status than the decision.
+	c.pod("high", func(p *corev1.Pod) { p.Status.Message = "x" })
+	c.pod("low", nil)
+	c.expect("low: 1 Insufficient cpu")
+	c.removePod("b")
+	c.now = c.now.Add(time.Minute)
+	c.expect("high -> n", "low: 1 Insufficient cpu")
+}
+
+func TestPreemptorThatIsRetriedPreemptsNoMore(t *testing.T) {
+	c := full(t)
+	c.pod("high", priority(2))
+	c.expect("high: 1 Insufficient cpu")
+	c.now = c.now.Add(time.Minute)
+	c.pod("high", func(p *corev1.Pod) { p.Labels = map[string]string{"try": "again"} })
+	c.expect("high: not eligible due to a terminating pod on the nominated node.")
+}
+
+func TestPreemptionThatFailedIsRetried(t *testing.T) {
+	c := full(t)
+	c.pod("high", priority(2))
+	c.expect("high: 1 Insufficient cpu")
+	c.core.preemptionFailed(c.steps["high"])
+	c.expect()
+	c.now = c.now.Add(time.Minute)
+	c.expect("high: 1 Insufficient cpu")
+	if p := c.steps["high"].preemption; p.Node != "n" {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestPlaceOfANominatedPodIsFreeWhenItIsDeleted(t *testing.T) {
+	for name, gone := range map[string]func(*cluster){
+		"deleted":     func(c *cluster) { c.removePod("high") },
+		"terminating": func(c *cluster) { c.pod("high", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }) },
+		"bound elsewhere": func(c *cluster) {
+			c.node("m", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+			c.pod("high", on("m"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := full(t)
+			c.pod("high", priority(2))
+			c.expect("high: 1 Insufficient cpu")
+			c.removePod("b")
+			c.pod("low", nil)
+			gone(c)
+			c.now = c.now.Add(time.Minute)
+			c.expect("low -> n")
+		})
+	}
+}
+
+func TestNominationOfAnEarlierSchedulerIsKept(t *testing.T) {
+	c := newCluster(t)
+	c.node("n", nil)
+	c.pod("high", func(p *corev1.Pod) { p.Spec.Priority, p.Status.NominatedNodeName = ptr.To(int32(2)), "n" })
+	c.pod("low", nil)
+	c.pod("lower", nil)
+	c.expect("high -> n", "low -> n", "lower: 1 Insufficient cpu")
+	c.core.failed(c.steps["high"])
+	c.now = c.now.Add(time.Minute)
+	if got := c.core.snapshot.Nominated("high"); got != "n" {
+		t.Errorf("nominated to %q", got)
+	}
+	// The place stays reserved.
+	c.expect("high -> n", "lower: 1 Insufficient cpu")
+}
+
+func TestPreemptionNominatesThenMarksThenDeletes(t *testing.T) {
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	}
+	for _, test := range []struct {
+		name   string
+		absent string
+		fails  string // the request that fails
+		writes []string
+		err    bool
+	}{
+		{name: "all writes succeed", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "delete victim", "event victim"}},
+		{name: "the pod is gone", absent: "high", writes: []string{"status high n"}},
+		{name: "the victim is gone", absent: "victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "event victim"}},
+		{name: "the nomination fails", fails: "status high n", writes: []string{"status high n"}, err: true},
+		{name: "the deletion fails", fails: "delete victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "delete victim"}, err: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var objects []client.Object
+			for _, name := range []string{"high", "displaced", "victim"} {
+				if name != test.absent {
+					objects = append(objects, pod(name))
+				}
+			}
+			var mu sync.Mutex
+			var writes []string
+			write := func(what string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				writes = append(writes, what)
+				if what == test.fails {
+					return errors.New("unavailable")
+				}
+				return nil
+			}
+			c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).Build(), interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					err := c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+					p := obj.(*corev1.Pod)
+					what := p.Status.NominatedNodeName
+					for _, condition := range p.Status.Conditions {
+						what += condition.Reason
+					}
+					if err != nil { // the object is not read then
+						what = map[string]string{"high": "n", "victim": "PreemptionByScheduler"}[p.Name]
+					}
+					return errors.Join(write(fmt.Sprintf("%s %s %s", sub, p.Name, what)), err)
+				},
+				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+					if err := write("delete " + obj.GetName()); err != nil {
+						return err
+					}
+					return c.Delete(ctx, obj, opts...)
+				},
+			})
+			p := &preemptor{client: c, now: func() time.Time { return time.Unix(0, 0) }, scheduler: "default-scheduler"}
+			err := p.preempt(t.Context(), step{pod: pod("high"), preemption: decision.Preemption{
+				Node: "n", Victims: []*corev1.Pod{pod("victim")}, Displaced: []*corev1.Pod{pod("displaced")},
+			}}, func(victim *corev1.Pod) {
+				if write("event "+victim.Name) != nil {
+					t.Fail()
+				}
+			})
+			if (err != nil) != test.err || !slices.Equal(writes, test.writes) {
+				t.Errorf("got %q, %v", writes, err)
+			}
+		})
+	}
+}
