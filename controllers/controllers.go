@@ -18,6 +18,7 @@ import (
 	"svc.dev/svc/controllers/endpoints/endpointslice"
 	"svc.dev/svc/controllers/endpoints/endpointslicemirroring"
 	"svc.dev/svc/controllers/garbagecollector"
+	"svc.dev/svc/controllers/hostloadbalancer"
 	"svc.dev/svc/controllers/job"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/nodeipam"
@@ -53,6 +54,7 @@ func All() []controller.Controller {
 		endpointslice.New(),
 		endpointslicemirroring.New(),
 		garbagecollector.New(),
+		hostloadbalancer.New(),
 		job.New(),
 		namespace.New(),
 		nodeipam.New(),

@@ -22,6 +22,7 @@ import (
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/bootstrapsigner"
 	"svc.dev/svc/controllers/healthserver"
+	"svc.dev/svc/controllers/hostloadbalancer"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/internal/cluster"
@@ -34,7 +35,8 @@ func newUp() *cobra.Command {
 	up.server.Agents.Metrics = true  // kubectl top works without further installation
 	up.server.AllowPrivileged = true // network and storage plugins need it
 	up.server.Authentication.BootstrapTokens = true
-	up.controllers.Controllers = append(up.controllers.Controllers, bootstrapsigner.New().Name, tokencleaner.New().Name) // nodes join by tokens
+	up.controllers.Controllers = append(up.controllers.Controllers, bootstrapsigner.New().Name, tokencleaner.New().Name, // nodes join by tokens
+		hostloadbalancer.New().Name)
 	up.server.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
 	logging := logsapi.NewLoggingConfiguration()
 	cmd := &cobra.Command{

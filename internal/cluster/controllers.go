@@ -13,6 +13,7 @@ import (
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/certificates/csrsigning"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/hostloadbalancer"
 	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/internal/component"
 )
@@ -49,6 +50,11 @@ func (m *controllerManager) Start(ctx context.Context) error {
 		if err := m.options.SetDefault(flag, file); err != nil {
 			return err
 		}
+	}
+	// The API server's port may be another one than the default.
+	reserved := fmt.Sprintf("22,10250,%d", m.server.SecureServing.BindPort)
+	if err := m.options.SetDefault(hostloadbalancer.ReservedFlag, reserved); err != nil {
+		return err
 	}
 	holder := "svc-up"
 	if m.sharedLease {

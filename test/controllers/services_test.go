@@ -257,3 +257,29 @@ func endpointsOf(ctx context.Context, namespace, service string) func() string {
 		return strings.Join(words, ", ")
 	}
 }
+
+var _ = Describe("hostloadbalancer", func() {
+	It("gives services the addresses of nodes, and reports conflicts of ports", func(ctx SpecContext) {
+		ns := newNamespace(ctx)
+		addNode(ctx, ns, func(n *corev1.Node) {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.7"}}
+		})
+		address := func(name string) func() string {
+			return func() string {
+				return run(ctx, "-n", ns, "get", "service", name, "-o=jsonpath={.status.loadBalancer.ingress[*].ip}")
+			}
+		}
+		run(ctx, "-n", ns, "create", "service", "loadbalancer", "first", "--tcp=8123:80")
+		Eventually(address("first")).Should(ContainSubstring("192.0.2.7"))
+		run(ctx, "-n", ns, "create", "service", "loadbalancer", "second", "--tcp=8123:80")
+		Eventually(func() string { return run(ctx, "-n", ns, "describe", "service", "second") }).Should(
+			MatchRegexp(`Warning +SyncLoadBalancerFailed .*service-controller +Error syncing load balancer: port 8123/TCP of the nodes is used by service ` + ns + `/first: choose another port`))
+		Expect(address("second")()).To(BeEmpty())
+		Expect(run(ctx, "-n", ns, "get", "service", "second")).To(ContainSubstring("<pending>"))
+
+		run(ctx, "-n", ns, "delete", "service", "first")
+		Eventually(address("second")).Should(ContainSubstring("192.0.2.7"))
+		run(ctx, "-n", ns, "patch", "service", "second", `--patch={"spec":{"type":"ClusterIP"}}`)
+		Eventually(address("second")).Should(BeEmpty())
+	})
+})

@@ -40,7 +40,7 @@ var (
 // end: see killManager.
 var managerFlags = []string{
 	"--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s", "--leader-elect-retry-period=200ms",
-	"--namespace-deletion-grace=1s",
+	"--namespace-deletion-grace=1s", "--controllers=*,hostloadbalancer",
 }
 
 func TestControllers(t *testing.T) {

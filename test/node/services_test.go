@@ -18,7 +18,7 @@ var _ = Describe("a service", func() {
 		}
 	}
 
-	It("connects pods and the node to its ready pods, by cluster IP and node port", func(ctx SpecContext) {
+	It("connects pods and the node to its ready pods, by cluster IP, node port and load balancer", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		nodePort := "30580"
 		s.apply(ctx, `
@@ -26,6 +26,11 @@ apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080, nodePort: `+nodePort+`}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: balanced}
+spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 8093, targetPort: 8080}]}
 ---
 `+labelled(webServer("one", ""))+"\n---\n"+labelled(webServer("two", ""))+"\n---\n"+sleeper("client", ""))
 		s.await(ctx, "one", beReady())
@@ -41,6 +46,11 @@ spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080
 			Expect(get(ctx, "http://"+net.JoinHostPort(host, nodePort)+"/")).To(BeElementOf("one\n", "two\n"))
 		}
 		Expect(answers(ctx, s, net.JoinHostPort(two.Status.HostIP, nodePort))()).To(Equal([]string{"one", "two"}))
+		By("the address of its load balancer, which is the node's")
+		Eventually(func() string { return s.run(ctx, "get", "service", "balanced", "-o=jsonpath={.status.loadBalancer.ingress[*].ip}") }).Should(ContainSubstring(two.Status.HostIP))
+		balanced := net.JoinHostPort(two.Status.HostIP, "8093")
+		Eventually(func() (string, error) { return get(ctx, "http://"+balanced+"/") }).Should(BeElementOf("one\n", "two\n"))
+		Eventually(answers(ctx, s, balanced)).Should(Equal([]string{"one", "two"}))
 		By("one pod less")
 		s.run(ctx, "delete", "pod", "two")
 		Eventually(answers(ctx, s, ip)).Should(Equal([]string{"one"}))

@@ -1,0 +1,194 @@
+package hostloadbalancer
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+)
+
+// state is the objects that a decision depends on.
+type state struct {
+	services []*corev1.Service
+	nodes    []*corev1.Node
+	slices   []*discoveryv1.EndpointSlice
+	reserved []int
+}
+
+// result is the decision about one service.
+type result struct {
+	service *corev1.Service
+	// addresses are those of the load balancer, sorted.
+	addresses []string
+	// problem is the reason why there are none, if the user can do something about it.
+	problem string
+}
+
+// port is a port of the nodes.
+type port struct {
+	protocol corev1.Protocol
+	number   int32
+}
+
+// use is what a port of the nodes is used for.
+type use struct {
+	service *corev1.Service
+	as      string
+}
+
+func (p port) String() string { return fmt.Sprintf("%d/%s", p.number, p.protocol) }
+
+// decide returns the result of each service that this controller owns. A service gets
+// all of its ports or none. Of two that have a port in common, the one that has its
+// addresses already keeps them, and else the older one gets them.
+func (s *state) decide() []result {
+	owned := slices.DeleteFunc(slices.Clone(s.services), func(svc *corev1.Service) bool { return !owns(svc) })
+	slices.SortFunc(owned, func(a, b *corev1.Service) int {
+		return cmp.Or(
+			cmp.Compare(min(len(b.Status.LoadBalancer.Ingress), 1), min(len(a.Status.LoadBalancer.Ingress), 1)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	used := s.nodePorts()
+	results := make([]result, len(owned))
+	for i, svc := range owned {
+		results[i] = s.decideOne(svc, used)
+	}
+	return results
+}
+
+// owns reports whether a service gets the addresses of nodes.
+func owns(svc *corev1.Service) bool {
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.DeletionTimestamp == nil &&
+		ptr.Deref(svc.Spec.LoadBalancerClass, Class) == Class
+}
+
+// nodePorts returns the node ports of all services.
+func (s *state) nodePorts() map[port]use {
+	used := map[port]use{}
+	for _, svc := range s.services {
+		for _, p := range svc.Spec.Ports {
+			if p.NodePort != 0 {
+				used[port{p.Protocol, p.NodePort}] = use{svc, "a node port of"}
+			}
+		}
+	}
+	return used
+}
+
+// decideOne decides about a service, and adds its ports to those that are used.
+func (s *state) decideOne(svc *corev1.Service, used map[port]use) result {
+	r := result{service: svc}
+	for _, p := range svc.Spec.Ports {
+		wanted := port{p.Protocol, p.Port}
+		if by, taken := used[wanted]; taken && by.service != svc {
+			r.problem = fmt.Sprintf("port %s of the nodes is %s service %s/%s: choose another port", wanted, by.as, by.service.Namespace, by.service.Name)
+		} else if slices.Contains(s.reserved, int(p.Port)) {
+			r.problem = fmt.Sprintf("port %s of the nodes is reserved for their own programs (--%s): choose another port", wanted, ReservedFlag)
+		} else {
+			continue
+		}
+		return r
+	}
+	r.addresses = s.addresses(svc)
+	//nolint:staticcheck // deprecated, and still what users have
+	if requested := svc.Spec.LoadBalancerIP; requested != "" {
+		if !slices.Contains(r.addresses, requested) {
+			r.problem = fmt.Sprintf("spec.loadBalancerIP: %s is not an address of a node that can serve it: remove the field, or choose an address of a node", requested)
+			r.addresses = nil
+			return r
+		}
+		r.addresses = []string{requested}
+	}
+	for _, p := range svc.Spec.Ports {
+		used[port{p.Protocol, p.Port}] = use{svc, "used by"}
+	}
+	return r
+}
+
+// addresses returns the addresses of a service's families at which nodes serve it.
+func (s *state) addresses(svc *corev1.Service) []string {
+	var found []netip.Addr
+	for _, n := range s.serving(svc) {
+		for _, address := range n.Status.Addresses {
+			if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
+				continue
+			}
+			if ip, err := netip.ParseAddr(address.Address); err == nil && slices.Contains(svc.Spec.IPFamilies, familyOf(ip)) {
+				found = append(found, ip)
+			}
+		}
+	}
+	slices.SortFunc(found, netip.Addr.Compare)
+	var addresses []string
+	for _, ip := range slices.Compact(found) {
+		addresses = append(addresses, ip.String())
+	}
+	return addresses
+}
+
+func familyOf(ip netip.Addr) corev1.IPFamily {
+	if ip.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+// serving returns the nodes that serve a service: the ready ones, or all if none is, as
+// their proxies may work nevertheless; and with externalTrafficPolicy Local only those
+// with an endpoint.
+func (s *state) serving(svc *corev1.Service) []*corev1.Node {
+	nodes := slices.DeleteFunc(slices.Clone(s.nodes), isExcluded)
+	if slices.ContainsFunc(nodes, isReady) {
+		nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !isReady(n) })
+	}
+	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		have := s.nodesWithEndpoints(svc)
+		nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !have[n.Name] })
+	}
+	return nodes
+}
+
+func isExcluded(n *corev1.Node) bool {
+	_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
+	return excluded || n.DeletionTimestamp != nil
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// nodesWithEndpoints returns the nodes that have a ready endpoint of a service.
+func (s *state) nodesWithEndpoints(svc *corev1.Service) map[string]bool {
+	have := map[string]bool{}
+	for _, slice := range s.slices {
+		if slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
+			continue
+		}
+		for i := range slice.Endpoints {
+			if e := &slice.Endpoints[i]; e.NodeName != nil && ptr.Deref(e.Conditions.Ready, true) {
+				have[*e.NodeName] = true
+			}
+		}
+	}
+	return have
+}
+
+// current returns the addresses that a service has in its status, sorted as those of a
+// result.
+func current(svc *corev1.Service) string {
+	var addresses []string
+	for _, ingress := range svc.Status.LoadBalancer.Ingress {
+		addresses = append(addresses, ingress.IP)
+	}
+	return strings.Join(addresses, ",")
+}

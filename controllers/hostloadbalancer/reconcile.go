@@ -1,0 +1,118 @@
+package hostloadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// reconciler reads services, nodes and EndpointSlices; it alone writes
+// status.loadBalancer of the services that it owns, and their condition
+// LoadBalancerPortsError.
+type reconciler struct {
+	client   client.Client
+	recorder record.EventRecorder
+	reserved []int
+	now      func() time.Time
+}
+
+// Reconcile syncs all services.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	s, err := r.read(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var errs []error
+	for _, result := range s.decide() {
+		if err := r.write(ctx, result); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("service %s/%s: %w", result.service.Namespace, result.service.Name, err))
+		}
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+func (r *reconciler) read(ctx context.Context) (*state, error) {
+	s := &state{reserved: r.reserved}
+	var services corev1.ServiceList
+	var nodes corev1.NodeList
+	var endpoints discoveryv1.EndpointSliceList
+	for _, list := range []client.ObjectList{&services, &nodes, &endpoints} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+	}
+	for i := range services.Items {
+		s.services = append(s.services, &services.Items[i])
+	}
+	for i := range nodes.Items {
+		s.nodes = append(s.nodes, &nodes.Items[i])
+	}
+	for i := range endpoints.Items {
+		s.slices = append(s.slices, &endpoints.Items[i])
+	}
+	return s, nil
+}
+
+// The reasons of the condition LoadBalancerPortsError.
+const (
+	reasonConflict = "PortConflict"
+	reasonServed   = "PortsServed"
+)
+
+// write updates a service's status, and records an event when it changes.
+func (r *reconciler) write(ctx context.Context, result result) error {
+	before := result.service
+	svc := before.DeepCopy()
+	svc.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	for _, address := range result.addresses {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: address})
+	}
+	moved := current(before) != strings.Join(result.addresses, ",")
+	if !moved {
+		svc.Status.LoadBalancer = before.Status.LoadBalancer
+	}
+	explained := r.explain(svc, result.problem)
+	if !moved && !explained {
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, svc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	switch {
+	case result.problem != "" && explained:
+		klog.FromContext(ctx).V(2).Info("Service has no load balancer", "service", klog.KObj(svc), "reason", result.problem)
+		r.recorder.Event(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer: "+result.problem)
+	case moved:
+		klog.FromContext(ctx).V(2).Info("Updated load balancer", "service", klog.KObj(svc), "addresses", result.addresses)
+		r.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
+	}
+	return nil
+}
+
+// explain sets the condition of a service with a problem, or whose problem is solved,
+// and reports whether it has changed.
+func (r *reconciler) explain(svc *corev1.Service, problem string) bool {
+	condition := metav1.Condition{
+		Type: corev1.LoadBalancerPortsError, Status: metav1.ConditionTrue, Reason: reasonConflict, Message: problem,
+		ObservedGeneration: svc.Generation, LastTransitionTime: metav1.NewTime(r.now()),
+	}
+	old := meta.FindStatusCondition(svc.Status.Conditions, condition.Type)
+	if problem == "" {
+		if old == nil || old.Status == metav1.ConditionFalse {
+			return false
+		}
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonServed
+	}
+	return meta.SetStatusCondition(&svc.Status.Conditions, condition)
+}

@@ -1,0 +1,55 @@
+package hostloadbalancer
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func TestReconcileWritesChangesOnly(t *testing.T) {
+	old, young := balancer("old", 1, 80, nil), balancer("young", 2, 80, nil)
+	c := fake.NewClientBuilder().WithObjects(old, young, node("a", nil, "10.0.0.1")).WithStatusSubresource(old).Build()
+	recorder := record.NewFakeRecorder(100)
+	r := &reconciler{client: c, recorder: recorder, now: func() time.Time { return time.Unix(0, 0) }}
+	sync := func(events ...string) {
+		t.Helper()
+		for range 2 { // nothing is left to do for the second
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for len(recorder.Events) > 0 {
+			got = append(got, <-recorder.Events)
+		}
+		if !slices.Equal(got, events) {
+			t.Errorf("events: got %q, want %q", got, events)
+		}
+	}
+	expect := func(svc *corev1.Service, address string, failed bool) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(svc), svc); err != nil {
+			t.Fatal(err)
+		}
+		if got := current(svc); got != address || meta.IsStatusConditionTrue(svc.Status.Conditions, corev1.LoadBalancerPortsError) != failed {
+			t.Errorf("%s: got %+v", svc.Name, svc.Status)
+		}
+	}
+	sync("Normal EnsuredLoadBalancer Ensured load balancer",
+		"Warning SyncLoadBalancerFailed Error syncing load balancer: port 80/TCP of the nodes is used by service ns/old: choose another port")
+	expect(old, "10.0.0.1", false)
+	expect(young, "", true)
+
+	if err := c.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	sync("Normal EnsuredLoadBalancer Ensured load balancer")
+	expect(young, "10.0.0.1", false)
+}
