@@ -94,6 +94,11 @@ test-peers-validation: build ## Compare what svc and the real kube-apiserver, wh
 	@hack/peers.sh
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/validation $(ARGS)
 
+.PHONY: test-peers-scheduler
+test-peers-scheduler: ## Compare the scheduler's decisions about 10,000 random clusters with those of the real kube-scheduler's plugins, which it builds (ARGS='-runs 100').
+	CGO_ENABLED=0 $(GO) -C hack/tools/kubernetes build -trimpath -o $(BIN)/schedule ./schedule
+	ORACLE=$(BIN)/schedule $(GO) test -count=1 -timeout 30m ./controllers/scheduler/decision -run KubeScheduler -runs 10000 $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak

@@ -47,7 +47,9 @@ spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 8093, targetPort
 		}
 		Expect(answers(ctx, s, net.JoinHostPort(two.Status.HostIP, nodePort))()).To(Equal([]string{"one", "two"}))
 		By("the address of its load balancer, which is the node's")
-		Eventually(func() string { return s.run(ctx, "get", "service", "balanced", "-o=jsonpath={.status.loadBalancer.ingress[*].ip}") }).Should(ContainSubstring(two.Status.HostIP))
+		Eventually(func() string {
+			return s.run(ctx, "get", "service", "balanced", "-o=jsonpath={.status.loadBalancer.ingress[*].ip}")
+		}).Should(ContainSubstring(two.Status.HostIP))
 		balanced := net.JoinHostPort(two.Status.HostIP, "8093")
 		Eventually(func() (string, error) { return get(ctx, "http://"+balanced+"/") }).Should(BeElementOf("one\n", "two\n"))
 		Eventually(answers(ctx, s, balanced)).Should(Equal([]string{"one", "two"}))
