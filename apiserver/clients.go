@@ -71,7 +71,7 @@ func newServiceResolver(o *options.Options, all informers.SharedInformerFactory)
 	return services, nil
 }
 
-// webhookAuth returns how the server authenticates to webhooks.
+// webhookAuth returns how the server authenticates to webhooks, and limits their responses.
 func (c *clients) webhookAuth() webhook.AuthenticationInfoResolverWrapper {
-	return webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.loopback, noopoteltrace.NewTracerProvider())
+	return bounded(webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.loopback, noopoteltrace.NewTracerProvider()))
 }

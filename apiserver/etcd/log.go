@@ -81,10 +81,15 @@ func verbosity(level zapcore.Level) int {
 	}
 }
 
+// confidential is the field of a request with the objects that it writes, secrets among
+// them.
+const confidential = "raftReq"
+
+// keysAndValues returns the fields but errors, and what is confidential.
 func keysAndValues(fields []zapcore.Field) []any {
 	kv := make([]any, 0, 2*len(fields))
 	for _, field := range fields {
-		if field.Type == zapcore.ErrorType {
+		if field.Type == zapcore.ErrorType || field.Key == confidential {
 			continue
 		}
 		enc := zapcore.NewMapObjectEncoder()

@@ -18,6 +18,7 @@ import (
 
 	"svc.dev/svc/apiserver/filters/disconnect"
 	"svc.dev/svc/apiserver/patcherror"
+	"svc.dev/svc/internal/logbodies"
 )
 
 const logFlags = "logs"
@@ -31,7 +32,7 @@ func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io
 	logs.InitLogs()
 	ctrllog.SetLogger(klog.Background())
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{disconnect.ErrorHandler(patcherror.ErrorHandler(utilruntime.ErrorHandlers...))}
-	out = withoutMisfits{out}
+	out = logbodies.Drop(withoutMisfits{out})
 	if err := logsapi.ValidateAndApplyWithOptions(logging, &logsapi.LoggingOptions{ErrorStream: out, InfoStream: out}, nil); err != nil {
 		return usageError{fmt.Errorf("flags of the logs: %w", err), cmd}
 	}

@@ -21,6 +21,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"svc.dev/svc/internal/footprint"
+	"svc.dev/svc/internal/logbodies"
 	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/host"
@@ -92,7 +93,9 @@ func width(out io.Writer) int {
 func startLogs(s *config.Settings) error {
 	logs.InitLogs()
 	ctrllog.SetLogger(klog.Background())
-	if err := logsapi.ValidateAndApply(&s.Configuration.Logging, s.FeatureGates); err != nil {
+	if err := logsapi.ValidateAndApplyWithOptions(&s.Configuration.Logging, &logsapi.LoggingOptions{
+		ErrorStream: logbodies.Drop(os.Stderr), InfoStream: logbodies.Drop(os.Stdout),
+	}, s.FeatureGates); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
 	// Contextual logging is on regardless of its feature gate: it silences libraries
