@@ -27,6 +27,8 @@ import (
 type joinOptions struct {
 	token, dir, rootDir string
 	pins                []string
+	// connection is the connection file by which the machine joins, instead of a token.
+	connection string
 	// server is the API server's URL; more are the arguments that svclet gets besides.
 	server string
 	more   []string
@@ -35,18 +37,23 @@ type joinOptions struct {
 func newJoin(getenv func(string) string) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{
-		Use:   "join https://HOST:6443 --token ID.KEY --ca-cert-hash sha256:HEX [-- SVCLET FLAGS]",
+		Use:   "join {https://HOST:6443 --token ID.KEY --ca-cert-hash sha256:HEX | --svcconfig FILE} [-- SVCLET FLAGS]",
 		Short: "Make this machine a node of a cluster",
 		Long: `Make this machine a node of a cluster. "svc token create --print-join-command" prints the
 command. It verifies the cluster by the token and the hash of its authority's public
 key, writes the configuration of svclet, and starts svclet as a service of systemd.
 On a machine without systemd svclet runs in the foreground.
 
+With --svcconfig the machine joins as the user of a connection file: a fleet behind a host
+cluster, whose host knows the machine ("svc kubeconfig" prints the file). The file is
+copied; the machine gets no certificate.
+
 The flags after -- are added to svclet's, for example -- --node-ip=192.0.2.7.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.token, "token", "", "The bootstrap token, ID.KEY.")
 	flags.StringSliceVar(&o.pins, "ca-cert-hash", nil, "The hash of the public key of the cluster's authority, sha256:HEX. It may be given several times.")
+	flags.StringVar(&o.connection, "svcconfig", "", "Connection file of the machine, instead of a URL, --token and --ca-cert-hash.")
 	flags.StringVar(&o.dir, "config-dir", join.DefaultDir, "Directory of the files that are written.")
 	flags.StringVar(&o.rootDir, "root-dir", config.DefaultFlags().RootDir, "Root directory of svclet.")
 	cmd.Args = func(_ *cobra.Command, args []string) error { return o.complete(args) }
@@ -58,12 +65,39 @@ The flags after -- are added to svclet's, for example -- --node-ip=192.0.2.7.`,
 
 // complete checks the arguments and makes paths absolute.
 func (o *joinOptions) complete(args []string) error {
+	var errs []error
+	if o.connection != "" {
+		errs = o.completeConnection(args)
+	} else {
+		errs = o.completeToken(args)
+	}
+	for _, dir := range []*string{&o.dir, &o.rootDir} {
+		absolute, err := filepath.Abs(*dir)
+		errs = append(errs, err)
+		*dir = absolute
+	}
+	return errors.Join(errs...)
+}
+
+func (o *joinOptions) completeConnection(args []string) []error {
+	o.more = args
+	var errs []error
+	if o.token != "" || len(o.pins) > 0 {
+		errs = append(errs, errors.New("--svcconfig: excludes --token and --ca-cert-hash; leave it out to join with a token"))
+	}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		errs = append(errs, fmt.Errorf("--svcconfig: the file names the API server; leave %q out", args[0]))
+	}
+	return errs
+}
+
+func (o *joinOptions) completeToken(args []string) []error {
 	if len(args) == 0 {
-		return errors.New("name the API server, as https://HOST:6443")
+		return []error{errors.New("name the API server, as https://HOST:6443")}
 	}
 	server, err := url.Parse(args[0])
 	if err != nil || server.Scheme != "https" || server.Host == "" {
-		return fmt.Errorf("invalid API server %q: must be a URL, as https://HOST:6443", args[0])
+		return []error{fmt.Errorf("invalid API server %q: must be a URL, as https://HOST:6443", args[0])}
 	}
 	o.server, o.more = args[0], args[1:]
 	var errs []error
@@ -78,12 +112,7 @@ func (o *joinOptions) complete(args []string) error {
 			errs = append(errs, fmt.Errorf("--ca-cert-hash: invalid hash %q: must be sha256: and 64 hexadecimal digits", pin))
 		}
 	}
-	for _, dir := range []*string{&o.dir, &o.rootDir} {
-		absolute, err := filepath.Abs(*dir)
-		errs = append(errs, err)
-		*dir = absolute
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, errOut io.Writer) error {
@@ -96,19 +125,10 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 	case files.Joined():
 		return fmt.Errorf("this machine has joined a cluster already: %s exists; 'svclet reset' undoes that", files.Connection())
 	}
-	id, key, err := jointoken.Parse(o.token)
+	args, err := o.write(ctx, files, out)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "verifying the cluster at %s\n", o.server)
-	authority, err := join.Discovery{Server: o.server, TokenID: id, TokenKey: key, Pins: o.pins, Clock: clock.RealClock{}}.Authority(ctx)
-	if err != nil {
-		return err
-	}
-	if err := files.Write(o.server, o.token, authority); err != nil {
-		return fmt.Errorf("--config-dir: %w", err)
-	}
-	args := files.Arguments(o.rootDir, o.more)
 	if _, err := config.Load(args, getenv); err != nil {
 		return errors.Join(err, files.Remove())
 	}
@@ -122,12 +142,35 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 	if err := startUnit(ctx, args); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "svclet runs as a service of systemd; waiting for its certificate")
+	fmt.Fprintln(out, "svclet runs as a service of systemd; waiting for its connection file")
 	if err := waitForFile(ctx, clock.RealClock{}, files.Connection()); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "this machine has joined the cluster: 'svc kubectl get nodes' shows it when it is ready")
 	return nil
+}
+
+// write writes the files, and returns the command line of svclet with them.
+func (o *joinOptions) write(ctx context.Context, files join.Files, out io.Writer) ([]string, error) {
+	if o.connection != "" {
+		if err := files.Connect(o.connection); err != nil {
+			return nil, fmt.Errorf("--svcconfig: %w", err)
+		}
+		return files.ConnectedArguments(o.rootDir, o.more), nil
+	}
+	id, key, err := jointoken.Parse(o.token)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "verifying the cluster at %s\n", o.server)
+	authority, err := join.Discovery{Server: o.server, TokenID: id, TokenKey: key, Pins: o.pins, Clock: clock.RealClock{}}.Authority(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Write(o.server, o.token, authority); err != nil {
+		return nil, fmt.Errorf("--config-dir: %w", err)
+	}
+	return files.Arguments(o.rootDir, o.more), nil
 }
 
 // hasSystemd reports whether systemd manages the machine's services (sd_booted(3)).

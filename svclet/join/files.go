@@ -50,6 +50,54 @@ rotateCertificates: true
 serverTLSBootstrap: true
 `
 
+// connectedConfiguration is that of a node that connects as the user of a connection file:
+// no certificate authority of the cluster knows it.
+const connectedConfiguration = `apiVersion: svclet.config.k8s.io/v1beta1
+kind: SvcletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+authorization: {mode: Webhook}
+readOnlyPort: 0
+`
+
+// Connect writes the files for a cluster that a connection file names: a copy of the file's
+// current context, with the contents of the files that it names. It keeps a configuration
+// file that exists.
+func (f Files) Connect(connection string) error {
+	config, err := clientcmd.LoadFromFile(connection)
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(config) // to the current context
+	}
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(config)
+	}
+	if err == nil {
+		err = clientcmdapi.FlattenConfig(config)
+	}
+	if err == nil {
+		err = clientcmd.ConfirmUsable(*config, "")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", connection, err)
+	}
+	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := clientcmd.WriteToFile(*config, f.Connection()); err != nil {
+		return err
+	}
+	return f.writeConfiguration(connectedConfiguration)
+}
+
+// writeConfiguration writes the configuration file unless it exists.
+func (f Files) writeConfiguration(content string) error {
+	if _, err := os.Stat(f.Configuration()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(f.Configuration(), []byte(content), 0o644)
+}
+
 // Write writes the files for a cluster with this server and authority. It keeps a
 // configuration file that exists.
 func (f Files) Write(server, token string, authority []byte) error {
@@ -68,10 +116,7 @@ func (f Files) Write(server, token string, authority []byte) error {
 	if err := os.WriteFile(f.Authority(), authority, 0o644); err != nil {
 		return err
 	}
-	if _, err := os.Stat(f.Configuration()); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.WriteFile(f.Configuration(), []byte(configuration), 0o644)
+	return f.writeConfiguration(configuration)
 }
 
 // Remove removes the files, and the directory if it is empty then.
@@ -88,10 +133,16 @@ func (f Files) Remove() error {
 	return errors.Join(errs...)
 }
 
-// Arguments returns the command line of svclet with these files. more is appended to it.
+// Arguments returns the command line of svclet with these files, which [Files.Write] has
+// written. more is appended to it.
 func (f Files) Arguments(rootDir string, more []string) []string {
+	return f.ConnectedArguments(rootDir, append([]string{"--bootstrap-svcconfig=" + f.Bootstrap()}, more...))
+}
+
+// ConnectedArguments is Arguments of files that [Files.Connect] has written.
+func (f Files) ConnectedArguments(rootDir string, more []string) []string {
 	return append([]string{
-		"--config=" + f.Configuration(), "--svcconfig=" + f.Connection(), "--bootstrap-svcconfig=" + f.Bootstrap(),
+		"--config=" + f.Configuration(), "--svcconfig=" + f.Connection(),
 		"--root-dir=" + rootDir, "--cert-dir=" + filepath.Join(rootDir, "pki"), "--service-proxy",
 	}, more...)
 }

@@ -150,10 +150,57 @@ func TestFilesOfAMachineThatHasJoined(t *testing.T) {
 	}
 }
 
+func TestAConnectionFileIsCopiedWithWhatItNames(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	file("ca", "authority")
+	connection := file("connection", `
+apiVersion: v1
+kind: Config
+clusters:
+- {name: fleet, cluster: {server: "https://192.0.2.1:6443/apis/fleet", certificate-authority: ca}}
+- {name: other, cluster: {server: "https://192.0.2.9"}}
+users:
+- {name: machine, user: {token: secret}}
+- {name: admin, user: {token: admin}}
+contexts:
+- {name: fleet, context: {cluster: fleet, user: machine}}
+- {name: other, context: {cluster: other, user: admin}}
+current-context: fleet
+`)
+	files := Files{Dir: filepath.Join(dir, "svclet")}
+	if err := files.Connect(connection); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(files.Connection())
+	if err != nil || len(config.Clusters) != 1 || len(config.AuthInfos) != 1 {
+		t.Fatalf("%v, %v: want the current context alone", config, err)
+	}
+	api, err := clientcmd.BuildConfigFromFlags("", files.Connection())
+	if err != nil || api.Host != "https://192.0.2.1:6443/apis/fleet" || api.BearerToken != "secret" || string(api.CAData) != "authority" {
+		t.Errorf("the connection file has %v, %v", api, err)
+	}
+	if !files.Joined() {
+		t.Error("the machine counts as not joined")
+	}
+	if line := strings.Join(files.ConnectedArguments("/root", nil), " "); strings.Contains(line, "bootstrap") {
+		t.Errorf("svclet would wait for a certificate: %s", line)
+	}
+	if err := (Files{Dir: files.Dir}).Connect(file("empty", "apiVersion: v1\nkind: Config\n")); err == nil {
+		t.Error("a connection file without a cluster is accepted")
+	}
+}
+
 func TestUnitQuotesTheCommandLine(t *testing.T) {
 	unit := Unit("/opt/my svc/svclet", Files{Dir: "/etc/svclet"}.Arguments("/var/lib/svclet", []string{"--node-labels=a=100%"}))
-	want := `ExecStart="/opt/my svc/svclet" --config=/etc/svclet/svclet.yaml --svcconfig=/etc/svclet/node.svcconfig --bootstrap-svcconfig=/etc/svclet/bootstrap.svcconfig` +
-		" --root-dir=/var/lib/svclet --cert-dir=/var/lib/svclet/pki --service-proxy --node-labels=a=100%%\n"
+	want := `ExecStart="/opt/my svc/svclet" --config=/etc/svclet/svclet.yaml --svcconfig=/etc/svclet/node.svcconfig` +
+		" --root-dir=/var/lib/svclet --cert-dir=/var/lib/svclet/pki --service-proxy --bootstrap-svcconfig=/etc/svclet/bootstrap.svcconfig --node-labels=a=100%%\n"
 	if !strings.Contains(unit, want) || !strings.Contains(unit, "\nKillMode=process\n") {
 		t.Errorf("got %s", unit)
 	}
