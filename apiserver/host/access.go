@@ -49,7 +49,9 @@ func (a *access) Authorize(ctx context.Context, attributes authorizer.Attributes
 			return authorizer.DecisionAllow, "", nil
 		}
 	}
-	if groupdomain.UnderStoredNames(ctx) {
+	// A request has a path. What a request is about, such as the user whom an agent of the
+	// fleet asks about in a SubjectAccessReview, need not be allowed at this address.
+	if groupdomain.UnderStoredNames(ctx) && attributes.GetPath() != "" {
 		// The host has decided this for a request that it forwarded. A client that
 		// connects directly comes without its decision.
 		decision, reason, err := a.host.Authorize(ctx, address{attributes, a.names, a.fleet})

@@ -51,7 +51,8 @@ func TestTheHostDecidesByTheNamesOfTheDomain(t *testing.T) {
 		t.Fatal(err)
 	}
 	alice, master := &user.DefaultInfo{Name: "alice"}, &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
-	pods := authorizer.AttributesRecord{User: alice, Verb: "list", Resource: "pods", ResourceRequest: true}
+	pods := authorizer.AttributesRecord{User: alice, Verb: "list", Resource: "pods", Path: "/api/v1/pods", ResourceRequest: true}
+	review := authorizer.AttributesRecord{User: alice, Verb: "list", Resource: "pods", ResourceRequest: true}
 	ofHost := authorizer.AttributesRecord{User: alice, Verb: "get", Resource: "namespaces", ResourceRequest: true}
 	path := func(who user.Info, path string) authorizer.AttributesRecord {
 		return authorizer.AttributesRecord{User: who, Verb: "get", Path: path}
@@ -65,14 +66,15 @@ func TestTheHostDecidesByTheNamesOfTheDomain(t *testing.T) {
 		asked      []string
 		want       authorizer.Decision
 	}{
-		"a resource":                       {pods, true, all, []string{"list pods.core.svc.dev"}, authorizer.DecisionAllow},
-		"at the fleet's own address":       {pods, false, all, []string{"get fleets.fleet.svc.dev/proxy", "list pods.core.svc.dev"}, authorizer.DecisionAllow},
-		"without the right to the address": {pods, false, noAddress, []string{"get fleets.fleet.svc.dev/proxy"}, authorizer.DecisionNoOpinion},
-		"namespaces":                       {ofHost, true, all, []string{"get namespaces."}, authorizer.DecisionAllow},
-		"a path":                           {path(alice, "/version"), true, noAddress, []string{"get /version"}, authorizer.DecisionAllow},
-		"a probe":                          {path(&user.DefaultInfo{Name: user.Anonymous}, "/readyz/etcd"), true, nil, nil, authorizer.DecisionAllow},
-		"the host's aggregator":            {path(&user.DefaultInfo{Name: aggregator}, "/openapi/v2"), true, nil, nil, authorizer.DecisionAllow},
-		"a member of system:masters":       {authorizer.AttributesRecord{User: master, Verb: "delete", Resource: "pods", ResourceRequest: true}, false, nil, nil, authorizer.DecisionAllow},
+		"a resource":                        {pods, true, all, []string{"list pods.core.svc.dev"}, authorizer.DecisionAllow},
+		"at the fleet's own address":        {pods, false, all, []string{"get fleets.fleet.svc.dev/proxy", "list pods.core.svc.dev"}, authorizer.DecisionAllow},
+		"without the right to the address":  {pods, false, noAddress, []string{"get fleets.fleet.svc.dev/proxy"}, authorizer.DecisionNoOpinion},
+		"a review of another user's access": {review, false, noAddress, []string{"list pods.core.svc.dev"}, authorizer.DecisionAllow},
+		"namespaces":                        {ofHost, true, all, []string{"get namespaces."}, authorizer.DecisionAllow},
+		"a path":                            {path(alice, "/version"), true, noAddress, []string{"get /version"}, authorizer.DecisionAllow},
+		"a probe":                           {path(&user.DefaultInfo{Name: user.Anonymous}, "/readyz/etcd"), true, nil, nil, authorizer.DecisionAllow},
+		"the host's aggregator":             {path(&user.DefaultInfo{Name: aggregator}, "/openapi/v2"), true, nil, nil, authorizer.DecisionAllow},
+		"a member of system:masters":        {authorizer.AttributesRecord{User: master, Verb: "delete", Resource: "pods", ResourceRequest: true}, false, nil, nil, authorizer.DecisionAllow},
 	} {
 		ctx := t.Context()
 		if !test.direct {
