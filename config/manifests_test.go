@@ -47,6 +47,8 @@ var overlays = []overlay{
 	{"aggregated", []string{"external-etcd"}},
 	{"aggregated", []string{"cert-manager"}},
 	{"aggregated", []string{"cert-manager", "three-etcd"}},
+	{"aggregated", []string{"machines"}},
+	{"aggregated", []string{"machines", "cert-manager"}},
 }
 
 // manifests are the objects of an overlay.

@@ -10,6 +10,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
 
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/registration"
 	"svc.dev/svc/apiserver/release"
@@ -77,12 +78,38 @@ func fleetRole() (string, error) {
 		}
 	}
 	all = slices.Compact(all)
-	rules = inDomain(merged(rules), groups.Names, all)
-	rules = append(rules, rbacv1.PolicyRule{
-		APIGroups: []string{groups.Names.FleetGroup()}, Resources: []string{fleetaddress.Resource + "/proxy"}, ResourceNames: []string{fleetName},
-		Verbs: []string{"create", "delete", "get", "patch", "update"},
-	})
+	rules = append(inDomain(merged(rules), groups.Names, all), toAddress(groups.Names))
 	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager-fleet", rules...))
+}
+
+// machineRole returns the manifest of the role that an administrator binds to the machines
+// of the fleet: Kubernetes' roles of nodes, in the names of the domain, and the fleet's
+// address.
+func machineRole() (string, error) {
+	names, err := groupdomain.New(groupDomain)
+	if err != nil {
+		return "", err
+	}
+	defaults, err := authorization.DefaultRoles()
+	if err != nil {
+		return "", err
+	}
+	var rules []rbacv1.PolicyRule
+	for _, role := range defaults {
+		if role.Name == "system:node" || role.Name == "system:node-proxier" {
+			rules = append(rules, role.Rules...)
+		}
+	}
+	rules = append(inDomain(merged(rules), names, nil), toAddress(names))
+	return manifest("from Kubernetes' roles of nodes", clusterRole("svc-machine", rules...))
+}
+
+// toAddress is the right to the fleet's own address.
+func toAddress(names *groupdomain.Names) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{names.FleetGroup()}, Resources: []string{fleetaddress.Resource + "/proxy"}, ResourceNames: []string{fleetName},
+		Verbs: []string{"create", "delete", "get", "patch", "update"},
+	}
 }
 
 // inDomain returns rules about the same resources in the names of a domain. A rule about

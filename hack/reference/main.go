@@ -35,6 +35,7 @@ func main() {
 		"config/aggregated/system/zz_generated.apiservices.yaml": apiServices,
 		"config/aggregated/system/zz_generated.registrar.yaml":   registrar,
 		"config/aggregated/system/zz_generated.controllers.yaml": fleetRole,
+		"config/aggregated/system/zz_generated.machines.yaml":    machineRole,
 	} {
 		content, err := write()
 		if err == nil {
