@@ -74,7 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startHost(ctx)
 	startBackend(ctx)
 	register(ctx)
-	startManager()
+	startManager(ctx)
 })
 
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -115,23 +115,12 @@ func startHost(ctx context.Context) {
 // kube-controller-manager that concern a fleet.
 func startKube(ctx context.Context, hostDir string) {
 	GinkgoHelper()
-	frontDir := filepath.Join(dir, "front")
-	Expect(os.MkdirAll(frontDir, 0o700)).To(Succeed())
-	front, err := launch.NewAuthority(frontDir)
+	flags, err := launch.FrontProxy(filepath.Join(dir, "front"))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(front.Client(frontDir, "proxy", "front-proxy")).To(Succeed())
-	file := func(name string) string { return filepath.Join(frontDir, name) }
-	kube, err := launch.UpKube(ctx, hostDir,
-		"--requestheader-client-ca-file="+front.File, "--requestheader-allowed-names=front-proxy",
-		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
-		"--requestheader-uid-headers=X-Remote-Uid", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+file("proxy.crt"), "--proxy-client-key-file="+file("proxy.key"))
+	kube, err := launch.UpKube(ctx, hostDir, append(flags, launch.NoServiceAccounts)...)
 	DeferCleanup(kube.Stop)
 	Expect(err).NotTo(HaveOccurred())
-	program, err := launch.Peer("kube-controller-manager")
-	Expect(err).NotTo(HaveOccurred())
-	manager, err := launch.Start(nil, program, "--kubeconfig="+kube.Kubeconfig, "--authentication-kubeconfig="+kube.Kubeconfig, "--authorization-kubeconfig="+kube.Kubeconfig,
-		"--secure-port=0", "--leader-elect=false", "--controllers=namespace-controller,garbage-collector-controller")
+	manager, err := kube.StartController("kube-controller-manager", "--controllers=namespace-controller,garbage-collector-controller")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(manager.Kill)
 	host = parent{config: kube.Config, kubeconfig: kube.Kubeconfig, etcd: kube.Etcd, authority: kube.Cluster().Authority, log: manager.Output}
@@ -155,12 +144,15 @@ func startBackend(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	backend, err = launch.Start(nil, binary, "apiserver",
-		"--group-domain="+domain, "--host-kubeconfig="+connection,
-		"--etcd-servers="+host.etcd, "--etcd-prefix=/fleet", "--secure-port="+port,
+	args := manifestArgs(ctx, "svc-apiserver", map[string]string{
+		"etcd-servers": host.etcd, "etcd-secret": "", "serving-secret": "", "serving-service": "",
+		"bind-address": "127.0.0.1", "secure-port": port, "cert-dir": dir, "shutdown-delay-duration": "",
+	})
+	backend, err = launch.Start(nil, binary, append(args,
+		"--host-kubeconfig="+connection, "--etcd-prefix=/fleet",
 		"--tls-cert-file="+filepath.Join(dir, "serving.crt"), "--tls-private-key-file="+filepath.Join(dir, "serving.key"),
 		"--authorization-webhook-cache-authorized-ttl=1s", "--authorization-webhook-cache-unauthorized-ttl=1s",
-		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking")
+		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := backend.Stop(launch.Patience)
@@ -234,11 +226,12 @@ func registerVersions(versions ...schema.GroupVersion) {
 }
 
 // startManager starts the fleet's controllers.
-func startManager() {
+func startManager(ctx context.Context) {
 	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	ofFleet, err := launch.Start(nil, binary, "controller-manager", "--svcconfig="+onFleet.Kubeconfig, "--secure-port=0", "--leader-elect=false")
+	args := manifestArgs(ctx, "svc-controller-manager", map[string]string{"svcconfig": onFleet.Kubeconfig, "bind-address": "127.0.0.1", "secure-port": "0"})
+	ofFleet, err := launch.Start(nil, binary, args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := ofFleet.Stop(launch.Patience)

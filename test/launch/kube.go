@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // Kube is a running kube-apiserver with its etcd, as hack/peers.sh builds them.
-// It has no controllers, and requires no service accounts, because no controller creates them.
+// It has no controllers.
 type Kube struct {
 	// Config is that of its administrator, Kubeconfig the file of it.
 	Config     *rest.Config
@@ -25,7 +26,17 @@ type Kube struct {
 
 	server, etcd *Process
 	authority    *Authority
+	// program and flags start the server.
+	program string
+	flags   []string
 }
+
+// NoServiceAccounts is the flag of a server whose pods need no service accounts, which
+// only controllers create.
+const NoServiceAccounts = "--disable-admission-plugins=ServiceAccount"
+
+// kubernetesIP is the address of the service "kubernetes".
+const kubernetesIP = "10.96.0.1"
 
 // UpKube starts them on an empty directory, the server with further flags, and
 // returns when they are ready. The caller ends them with Stop, also after an error.
@@ -56,6 +67,40 @@ func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
 	return k, k.awaitReady(ctx)
 }
 
+// FrontProxy creates the certificates in dir with which the server forwards requests to
+// extension servers, and returns its flags for them.
+func FrontProxy(dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	authority, err := NewAuthority(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := authority.Client(dir, "proxy", "front-proxy"); err != nil {
+		return nil, err
+	}
+	return []string{
+		"--requestheader-client-ca-file=" + authority.File, "--requestheader-allowed-names=front-proxy",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-uid-headers=X-Remote-Uid", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + filepath.Join(dir, "proxy.crt"), "--proxy-client-key-file=" + filepath.Join(dir, "proxy.key"),
+	}, nil
+}
+
+// StartController starts a controller of Kubernetes, which hack/peers.sh builds, as its
+// administrator, with further flags. The caller ends it.
+func (k *Kube) StartController(name string, flags ...string) (*Process, error) {
+	program, err := Peer(name)
+	if err != nil {
+		return nil, err
+	}
+	return Start(nil, program, append([]string{
+		"--kubeconfig=" + k.Kubeconfig, "--authentication-kubeconfig=" + k.Kubeconfig, "--authorization-kubeconfig=" + k.Kubeconfig,
+		"--secure-port=0", "--leader-elect=false",
+	}, flags...)...)
+}
+
 func (k *Kube) startEtcd(dir string) (url string, err error) {
 	program, err := Peer("etcd")
 	if err != nil {
@@ -80,17 +125,17 @@ func (k *Kube) writeFiles(dir, url string) error {
 	_, err := WriteKey(filepath.Join(dir, "service-account.key"))
 	return errors.Join(err,
 		k.authority.Connection(k.Kubeconfig, url, "admin", "system:masters"),
-		k.authority.Server(dir, "server", "kube-apiserver", "localhost", "127.0.0.1", "kubernetes.default.svc"),
+		k.authority.Server(dir, "server", "kube-apiserver", "localhost", "127.0.0.1", "kubernetes.default.svc", kubernetesIP),
 		k.authority.Client(dir, "nodes-client", "kube-apiserver-kubelet-client", "system:masters"))
 }
 
 func (k *Kube) startServer(dir, etcdURL, port string, flags []string) error {
-	program, err := Peer("kube-apiserver")
-	if err != nil {
+	var err error
+	if k.program, err = Peer("kube-apiserver"); err != nil {
 		return err
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	k.server, err = Start(nil, program, append([]string{
+	k.flags = append([]string{
 		"--etcd-servers=" + etcdURL, "--bind-address=127.0.0.1", "--secure-port=" + port,
 		// It refuses a loopback address here; nothing connects to this one.
 		"--advertise-address=192.0.2.10",
@@ -102,9 +147,21 @@ func (k *Kube) startServer(dir, etcdURL, port string, flags []string) error {
 		"--service-account-key-file=" + file("service-account.key"), "--service-account-signing-key-file=" + file("service-account.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount",
-	}, flags...)...)
+		"--enable-admission-plugins=NodeRestriction",
+	}, flags...)
+	k.server, err = Start(nil, k.program, k.flags...)
 	return err
+}
+
+// Kill ends the server, and leaves etcd.
+func (k *Kube) Kill() { k.server.Kill() }
+
+// Again starts the server again after Kill, and returns when it is ready.
+func (k *Kube) Again(ctx context.Context) (err error) {
+	if k.server, err = Start(nil, k.program, k.flags...); err != nil {
+		return err
+	}
+	return k.awaitReady(ctx)
 }
 
 // awaitReady waits until /readyz answers 200.

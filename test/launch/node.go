@@ -156,14 +156,15 @@ func RemoveCgroup(name string) error {
 	return errors.Join(errs...)
 }
 
-// FreeCIDR is a range of addresses that no interface of this machine has.
+// FreeCIDR is a range of addresses that no interface of this machine has, and no service
+// of Kube.
 func FreeCIDR() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return "", err
 	}
 	for range 1000 {
-		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(96 + rand.IntN(96)), byte(rand.IntN(256)), 0}), 24)
+		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(97 + rand.IntN(95)), byte(rand.IntN(256)), 0}), 24)
 		taken := false
 		for _, addr := range addrs {
 			if used, err := netip.ParsePrefix(addr.String()); err == nil && used.Overlaps(prefix) {
@@ -174,5 +175,5 @@ func FreeCIDR() (string, error) {
 			return prefix.String(), nil
 		}
 	}
-	return "", errors.New("all ranges from 10.96.0.0/24 to 10.191.255.0/24 are in use")
+	return "", errors.New("all ranges from 10.97.0.0/24 to 10.191.255.0/24 are in use")
 }

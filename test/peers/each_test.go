@@ -27,7 +27,7 @@ var _ = Describe("svclet", func() {
 	It("runs the pods of the real kube-apiserver", func(ctx SpecContext) {
 		data, err := os.MkdirTemp(dir, "kube")
 		Expect(err).NotTo(HaveOccurred())
-		kube, err := launch.UpKube(ctx, data)
+		kube, err := launch.UpKube(ctx, data, launch.NoServiceAccounts)
 		DeferCleanup(kube.Stop)
 		Expect(err).NotTo(HaveOccurred())
 		runsPods(ctx, launch.Svclet, kube.Cluster(), kube.Config, kube.Kubeconfig)

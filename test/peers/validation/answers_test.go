@@ -261,7 +261,7 @@ func start(t *testing.T) (svc, kube *server) {
 		}
 	}
 	dir := t.TempDir()
-	k, err := launch.UpKube(t.Context(), dir, "--runtime-config=api/all=true", "--feature-gates="+strings.Join(gates, "=true,")+"=true")
+	k, err := launch.UpKube(t.Context(), dir, launch.NoServiceAccounts, "--runtime-config=api/all=true", "--feature-gates="+strings.Join(gates, "=true,")+"=true")
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
