@@ -81,9 +81,8 @@ test-node: build ## Run pods on this machine, as root on Linux; installs what th
 	@SVC=$(BIN)/svc hack/test-node.sh $(ARGS)
 
 .PHONY: test-aggregated
-test-aggregated: build ## Run a fleet behind a host: svc itself, or the real kube-apiserver, which it builds (HOST=kube-apiserver).
-	@if [ "$(HOST)" = kube-apiserver ]; then hack/peers.sh; fi
-	SVC=$(BIN)/svc HOST=$(HOST) $(GO) test -count=1 -timeout 20m ./test/aggregated $(ARGS)
+test-aggregated: build ## Run a fleet behind a host: svc itself, the real kube-apiserver, which it builds (HOST=kube-apiserver), or in pods, as root (HOST=pods).
+	@HOST=$(HOST) BIN=$(BIN) hack/test-aggregated.sh $(ARGS)
 
 .PHONY: test-peers
 test-peers: build ## Compare svc with the real kubelet and kube-apiserver, which it builds, as root on Linux.

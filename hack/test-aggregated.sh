@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs a fleet behind a host. $HOST is what the host is: empty for svc itself;
+# kube-apiserver for the real one; pods for the fleet in pods of the real Kubernetes, which
+# needs root on Linux, and installs the programs that a node needs.
+# usage: HOST= BIN=DIRECTORY hack/test-aggregated.sh [ARGUMENTS OF GO TEST...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+package=./test/aggregated timeout=20
+case ${HOST:-} in
+"") ;;
+kube-apiserver)
+	hack/peers.sh
+	;;
+pods)
+	package=./test/aggregated/deployed timeout=40
+	hack/peers.sh
+	hack/node-setup.sh busybox=busybox-static
+	PLATFORMS=linux/$(go env GOARCH) IMAGE=svc:dev hack/image.sh
+	;;
+*)
+	echo "HOST=$HOST: choose kube-apiserver or pods, or leave it out for svc" >&2
+	exit 1
+	;;
+esac
+# Ginkgo ends in time to clean up.
+SVC=$BIN/svc SVCLET=$BIN/svclet HOST=${HOST:-} \
+	exec go test -count=1 -timeout "${timeout}m" "$package" -ginkgo.timeout="$((timeout - 2))m" "$@"

@@ -1,0 +1,195 @@
+package deployed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+
+	"svc.dev/svc/test/launch"
+)
+
+const workload = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: page}
+data: {index.html: "hello from the fleet\n"}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      automountServiceAccountToken: false
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: localhost/svc/busybox:1
+        imagePullPolicy: Never
+        command: [sh, -c, 'echo "serving on $(hostname)"; exec httpd -f -p 8080 -h /page']
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+        volumeMounts: [{name: page, mountPath: /page}]
+      volumes: [{name: page, configMap: {name: page}}]
+`
+
+var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func() {
+	var before []string
+
+	BeforeAll(func(ctx SpecContext) {
+		before = inventory(ctx)
+		deploy(ctx)
+		connectFleet(ctx)
+	})
+
+	It("answers at the host, and at its own address", func() {
+		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A", "-o", "name")).To(BeEmpty())
+		Expect(kubectl(onFleet, "version", "-o", "json")).To(ContainSubstring("serverVersion"))
+		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-controller-manager", "--timeout=2m")
+	})
+
+	It("runs workloads on a machine that joins it", func(ctx SpecContext) {
+		kubectl(onHost, "create", "clusterrolebinding", "machine-1", "--clusterrole=svc-machine", "--user=machine-1")
+		DeferCleanup(func() { kubectl(onHost, "delete", "clusterrolebinding", "machine-1") })
+		startAgent(ctx, newMachine(ctx), "machine-1", fleetClient, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: kube.Cluster().Authority}, "machine-1")
+		Expect(kubectl(onHost, "get", "nodes.core.svc.dev", "-o", "name")).To(Equal("node.core.svc.dev/machine-1\n"))
+
+		kubectl(onHost, "create", "namespace", "team")
+		DeferCleanup(func() { kubectl(onHost, "delete", "namespace", "team", "--timeout=2m") })
+		apply(onFleet, workload, "apply", "--server-side", "--field-manager=helm", "-n", "team", "-f", "-")
+		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
+		Expect(kubectl(onFleet, "logs", "-n", "team", "deployment/web")).To(HavePrefix("serving on web-"))
+		Expect(kubectl(onFleet, "exec", "-n", "team", "deployment/web", "--", "cat", "/page/index.html")).To(Equal("hello from the fleet\n"))
+		ip := kubectl(onFleet, "get", "pods", "-n", "team", "-o", "jsonpath={.items[0].status.podIP}")
+		Expect(get(ctx, "http://"+ip+":8080/")).To(Equal("hello from the fleet\n"))
+		kubectl(onFleet, "rollout", "restart", "-n", "team", "deployment/web")
+		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
+
+		By("the host not seeing them")
+		Expect(kubectl(onHost, "get", "pods", "-n", "team", "-o", "name")).To(BeEmpty())
+		Expect(kubectl(onHost, "get", "nodes", "-o", "name")).To(Equal("node/host-node\n"))
+		Eventually(func() string {
+			return kubectl(onFleet, "get", "pods", "-A", "-o", `jsonpath={.items[*].metadata.namespace}`)
+		}).Should(Equal("team team"))
+	})
+
+	faults()
+
+	It("leaves nothing behind when it is removed", func(ctx SpecContext) {
+		script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
+		Eventually(func() []string { return inventory(ctx) }).Should(Equal(before))
+	})
+})
+
+// deploy does what `make deploy` does, and waits until the host reaches all groups.
+func deploy(ctx context.Context) {
+	GinkgoHelper()
+	config := filepath.Join(dir, "config")
+	Expect(os.MkdirAll(config, 0o700)).To(Succeed())
+	to := func(path string) string {
+		relative, err := filepath.Rel(config, filepath.Join(root, "config", path))
+		Expect(err).NotTo(HaveOccurred())
+		return relative
+	}
+	kustomization, err := json.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources":  []string{to("aggregated")},
+		"components": []string{to("components/three-etcd"), to("components/emptydir"), to("components/machines")},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(config, "kustomization.yaml"), kustomization, 0o600)).To(Succeed())
+	manifests := filepath.Join(dir, "svc.yaml")
+	script(ctx, "hack/manifests.sh", config, manifests)
+
+	began := time.Now()
+	kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+	authority := kube.Cluster().Authority
+	Expect(authority.Client(dir, "machines", "svc-apiserver")).To(Succeed())
+	kubectl(onHost, "create", "secret", "generic", "svc-machines", "-n", "svc-system", "--from-file=ca.crt="+authority.File,
+		"--from-file=tls.crt="+filepath.Join(dir, "machines.crt"), "--from-file=tls.key="+filepath.Join(dir, "machines.key"))
+	kubectl(onHost, "wait", "apiservices", "-l", "app.kubernetes.io/part-of=svc", "--for=condition=Available", "--timeout=3m")
+	// The host sends no requests before some moments later.
+	Eventually(func() error {
+		_, _, err := onHost.Run(ctx, "", "get", "nodes.core.svc.dev,events.events.svc.dev", "-A")
+		return err
+	}).Should(Succeed())
+	AddReportEntry("time from apply to all APIServices Available", time.Since(began).String())
+}
+
+// inventory returns the names of all objects of the host but those that come and go by
+// themselves.
+func inventory(ctx context.Context) []string {
+	GinkgoHelper()
+	lists, err := hostClient.Discovery().ServerPreferredResources()
+	Expect(err).NotTo(HaveOccurred())
+	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists)
+	client := metadata.NewForConfigOrDie(kube.Config)
+	var names []string
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		Expect(err).NotTo(HaveOccurred())
+		for _, resource := range list.APIResources {
+			if slices.Contains([]string{"events", "leases"}, resource.Name) {
+				continue
+			}
+			found, err := client.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			Expect(err).NotTo(HaveOccurred(), resource.Name)
+			for _, object := range found.Items {
+				names = append(names, fmt.Sprintf("%s %s/%s", gv.WithResource(resource.Name).GroupResource(), object.Namespace, object.Name))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// get returns what a URL answers.
+func get(ctx context.Context, url string) string {
+	GinkgoHelper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	Expect(err).NotTo(HaveOccurred())
+	resp, err := http.DefaultClient.Do(req)
+	Expect(err).NotTo(HaveOccurred())
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}
+
+// reportPods reports the fleet's pods and their logs.
+func reportPods(ctx context.Context) {
+	for _, args := range [][]string{
+		{"get", "pods", "-n", "svc-system", "-o", "wide"},
+		{"get", "apiservices", "-l", "app.kubernetes.io/part-of=svc"},
+		{"get", "events", "-n", "svc-system"},
+		{"logs", "-n", "svc-system", "-l", "app.kubernetes.io/name=svc-apiserver", "--tail=40"},
+		{"logs", "-n", "svc-system", "-l", "app.kubernetes.io/name=svc-controller-manager", "--tail=40"},
+		{"logs", "-n", "svc-system", "-l", "app.kubernetes.io/name=svc-etcd", "--tail=20"},
+	} {
+		stdout, stderr, err := onHost.Run(ctx, "", args...)
+		AddReportEntry(strings.Join(args, " "), stdout, stderr, err)
+	}
+}

@@ -1,0 +1,257 @@
+// Package deployed installs a fleet into a host cluster as its users do, from config/, and
+// runs it there: the host is Kubernetes' own control plane with one node, on which the
+// fleet's pods run, and a machine of this machine's joins the fleet.
+//
+// It needs root on Linux, what hack/peers.sh and `make image` build, and HOST=pods; it is
+// skipped without that.
+package deployed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/svclet/image/load"
+	"svc.dev/svc/test/launch"
+)
+
+// fleetPath is the fleet's own address at the host.
+const fleetPath = "/apis/fleet.svc.dev/v1/fleets/default/proxy"
+
+// The images that pods use, which no registry has.
+const (
+	etcdImage = "gcr.io/etcd-development/etcd:v3.7.3" // as config/aggregated names it
+	busybox   = "localhost/svc/busybox:1"
+)
+
+// patience is how long what several pods have to do for may take.
+const patience = 3 * time.Minute
+
+var (
+	root, dir string
+	// address is one of this machine that pods reach.
+	address string
+	kube    *launch.Kube
+	// hostMachine runs the pods of the host.
+	hostMachine *launch.Machine
+	hostClient  kubernetes.Interface
+	onHost      launch.Kubectl
+	// fleetClient and onFleet use the fleet's own address.
+	fleetClient kubernetes.Interface
+	onFleet     launch.Kubectl
+	// agents are those that were started, for their logs.
+	agents []*launch.Agent
+)
+
+func TestDeployed(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "deployed")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	if os.Getenv("HOST") != "pods" {
+		Skip("HOST=pods is not set: `make test-aggregated HOST=pods` runs this suite")
+	}
+	if why := launch.WhyNoNode(); why != "" {
+		Skip(why)
+	}
+	var err error
+	root, err = filepath.Abs("../../..")
+	Expect(err).NotTo(HaveOccurred())
+	dir, err = launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+	address, err = addressOfMachine()
+	Expect(err).NotTo(HaveOccurred())
+
+	startHost(ctx)
+	hostMachine = newMachine(ctx)
+	importSVC(ctx)
+	// Kubernetes grants its nodes no EndpointSlices, which --service-proxy reads.
+	kubectl(onHost, "create", "clusterrolebinding", "node-proxier", "--clusterrole=system:node-proxier", "--group=system:nodes")
+	startAgent(ctx, hostMachine, "host-node", hostClient, launch.Cluster{Server: kube.Config.Host, Authority: kube.Cluster().Authority}, "", "--service-proxy")
+	DeferCleanup(removeRoutes)
+})
+
+var _ = ReportAfterEach(func(report SpecReport) {
+	if !report.Failed() {
+		return
+	}
+	for _, agent := range agents {
+		AddReportEntry("log of the agent of "+agent.Node, tail(agent.Output()))
+	}
+	reportPods(context.Background())
+})
+
+// addressOfMachine returns an IPv4 address of this machine other than the loopback
+// address, which kube-apiserver refuses to advertise.
+func addressOfMachine() (string, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, addr := range addrs {
+		if ip, ok := addr.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String(), nil
+		}
+	}
+	return "", fmt.Errorf("this machine has no IPv4 address but loopback: %v", addrs)
+}
+
+// startHost starts Kubernetes' control plane.
+func startHost(ctx context.Context) {
+	GinkgoHelper()
+	hostDir := filepath.Join(dir, "host")
+	Expect(os.MkdirAll(hostDir, 0o700)).To(Succeed())
+	flags, err := launch.FrontProxy(filepath.Join(dir, "front"))
+	Expect(err).NotTo(HaveOccurred())
+	kube, err = launch.UpKube(ctx, hostDir, append(flags, "--bind-address=0.0.0.0", "--advertise-address="+address)...)
+	DeferCleanup(func() { kube.Stop() })
+	Expect(err).NotTo(HaveOccurred())
+	for name, flags := range map[string][]string{
+		"kube-controller-manager": {
+			"--service-account-private-key-file=" + filepath.Join(hostDir, "service-account.key"), "--root-ca-file=" + kube.Cluster().Authority.File,
+			"--node-monitor-period=1s",
+		},
+		"kube-scheduler": nil,
+	} {
+		controller, err := kube.StartController(name, flags...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(controller.Kill)
+	}
+	hostClient = kubernetes.NewForConfigOrDie(kube.Config)
+	onHost = launch.Kubectl{Kubeconfig: kube.Kubeconfig, Home: filepath.Join(dir, "home-host")}
+	Eventually(func() error {
+		_, err := hostClient.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	}).Should(Succeed())
+	dns, err := launch.NewDNS(ctx, hostClient, address)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(dns.Stop)
+}
+
+// newMachine starts a containerd, with the image of the workloads.
+func newMachine(ctx context.Context) *launch.Machine {
+	GinkgoHelper()
+	m, err := launch.NewMachine(ctx)
+	DeferCleanup(func() { Expect(m.Remove()).To(Succeed()) })
+	Expect(err).NotTo(HaveOccurred())
+	box, err := launch.Busybox(busybox)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(m.Import(ctx, box)).To(Succeed())
+	return m
+}
+
+// importSVC gives the host's machine the images of svc, which `make image` builds, and of
+// etcd.
+func importSVC(ctx context.Context) {
+	GinkgoHelper()
+	program, err := launch.Peer("etcd")
+	Expect(err).NotTo(HaveOccurred())
+	content, err := os.ReadFile(program)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(hostMachine.Import(ctx, launch.Image{Name: etcdImage, Files: map[string]launch.ImageFile{"/usr/local/bin/etcd": {Content: content}}})).To(Succeed())
+	archive, err := os.Open(filepath.Join(root, "dist", "svc.tar"))
+	Expect(err).NotTo(HaveOccurred(), "run `make image`")
+	defer archive.Close()
+	_, err = load.Import(ctx, load.Options{Endpoint: hostMachine.Endpoint()}, archive)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// startAgent starts an agent, as a user if one is given and else as Kubernetes' node, and
+// waits until its node is ready.
+func startAgent(ctx context.Context, m *launch.Machine, node string, client kubernetes.Interface, cluster launch.Cluster, user string, flags ...string) {
+	GinkgoHelper()
+	program, err := launch.Svclet.Program()
+	Expect(err).NotTo(HaveOccurred())
+	agent, err := m.NewAgent(launch.Svclet, program, node)
+	Expect(err).NotTo(HaveOccurred())
+	agent.Args = append(agent.Args, flags...)
+	agent.Fields = map[string]any{"evictionHard": map[string]string{"memory.available": "0%"}} // the disks are as full as they are
+	Expect(agent.Configure(cluster)).To(Succeed())
+	if user != "" {
+		Expect(cluster.Authority.Connection(filepath.Join(m.Dir, "connection"), cluster.Server, user)).To(Succeed())
+	}
+	Expect(agent.Start()).To(Succeed())
+	agents = append(agents, agent)
+	DeferCleanup(agent.Kill)
+	Eventually(func(g Gomega) {
+		select {
+		case <-agent.Exited():
+			StopTrying("the agent has ended").Attach("log", tail(agent.Output())).Now()
+		default:
+		}
+		object, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(object.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
+	}).Should(Succeed())
+}
+
+// removeRoutes removes what the agent with --service-proxy leaves for connections to go
+// on: with a container runtime of the user's its tables are "svclet".
+func removeRoutes(ctx SpecContext) {
+	for _, family := range []string{"ip", "ip6"} {
+		if exec.CommandContext(ctx, "nft", "list", "table", family, "svclet").Run() == nil {
+			Expect(exec.CommandContext(ctx, "nft", "delete", "table", family, "svclet").Run()).To(Succeed())
+		}
+	}
+}
+
+// connectFleet makes the clients of the fleet's own address.
+func connectFleet(ctx context.Context) {
+	GinkgoHelper()
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	content, err := exec.CommandContext(ctx, binary, "kubeconfig", "--group-domain=svc.dev", "--svcconfig="+kube.Kubeconfig).Output()
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(dir, "fleet")
+	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+	onFleet = launch.Kubectl{Kubeconfig: file, Home: filepath.Join(dir, "home-fleet")}
+	config := rest.CopyConfig(kube.Config)
+	config.Host += fleetPath
+	fleetClient = kubernetes.NewForConfigOrDie(config)
+}
+
+// script runs a script of hack/ that uses the host's kubeconfig.
+func script(ctx context.Context, args ...string) {
+	GinkgoHelper()
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(ctx, "bash", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "BIN="+filepath.Dir(binary), "KUBECONFIG="+kube.Kubeconfig, "IMAGE=")
+	out, err := cmd.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%v\n%s", args, out)
+}
+
+// kubectl runs a command that must succeed, and returns its output.
+func kubectl(k launch.Kubectl, args ...string) string {
+	GinkgoHelper()
+	return apply(k, "", args...)
+}
+
+// apply runs a command that must succeed with a manifest.
+func apply(k launch.Kubectl, manifest string, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, err := k.Run(context.Background(), manifest, args...)
+	Expect(err).NotTo(HaveOccurred(), "kubectl %s\n%s%s", strings.Join(args, " "), stdout, stderr)
+	return stdout
+}
+
+// tail returns the end of a log.
+func tail(log string) string { return log[max(0, len(log)-8_000):] }
