@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/admit"
+	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/image"
@@ -31,6 +32,7 @@ import (
 type pods struct {
 	*podmanager.Manager
 	executor     *executor.Executor
+	allocations  *allocation.Manager
 	statuses     *status.Manager
 	volumes      *volume.Manager
 	probeMetrics []prometheus.Collector
@@ -68,29 +70,34 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	if err != nil {
 		return nil, tasks{}, err
 	}
+	allocations, allocationTasks, err := newAllocations(base, conn, available, table)
+	if err != nil {
+		return nil, tasks{}, err
+	}
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
-		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers,
+		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations),
 	})
 	manager := podmanager.New(podmanager.Options{
 		Queue: queue, Table: table, Executor: operations,
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},
-		Admission: admission, Pressure: base.conditions.Get, Machine: machineOptions(base),
+		Admission: admission, Allocations: allocations, Pressure: base.conditions.Get, Machine: machineOptions(base),
 	})
 	if base.Containerd != nil && conn.clients != nil {
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
 	}
 	all.add(cgroupTasks)
 	all.add(pluginTasks(base, drivers, queue))
+	all.add(allocationTasks)
 	all.parts = append(all.parts, logs.Run, probes.Run, statuses.Run,
 		func(ctx context.Context) { watchRuntime(ctx, conn.runtime, queue) },
 		func(ctx context.Context) { sources.Run(ctx, updates) },
 		func(ctx context.Context) { manager.Run(ctx, updates) },
 	)
 	return &pods{
-		Manager: manager, executor: operations, statuses: statuses, volumes: volumes,
+		Manager: manager, executor: operations, allocations: allocations, statuses: statuses, volumes: volumes,
 		probeMetrics: probes.ProbeMetrics(), updates: updates,
 	}, all, nil
 }

@@ -154,6 +154,10 @@ func defaultPods(c *Configuration) {
 	c.PodPidsLimit = ptr.To[int64](-1)
 	c.CgroupsPerQOS = ptr.To(true)
 	c.CgroupDriver = "cgroupfs"
+	c.CPUManagerPolicy = "none"
+	c.CPUManagerReconcilePeriod = seconds(10)
+	c.TopologyManagerPolicy = "none"
+	c.TopologyManagerScope = "container"
 	c.CPUCFSQuota = ptr.To(true)
 	c.CPUCFSQuotaPeriod = &metav1.Duration{Duration: defaultCFSQuotaPeriod}
 	c.SeccompDefault = ptr.To(false)

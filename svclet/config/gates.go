@@ -5,33 +5,43 @@ import "k8s.io/component-base/featuregate"
 // The gates with an effect in svclet. All others are accepted, so that the
 // components of a cluster can have the same gates, and have no effect.
 const (
-	gateAppArmor       = "AppArmor"
-	gateCFSQuotaPeriod = "CustomCPUCFSQuotaPeriod"
-	gateLoggingAlpha   = "LoggingAlphaOptions"
-	gateLoggingBeta    = "LoggingBetaOptions"
-	gateNodeSwap       = "NodeSwap"
-	gateHostIPs        = "PodHostIPs"
-	gateQOSReserved    = "QOSReserved"
-	gateReadyToStart   = "PodReadyToStartContainersCondition"
-	gateSidecars       = "SidecarContainers"
-	gateRotateServing  = "RotateSvcletServerCertificate"
-	gateWatchList      = "WatchList"
+	gateAppArmor        = "AppArmor"
+	gateCPUAlpha        = "CPUManagerPolicyAlphaOptions"
+	gateCPUBeta         = "CPUManagerPolicyBetaOptions"
+	gateCPUOptions      = "CPUManagerPolicyOptions"
+	gateTopologyBeta    = "TopologyManagerPolicyBetaOptions"
+	gateTopologyOptions = "TopologyManagerPolicyOptions"
+	gateCFSQuotaPeriod  = "CustomCPUCFSQuotaPeriod"
+	gateLoggingAlpha    = "LoggingAlphaOptions"
+	gateLoggingBeta     = "LoggingBetaOptions"
+	gateNodeSwap        = "NodeSwap"
+	gateHostIPs         = "PodHostIPs"
+	gateQOSReserved     = "QOSReserved"
+	gateReadyToStart    = "PodReadyToStartContainersCondition"
+	gateSidecars        = "SidecarContainers"
+	gateRotateServing   = "RotateSvcletServerCertificate"
+	gateWatchList       = "WatchList"
 )
 
 // gateEffects returns the effect of each gate.
 func gateEffects() map[string]string {
 	return map[string]string{
-		gateAppArmor:       "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
-		gateCFSQuotaPeriod: "`cpuCFSQuotaPeriod` may be other than 100ms.",
-		gateLoggingAlpha:   "The options of the formats of logs may be set.",
-		gateLoggingBeta:    "The format of logs may be json.",
-		gateWatchList:      "Lists are asked for as streams of the API server.",
-		gateNodeSwap:       "`memorySwap.swapBehavior` may be LimitedSwap.",
-		gateHostIPs:        "`status.hostIPs` of pods has all addresses of the node.",
-		gateReadyToStart:   "Pods have the condition PodReadyToStartContainers.",
-		gateSidecars:       "Init containers may have `restartPolicy: Always`; without it such pods are rejected.",
-		gateQOSReserved:    "`qosReserved` may be set.",
-		gateRotateServing:  "`serverTLSBootstrap` may be true.",
+		gateAppArmor:        "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
+		gateCPUAlpha:        "`cpuManagerPolicyOptions` may have distribute-cpus-across-numa and align-by-socket.",
+		gateCPUBeta:         "`cpuManagerPolicyOptions` may have full-pcpus-only.",
+		gateCPUOptions:      "`cpuManagerPolicyOptions` may be set.",
+		gateTopologyBeta:    "`topologyManagerPolicyOptions` may have prefer-closest-numa-nodes.",
+		gateTopologyOptions: "`topologyManagerPolicyOptions` may be set.",
+		gateCFSQuotaPeriod:  "`cpuCFSQuotaPeriod` may be other than 100ms.",
+		gateLoggingAlpha:    "The options of the formats of logs may be set.",
+		gateLoggingBeta:     "The format of logs may be json.",
+		gateWatchList:       "Lists are asked for as streams of the API server.",
+		gateNodeSwap:        "`memorySwap.swapBehavior` may be LimitedSwap.",
+		gateHostIPs:         "`status.hostIPs` of pods has all addresses of the node.",
+		gateReadyToStart:    "Pods have the condition PodReadyToStartContainers.",
+		gateSidecars:        "Init containers may have `restartPolicy: Always`; without it such pods are rejected.",
+		gateQOSReserved:     "`qosReserved` may be set.",
+		gateRotateServing:   "`serverTLSBootstrap` may be true.",
 	}
 }
 

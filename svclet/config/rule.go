@@ -223,7 +223,7 @@ func nodeName() *Rule {
 	})
 }
 
-func cpus() *Rule {
+func cpuList() *Rule {
 	return text("a list of CPUs, as 0-1,4", func(s string) bool {
 		set, err := cpuset.Parse(s)
 		return err == nil && set.Size() > 0

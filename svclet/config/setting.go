@@ -52,6 +52,7 @@ func Sections() []Section {
 		{"Pods", podSettings()},
 		{"Name resolution and network", networkSettings()},
 		{"Resources", resourceSettings()},
+		{"Exclusive resources", allocationSettings()},
 		{"Eviction", evictionSettings()},
 		{"Container logs", containerLogSettings()},
 		{"API server", apiSettings()},

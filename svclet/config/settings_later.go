@@ -32,9 +32,7 @@ func ignoredSettings() []Setting {
 func unimplementedSettings() []Setting {
 	const (
 		notify = "svclet is not notified by memory cgroups yet"
-		cpu    = "svclet does not assign CPUs yet"
 		memory = "svclet does not assign NUMA memory yet"
-		numa   = "svclet does not align resources by NUMA node yet"
 		stop   = "svclet does not delay the shutdown of its node yet"
 		qos    = "svclet does not protect memory by QoS class yet"
 	)
@@ -42,14 +40,8 @@ func unimplementedSettings() []Setting {
 		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: notify},
 		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
 		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
-		{Flag: "cpu-manager-policy", Field: "cpuManagerPolicy", Later: cpu, Harmless: []string{`"none"`}},
-		{Flag: "cpu-manager-policy-options", Field: "cpuManagerPolicyOptions", Later: cpu},
-		{Flag: "cpu-manager-reconcile-period", Field: "cpuManagerReconcilePeriod", Later: cpu, Harmless: []string{`"10s"`}},
 		{Flag: "memory-manager-policy", Field: "memoryManagerPolicy", Later: memory, Harmless: []string{`"None"`}},
 		{Flag: "reserved-memory", Field: "reservedMemory", Later: memory},
-		{Flag: "topology-manager-policy", Field: "topologyManagerPolicy", Later: numa, Harmless: []string{`"none"`}},
-		{Flag: "topology-manager-policy-options", Field: "topologyManagerPolicyOptions", Later: numa},
-		{Flag: "topology-manager-scope", Field: "topologyManagerScope", Later: numa, Harmless: []string{`"container"`}},
 		{Field: "memoryThrottlingFactor", Later: qos, Harmless: []string{"0.9"}},
 		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{

@@ -45,7 +45,7 @@ func resourceSettings() []Setting {
 			Usage: "CFS quota period. A value other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod."},
 		{Flag: "svc-reserved", Also: []string{"kube-reserved"}, Field: "kubeReserved", Deprecated: true, Rule: reservations(), Usage: "Resources reserved for the node's agents" + reserved},
 		{Flag: "system-reserved", Field: "systemReserved", Deprecated: true, Rule: reservations(), Usage: "Resources reserved for system daemons" + reserved},
-		{Flag: "reserved-cpus", Field: "reservedSystemCPUs", Deprecated: true, Rule: cpus(),
+		{Flag: "reserved-cpus", Field: "reservedSystemCPUs", Deprecated: true, Rule: cpuList(),
 			Usage: "CPUs reserved for the system, such as 0-1,4. Their number replaces cpu in --svc-reserved and --system-reserved. Excludes --svc-reserved-cgroup and --system-reserved-cgroup."},
 		{Flag: "svc-reserved-cgroup", Also: []string{"kube-reserved-cgroup"}, Field: "kubeReservedCgroup", Deprecated: true, Rule: absolute("an absolute name, as /svc"),
 			Usage: "Top-level cgroup on which --svc-reserved is enforced."},
@@ -61,6 +61,31 @@ func resourceSettings() []Setting {
 			Usage: "Swap available to containers: NoSwap (the default), or LimitedSwap: burstable pods may swap in proportion to their memory requests (cgroup v2, feature gate NodeSwap)."},
 	}
 }
+
+// allocationSettings are those of resources that single containers have alone.
+func allocationSettings() []Setting {
+	return []Setting{
+		{Flag: "cpu-manager-policy", Field: "cpuManagerPolicy", Deprecated: true, Rule: oneOf("none", CPUManagerStatic),
+			Usage: "none, or static: containers of guaranteed pods that request whole CPUs get CPUs of their own. Needs reserved CPUs: --reserved-cpus, or cpu in --svc-reserved or --system-reserved. " +
+				"Before it is changed, the node has to be drained and cpu_manager_state removed from the root directory."},
+		{Flag: "cpu-manager-policy-options", Field: "cpuManagerPolicyOptions", Deprecated: true,
+			Usage: "Options of the static policy, as key=true: full-pcpus-only allocates whole cores (beta); distribute-cpus-across-numa takes CPUs evenly from NUMA nodes, align-by-socket considers the CPUs of a socket as aligned (alpha: feature gate CPUManagerPolicyAlphaOptions)."},
+		{Flag: "cpu-manager-reconcile-period", Field: "cpuManagerReconcilePeriod", Deprecated: true, Rule: positive(),
+			Usage: "How often the CPUs of running containers are compared with those they should have (alpha)."},
+		{Flag: "topology-manager-policy", Field: "topologyManagerPolicy", Deprecated: true, Rule: oneOf("none", "best-effort", "restricted", "single-numa-node"),
+			Usage: "How resources are aligned by NUMA node: none; best-effort admits every pod; restricted rejects pods for which the preferred nodes have not enough; single-numa-node rejects those that need more than one."},
+		{Flag: "topology-manager-policy-options", Field: "topologyManagerPolicyOptions", Deprecated: true,
+			Usage: "Options of the topology policies, as key=true: prefer-closest-numa-nodes prefers sets of nodes with a shorter distance (beta; feature gate TopologyManagerPolicyBetaOptions)."},
+		{Flag: "topology-manager-scope", Field: "topologyManagerScope", Deprecated: true, Rule: oneOf("container", TopologyScopePod),
+			Usage: "Whether the resources of each container, or of all containers of a pod together, are aligned."},
+	}
+}
+
+// Values of cpuManagerPolicy and topologyManagerScope.
+const (
+	CPUManagerStatic = "static"
+	TopologyScopePod = "pod"
+)
 
 func processSettings() []Setting {
 	return []Setting{

@@ -49,9 +49,17 @@ type Input struct {
 	// RecursiveReadOnly reports whether the runtime supports recursive read-only
 	// mounts.
 	RecursiveReadOnly bool
+	// Allocation is what the container has of the node alone.
+	Allocation Allocation
 	// HostsFile is the path of the pod's hosts file on the host, TerminationLog that
 	// of the container's termination message file; empty for none.
 	HostsFile, TerminationLog string
+}
+
+// Allocation is what a node has allocated to a container.
+type Allocation struct {
+	// CPUs are the CPUs that it may use, as "0-3,8"; empty for all.
+	CPUs string
 }
 
 // ImageUser is the user of an image: a number, or else a name. Without either, the
@@ -91,6 +99,8 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		return nil, err
 	}
 	known := expand.Lookup(environment.values)
+	resources := Resources(in.Options, in.Pod, in.Container)
+	resources.CpusetCpus = in.Allocation.CPUs
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: in.Container.Name, Attempt: in.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: in.Container.Image},
@@ -107,7 +117,7 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		StdinOnce:   in.Container.StdinOnce,
 		Tty:         in.Container.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       Resources(in.Options, in.Pod, in.Container),
+			Resources:       resources,
 			SecurityContext: security,
 		},
 	}, nil

@@ -52,6 +52,9 @@ func (s *start) config(ctx context.Context, ref string, images map[string]*runti
 		ImageRef: ref, PodIPs: podIPs, HostIPs: nodeconfig.HostIPs(s.o.Node()),
 		Volumes: volumes(mounted.volumes, images), SupplementalGroups: mounted.supplementalGroups(),
 	}
+	if s.o.Allocated != nil {
+		in.Allocation = s.o.Allocated(s.pod.UID, s.container.Name)
+	}
 	handler, err := s.runtimeHandler(ctx, s.pod)
 	if err != nil {
 		return nil, err

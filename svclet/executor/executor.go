@@ -75,7 +75,8 @@ type Metrics interface {
 	ContainerStarted(kind, reason string)
 }
 
-// Options are what an [Executor] works with. All fields are required.
+// Options are what an [Executor] works with. All fields are required unless their
+// comment says otherwise.
 type Options struct {
 	Runtime Runtime
 	Images  *image.Manager
@@ -90,6 +91,9 @@ type Options struct {
 	// Node returns the Node as it is now. Configurations of containers show its
 	// addresses and its allocatable resources.
 	Node func() *corev1.Node
+	// Allocated returns what a container of a pod has of the node alone; nil if there
+	// is no such thing.
+	Allocated func(uid types.UID, name string) container.Allocation
 	// Containers are the options of configurations that do not change with the
 	// Node.
 	Containers container.Options

@@ -41,19 +41,38 @@ func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait fun
 		options.Pressure = m.o.Pressure()
 	}
 	refusal := admit.Admit(p, active, m.o.Node.Object(), options)
-	if refusal == nil {
-		return nil, nil
-	}
-	if len(refusal.Shortages) > 0 {
-		victims, err := admit.Victims(p, active, refusal.Shortages)
-		if err == nil {
-			return nil, m.preempt(victims)
+	var victims []*corev1.Pod
+	if refusal != nil && len(refusal.Shortages) > 0 {
+		var err error
+		if victims, err = admit.Victims(p, active, refusal.Shortages); err == nil {
+			refusal = nil
+		} else {
+			refusal = admit.NoVictims(err)
 		}
-		refusal = admit.NoVictims(err)
+	}
+	if refusal == nil {
+		refusal = m.allocate(p, active)
+	}
+	switch {
+	case refusal == nil && len(victims) > 0:
+		return nil, m.preempt(victims)
+	case refusal == nil:
+		return nil, nil
 	}
 	m.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: refusal.Reason, Message: refusal.Message})
 	m.o.Metrics.PodRejected(refusal.Reason)
 	return &podworker.Rejection{Reason: refusal.Reason, Message: refusal.Message}, nil
+}
+
+// allocate allocates what the pod's containers need alone.
+func (m *Manager) allocate(p *corev1.Pod, active []*corev1.Pod) *admit.Refusal {
+	if m.o.Allocations == nil {
+		return nil
+	}
+	if m.isReady() {
+		m.o.Allocations.Retain(append(active, p))
+	}
+	return m.o.Allocations.Admit(p)
 }
 
 // minVictimWait is the shortest time that a critical pod waits for the end of a pod

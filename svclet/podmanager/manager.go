@@ -47,6 +47,14 @@ type QOS interface {
 	SetActive(pods []*corev1.Pod)
 }
 
+// Allocations are the resources that containers have alone.
+type Allocations interface {
+	// Admit allocates those of a pod, or returns why the node does not admit it.
+	Admit(p *corev1.Pod) *admit.Refusal
+	// Retain frees those of all other pods.
+	Retain(active []*corev1.Pod)
+}
+
 // Metrics measure pods.
 type Metrics interface {
 	podworker.Metrics
@@ -71,6 +79,8 @@ type Options struct {
 	// Leftovers are where removed pods may have left something.
 	Leftovers Leftovers
 	Admission admit.Options
+	// Allocations may be nil.
+	Allocations Allocations
 	// Pressure returns the pressure conditions of the node; nil means none.
 	Pressure func() []corev1.NodeConditionType
 	// Machine has the options of state machines that do not depend on the Node.

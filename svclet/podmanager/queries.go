@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/logs"
@@ -71,6 +72,20 @@ func (t *Table) RunningContainers(o container.Options) []logs.Container {
 		for _, c := range w.Observed().Containers {
 			if c.State == pod.Running {
 				all = append(all, executor.Log(o, p, c.Name, c.ID, c.Attempt))
+			}
+		}
+	}
+	return all
+}
+
+// Running returns the containers that run.
+func (t *Table) Running() []allocation.Container {
+	var all []allocation.Container
+	for _, w := range t.all() {
+		uid := w.Pod().UID
+		for _, c := range w.Observed().Containers {
+			if c.State == pod.Running {
+				all = append(all, allocation.Container{Pod: uid, Name: c.Name, ID: c.ID})
 			}
 		}
 	}

@@ -131,5 +131,12 @@ func isEmpty(observed pod.Observed) bool {
 	return len(observed.Sandboxes)+len(observed.Containers) == 0
 }
 
-// updateQOS passes the active pods on to the updater of QoS cgroups.
-func (m *Manager) updateQOS() { m.o.QOS.SetActive(m.Active()) }
+// updateQOS passes the active pods on to the updater of QoS cgroups, and frees what
+// others have allocated.
+func (m *Manager) updateQOS() {
+	active := m.Active()
+	m.o.QOS.SetActive(active)
+	if m.o.Allocations != nil && m.isReady() {
+		m.o.Allocations.Retain(active)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
@@ -280,8 +281,8 @@ func (r *Runtime) ListContainers(_ context.Context, request *runtimeapi.ListCont
 	return answer, nil
 }
 
-// UpdateContainerResources changes the resources that a container's status
-// shows.
+// UpdateContainerResources changes those resources of a container that the request
+// has.
 func (r *Runtime) UpdateContainerResources(
 	_ context.Context, request *runtimeapi.UpdateContainerResourcesRequest,
 ) (*runtimeapi.UpdateContainerResourcesResponse, error) {
@@ -292,7 +293,38 @@ func (r *Runtime) UpdateContainerResources(
 		return nil, notFound("container", request.GetContainerId())
 	}
 	r.change(c, func(status *runtimeapi.ContainerStatus) {
-		status.Resources = &runtimeapi.ContainerResources{Linux: request.GetLinux()}
+		status.Resources = &runtimeapi.ContainerResources{Linux: merged(c.resources(), request.GetLinux())}
 	})
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
+}
+
+// resources returns the container's resources, as created or last updated.
+func (c *container) resources() *runtimeapi.LinuxContainerResources {
+	if updated := c.status.GetResources().GetLinux(); updated != nil {
+		return updated
+	}
+	return c.config.GetLinux().GetResources()
+}
+
+// merged returns resources with those of a change that are set.
+func merged(resources, change *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
+	all := &runtimeapi.LinuxContainerResources{}
+	if resources != nil {
+		proto.Merge(all, resources)
+	}
+	if change != nil {
+		proto.Merge(all, change)
+	}
+	return all
+}
+
+// CPUs returns the CPUs that a container may use, empty for all or if there is no such
+// container.
+func (r *Runtime) CPUs(id string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[id]; c != nil {
+		return c.resources().GetCpusetCpus()
+	}
+	return ""
 }

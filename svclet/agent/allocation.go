@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"svc.dev/svc/svclet/allocation"
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/container"
+	"svc.dev/svc/svclet/cpus"
+	"svc.dev/svc/svclet/podmanager"
+	"svc.dev/svc/svclet/topology"
+)
+
+// newAllocations makes what allocates resources to single containers; nil if the
+// configuration has no such policy.
+func newAllocations(base common, conn connections, available resources, table *podmanager.Table) (*allocation.Manager, tasks, error) {
+	c := base.Configuration
+	machine, err := topology.Read("/")
+	if err != nil {
+		return nil, tasks{}, fmt.Errorf("reading the topology of the machine: %w", err)
+	}
+	closest, err := topology.ParseOptions(c.TopologyManagerPolicyOptions, true)
+	if err != nil {
+		return nil, tasks{}, fmt.Errorf("--topology-manager-policy-options: %w", err)
+	}
+	o := allocation.Options{
+		Merger: topology.Merger{Policy: topology.Policy(c.TopologyManagerPolicy), Nodes: machine.Nodes(), Closest: closest, Distance: machine.Distance},
+		PerPod: c.TopologyManagerScope == config.TopologyScopePod,
+		Dir:    base.RootDir, Runtime: conn.runtime, Running: table.Running,
+		Period: c.CPUManagerReconcilePeriod.Duration, Clock: base.Clock,
+	}
+	if nodes := len(o.Merger.Nodes); o.Merger.Policy != topology.None && nodes > maxAlignedNodes {
+		return nil, tasks{}, fmt.Errorf("--topology-manager-policy=%s: the machine has %d NUMA nodes: must be none above %d", o.Merger.Policy, nodes, maxAlignedNodes)
+	}
+	if c.CPUManagerPolicy == config.CPUManagerStatic {
+		if o.CPUs, err = staticCPUs(c, available, machine); err != nil {
+			return nil, tasks{}, err
+		}
+	}
+	m, err := allocation.New(o)
+	if err != nil {
+		return nil, tasks{}, err
+	}
+	return m, tasks{parts: []func(context.Context){m.Run}}, nil
+}
+
+// maxAlignedNodes is how many NUMA nodes a machine may have for hints, whose number grows
+// exponentially (kubelet's limit).
+const maxAlignedNodes = 8
+
+func staticCPUs(c *config.Configuration, available resources, machine *topology.Topology) (*cpus.Static, error) {
+	options, err := cpus.ParseOptions(c.CPUManagerPolicyOptions, true, true)
+	if err != nil {
+		return nil, fmt.Errorf("--cpu-manager-policy-options: %w", err)
+	}
+	reserved, err := cpuset.Parse(c.ReservedSystemCPUs)
+	if err != nil {
+		return nil, fmt.Errorf("--reserved-cpus: %w", err)
+	}
+	total := available.reserved.Total()[corev1.ResourceCPU]
+	return cpus.NewStatic(machine, options, reserved, int((total.MilliValue()+999)/1000))
+}
+
+// allocated returns what a container has of the node alone.
+func allocated(m *allocation.Manager) func(types.UID, string) container.Allocation {
+	return func(uid types.UID, name string) container.Allocation {
+		return container.Allocation{CPUs: m.CPUs(uid, name)}
+	}
+}

@@ -1,0 +1,179 @@
+package allocation
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+
+	testclock "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/svclet/admit"
+	"svc.dev/svc/svclet/cpus"
+	"svc.dev/svc/svclet/topology"
+	"svc.dev/svc/svclet/topology/topologytest"
+)
+
+// updates is a runtime that records the CPUs of containers.
+type updates struct {
+	mu   sync.Mutex
+	cpus map[string]string
+	fail bool
+}
+
+func (u *updates) UpdateResources(_ context.Context, id string, r *runtimeapi.ContainerResources) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.fail {
+		return errors.New("busy")
+	}
+	u.cpus[id] = r.GetLinux().GetCpusetCpus()
+	return nil
+}
+
+// newManager returns a manager of a machine of two NUMA nodes with four CPUs each, of
+// which CPU 0 is reserved.
+func newManager(t *testing.T, dir string, change ...func(*Options)) *Manager {
+	t.Helper()
+	machine := topologytest.Regular(2, 1, 4, 1, 1<<30)
+	static, err := cpus.NewStatic(machine, cpus.Options{}, cpuset.New(0), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Merger: topology.Merger{Policy: topology.Restricted, Nodes: machine.Nodes()}, CPUs: static, Dir: dir,
+		Runtime: &updates{cpus: map[string]string{}}, Running: func() []Container { return nil }, Clock: testclock.NewFakeClock(time.Unix(0, 0)),
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func guaranteed(uid string, counts ...string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}}
+	for i, count := range counts {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(count), corev1.ResourceMemory: resource.MustParse("1Mi")}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name: string(rune('a' + i)), Resources: corev1.ResourceRequirements{Requests: list, Limits: maps.Clone(list)},
+		})
+	}
+	return p
+}
+
+func admitted(t *testing.T, m *Manager, p *corev1.Pod) {
+	t.Helper()
+	if refusal := m.Admit(p); refusal != nil {
+		t.Fatalf("%s: %s: %s", p.Name, refusal.Reason, refusal.Message)
+	}
+}
+
+func TestCPUsAreAllocatedAlignedAndFreed(t *testing.T) {
+	m := newManager(t, t.TempDir())
+	first, second := guaranteed("1", "2", "3"), guaranteed("2", "1")
+	admitted(t, m, first)
+	if a, b := m.CPUs("1", "a"), m.CPUs("1", "b"); a != "1-2" || b != "4-6" {
+		t.Errorf("%s, %s", a, b)
+	}
+	admitted(t, m, second)
+	if own, shared := m.CPUs("2", "a"), m.CPUs("of others", "x"); own != "3" || shared != "0,7" {
+		t.Errorf("%s, %s", own, shared)
+	}
+	refusal := m.Admit(guaranteed("3", "1", "1"))
+	if refusal == nil || refusal.Reason != TopologyReason {
+		t.Errorf("more than there is: %v", refusal)
+	}
+	if shared := m.CPUs("3", "a"); shared != "0,7" {
+		t.Errorf("the refused pod keeps a CPU: shared are %s", shared)
+	}
+	m.Retain([]*corev1.Pod{second})
+	if shared := m.CPUs("of others", "x"); shared != "0-2,4-7" {
+		t.Errorf("after the end of the first: %s", shared)
+	}
+}
+
+func TestAPodIsAlignedAsAWholeOrNotAtAll(t *testing.T) {
+	single := func(o *Options) { o.Merger.Policy = topology.SingleNUMANode }
+	perPod := func(o *Options) { o.PerPod = true }
+	p := guaranteed("1", "3", "3")
+	admitted(t, newManager(t, t.TempDir(), single), p)
+	if refusal := newManager(t, t.TempDir(), single, perPod).Admit(p); refusal == nil || refusal.Reason != TopologyReason {
+		t.Errorf("six CPUs on one node of four: %v", refusal)
+	}
+	m := newManager(t, t.TempDir(), single, perPod)
+	admitted(t, m, guaranteed("2", "2", "2"))
+	if a, b := m.CPUs("2", "a"), m.CPUs("2", "b"); a != "4-5" || b != "6-7" {
+		t.Errorf("%s, %s", a, b)
+	}
+}
+
+func TestAllocationsSurviveARestart(t *testing.T) {
+	dir := t.TempDir()
+	admitted(t, newManager(t, dir), guaranteed("1", "2"))
+	m := newManager(t, dir)
+	if own, shared := m.CPUs("1", "a"), m.CPUs("x", "x"); own != "1-2" || shared != "0,3-7" {
+		t.Errorf("%s, %s", own, shared)
+	}
+	file := filepath.Join(dir, "cpu_manager_state")
+	wanted := file + ": it is of --cpu-manager-policy=static, and the policy is none; drain the node, remove this file"
+	if _, err := New(Options{Dir: dir}); err == nil || !strings.HasPrefix(err.Error(), wanted) {
+		t.Errorf("another policy: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(m.o); err == nil || !strings.HasPrefix(err.Error(), file+": ") {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
+
+func TestRunningContainersFollowTheSharedCPUs(t *testing.T) {
+	runtime := &updates{cpus: map[string]string{}}
+	m := newManager(t, t.TempDir(), func(o *Options) {
+		o.Runtime = runtime
+		o.Running = func() []Container {
+			return []Container{{Pod: "s", Name: "c", ID: "shared"}, {Pod: "1", Name: "a", ID: "own"}}
+		}
+	})
+	set := m.reconcile(t.Context(), nil)
+	if got := runtime.cpus["shared"]; got != "0-7" {
+		t.Errorf("at first %s", got)
+	}
+	admitted(t, m, guaranteed("1", "2"))
+	runtime.fail = true
+	set = m.reconcile(t.Context(), set)
+	runtime.fail = false
+	set = m.reconcile(t.Context(), set)
+	if runtime.cpus["shared"] != "0,3-7" || runtime.cpus["own"] != "1-2" {
+		t.Errorf("%v", runtime.cpus)
+	}
+	clear(runtime.cpus)
+	if m.reconcile(t.Context(), set); len(runtime.cpus) != 0 {
+		t.Errorf("updated without a change: %v", runtime.cpus)
+	}
+}
+
+func TestAnAllocationThatFailsHasAReason(t *testing.T) {
+	m := newManager(t, t.TempDir(), func(o *Options) { o.Merger.Policy = topology.None })
+	refusal := m.Admit(guaranteed("1", "9"))
+	want := admit.Refusal{Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to not enough cpus available to satisfy request, which is unexpected"}
+	if refusal == nil || refusal.Reason != want.Reason || refusal.Message != want.Message {
+		t.Errorf("%v", refusal)
+	}
+}
