@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"svc.dev/svc/controllers/attachdetach"
 	"svc.dev/svc/controllers/bootstrapsigner"
 	"svc.dev/svc/controllers/certificates/csrapproving"
 	"svc.dev/svc/controllers/certificates/csrcleaner"
@@ -17,12 +18,17 @@ import (
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpoints/endpointslice"
 	"svc.dev/svc/controllers/endpoints/endpointslicemirroring"
+	"svc.dev/svc/controllers/ephemeralvolume"
 	"svc.dev/svc/controllers/garbagecollector"
+	"svc.dev/svc/controllers/horizontalpodautoscaler"
 	"svc.dev/svc/controllers/hostloadbalancer"
 	"svc.dev/svc/controllers/job"
+	"svc.dev/svc/controllers/localpathprovisioner"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/nodeipam"
 	"svc.dev/svc/controllers/nodelifecycle"
+	"svc.dev/svc/controllers/persistentvolumebinder"
+	"svc.dev/svc/controllers/persistentvolumeexpander"
 	"svc.dev/svc/controllers/podgc"
 	"svc.dev/svc/controllers/pvcprotection"
 	"svc.dev/svc/controllers/pvprotection"
@@ -35,30 +41,38 @@ import (
 	"svc.dev/svc/controllers/statefulset"
 	"svc.dev/svc/controllers/tainteviction"
 	"svc.dev/svc/controllers/tokencleaner"
+	"svc.dev/svc/controllers/ttl"
 	"svc.dev/svc/controllers/ttlafterfinished"
+	"svc.dev/svc/controllers/validatingadmissionpolicystatus"
 )
 
 // All returns all controllers, with the defaults of their flags.
 func All() []controller.Controller {
 	return []controller.Controller{
+		attachdetach.New(),
 		bootstrapsigner.New(),
 		clusterroleaggregation.New(),
+		cronjob.New(),
 		csrapproving.New(),
 		csrcleaner.New(),
 		csrsigning.New(),
-		cronjob.New(),
 		daemonset.New(),
 		deployment.New(),
 		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),
 		endpointslicemirroring.New(),
+		ephemeralvolume.New(),
 		garbagecollector.New(),
 		hostloadbalancer.New(),
+		horizontalpodautoscaler.New(),
 		job.New(),
+		localpathprovisioner.New(),
 		namespace.New(),
 		nodeipam.New(),
 		nodelifecycle.New(),
+		persistentvolumebinder.New(),
+		persistentvolumeexpander.New(),
 		podgc.New(),
 		pvcprotection.New(),
 		pvprotection.New(),
@@ -72,6 +86,8 @@ func All() []controller.Controller {
 		statefulset.New(),
 		tainteviction.New(),
 		tokencleaner.New(),
+		ttl.New(),
 		ttlafterfinished.New(),
+		validatingadmissionpolicystatus.New(),
 	}
 }

@@ -37,6 +37,9 @@ func kinds() []kind {
 			func(s *decision.Snapshot, o *storagev1.CSINode) { s.RemoveCSINode(o.Name) }),
 		snapshotKind(0, (*decision.Snapshot).SetBudget,
 			func(s *decision.Snapshot, o *policyv1.PodDisruptionBudget) { s.RemoveBudget(o.Namespace, o.Name) }),
+		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetDriver,
+			func(s *decision.Snapshot, o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) }),
+		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetCapacity, (*decision.Snapshot).RemoveCapacity),
 	}
 }
 

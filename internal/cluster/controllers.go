@@ -14,6 +14,7 @@ import (
 	"svc.dev/svc/controllers/certificates/csrsigning"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/hostloadbalancer"
+	"svc.dev/svc/controllers/localpathprovisioner"
 	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/internal/component"
 )
@@ -28,6 +29,9 @@ type controllerManager struct {
 	sharedLease bool
 	description string
 }
+
+// defaultClass is the storage class that a cluster has from the start.
+const defaultClass = "local-path"
 
 // Name implements component.Component.
 func (*controllerManager) Name() string { return "controllers" }
@@ -44,6 +48,9 @@ func (m *controllerManager) Start(ctx context.Context) error {
 	}
 	// The API server accepts the tokens of its own key.
 	if err := m.options.SetDefault(serviceaccounttoken.KeyFlag, m.server.ServiceAccounts.SigningKeyFile); err != nil {
+		return err
+	}
+	if err := m.options.SetDefault(localpathprovisioner.ClassFlag, defaultClass); err != nil {
 		return err
 	}
 	for flag, file := range map[string]string{csrsigning.CertFlag: m.keys.Certificate("ca"), csrsigning.KeyFlag: m.keys.Key("ca")} {

@@ -43,10 +43,12 @@ type pods struct {
 func newPods(ctx context.Context, base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
 	queue, table, updates := podmanager.NewQueue(), podmanager.NewTable(), make(chan source.Update)
 	objects, all := newObjects(base, conn, queue, o)
-	volumes, err := newVolumes(ctx, base, objects, drivers, n)
+	created, localTasks := newLocalVolumes(base, conn)
+	volumes, err := newVolumes(ctx, base, objects, drivers, n, created)
 	if err != nil {
 		return nil, tasks{}, err
 	}
+	all.add(localTasks(volumes))
 	cgroups, qos, cgroupTasks, err := newCgroups(base, conn, available, o)
 	if err != nil {
 		return nil, tasks{}, err

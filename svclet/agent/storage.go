@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/csi"
+	"svc.dev/svc/svclet/localvolume"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/plugins"
@@ -24,11 +25,12 @@ import (
 )
 
 // newVolumes makes the volumes of pods.
-func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.Manager, n *node.Node) (*volume.Manager, error) {
+func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.Manager, n *node.Node, created func()) (*volume.Manager, error) {
 	volumes, err := volume.New(volume.Options{
 		CSI:     drivers,
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
+		LocalDir:    localDir(base), LocalCreated: created,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--root-dir: %w", err)
@@ -69,6 +71,33 @@ func pluginTasks(base common, drivers *csi.Manager, queue *podmanager.Queue) tas
 		Dir: drivers.Dir(), Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: drivers}, Clock: base.Clock,
 	})
 	return tasks{parts: []func(context.Context){watcher.Run, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
+}
+
+// localDir returns the absolute path of the directory of volumes of the provisioner
+// svc.dev/local-path.
+func localDir(base common) string {
+	dir, err := filepath.Abs(filepath.Join(base.RootDir, "local-volumes"))
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// newLocalVolumes makes what removes the directories of deleted volumes. In standalone
+// mode there are none.
+func newLocalVolumes(base common, conn connections) (created func(), of func(*volume.Manager) tasks) {
+	if conn.clients == nil {
+		return nil, func(*volume.Manager) tasks { return tasks{} }
+	}
+	var volumes *volume.Manager
+	manager := localvolume.New(localvolume.Options{
+		Dir: localDir(base), Node: base.name, Core: conn.clients.Core, Client: conn.clients.Client, Clock: base.Clock,
+		Remove: func(ctx context.Context, dir string) error { return volumes.RemoveLocal(ctx, dir) },
+	})
+	return manager.Created, func(v *volume.Manager) tasks {
+		volumes = v
+		return tasks{parts: []func(context.Context){manager.Run}}
+	}
 }
 
 // newLogs makes what links, rotates and removes the logs of containers. running

@@ -44,6 +44,9 @@ type Options struct {
 	// ControllerAttachDetach reports whether a controller attaches volumes
 	// (--enable-controller-attach-detach).
 	ControllerAttachDetach bool
+	// LocalVolumes is the directory of volumes of the provisioner svc.dev/local-path;
+	// empty if the node has none.
+	LocalVolumes string
 
 	// IPs are those of --node-ip: none, one, or one of each family. An unspecified
 	// address ("::") selects only the family.

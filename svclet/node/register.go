@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"svc.dev/svc/apis/localpath"
 )
 
 // addressAnnotation has the addresses of --node-ip, for the cloud controller manager.
@@ -61,6 +63,9 @@ func annotations(o *Options) map[string]string {
 	}
 	if given := specified(o.IPs); o.ExternalCloud && len(given) > 0 {
 		own[addressAnnotation] = strings.Join(given, ",")
+	}
+	if o.LocalVolumes != "" {
+		own[localpath.DirectoryAnnotation] = o.LocalVolumes
 	}
 	return own
 }
@@ -145,7 +150,7 @@ func (n *Node) adopt(ctx context.Context, wanted *corev1.Node) error {
 	}
 	change := labelsToSet(existing, wanted, defaultLabels)
 	annotations := map[string]any{}
-	for _, name := range []string{attachAnnotation, addressAnnotation} {
+	for _, name := range []string{attachAnnotation, addressAnnotation, localpath.DirectoryAnnotation} {
 		switch value := wanted.Annotations[name]; {
 		case value == existing.Annotations[name]:
 		case value == "":

@@ -26,8 +26,13 @@ import (
 // retried with an exponential backoff of at most about 5 seconds; the log has one
 // line when that begins and one when it ends.
 func Run(ctx context.Context, client rest.Interface, resource string, selector fields.Selector, example runtime.Object, description string, store cache.ReflectorStore) {
+	RunSelected(ctx, client, resource, func(o *metav1.ListOptions) { o.FieldSelector = selector.String() }, example, description, store)
+}
+
+// RunSelected is Run for the objects that the options select.
+func RunSelected(ctx context.Context, client rest.Interface, resource string, selected func(*metav1.ListOptions), example runtime.Object, description string, store cache.ReflectorStore) {
 	lw := &listWatch{
-		ListWatch: cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector),
+		ListWatch: cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, selected),
 		logger:    klog.FromContext(ctx).WithValues("objects", description),
 	}
 	quiet := logr.Discard()

@@ -137,6 +137,9 @@ func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.Persiste
 	if err := checkNoParent(source); err != nil {
 		return mounted, fmt.Errorf("invalid path: %s %w", source, err)
 	}
+	if err := m.makeProvisioned(pv); err != nil {
+		return mounted, err
+	}
 	info, err := os.Stat(source)
 	if err != nil {
 		return mounted, err

@@ -44,6 +44,10 @@ type Options struct {
 	RootDir string
 	// Objects is required.
 	Objects Objects
+	// LocalDir has the directories of volumes of the provisioner svc.dev/local-path;
+	// without it, there are none. LocalCreated is called when one was created.
+	LocalDir     string
+	LocalCreated func()
 	// Allocatable returns the node's allocatable resources: the bound of memory-backed
 	// volumes, and the value of resource fields without a limit. Nil means that they
 	// are not known.

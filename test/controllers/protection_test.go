@@ -54,19 +54,21 @@ var _ = Describe("protection of volumes", func() {
 		}
 		Expect(client.Create(ctx, volume)).To(Succeed())
 		Eventually(finalizers(ctx, volume)).Should(ConsistOf("kubernetes.io/pv-protection"))
-		phase := func(phase corev1.PersistentVolumePhase) {
-			Eventually(func() error {
-				if err := client.Get(ctx, ctrlclient.ObjectKeyFromObject(volume), volume); err != nil {
-					return err
-				}
-				volume.Status.Phase = phase
-				return client.Status().Update(ctx, volume)
-			}).Should(Succeed())
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(ctx), Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: storage},
+				StorageClassName: new(string), VolumeName: volume.Name,
+			},
 		}
-		phase(corev1.VolumeBound)
+		Expect(client.Create(ctx, claim)).To(Succeed())
+		Eventually(func() (corev1.PersistentVolumePhase, error) {
+			err := client.Get(ctx, ctrlclient.ObjectKeyFromObject(volume), volume)
+			return volume.Status.Phase, err
+		}).Should(Equal(corev1.VolumeBound))
 		run(ctx, "delete", "pv", volume.Name, "--wait=false")
 		Consistently(finalizers(ctx, volume)).Should(ConsistOf("kubernetes.io/pv-protection"))
-		phase(corev1.VolumeReleased)
+		Expect(client.Delete(ctx, claim)).To(Succeed())
 		eventuallyGone(ctx, volume)
 	})
 })

@@ -289,7 +289,7 @@ var _ = Describe("scheduler", func() {
 		Eventually(scheduled(ctx, p.name, "greedy")).Should(ContainSubstring("Insufficient cpu"))
 		Expect(nodeOf(ctx, p.name, "db")()).To(BeEmpty())
 
-		// What the provisioner and the volume controller do.
+		// What the provisioner does.
 		pv := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: p.name},
 			Spec: corev1.PersistentVolumeSpec{
@@ -300,10 +300,6 @@ var _ = Describe("scheduler", func() {
 		}
 		Expect(client.Create(ctx, pv)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, pv))).To(Succeed()) })
-		before := claim.DeepCopy()
-		claim.Spec.VolumeName = pv.Name
-		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
-		Expect(client.Patch(ctx, claim, ctrlclient.MergeFrom(before))).To(Succeed())
 		Eventually(nodeOf(ctx, p.name, "db")).Should(Equal(node))
 	})
 

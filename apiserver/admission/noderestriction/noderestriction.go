@@ -124,6 +124,10 @@ func (p *plugin) change(node string, a admission.Attributes) error {
 		if changed, ok := a.GetObject().(*corev1.PersistentVolumeClaim); ok {
 			return claimStatus(node, changed, old)
 		}
+	case *corev1.PersistentVolume:
+		if changed, ok := a.GetObject().(*corev1.PersistentVolume); ok {
+			return localVolume(node, changed, old)
+		}
 	}
 	return nil
 }

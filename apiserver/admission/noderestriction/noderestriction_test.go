@@ -162,6 +162,43 @@ func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
 	}
 }
 
+func TestANodeRemovesOnlyTheFinalizerOfItsVolumes(t *testing.T) {
+	volume := func(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+		pv := &corev1.PersistentVolume{ObjectMeta: meta("", "pv"), Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/volumes/pv"}},
+		}}
+		pv.Labels = map[string]string{"svc.dev/local-volume-node": "a"}
+		pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "svc.dev/local-path"}
+		pv.Finalizers, pv.DeletionTimestamp = []string{"svc.dev/local-path"}, &metav1.Time{}
+		if change != nil {
+			change(pv)
+		}
+		return pv
+	}
+	without := func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }
+	const others = `node "a" may only change volumes of the provisioner svc.dev/local-path on this node that are being deleted`
+	for _, test := range []struct {
+		rule        string
+		old, change func(*corev1.PersistentVolume)
+		want        string
+	}{
+		{"the finalizer", nil, without, ""},
+		{"more", nil, func(pv *corev1.PersistentVolume) { without(pv); pv.Spec.Local.Path = "/etc" }, `node "a" may only remove the finalizer svc.dev/local-path of a volume`},
+		{"one of another node", func(pv *corev1.PersistentVolume) { pv.Labels["svc.dev/local-volume-node"] = "b" }, without, others},
+		{"one that is bound", func(pv *corev1.PersistentVolume) {
+			pv.Finalizers = append(pv.Finalizers, "kubernetes.io/pv-protection")
+		}, without, others},
+		{"one that is not being deleted", func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = nil }, without, others},
+	} {
+		old := volume(test.old)
+		changed := old.DeepCopy()
+		test.change(changed)
+		if got := admit(t, admission.Update, "", changed, old); got != test.want {
+			t.Errorf("%s: %q, want %q", test.rule, got, test.want)
+		}
+	}
+}
+
 func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
 	labelled := func(keys ...string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: meta("", "a")}

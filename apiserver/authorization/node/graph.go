@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/apis/localpath"
 	"svc.dev/svc/apis/podspec"
 )
 
@@ -25,6 +26,8 @@ type graph struct {
 	claims map[types.NamespacedName][]*volume
 	// volumes are those of claims, by their names.
 	volumes map[string]*volume
+	// local are the nodes of volumes that are directories of a node, by their names.
+	local map[string]string
 	// attachments are the nodes of volume attachments, by their names.
 	attachments map[string]string
 }
@@ -40,6 +43,7 @@ func newGraph() *graph {
 		pods:        map[string]map[types.NamespacedName][]podspec.Reference{},
 		claims:      map[types.NamespacedName][]*volume{},
 		volumes:     map[string]*volume{},
+		local:       map[string]string{},
 		attachments: map[string]string{},
 	}
 }
@@ -87,6 +91,9 @@ func references(pod *corev1.Pod) []podspec.Reference {
 
 func (g *graph) setVolume(v *corev1.PersistentVolume) {
 	g.removeVolume(v)
+	if localpath.Made(v) {
+		g.local[v.Name] = v.Labels[localpath.NodeLabel]
+	}
 	if v.Spec.ClaimRef == nil {
 		return
 	}
@@ -99,6 +106,7 @@ func (g *graph) setVolume(v *corev1.PersistentVolume) {
 }
 
 func (g *graph) removeVolume(v *corev1.PersistentVolume) {
+	delete(g.local, v.Name)
 	old := g.volumes[v.Name]
 	if old == nil {
 		return
@@ -128,6 +136,7 @@ func (g *graph) reset(object any) {
 	case *corev1.PersistentVolume:
 		clear(g.volumes)
 		clear(g.claims)
+		clear(g.local)
 	case *storagev1.VolumeAttachment:
 		clear(g.attachments)
 	}
@@ -174,6 +183,13 @@ func (g *graph) usesVolume(node, name string) bool {
 	v := g.volumes[name]
 	g.mu.RUnlock()
 	return v != nil && g.refers(node, v.claim.Namespace, podspec.Reference{Kind: podspec.PersistentVolumeClaim, Name: v.claim.Name})
+}
+
+// hasVolume reports whether a volume is a directory of the node.
+func (g *graph) hasVolume(node, name string) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.local[name] == node
 }
 
 // attaches reports whether a volume attachment is one of the node.

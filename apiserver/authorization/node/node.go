@@ -11,11 +11,14 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 
+	"svc.dev/svc/apis/localpath"
 	"svc.dev/svc/apis/podspec"
 )
 
@@ -156,8 +159,32 @@ func checkClaim(ctx context.Context, a *Authorizer, node string, attrs authorize
 	return a.related(ctx, node, podspec.PersistentVolumeClaim, attrs)
 }
 
+// checkVolume allows a node to read the volumes that its pods use, to list and watch
+// the directories of its disk that are volumes, and to patch those: the admission
+// plugin NodeRestriction restricts that to the finalizer.
 func checkVolume(_ context.Context, a *Authorizer, node string, attrs authorizer.Attributes) (string, error) {
+	switch attrs.GetVerb() {
+	case "list", "watch":
+		if !selects(attrs, localpath.NodeLabel, node) {
+			return fmt.Sprintf("can only list and watch volumes with the label selector %s=%s", localpath.NodeLabel, node), nil
+		}
+		return "", nil
+	case "patch":
+		if attrs.GetSubresource() != "" || !a.graph.hasVolume(node, attrs.GetName()) {
+			return unrelated(node), nil
+		}
+		return "", nil
+	}
 	return checkGet(node, attrs, a.graph.usesVolume)
+}
+
+// selects reports whether a request selects only objects whose label has the value.
+func selects(attrs authorizer.Attributes, label, value string) bool {
+	requirements, err := attrs.GetLabelSelector()
+	return err == nil && slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+		one := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
+		return one && r.Key() == label && len(r.Values()) == 1 && r.Values().Has(value)
+	})
 }
 
 func checkAttachment(_ context.Context, a *Authorizer, node string, attrs authorizer.Attributes) (string, error) {

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -87,6 +88,12 @@ spec: {claimRef: {namespace: shop, name: data}, csi: {driver: d, volumeHandle: h
 	volumeOfOther = `
 metadata: {name: pv2}
 spec: {claimRef: {namespace: shop, name: else}, csi: {driver: d, volumeHandle: h, nodeStageSecretRef: {namespace: drivers, name: stage2}}}`
+	ownDisk = `
+metadata: {name: disk, labels: {svc.dev/local-volume-node: n1}, annotations: {pv.kubernetes.io/provisioned-by: svc.dev/local-path}}
+spec: {local: {path: /volumes/disk}}`
+	otherDisk = `
+metadata: {name: disk2, labels: {svc.dev/local-volume-node: n2}, annotations: {pv.kubernetes.io/provisioned-by: svc.dev/local-path}}
+spec: {local: {path: /volumes/disk2}}`
 	attached = `
 metadata: {name: at}
 spec: {nodeName: n1, attacher: a, source: {}}`
@@ -99,6 +106,7 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 	graph := []any{
 		decode[corev1.Pod](t, ownPod), decode[corev1.Pod](t, otherPod), decode[corev1.Pod](t, mirrorPod),
 		decode[corev1.PersistentVolume](t, volumeOfClaim), decode[corev1.PersistentVolume](t, volumeOfOther),
+		decode[corev1.PersistentVolume](t, ownDisk), decode[corev1.PersistentVolume](t, otherDisk),
 		decode[storagev1.VolumeAttachment](t, attached), decode[storagev1.VolumeAttachment](t, attachedElsewhere),
 	}
 	a := newAuthorizer(t, graph, decode[corev1.Pod](t, latePod), decode[corev1.Pod](t, otherPod), decode[corev1.Pod](t, mirrorPod))
@@ -123,6 +131,11 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 		{"the volume of the claim", "get", "", "persistentvolumes", "", "pv", ""},
 		{"the volume of another claim", "get", "", "persistentvolumes", "", "pv2", unrelated},
 		{"a volume that does not exist", "get", "", "persistentvolumes", "", "none", unrelated},
+		{"a directory of its disk that is a volume", "patch", "", "persistentvolumes", "", "disk", ""},
+		{"a directory of another node", "patch", "", "persistentvolumes", "", "disk2", unrelated},
+		{"the status of a directory of its disk", "patch", "", "persistentvolumes/status", "", "disk", unrelated},
+		{"the deletion of a directory of its disk", "delete", "", "persistentvolumes", "", "disk", "can only get individual resources of this type"},
+		{"all volumes", "list", "", "persistentvolumes", "", "", "can only list and watch volumes with the label selector svc.dev/local-volume-node=n1"},
 		{"the volume's secret for nodes", "get", "", "secrets", "drivers", "stage", ""},
 		{"the volume's secret for its controller", "get", "", "secrets", "drivers", "controller", unrelated},
 		{"the secret of another volume", "get", "", "secrets", "drivers", "stage2", unrelated},
@@ -146,6 +159,24 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 				t.Errorf("got %v %q %v, want %q", decision, reason, err, test.refusal)
 			}
 		})
+	}
+}
+
+func TestANodeWatchesOnlyVolumesOnItsDisk(t *testing.T) {
+	a := newAuthorizer(t, nil)
+	for selector, want := range map[string]bool{
+		"svc.dev/local-volume-node=n1": true, "svc.dev/local-volume-node in (n1),x=y": true,
+		"svc.dev/local-volume-node=n2": false, "svc.dev/local-volume-node in (n1,n2)": false, "svc.dev/local-volume-node!=n1": false, "svc.dev/local-volume-node": false, "x=n1": false,
+	} {
+		attrs := request("n1", "watch", "", "persistentvolumes", "", "")
+		requirements, err := labels.ParseToRequirements(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attrs.LabelSelectorRequirements = requirements
+		if decision, reason, err := a.Authorize(t.Context(), attrs); err != nil || (decision == authorizer.DecisionAllow) != want {
+			t.Errorf("%s: %v %q %v", selector, decision, reason, err)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ type storage struct {
 	// limits are the numbers of volumes by node and driver.
 	limits map[string]map[string]int
 	// users are the numbers of pods that have a node by claim.
-	users map[objectName]int
+	users      map[objectName]int
+	capacities capacities
 }
 
 // objectName is a name in a namespace.
@@ -37,6 +38,9 @@ func newStorage() storage {
 		classes: map[string]*storagev1.StorageClass{},
 		limits:  map[string]map[string]int{},
 		users:   map[objectName]int{},
+		capacities: capacities{
+			drivers: map[string]bool{}, byClass: map[string]map[objectName]*storagev1.CSIStorageCapacity{},
+		},
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 	PodShrunk              // a pod that has a node needs less than before
 	ClaimChanged           // a persistent volume claim was created or changed
 	VolumeChanged          // a persistent volume was created or changed
-	ClassChanged           // a storage class was created or changed
+	ClassChanged           // a storage class, a CSI driver or its capacity was created or changed
 	CSINodeChanged         // a CSI node was created or changed
 	NamespaceChanged       // a namespace was created, or its labels changed
 )

@@ -384,6 +384,29 @@ func parseVolume(line string) *corev1.PersistentVolume {
 	return pv
 }
 
+// parseCapacity reads: name class=C size=S [max=S] [on=node]: what a driver can
+// provision.
+func parseCapacity(line string) *storagev1.CSIStorageCapacity {
+	name, words := fields(line)
+	c := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "class":
+			c.StorageClassName = value
+		case "size":
+			c.Capacity = ptr.To(resource.MustParse(value))
+		case "max":
+			c.MaximumVolumeSize = ptr.To(resource.MustParse(value))
+		case "on":
+			c.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: value}}
+		default:
+			panic("unknown word " + word)
+		}
+	}
+	return c
+}
+
 // parseClass reads: name [provisioner] [waits] [zone=z (allowed topology)].
 func parseClass(line string) *storagev1.StorageClass {
 	name, words := fields(line)

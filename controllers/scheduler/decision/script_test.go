@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/internal/golden"
 )
@@ -40,6 +42,10 @@ func (s *Snapshot) run(command, rest string) string {
 		s.SetVolume(parseVolume(rest))
 	case "class":
 		s.SetClass(parseClass(rest))
+	case "driver":
+		s.SetDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: rest}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}})
+	case "capacity":
+		s.SetCapacity(parseCapacity(rest))
 	case "limits":
 		s.SetCSINode(parseLimits(rest))
 	case "remove":

@@ -166,8 +166,10 @@ func reachesVolumes(s *Snapshot, r *request) rule {
 				break
 			}
 		}
-		if _, ok := s.storage.place(r.waiting, n); !ok {
+		if decisions, ok := s.storage.place(r.waiting, n); !ok {
 			why = append(why, "node(s) didn't find available persistent volumes to bind")
+		} else if !s.storage.suffice(r.waiting, decisions, n) {
+			why = append(why, "node(s) did not have enough free storage")
 		}
 		if missing {
 			why = append(why, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")

@@ -1,0 +1,92 @@
+// Package attachdetach owns the controller that requests the attachment of volumes to the
+// nodes of the pods that use them, and the end of attachments that no pod needs. The
+// drivers of the volumes act on these requests, which are VolumeAttachments.
+package attachdetach
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/index"
+)
+
+// New declares the controller.
+func New() controller.Controller {
+	return controller.Controller{
+		Name:    "attachdetach",
+		Aliases: []string{"persistentvolume-attach-detach-controller"},
+		Reads: []client.Object{
+			&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.VolumeAttachment{}, &storagev1.CSIDriver{},
+		},
+		Permissions: []rbacv1.PolicyRule{
+			controller.Can("storage.k8s.io", []string{"volumeattachments"}, []string{"create", "delete"}),
+			controller.Can("", []string{"nodes/status"}, []string{"patch"}),
+		},
+		Setup: setup,
+	}
+}
+
+const workers = 10
+
+func setup(ctx context.Context, env *controller.Env) error {
+	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume()); err != nil {
+		return err
+	}
+	r := &reconciler{client: env.Client, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, unused: newUnused()}
+	w := watches{env.Manager.GetCache()}
+	return controller.Run(env, controller.Options{Name: "attachdetach", Workers: workers}, r,
+		controller.Watch[string]{Object: &corev1.Node{}, Handler: w.handler(w.ofNode), Predicates: []predicate.TypedPredicate[client.Object]{nodeChanged}},
+		controller.Watch[string]{Object: &corev1.Pod{}, Handler: w.handler(w.ofPod)},
+		controller.Watch[string]{Object: &corev1.PersistentVolumeClaim{}, Handler: w.handler(w.ofClaim)},
+		controller.Watch[string]{Object: &corev1.PersistentVolume{}, Handler: w.handler(w.ofVolume)},
+		controller.Watch[string]{Object: &storagev1.VolumeAttachment{}, Handler: w.handler(w.ofAttachment)},
+		controller.Watch[string]{Object: &storagev1.CSIDriver{}, Handler: w.handler(w.ofDriver)})
+}
+
+// nodeChanged passes the events of nodes that change a plan, not heartbeats.
+var nodeChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e ctrlevent.TypedUpdateEvent[client.Object]) bool {
+	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return before.UID != after.UID || ready(before) != ready(after) ||
+		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || before.Annotations[attachAnnotation] != after.Annotations[attachAnnotation] ||
+		!apiequality.Semantic.DeepEqual(before.Status.VolumesInUse, after.Status.VolumesInUse) ||
+		!apiequality.Semantic.DeepEqual(before.Status.VolumesAttached, after.Status.VolumesAttached)
+}}
+
+// attachAnnotation marks the nodes to which the controller attaches volumes.
+const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// attachmentsByNode and attachmentsByVolume find attachments.
+func attachmentsByNode() controller.Index {
+	return controller.Index{Name: "node", Object: &storagev1.VolumeAttachment{}, Values: func(obj client.Object) []string {
+		return []string{obj.(*storagev1.VolumeAttachment).Spec.NodeName}
+	}}
+}
+
+func attachmentsByVolume() controller.Index {
+	return controller.Index{Name: "volume", Object: &storagev1.VolumeAttachment{}, Values: func(obj client.Object) []string {
+		if name := obj.(*storagev1.VolumeAttachment).Spec.Source.PersistentVolumeName; name != nil {
+			return []string{*name}
+		}
+		return nil
+	}}
+}
+
+// claimOf returns the name of the claim of a pod's volume, empty if it has none.
+func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return ephemeral.VolumeClaimName(pod, v)
+	}
+	return ""
+}

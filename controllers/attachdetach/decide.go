@@ -1,0 +1,220 @@
+package attachdetach
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// state is what a plan for a node is made from.
+type state struct {
+	node *corev1.Node // nil if it was deleted
+	// wanted are the volumes of the node's pods that a driver attaches.
+	wanted []wanted
+	// attachments are those to the node, others those of the wanted volumes to other
+	// nodes.
+	attachments, others []*storagev1.VolumeAttachment
+	// volumes are those of the attachments, by name.
+	volumes map[string]*corev1.PersistentVolume
+	now     time.Time
+	// since is when the volume of an attachment was last wanted; a zero time is now.
+	since map[string]time.Time
+}
+
+// wanted is a volume that pods of the node use.
+type wanted struct {
+	volume *corev1.PersistentVolume
+	pods   []*corev1.Pod
+}
+
+// plan is what to do for a node.
+type plan struct {
+	// attached are the volumes of the node's status, which are written before an
+	// attachment is deleted: an agent does not mount a volume that is not among them.
+	attached []corev1.AttachedVolume
+	create   []*storagev1.VolumeAttachment
+	delete   []*storagev1.VolumeAttachment
+	events   []event
+	// unused are the attachments that no pod wants any more but the node still uses.
+	unused []string
+	// after is the time until the next sync, if that comes without an event.
+	after time.Duration
+}
+
+// event is an event about a pod.
+type event struct {
+	pod                   *corev1.Pod
+	kind, reason, message string
+}
+
+// forceAfter is how long a volume that no pod wants is left to a node that still
+// reports that it uses it, if the node is not ready (maxWaitForUnmountDuration of
+// kube-controller-manager).
+const forceAfter = 6 * time.Minute
+
+// decide returns the plan for a node.
+func decide(s state) plan {
+	var p plan
+	existing := map[string]*storagev1.VolumeAttachment{}
+	for _, a := range s.attachments {
+		existing[a.Name] = a
+	}
+	names := map[string]bool{}
+	if s.node != nil {
+		for _, w := range s.wanted {
+			name := attachmentName(w.volume, s.node.Name)
+			names[name] = true
+			s.attach(&p, w, name, existing[name])
+		}
+	}
+	for _, a := range s.attachments {
+		if !names[a.Name] && a.Spec.Source.PersistentVolumeName != nil {
+			s.detach(&p, a)
+		}
+	}
+	slices.SortFunc(p.attached, func(a, b corev1.AttachedVolume) int { return cmp.Compare(a.Name, b.Name) })
+	return p
+}
+
+// attach plans the attachment of a volume, or reports what it waits for.
+func (s *state) attach(p *plan, w wanted, name string, a *storagev1.VolumeAttachment) {
+	report := func(kind, reason, message string) {
+		for _, pod := range w.pods {
+			p.events = append(p.events, event{pod, kind, reason, message})
+		}
+	}
+	switch {
+	case a != nil && a.DeletionTimestamp != nil: // it is attached again when it has gone
+	case a != nil && a.Status.Attached:
+		unique := uniqueName(w.volume)
+		if !reported(s.node, unique) {
+			report(corev1.EventTypeNormal, "SuccessfulAttachVolume", fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", w.volume.Name))
+		}
+		p.attached = append(p.attached, corev1.AttachedVolume{Name: unique})
+	case a != nil && a.Status.AttachError != nil:
+		report(corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", w.volume.Name, a.Status.AttachError.Message))
+	case a != nil: // its driver has not attached it yet
+	case exclusive(w.volume) && s.elsewhere(w.volume.Name) != "":
+		report(corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf(
+			"Multi-Attach error for volume %q Volume is already exclusively attached to one node and can't be attached to another: it is attached to node %s", w.volume.Name, s.elsewhere(w.volume.Name)))
+	default:
+		created := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: w.volume.Spec.CSI.Driver, NodeName: s.node.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &w.volume.Name},
+		}}
+		created.Name = name
+		p.create = append(p.create, created)
+	}
+}
+
+// elsewhere returns the node that a volume is attached to, empty if there is none.
+func (s *state) elsewhere(volume string) string {
+	for _, a := range s.others {
+		if a.Spec.Source.PersistentVolumeName != nil && *a.Spec.Source.PersistentVolumeName == volume {
+			return a.Spec.NodeName
+		}
+	}
+	return ""
+}
+
+// exclusive reports whether a volume can be attached to one node only.
+func exclusive(pv *corev1.PersistentVolume) bool {
+	return !slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany
+	})
+}
+
+// detach plans the end of an attachment that no pod wants: when the node does not use
+// the volume any more, was taken out of service, or is not ready for too long.
+func (s *state) detach(p *plan, a *storagev1.VolumeAttachment) {
+	if a.DeletionTimestamp != nil {
+		return
+	}
+	pv := s.volumes[*a.Spec.Source.PersistentVolumeName]
+	inUse := s.node != nil && pv != nil && slices.Contains(s.node.Status.VolumesInUse, uniqueName(pv))
+	if !inUse || outOfService(s.node) {
+		p.delete = append(p.delete, a)
+		return
+	}
+	p.attached = append(p.attached, corev1.AttachedVolume{Name: uniqueName(pv)})
+	p.unused = append(p.unused, a.Name)
+	if ready(s.node) {
+		return // its agent unmounts the volume
+	}
+	since := s.since[a.Name]
+	if since.IsZero() {
+		since = s.now
+	}
+	left := since.Add(forceAfter).Sub(s.now)
+	if left <= 0 {
+		p.delete = append(p.delete, a)
+		p.attached = p.attached[:len(p.attached)-1]
+		return
+	}
+	if p.after == 0 || left < p.after {
+		p.after = left
+	}
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// attachable reports whether a driver attaches a volume. An unknown driver does.
+func attachable(pv *corev1.PersistentVolume, driver *storagev1.CSIDriver) bool {
+	return pv.Spec.CSI != nil && (driver == nil || driver.Spec.AttachRequired == nil || *driver.Spec.AttachRequired)
+}
+
+// ended reports whether a pod needs its volumes no longer: it has terminated, or is
+// being deleted and none of its containers runs.
+func ended(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	return pod.DeletionTimestamp != nil && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated == nil && c.State.Waiting == nil
+	}) && len(pod.Status.ContainerStatuses) > 0
+}
+
+// attachmentName is the name that the agent of the node looks for.
+func attachmentName(pv *corev1.PersistentVolume, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(pv.Spec.CSI.VolumeHandle+pv.Spec.CSI.Driver+node)))
+}
+
+// uniqueName is the name of a volume in the status of a node.
+func uniqueName(pv *corev1.PersistentVolume) corev1.UniqueVolumeName {
+	if pv.Spec.CSI == nil {
+		return ""
+	}
+	return corev1.UniqueVolumeName(csiPrefix + pv.Spec.CSI.Driver + "^" + pv.Spec.CSI.VolumeHandle)
+}
+
+// csiPrefix begins the names of volumes of CSI drivers in the status of a node.
+const csiPrefix = "kubernetes.io/csi/"
+
+// status returns what the status of a node has to be: volumes that this controller does
+// not attach stay.
+func status(node *corev1.Node, attached []corev1.AttachedVolume) []corev1.AttachedVolume {
+	var all []corev1.AttachedVolume
+	for _, v := range node.Status.VolumesAttached {
+		if !strings.HasPrefix(string(v.Name), csiPrefix) {
+			all = append(all, v)
+		}
+	}
+	return append(all, attached...)
+}
+
+func reported(node *corev1.Node, name corev1.UniqueVolumeName) bool {
+	return slices.ContainsFunc(node.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == name })
+}

@@ -1,0 +1,135 @@
+package attachdetach
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func volumeOf(name string, modes ...corev1.PersistentVolumeAccessMode) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes:            modes,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: name}},
+	}}
+}
+
+func attachmentOf(pv *corev1.PersistentVolume, node string, change func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(pv, node)}, Spec: storagev1.VolumeAttachmentSpec{
+		Attacher: "d", NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name},
+	}}
+	if change != nil {
+		change(a)
+	}
+	return a
+}
+
+func attached(a *storagev1.VolumeAttachment) { a.Status.Attached = true }
+
+func TestDecide(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	pv, shared := volumeOf("pv", corev1.ReadWriteOnce), volumeOf("pv", corev1.ReadWriteMany)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	uses := func(pv *corev1.PersistentVolume) []wanted { return []wanted{{pv, []*corev1.Pod{pod}}} }
+	of := func(a ...*storagev1.VolumeAttachment) []*storagev1.VolumeAttachment { return a }
+	inUse := func(s *state) { s.node.Status.VolumesInUse = []corev1.UniqueVolumeName{uniqueName(pv)} }
+	notReady := func(s *state) { inUse(s); s.node.Status.Conditions = nil }
+	mine := attachmentOf(pv, "n", attached)
+	for _, test := range []struct {
+		name   string
+		state  state
+		change func(*state)
+		want   string
+	}{
+		{"a volume of a pod is attached", state{wanted: uses(pv)}, nil, "create n"},
+		{"then its driver works", state{wanted: uses(pv), attachments: of(attachmentOf(pv, "n", nil))}, nil, ""},
+		{"until it is reported", state{wanted: uses(pv), attachments: of(mine)}, nil, "attached kubernetes.io/csi/d^pv, Normal SuccessfulAttachVolume"},
+		{"once", state{wanted: uses(pv), attachments: of(mine)}, func(s *state) {
+			s.node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: uniqueName(pv)}}
+		}, "attached kubernetes.io/csi/d^pv"},
+		{"the driver's error is one of the pod", state{wanted: uses(pv), attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
+			a.Status.AttachError = &storagev1.VolumeError{Message: "no"}
+		}))}, nil, "Warning FailedAttachVolume"},
+		{"a volume that another node has waits", state{wanted: uses(pv), others: of(attachmentOf(pv, "m", attached))}, nil, "Warning FailedAttachVolume"},
+		{"unless several nodes may have it", state{wanted: uses(shared), others: of(attachmentOf(pv, "m", attached))}, nil, "create n"},
+		{"an attachment that ends is waited for", state{wanted: uses(pv), attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
+			a.DeletionTimestamp = &metav1.Time{}
+		}))}, nil, ""},
+		{"a volume that no pod uses is detached", state{attachments: of(mine)}, nil, "delete n"},
+		{"but not while the node uses it", state{attachments: of(mine)}, inUse, "attached kubernetes.io/csi/d^pv, unused 1"},
+		{"a node that is not ready gets six minutes", state{attachments: of(mine)}, notReady, "attached kubernetes.io/csi/d^pv, unused 1, after 6m0s"},
+		{"and no more", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, notReady, "delete n, unused 1"},
+		{"one that is out of service none", state{attachments: of(mine)}, func(s *state) {
+			inUse(s)
+			s.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}, "delete n"},
+		{"a node that was deleted has nothing", state{wanted: uses(pv), attachments: of(mine)}, func(s *state) { s.node = nil }, "delete n"},
+		{"an attachment without a persistent volume is its creator's", state{attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
+			a.Spec.Source = storagev1.VolumeAttachmentSource{}
+		}))}, nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := test.state
+			s.now, s.volumes = now, map[string]*corev1.PersistentVolume{"pv": pv}
+			s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+			if test.change != nil {
+				test.change(&s)
+			}
+			p := decide(s)
+			var got []string
+			for _, a := range p.create {
+				got = append(got, "create "+a.Spec.NodeName)
+			}
+			for _, a := range p.delete {
+				got = append(got, "delete "+a.Spec.NodeName)
+			}
+			for _, v := range p.attached {
+				got = append(got, "attached "+string(v.Name))
+			}
+			for _, e := range p.events {
+				got = append(got, e.kind+" "+e.reason)
+			}
+			if len(p.unused) > 0 {
+				got = append(got, fmt.Sprint("unused ", len(p.unused)))
+			}
+			if p.after > 0 {
+				got = append(got, "after "+p.after.String())
+			}
+			if joined := strings.Join(got, ", "); joined != test.want {
+				t.Errorf("got %q, want %q", joined, test.want)
+			}
+		})
+	}
+}
+
+func TestTheStatusKeepsVolumesOfOthers(t *testing.T) {
+	node := &corev1.Node{Status: corev1.NodeStatus{VolumesAttached: []corev1.AttachedVolume{{Name: "example.com/x"}, {Name: "kubernetes.io/csi/d^old"}}}}
+	got := status(node, []corev1.AttachedVolume{{Name: "kubernetes.io/csi/d^new"}})
+	if want := []corev1.AttachedVolume{{Name: "example.com/x"}, {Name: "kubernetes.io/csi/d^new"}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAPodNeedsItsVolumesUntilItHasEnded(t *testing.T) {
+	running := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	stopped := []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	for _, test := range []struct {
+		name string
+		pod  corev1.Pod
+		want bool
+	}{
+		{"it runs", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: running}}, false},
+		{"it has succeeded", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, true},
+		{"it is being deleted and runs", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{ContainerStatuses: running}}, false},
+		{"it is being deleted and has stopped", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{ContainerStatuses: stopped}}, true},
+	} {
+		if got := ended(&test.pod); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package attachdetach
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/index"
+)
+
+// watches maps events to the names of nodes.
+type watches struct {
+	cache client.Reader
+}
+
+// handler enqueues the nodes of both states of an object.
+func (watches) handler(nodes func(context.Context, client.Object) []string) handler.TypedEventHandler[client.Object, string] {
+	enqueue := func(ctx context.Context, q controller.Queue[string], objects ...client.Object) {
+		for _, obj := range objects {
+			for _, node := range nodes(ctx, obj) {
+				q.Add(node)
+			}
+		}
+	}
+	return handler.TypedFuncs[client.Object, string]{
+		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q controller.Queue[string]) {
+			enqueue(ctx, q, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q controller.Queue[string]) {
+			enqueue(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q controller.Queue[string]) {
+			enqueue(ctx, q, e.Object)
+		},
+	}
+}
+
+func (watches) ofNode(_ context.Context, obj client.Object) []string { return []string{obj.GetName()} }
+
+func (watches) ofPod(_ context.Context, obj client.Object) []string {
+	pod := obj.(*corev1.Pod)
+	if pod.Spec.NodeName == "" {
+		return nil
+	}
+	for i := range pod.Spec.Volumes {
+		if claimOf(pod, &pod.Spec.Volumes[i]) != "" {
+			return []string{pod.Spec.NodeName}
+		}
+	}
+	return nil
+}
+
+func (w watches) ofClaim(ctx context.Context, obj client.Object) []string {
+	return w.users(ctx, obj.GetNamespace(), obj.GetName())
+}
+
+// ofVolume returns the nodes of the pods that use the claim of a volume, and of its
+// attachments.
+func (w watches) ofVolume(ctx context.Context, obj client.Object) []string {
+	pv := obj.(*corev1.PersistentVolume)
+	if pv.Spec.CSI == nil {
+		return nil
+	}
+	var nodes []string
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		nodes = w.users(ctx, ref.Namespace, ref.Name)
+	}
+	var list storagev1.VolumeAttachmentList
+	if err := w.cache.List(ctx, &list, client.MatchingFields{attachmentsByVolume().Name: pv.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nodes // the manager stops
+	}
+	for i := range list.Items {
+		nodes = append(nodes, list.Items[i].Spec.NodeName)
+	}
+	return nodes
+}
+
+// ofAttachment returns its node and those that wait for the volume.
+func (w watches) ofAttachment(ctx context.Context, obj client.Object) []string {
+	a := obj.(*storagev1.VolumeAttachment)
+	nodes := []string{a.Spec.NodeName}
+	if a.Spec.Source.PersistentVolumeName == nil {
+		return nodes
+	}
+	pv := &corev1.PersistentVolume{}
+	if err := w.cache.Get(ctx, client.ObjectKey{Name: *a.Spec.Source.PersistentVolumeName}, pv, client.UnsafeDisableDeepCopy); err != nil {
+		return nodes // it was deleted
+	}
+	return append(nodes, w.ofVolume(ctx, pv)...)
+}
+
+// ofDriver returns the nodes of the pods that use volumes of a driver.
+func (w watches) ofDriver(ctx context.Context, obj client.Object) []string {
+	var list corev1.PersistentVolumeList
+	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the manager stops
+	}
+	var nodes []string
+	for i := range list.Items {
+		if csi := list.Items[i].Spec.CSI; csi != nil && csi.Driver == obj.GetName() {
+			nodes = append(nodes, w.ofVolume(ctx, &list.Items[i])...)
+		}
+	}
+	return nodes
+}
+
+// users returns the nodes of the pods that use a claim.
+func (w watches) users(ctx context.Context, namespace, claim string) []string {
+	var list corev1.PodList
+	if err := w.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.PodsByClaim().Name: claim}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the manager stops
+	}
+	var nodes []string
+	for i := range list.Items {
+		if node := list.Items[i].Spec.NodeName; node != "" {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}

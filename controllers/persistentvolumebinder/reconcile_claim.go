@@ -1,0 +1,260 @@
+package persistentvolumebinder
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/persistentvolumebinder/binding"
+)
+
+// binder is what both reconcilers have. live reads from the API server.
+type binder struct {
+	client   client.Client
+	live     client.Reader
+	recorder record.EventRecorder
+}
+
+// event records an event about an object.
+func (b *binder) event(about client.Object, e binding.Event) {
+	if e.Reason != "" {
+		b.recorder.Event(about, e.Type, e.Reason, e.Message)
+	}
+}
+
+// claimReconciler reads claims, volumes, classes and pods. It writes the volume name,
+// the default class, the annotations of binding and provisioning and the phase of
+// claims, and the claim references of volumes, which the scheduler writes too.
+type claimReconciler struct {
+	binder
+	trigger controller.Trigger[reconcile.Request]
+	taken   *reservations
+}
+
+// Reconcile binds a claim, or requests a volume for it.
+func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := r.client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	state, err := r.state(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := r.decide(state)
+	if plan.Bind != nil {
+		defer r.taken.release(plan.Bind.Name)
+		return reconcile.Result{}, r.bind(ctx, claim, plan.Bind)
+	}
+	if plan.Class != "" || plan.Provisioner != "" {
+		if err := r.request(ctx, claim, plan); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	r.event(claim, plan.Event)
+	if plan.Phase == "" {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, r.setPhase(ctx, claim, plan.Phase, nil)
+}
+
+// decide decides under the lock of the reservations, and reserves the volume to bind.
+func (r *claimReconciler) decide(state binding.ClaimState) binding.ClaimPlan {
+	r.taken.mu.Lock()
+	defer r.taken.mu.Unlock()
+	state.Taken = maps.Clone(r.taken.volumes)
+	plan := binding.Claim(state)
+	if plan.Bind != nil {
+		r.taken.volumes[plan.Bind.Name] = plan.Bind
+	}
+	return plan
+}
+
+// state reads what a plan is made from.
+func (r *claimReconciler) state(ctx context.Context, claim *corev1.PersistentVolumeClaim) (binding.ClaimState, error) {
+	state := binding.ClaimState{Claim: claim}
+	if claim.Spec.VolumeName != "" {
+		pv := &corev1.PersistentVolume{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv)
+		if apierrors.IsNotFound(err) { // to report data as lost takes more than a cache
+			err = r.live.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv)
+		}
+		if err == nil {
+			state.Volume = pv
+		}
+		return state, client.IgnoreNotFound(err)
+	}
+	if _, bound := claim.Annotations[volume.AnnBindCompleted]; bound || claim.DeletionTimestamp != nil {
+		return state, nil
+	}
+	if err := r.candidates(ctx, claim, &state); err != nil {
+		return state, err
+	}
+	if err := r.classes(ctx, claim, &state); err != nil {
+		return state, err
+	}
+	var pods corev1.PodList
+	err := r.client.List(ctx, &pods, client.InNamespace(claim.Namespace), client.MatchingFields{index.PodsByClaim().Name: claim.Name}, client.UnsafeDisableDeepCopy)
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Spec.NodeName == "" && (state.Waiting == nil || pod.Name < state.Waiting.Name) {
+			state.Waiting = pod
+		}
+	}
+	return state, err
+}
+
+// candidates reads the volumes that a claim may be bound to: those that name it, which
+// an interrupted binding may have left, and the unbound ones of its class.
+func (r *claimReconciler) candidates(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *binding.ClaimState) error {
+	for _, found := range []client.MatchingFields{
+		{volumesByClaim().Name: claim.Namespace + "/" + claim.Name},
+		{unboundVolumes().Name: classValue(volume.GetPersistentVolumeClaimClass(claim))},
+	} {
+		var volumes corev1.PersistentVolumeList
+		if err := r.client.List(ctx, &volumes, found, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		for i := range volumes.Items {
+			state.Candidates = append(state.Candidates, &volumes.Items[i])
+		}
+	}
+	return nil
+}
+
+// classes reads the class of a claim, or the default one for a claim without a class.
+func (r *claimReconciler) classes(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *binding.ClaimState) error {
+	if name := volume.GetPersistentVolumeClaimClass(claim); name != "" {
+		class := &storagev1.StorageClass{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: name}, class)
+		if err == nil {
+			state.Class = class
+		}
+		return client.IgnoreNotFound(err)
+	}
+	if volume.PersistentVolumeClaimHasClass(claim) {
+		return nil
+	}
+	var list storagev1.StorageClassList
+	if err := r.client.List(ctx, &list); err != nil {
+		return err
+	}
+	var classes []*storagev1.StorageClass
+	for i := range list.Items {
+		classes = append(classes, &list.Items[i])
+	}
+	state.Default = binding.Default(classes)
+	return nil
+}
+
+// request sets the class of a claim, or names the provisioner that has to make its
+// volume.
+func (r *claimReconciler) request(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan binding.ClaimPlan) error {
+	return r.patch(ctx, claim, func() {
+		if plan.Class != "" {
+			claim.Spec.StorageClassName = &plan.Class
+		}
+		if plan.Provisioner != "" {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBetaStorageProvisioner, plan.Provisioner)
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnStorageProvisioner, plan.Provisioner)
+		}
+	})
+}
+
+// bind writes those parts of a binding that are missing.
+func (r *claimReconciler) bind(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+	bound, changed, err := volume.GetBindVolumeToClaim(pv, claim)
+	if err != nil {
+		return err
+	}
+	if changed {
+		if err := r.client.Patch(ctx, bound, client.MergeFromWithOptions(pv, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("bind volume %s to claim %s/%s: %w", pv.Name, claim.Namespace, claim.Name, err)
+		}
+	}
+	if err := r.setVolumePhase(ctx, bound, corev1.VolumeBound, ""); err != nil {
+		return err
+	}
+	_, complete := claim.Annotations[volume.AnnBindCompleted]
+	if claim.Spec.VolumeName != pv.Name || !complete {
+		err := r.patch(ctx, claim, func() {
+			if claim.Spec.VolumeName != pv.Name {
+				claim.Spec.VolumeName = pv.Name
+				metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBoundByController, "yes")
+			}
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBindCompleted, "yes")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.setPhase(ctx, claim, corev1.ClaimBound, bound)
+}
+
+// patch writes a claim after change has changed it.
+func (r *claimReconciler) patch(ctx context.Context, claim *corev1.PersistentVolumeClaim, change func()) error {
+	before := claim.DeepCopy()
+	change()
+	if equal(before, claim) {
+		return nil
+	}
+	if err := r.client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+// setPhase writes the status of a claim: of a bound one with what its volume has. The
+// capacity of a claim that was bound before may differ from the volume's while it is
+// expanded.
+func (r *claimReconciler) setPhase(ctx context.Context, claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, pv *corev1.PersistentVolume) error {
+	before := claim.DeepCopy()
+	status := &claim.Status
+	if pv == nil {
+		status.AccessModes, status.Capacity = nil, nil
+	} else {
+		status.AccessModes = pv.Spec.AccessModes
+		if size, ok := pv.Spec.Capacity[corev1.ResourceStorage]; ok && status.Phase != phase {
+			if status.Capacity == nil {
+				status.Capacity = corev1.ResourceList{}
+			}
+			status.Capacity[corev1.ResourceStorage] = size
+		}
+	}
+	status.Phase = phase
+	if equal(before.Status, claim.Status) {
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+// reservations are the volumes that claims are being bound to, so that no two
+// workers choose the same.
+type reservations struct {
+	mu      sync.Mutex
+	volumes map[string]*corev1.PersistentVolume
+}
+
+func newReservations() *reservations {
+	return &reservations{volumes: map[string]*corev1.PersistentVolume{}}
+}
+
+func (r *reservations) release(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.volumes, name)
+}

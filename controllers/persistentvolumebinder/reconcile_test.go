@@ -1,0 +1,99 @@
+package persistentvolumebinder
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/index"
+)
+
+// newClient returns a client of an API with the objects, of which the write with the
+// number fails.
+func newClient(t *testing.T, failing int, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), storagev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{})
+	for _, i := range []controller.Index{unboundVolumes(), volumesByClaim(), unboundByClass(), index.PodsByClaim()} {
+		builder = builder.WithIndex(i.Object, i.Name, i.Values)
+	}
+	writes := 0
+	fails := func() bool { writes++; return writes == failing }
+	return builder.WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if fails() {
+				return errors.New("no connection")
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if fails() {
+				return errors.New("no connection")
+			}
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	}).Build()
+}
+
+func TestABindingIsCompletedAfterAFailureAtAnyWrite(t *testing.T) {
+	const bindingWrites = 4
+	for failing := range bindingWrites + 1 { // 0 is none
+		size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"},
+			Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: new(string), Resources: corev1.VolumeResourceRequirements{Requests: size}},
+		}
+		objects := []client.Object{claim}
+		for _, name := range []string{"a", "b", "c"} {
+			objects = append(objects, &corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       corev1.PersistentVolumeSpec{AccessModes: modes, Capacity: size},
+				Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+			})
+		}
+		c := newClient(t, failing, objects...)
+		r := &claimReconciler{binder: binder{client: c, live: c, recorder: record.NewFakeRecorder(10)}, taken: newReservations()}
+		failed := 0
+		for range 2 {
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}); err != nil {
+				failed++
+			}
+		}
+		if want := min(failing, 1); failed != want {
+			t.Errorf("write %d fails: %d syncs failed, want %d", failing, failed, want)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			t.Fatal(err)
+		}
+		if _, complete := claim.Annotations[volume.AnnBindCompleted]; claim.Status.Phase != corev1.ClaimBound || !complete || claim.Status.Capacity.Storage().String() != "1Gi" {
+			t.Errorf("write %d fails: the claim is %v %v", failing, claim.Annotations, claim.Status)
+		}
+		var volumes corev1.PersistentVolumeList
+		if err := c.List(t.Context(), &volumes); err != nil {
+			t.Fatal(err)
+		}
+		for i := range volumes.Items {
+			pv := &volumes.Items[i]
+			if bound := pv.Name == claim.Spec.VolumeName; bound != (pv.Spec.ClaimRef != nil) || bound != (pv.Status.Phase == corev1.VolumeBound) {
+				t.Errorf("write %d fails: volume %s is %s of %v, the claim has %s", failing, pv.Name, pv.Status.Phase, pv.Spec.ClaimRef, claim.Spec.VolumeName)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package decision
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/storage/volume"
+)
+
+// capacities are what CSI drivers report of the storage that they can provision
+// (KEP-1472).
+type capacities struct {
+	// drivers are those whose reports count, by name.
+	drivers map[string]bool
+	// byClass are the reports by the name of their storage class.
+	byClass map[string]map[objectName]*storagev1.CSIStorageCapacity
+}
+
+// SetDriver sets whether the capacity that a driver reports counts.
+func (s *Snapshot) SetDriver(driver *storagev1.CSIDriver) {
+	if driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity {
+		s.storage.capacities.drivers[driver.Name] = true
+	} else {
+		s.RemoveDriver(driver.Name)
+	}
+}
+
+// RemoveDriver removes a driver.
+func (s *Snapshot) RemoveDriver(name string) { delete(s.storage.capacities.drivers, name) }
+
+// SetCapacity adds a report, or replaces it. Its class does not change.
+func (s *Snapshot) SetCapacity(report *storagev1.CSIStorageCapacity) {
+	of := s.storage.capacities.byClass[report.StorageClassName]
+	if of == nil {
+		of = map[objectName]*storagev1.CSIStorageCapacity{}
+		s.storage.capacities.byClass[report.StorageClassName] = of
+	}
+	of[objectName{report.Namespace, report.Name}] = report
+}
+
+// RemoveCapacity removes a report.
+func (s *Snapshot) RemoveCapacity(report *storagev1.CSIStorageCapacity) {
+	of := s.storage.capacities.byClass[report.StorageClassName]
+	delete(of, objectName{report.Namespace, report.Name})
+	if len(of) == 0 {
+		delete(s.storage.capacities.byClass, report.StorageClassName)
+	}
+}
+
+// suffice reports whether the volumes that are to be provisioned for a node fit into
+// what their drivers report for it, each by itself.
+func (st *storage) suffice(claims []*corev1.PersistentVolumeClaim, decisions []ClaimDecision, n *node) bool {
+	for i, d := range decisions {
+		if d.Volume == "" && !st.sufficient(claims[i], n) {
+			return false
+		}
+	}
+	return true
+}
+
+func (st *storage) sufficient(claim *corev1.PersistentVolumeClaim, n *node) bool {
+	name := volume.GetPersistentVolumeClaimClass(claim)
+	class := st.classes[name]
+	if class == nil || !st.capacities.drivers[class.Provisioner] {
+		return true
+	}
+	size := claim.Spec.Resources.Requests.Storage()
+	for _, report := range st.capacities.byClass[name] {
+		limit := report.Capacity
+		if report.MaximumVolumeSize != nil {
+			limit = report.MaximumVolumeSize
+		}
+		if limit != nil && limit.Cmp(*size) >= 0 && covers(report.NodeTopology, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether a report is about a node. Without a topology it is about none.
+func covers(topology *metav1.LabelSelector, n *node) bool {
+	selector, err := metav1.LabelSelectorAsSelector(topology)
+	return err == nil && selector.Matches(labels.Set(n.object.Labels))
+}
