@@ -98,6 +98,11 @@ test-peers-scheduler: ## Compare the scheduler's decisions about 10,000 random c
 	CGO_ENABLED=0 $(GO) -C hack/tools/kubernetes build -trimpath -o $(BIN)/schedule ./schedule
 	ORACLE=$(BIN)/schedule $(GO) test -count=1 -timeout 30m ./controllers/scheduler/decision -run KubeScheduler -runs 10000 $(ARGS)
 
+.PHONY: test-peers-access
+test-peers-access: build ## Compare what svc and the real kube-apiserver, which it builds, authorize and admit.
+	@hack/peers.sh
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 10m ./test/peers/access $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak

@@ -86,7 +86,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 func (p *plugin) create(ctx context.Context, node string, a admission.Attributes) error {
 	switch made := a.GetObject().(type) {
 	case *corev1.Node:
-		return errors.Join(ofName(node, made), labelsOf(node, made.Labels, nil))
+		return nodeCreation(node, made)
 	case *storagev1.CSINode:
 		return ofName(node, made)
 	case *coordinationv1.Lease:

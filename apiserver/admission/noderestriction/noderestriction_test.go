@@ -212,6 +212,9 @@ func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
 	tainted.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
 	other := labelled()
 	other.Name = "b"
+	bare := &corev1.Node{ObjectMeta: meta("", "a")}
+	owned := labelled()
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 	for _, test := range []struct {
 		rule        string
 		object, old *corev1.Node
@@ -226,6 +229,11 @@ func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
 		{"a further label", labelled("k8s.io/any"), labelled(), "is not allowed to modify labels: k8s.io/any"},
 		{"a label less", labelled(), labelled("node-restriction.kubernetes.io/a"), "is not allowed to modify labels: node-restriction.kubernetes.io/a"},
 		{"a label that stays", labelled("node-restriction.kubernetes.io/a", "any"), labelled("node-restriction.kubernetes.io/a"), ""},
+		{"a first label", labelled("k8s.io/any"), bare, "is not allowed to modify labels: k8s.io/any"},
+		{"an owner at the registration", owned, nil, `node "a" is not allowed to set ownerReferences`},
+		{"an owner", owned, labelled(), `node "a" is not allowed to modify ownerReferences`},
+		{"an owner less", labelled(), owned, `node "a" is not allowed to modify ownerReferences`},
+		{"an owner that stays", owned, owned, ""},
 		{"a taint less", labelled(), tainted, `node "a" is not allowed to modify taints`},
 		{"another node", other, other, `node "a" may only have objects of its own name, and not "b"`},
 	} {

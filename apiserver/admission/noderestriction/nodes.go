@@ -12,9 +12,24 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
+// nodeCreation returns an error unless the node may create its Node so.
+func nodeCreation(node string, made *corev1.Node) error {
+	if err := ofName(node, made); err != nil {
+		return err
+	}
+	if len(made.OwnerReferences) > 0 {
+		return fmt.Errorf("node %q is not allowed to set ownerReferences", node)
+	}
+	if forbidden := forbiddenLabels(made.Labels, nil); len(forbidden) > 0 {
+		return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(forbidden, ", "))
+	}
+	return nil
+}
+
 // nodeChange returns an error unless the node may change its Node so. A node that
 // changed its taints or the labels of administrators could draw pods to itself that are
-// not meant for it.
+// not meant for it; one that set an owner could have the garbage collector delete its Node,
+// and register again without them (CVE-2025-5187).
 func nodeChange(node string, a admission.Attributes, old *corev1.Node) error {
 	err := ofName(node, old)
 	changed, updated := a.GetObject().(*corev1.Node)
@@ -24,13 +39,19 @@ func nodeChange(node string, a admission.Attributes, old *corev1.Node) error {
 	if !equality.Semantic.DeepEqual(changed.Spec.Taints, old.Spec.Taints) {
 		return fmt.Errorf("node %q is not allowed to modify taints", node)
 	}
-	return labelsOf(node, changed.Labels, old.Labels)
+	if !equality.Semantic.DeepEqual(changed.OwnerReferences, old.OwnerReferences) {
+		return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
+	}
+	if forbidden := forbiddenLabels(changed.Labels, old.Labels); len(forbidden) > 0 {
+		return errors.New("is not allowed to modify labels: " + strings.Join(forbidden, ", "))
+	}
+	return nil
 }
 
-// labelsOf returns an error if a label differs that a node must not set, change or
+// forbiddenLabels returns the labels that differ and that a node must not set, change or
 // remove: those of node-restriction.kubernetes.io, and those of Kubernetes that agents do
 // not set.
-func labelsOf(node string, labels, old map[string]string) error {
+func forbiddenLabels(labels, old map[string]string) []string {
 	var forbidden []string
 	for _, keys := range []map[string]string{labels, old} {
 		for key := range keys {
@@ -41,14 +62,8 @@ func labelsOf(node string, labels, old map[string]string) error {
 			}
 		}
 	}
-	if len(forbidden) == 0 {
-		return nil
-	}
 	slices.Sort(forbidden)
-	if old == nil {
-		return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(forbidden, ", "))
-	}
-	return errors.New("is not allowed to modify labels: " + strings.Join(forbidden, ", "))
+	return forbidden
 }
 
 // mayLabel reports whether nodes may set a label.
