@@ -27,6 +27,7 @@ func faults() {
 		t := startTraffic(ctx)
 		kubectl(onHost, "rollout", "restart", "-n", "svc-system", "deployment/svc-apiserver")
 		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-apiserver", "--timeout=5m")
+		Eventually(func() []int { return processes("apiserver --etcd-servers=") }).Should(HaveLen(2), "the old ones have ended")
 		t.stop(ctx)
 		Expect(t.failures).To(BeEmpty())
 		Expect(t.hostFailures).To(BeEmpty())
