@@ -83,6 +83,7 @@ func newGadget(key client.ObjectKey, spec map[string]any) *unstructured.Unstruct
 // startOperator installs the operator, and runs it until the end of the spec.
 func startOperator(ctx context.Context, config *rest.Config) {
 	GinkgoHelper()
+	ctrl.SetLogger(GinkgoLogr)
 	preserve := true
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "gadgets." + gadget.Group},
