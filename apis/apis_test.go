@@ -1,14 +1,20 @@
 package apis
 
 import (
+	"bytes"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
@@ -94,8 +100,8 @@ func exercise(t *testing.T, k *resource.Kind, obj, old runtime.Object) {
 func fill(obj runtime.Object, seed int64) {
 	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(_ *metav1.TypeMeta, _ randfill.Continue) {},
-		func(_ *metav1.FieldsV1, _ randfill.Continue) {},
-		func(_ *runtime.RawExtension, _ randfill.Continue) {},
+		func(f *metav1.FieldsV1, _ randfill.Continue) { *f = *metav1.NewFieldsV1("{}") },
+		func(r *runtime.RawExtension, _ randfill.Continue) { r.Raw = []byte("{}") },
 		func(q *apiresource.Quantity, c randfill.Continue) {
 			*q = *apiresource.NewQuantity(c.Int63n(1000)-500, apiresource.DecimalSI)
 		},
@@ -123,4 +129,46 @@ func TestTheGroupsAreInTheOrderOfKubernetes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+}
+
+// FuzzFormats: an object of every kind is the same after JSON, protobuf and CBOR.
+func FuzzFormats(f *testing.F) {
+	kinds := Kinds()
+	scheme, err := NewScheme(kinds)
+	if err != nil {
+		f.Fatal(err)
+	}
+	formats := map[string]runtime.Serializer{
+		"JSON":     json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Strict: true}),
+		"protobuf": protobuf.NewSerializer(scheme, scheme),
+		"CBOR":     cbor.NewSerializer(scheme, scheme, cbor.Strict(true)),
+	}
+	for seed := range int64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed int64) {
+		for _, k := range kinds {
+			obj := k.New()
+			if seed != 0 {
+				fill(obj, seed)
+			}
+			obj.GetObjectKind().SetGroupVersionKind(k.GVKs()[0])
+			for name, format := range formats {
+				var encoded bytes.Buffer
+				if err := format.Encode(obj, &encoded); err != nil {
+					t.Errorf("%s: encode in %s: %v", k.Resource(), name, err)
+					continue
+				}
+				decoded, _, err := format.Decode(encoded.Bytes(), nil, k.New())
+				if err != nil {
+					t.Errorf("%s: decode %s: %v", k.Resource(), name, err)
+					continue
+				}
+				decoded.GetObjectKind().SetGroupVersionKind(k.GVKs()[0]) // protobuf has it in the envelope
+				if !equality.Semantic.DeepEqual(obj, decoded) {
+					t.Errorf("%s: %s changes it:\n%s", k.Resource(), name, cmp.Diff(obj, decoded))
+				}
+			}
+		}
+	})
 }

@@ -84,18 +84,19 @@ func (c *chain) assemble() (*Server, error) {
 	handler := aggregator.GenericAPIServer.UnprotectedHandler()
 	c.clients.view.complete(handler)
 	return &Server{
-		chain:      prepared,
-		handler:    handler,
-		identity:   c.identity,
-		backend:    c.stores.backend,
-		encryption: c.stores.encryption,
-		requests:   c.clients.requests,
-		drain:      c.drain,
-		discovery:  discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
-		bootstrap:  steps,
-		clock:      c.clock,
-		delay:      c.options.Requests.ShutdownDelay,
-		address:    config.SecureServing.Listener.Addr().String(),
+		chain:        prepared,
+		handler:      handler,
+		identity:     c.identity,
+		backend:      c.stores.backend,
+		objectCounts: config.StorageObjectCountTracker,
+		encryption:   c.stores.encryption,
+		requests:     c.clients.requests,
+		drain:        c.drain,
+		discovery:    discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
+		bootstrap:    steps,
+		clock:        c.clock,
+		delay:        c.options.Requests.ShutdownDelay,
+		address:      config.SecureServing.Listener.Addr().String(),
 	}, nil
 }
 

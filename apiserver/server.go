@@ -21,6 +21,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/encryption"
@@ -38,20 +39,22 @@ const kubernetesDomain = "k8s.io"
 
 // Server is an API server whose port is open.
 type Server struct {
-	chain      runnable
-	handler    http.Handler
-	identity   *identity
-	hosted     *hosted // nil if it is standalone
-	backend    *storage.Backend
-	encryption *encryption.Encryption
-	requests   *inprocess.Stoppable // of the server's own clients
-	drain      *drain.Drain
-	discovery  discoverySignals
-	bootstrap  []*bootstrapStep
-	clock      clock.WithTicker
-	delay      time.Duration // of the shutdown
-	address    string
-	id         string // in metrics
+	chain    runnable
+	handler  http.Handler
+	identity *identity
+	hosted   *hosted // nil if it is standalone
+	backend  *storage.Backend
+	// objectCounts is what flow control estimates the cost of lists from.
+	objectCounts flowcontrolrequest.StorageObjectCountTracker
+	encryption   *encryption.Encryption
+	requests     *inprocess.Stoppable // of the server's own clients
+	drain        *drain.Drain
+	discovery    discoverySignals
+	bootstrap    []*bootstrapStep
+	clock        clock.WithTicker
+	delay        time.Duration // of the shutdown
+	address      string
+	id           string // in metrics
 }
 
 type runnable interface {
@@ -129,6 +132,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.identity.run(serving, s.id, s.clock) })
 	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
+	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
 	err := s.chain.Run(ctx)
 	cancel()
 	stop()

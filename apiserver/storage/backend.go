@@ -67,7 +67,7 @@ type Backend struct {
 	streams   streams
 
 	storesMu sync.Mutex
-	stores   map[storage.Interface]schema.GroupResource
+	stores   map[*lazyCache]schema.GroupResource
 }
 
 type compactor interface {
@@ -98,7 +98,7 @@ func Open(config Config) (*Backend, error) {
 	return &Backend{
 		config:    config,
 		client:    client,
-		stores:    map[storage.Interface]schema.GroupResource{},
+		stores:    map[*lazyCache]schema.GroupResource{},
 		compactor: etcd3.NewCompactor(client.Client, config.CompactionInterval, config.Clock, nil),
 	}, nil
 }

@@ -16,8 +16,10 @@ import (
 	"svc.dev/svc/apiserver/watchmux"
 )
 
-// fillTimeout bounds how long the first reader of a type waits for its cache;
-// after that the cache answers as it does while it is not ready.
+// fillTimeout bounds how long the first reader of a type waits for a cache that
+// cannot be filled; after that the cache answers as it does while it is not ready.
+// As long as reads for the cache succeed, a reader waits until its request ends:
+// many objects take longer.
 const fillTimeout = 5 * time.Second
 
 var errStopped = errors.New("the storage is stopped")
@@ -27,7 +29,9 @@ var errStopped = errors.New("the storage is stopped")
 type lazyCache struct {
 	storage.Interface
 	config  cacher.Config
+	own     *ownStream        // the config's store
 	watches *watchmux.Watches // nil unless equal watches share one
+	resumed resumedWatches
 
 	opened atomic.Pointer[openCache]
 	mu     sync.Mutex
@@ -50,15 +54,21 @@ func (l *lazyCache) open(ctx context.Context) (*openCache, error) {
 			return nil, err
 		}
 	}
-	if c.filled.Load() {
-		return c, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
-	defer cancel()
-	// An error means that the time is up or the server stops. The read that
-	// follows fails, too, with a better error.
-	if c.cacher.Wait(ctx) == nil {
-		c.filled.Store(true)
+	for !c.filled.Load() {
+		waiting, cancel := context.WithTimeout(ctx, fillTimeout)
+		err := c.cacher.Wait(waiting)
+		timeIsUp := waiting.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			c.filled.Store(true)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !timeIsUp, l.own.failed.Load():
+			// The server stops, or cannot read the objects. The read that follows fails, too,
+			// with a better error.
+			return c, nil
+		}
 	}
 	return c, nil
 }
@@ -89,6 +99,7 @@ func (l *lazyCache) stop() {
 		c.delegator.Stop()
 		c.cacher.Stop()
 	}
+	l.resumed.stop()
 }
 
 // existing is the cache if there is one, else the store below it.
@@ -105,6 +116,14 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
+	if l.missedBy(opts) {
+		return l.resume(ctx, c, key, opts)
+	}
+	return l.watchCache(ctx, c, key, opts)
+}
+
+// watchCache opens a watch of the cache.
+func (l *lazyCache) watchCache(ctx context.Context, c *openCache, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if l.watches == nil {
 		return c.cacher.Watch(ctx, key, opts)
 	}

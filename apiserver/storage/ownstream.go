@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/metadata"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
 
 // ownStream is the store below a watch cache. It gives the cache's watch an
-// etcd watch stream of its own.
+// etcd watch stream of its own, and knows how the cache was filled.
 //
 // A cache that is asked for a version that it has not reached requests progress
 // of its stream. etcd answers when every watch of the stream is synced and none
@@ -24,25 +26,56 @@ type ownStream struct {
 	// id distinguishes the streams of a client: etcd's client opens one stream
 	// for all watches whose contexts have equal metadata.
 	id string
+	// since is the version at which the cache was filled. Its history has no events
+	// up to this one.
+	since atomic.Uint64
+	// failed reports whether the last read for the cache failed.
+	failed atomic.Bool
 }
 
 // streams makes the ids of the streams of one client.
 type streams struct{ last atomic.Uint64 }
 
-func (s *streams) wrap(store storage.Interface) storage.Interface {
-	return ownStream{Interface: store, id: strconv.FormatUint(s.last.Add(1), 10)}
+func (s *streams) wrap(store storage.Interface) *ownStream {
+	return &ownStream{Interface: store, id: strconv.FormatUint(s.last.Add(1), 10)}
+}
+
+// GetList implements storage.Interface. The cache calls it to be filled.
+func (o *ownStream) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	err := o.Interface.GetList(ctx, key, opts, list)
+	o.failed.Store(err != nil)
+	if err != nil {
+		return err
+	}
+	listed, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	version, err := o.Versioner().ParseResourceVersion(listed.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	o.since.Store(version)
+	return nil
 }
 
 // Watch implements storage.Interface.
-func (o ownStream) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (o *ownStream) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	return o.Interface.Watch(o.context(ctx), key, opts)
 }
 
 // RequestWatchProgress implements storage.Interface.
-func (o ownStream) RequestWatchProgress(ctx context.Context) error {
+func (o *ownStream) RequestWatchProgress(ctx context.Context) error {
 	return o.Interface.RequestWatchProgress(o.context(ctx))
 }
 
-func (o ownStream) context(ctx context.Context) context.Context {
+// historyContext is for watches that begin before the cache's: they share a stream.
+func (o *ownStream) historyContext(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "svc-watch-history", o.id)
+}
+
+func (o *ownStream) context(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "svc-watch-cache", o.id)
 }
+
+func formatVersion(version uint64) string { return strconv.FormatUint(version, 10) }

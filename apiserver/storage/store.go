@@ -72,10 +72,12 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	if err != nil {
 		return nil, nil, err
 	}
+	own := b.streams.wrap(raw)
 	cached := &lazyCache{
 		Interface: raw,
+		own:       own,
 		config: cacher.Config{
-			Storage:             b.streams.wrap(raw),
+			Storage:             own,
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
@@ -93,7 +95,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	if b.config.SharedWatches {
 		cached.watches = watchmux.New(versioner)
 	}
-	remove := b.addStore(raw, config.GroupResource)
+	remove := b.addStore(cached, config.GroupResource)
 	var once sync.Once
 	return translatedErrors{cached}, func() {
 		once.Do(func() {

@@ -3,9 +3,11 @@ package storage
 import (
 	"context"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
 )
 
 // Objects returns the number of objects of each resource type that has a store, or
@@ -25,9 +27,47 @@ func (b *Backend) Objects(ctx context.Context) map[schema.GroupResource]int64 {
 	return counts
 }
 
+// countInterval is how often CountObjects counts, as kube-apiserver does.
+const countInterval = time.Minute
+
+// CountObjects calls set with the number and the average size of the objects of
+// each type that has a watch cache, every minute until ctx ends: from them flow
+// control estimates the cost of a list. A type without a cache has had no list, and
+// asking etcd for its objects would cost more than the estimate is worth.
+func (b *Backend) CountObjects(ctx context.Context, set func(resource string, stats storage.Stats)) {
+	ticker := b.config.Clock.NewTicker(countInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			b.countObjects(ctx, set)
+		}
+	}
+}
+
+func (b *Backend) countObjects(ctx context.Context, set func(resource string, stats storage.Stats)) {
+	b.storesMu.Lock()
+	stores := maps.Clone(b.stores)
+	b.storesMu.Unlock()
+	for store, resource := range stores {
+		if store.opened.Load() == nil {
+			continue
+		}
+		stats, err := store.Stats(ctx)
+		if err != nil {
+			// After three minutes flow control takes the greatest cost.
+			klog.FromContext(ctx).V(4).Info("Failed to count stored objects, will retry", "resource", resource, "err", err)
+			continue
+		}
+		set(resource.String(), stats)
+	}
+}
+
 // addStore makes Objects count the objects of a store, until the function that it
 // returns is called.
-func (b *Backend) addStore(s storage.Interface, resource schema.GroupResource) (remove func()) {
+func (b *Backend) addStore(s *lazyCache, resource schema.GroupResource) (remove func()) {
 	b.storesMu.Lock()
 	defer b.storesMu.Unlock()
 	b.stores[s] = resource

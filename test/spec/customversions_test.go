@@ -131,6 +131,8 @@ var _ = Describe("Custom resources over time", func() {
 		Entry("sets are equal in any order", "celset", "self.set == ['b', 'a']"),
 		Entry("sets are joined as a union", "celunion", "(self.set + ['b', 'c']).size() == 3 && (self.set + ['a'])[0] == 'a'"),
 		Entry("names are escaped", "celescape", "self.class == 'c' && self.a__dash__b == 'd'"),
+		Entry("URLs", "celurl", "isURL('https://a.example:8080/p?q=1') && url('https://a.example:8080/p?q=1').getHost() == 'a.example:8080' && url('https://a.example:8080/p?q=1').getPort() == '8080' && "+
+			"url('https://a.example:8080/p?q=1').getQuery()['q'] == ['1'] && url('https://a.example:8080/p?q=1').getEscapedPath() == '/p' && !isURL(self.text) && self.text != 'none'"),
 		Entry("has", "celhas", "has(self.text) && self.text != 'none'"),
 	)
 })
