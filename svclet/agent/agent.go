@@ -135,10 +135,14 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	if n, err = newNode(base, conn, available, images, drivers); err != nil {
+	held, err := newDevices(base, func() *node.Node { return n })
+	if err != nil {
 		return nil, err
 	}
-	p, podTasks, err := newPods(ctx, base, conn, available, images, drivers, n, o)
+	if n, err = newNode(base, conn, available, images, drivers, held); err != nil {
+		return nil, err
+	}
+	p, podTasks, err := newPods(ctx, base, conn, available, images, drivers, held, n, o)
 	if err != nil {
 		return nil, err
 	}

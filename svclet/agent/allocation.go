@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,13 +13,14 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/cpus"
+	"svc.dev/svc/svclet/devices"
+	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/topology"
 )
 
-// newAllocations makes what allocates resources to single containers; nil if the
-// configuration has no such policy.
-func newAllocations(base common, conn connections, available resources, table *podmanager.Table) (*allocation.Manager, tasks, error) {
+// newAllocations makes what allocates resources to single containers.
+func newAllocations(base common, conn connections, available resources, held *devices.Manager, table *podmanager.Table) (*allocation.Manager, tasks, error) {
 	c := base.Configuration
 	machine, err := topology.Read("/")
 	if err != nil {
@@ -31,7 +33,7 @@ func newAllocations(base common, conn connections, available resources, table *p
 	o := allocation.Options{
 		Merger: topology.Merger{Policy: topology.Policy(c.TopologyManagerPolicy), Nodes: machine.Nodes(), Closest: closest, Distance: machine.Distance},
 		PerPod: c.TopologyManagerScope == config.TopologyScopePod,
-		Dir:    base.RootDir, Runtime: conn.runtime, Running: table.Running,
+		Dir:    base.RootDir, Providers: []allocation.Provider{held}, Runtime: conn.runtime, Running: table.Running,
 		Period: c.CPUManagerReconcilePeriod.Duration, Clock: base.Clock,
 	}
 	if nodes := len(o.Merger.Nodes); o.Merger.Policy != topology.None && nodes > maxAlignedNodes {
@@ -46,7 +48,7 @@ func newAllocations(base common, conn connections, available resources, table *p
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	return m, tasks{parts: []func(context.Context){m.Run}}, nil
+	return m, tasks{parts: []func(context.Context){m.Run, held.Run}}, nil
 }
 
 // maxAlignedNodes is how many NUMA nodes a machine may have for hints, whose number grows
@@ -66,9 +68,23 @@ func staticCPUs(c *config.Configuration, available resources, machine *topology.
 	return cpus.NewStatic(machine, options, reserved, int((total.MilliValue()+999)/1000))
 }
 
+// newDevices makes what knows the devices of the node.
+func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
+	machine, err := topology.Read("/")
+	if err != nil {
+		return nil, fmt.Errorf("reading the topology of the machine: %w", err)
+	}
+	return devices.New(devices.Options{
+		Dir: filepath.Join(base.RootDir, "device-plugins"), Nodes: machine.Nodes(), WithoutCDI: base.WithoutCDIDevices,
+		Changed: func() { n().Changed() }, Clock: base.Clock,
+	})
+}
+
 // allocated returns what a container has of the node alone.
-func allocated(m *allocation.Manager) func(types.UID, string) container.Allocation {
-	return func(uid types.UID, name string) container.Allocation {
-		return container.Allocation{CPUs: m.CPUs(uid, name)}
+func allocated(m *allocation.Manager, d *devices.Manager) func(context.Context, types.UID, string) (container.Allocation, error) {
+	return func(ctx context.Context, uid types.UID, name string) (container.Allocation, error) {
+		all, err := d.Start(ctx, uid, name)
+		all.CPUs = m.CPUs(uid, name)
+		return all, err
 	}
 }

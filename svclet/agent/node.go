@@ -11,6 +11,7 @@ import (
 
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/csi"
+	"svc.dev/svc/svclet/devices"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
@@ -44,7 +45,7 @@ func readResources(base common) (resources, error) {
 }
 
 // newNode makes the agent's Node.
-func newNode(base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager) (*node.Node, error) {
+func newNode(base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager) (*node.Node, error) {
 	c := base.Configuration
 	ips, err := nodeconfig.ParseNodeIPs(base.NodeIP)
 	if err != nil {

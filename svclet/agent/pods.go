@@ -14,6 +14,7 @@ import (
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/csi"
+	"svc.dev/svc/svclet/devices"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
@@ -40,7 +41,7 @@ type pods struct {
 }
 
 // newPods makes what runs pods, from what they refer to up to their manager.
-func newPods(ctx context.Context, base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
+func newPods(ctx context.Context, base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
 	queue, table, updates := podmanager.NewQueue(), podmanager.NewTable(), make(chan source.Update)
 	objects, all := newObjects(base, conn, queue, o)
 	created, localTasks := newLocalVolumes(base, conn)
@@ -72,13 +73,13 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	allocations, allocationTasks, err := newAllocations(base, conn, available, table)
+	allocations, allocationTasks, err := newAllocations(base, conn, available, held, table)
 	if err != nil {
 		return nil, tasks{}, err
 	}
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
-		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations),
+		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held),
 	})
 	manager := podmanager.New(podmanager.Options{
 		Queue: queue, Table: table, Executor: operations,
@@ -91,7 +92,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
 	}
 	all.add(cgroupTasks)
-	all.add(pluginTasks(base, drivers, queue))
+	all.add(pluginTasks(base, drivers, held, queue))
 	all.add(allocationTasks)
 	all.parts = append(all.parts, logs.Run, probes.Run, statuses.Run,
 		func(ctx context.Context) { watchRuntime(ctx, conn.runtime, queue) },

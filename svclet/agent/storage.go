@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/csi"
+	"svc.dev/svc/svclet/devices"
 	"svc.dev/svc/svclet/localvolume"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
@@ -66,9 +67,10 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 }
 
 // pluginTasks register plugins, and refresh the volumes of CSI drivers.
-func pluginTasks(base common, drivers *csi.Manager, queue *podmanager.Queue) tasks {
+func pluginTasks(base common, drivers *csi.Manager, held *devices.Manager, queue *podmanager.Queue) tasks {
 	watcher := plugins.New(plugins.Options{
-		Dir: drivers.Dir(), Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: drivers}, Clock: base.Clock,
+		Dir: drivers.Dir(), Clock: base.Clock,
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: drivers, registerapi.DevicePlugin: held},
 	})
 	return tasks{parts: []func(context.Context){watcher.Run, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,15 +127,28 @@ func (m *Manager) Admit(p *corev1.Pod) *admit.Refusal {
 	}
 	refusal := m.allocate(p)
 	if refusal == nil {
-		if err := m.save(); err != nil {
+		if err := m.save(p.UID); err != nil {
 			refusal = &admit.Refusal{Reason: unexpectedReason, Message: err.Error()}
 		}
 	}
 	if refusal != nil {
-		m.release(p.UID)
+		for _, of := range m.providers {
+			of.Release(p.UID)
+		}
 	}
 	m.reconcileSoon()
 	return refusal
+}
+
+// save writes the checkpoints of those resources of which a pod has some.
+func (m *Manager) save(uid types.UID) error {
+	var errs []error
+	for _, of := range m.providers {
+		if slices.Contains(of.Pods(), uid) {
+			errs = append(errs, of.Save())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) allocate(p *corev1.Pod) *admit.Refusal {
@@ -205,35 +219,21 @@ func (m *Manager) Retain(active []*corev1.Pod) {
 	for _, p := range active {
 		keep[p.UID] = true
 	}
-	released := false
 	for _, of := range m.providers {
+		released := false
 		for _, uid := range of.Pods() {
 			if !keep[uid] {
 				of.Release(uid)
 				released = true
 			}
 		}
+		if !released {
+			continue
+		}
+		if err := of.Save(); err != nil {
+			// The next change writes it again; after a restart the pods are released again.
+			klog.Background().Error(err, "Failed to save the allocations of ended pods")
+		}
+		m.reconcileSoon()
 	}
-	if !released {
-		return
-	}
-	if err := m.save(); err != nil {
-		// The next change writes it again; until then the pods have too much.
-		klog.Background().Error(err, "Failed to save the allocations of ended pods")
-	}
-	m.reconcileSoon()
-}
-
-func (m *Manager) release(uid types.UID) {
-	for _, of := range m.providers {
-		of.Release(uid)
-	}
-}
-
-func (m *Manager) save() error {
-	var errs []error
-	for _, of := range m.providers {
-		errs = append(errs, of.Save())
-	}
-	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import "k8s.io/component-base/featuregate"
 // The gates with an effect in svclet. All others are accepted, so that the
 // components of a cluster can have the same gates, and have no effect.
 const (
+	gateCDIDevices      = "DevicePluginCDIDevices"
 	gateAppArmor        = "AppArmor"
 	gateCPUAlpha        = "CPUManagerPolicyAlphaOptions"
 	gateCPUBeta         = "CPUManagerPolicyBetaOptions"
@@ -26,6 +27,7 @@ const (
 // gateEffects returns the effect of each gate.
 func gateEffects() map[string]string {
 	return map[string]string{
+		gateCDIDevices:      "Containers get the CDI devices that device plugins name.",
 		gateAppArmor:        "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
 		gateCPUAlpha:        "`cpuManagerPolicyOptions` may have distribute-cpus-across-numa and align-by-socket.",
 		gateCPUBeta:         "`cpuManagerPolicyOptions` may have full-pcpus-only.",
@@ -57,6 +59,9 @@ type Gates struct {
 	WithoutSidecars bool
 	// WithoutHostIPs leaves status.hostIPs of pods empty (PodHostIPs=false).
 	WithoutHostIPs bool
+	// WithoutCDIDevices ignores the CDI devices of device plugins
+	// (DevicePluginCDIDevices=false).
+	WithoutCDIDevices bool
 	// WithoutReadyToStart leaves out the condition PodReadyToStartContainers
 	// (PodReadyToStartContainersCondition=false).
 	WithoutReadyToStart bool
@@ -72,6 +77,7 @@ func GateEffect(name string) string { return gateEffects()[name] }
 func NewGates(gates featuregate.FeatureGate) Gates {
 	return Gates{
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
-		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
+		WithoutCDIDevices: !gates.Enabled(gateCDIDevices),
+		WithoutSidecars:   !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
 	}
 }

@@ -60,6 +60,13 @@ type Input struct {
 type Allocation struct {
 	// CPUs are the CPUs that it may use, as "0-3,8"; empty for all.
 	CPUs string
+	// Devices and CDIDevices are what it may use of the host's devices; Envs, Mounts and
+	// Annotations are what it needs for that.
+	Devices     []*runtimeapi.Device
+	CDIDevices  []*runtimeapi.CDIDevice
+	Envs        []*runtimeapi.KeyValue
+	Mounts      []*runtimeapi.Mount
+	Annotations map[string]string
 }
 
 // ImageUser is the user of an image: a number, or else a name. Without either, the
@@ -94,22 +101,25 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := runtime.ContainerAnnotations(in.Pod, in.Container, in.Attempt, in.SpecHash, nil)
+	own := in.Allocation
+	annotations, err := runtime.ContainerAnnotations(in.Pod, in.Container, in.Attempt, in.SpecHash, own.Annotations)
 	if err != nil {
 		return nil, err
 	}
 	known := expand.Lookup(environment.values)
 	resources := Resources(in.Options, in.Pod, in.Container)
-	resources.CpusetCpus = in.Allocation.CPUs
+	resources.CpusetCpus = own.CPUs
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: in.Container.Name, Attempt: in.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: in.Container.Image},
 		Command:     expand.Words(in.Container.Command, known),
 		Args:        expand.Words(in.Container.Args, known),
 		WorkingDir:  in.Container.WorkingDir,
-		Envs:        environment.keyValues(),
-		Mounts:      mounts,
-		Devices:     devices,
+		// The runtime uses the last value of a variable: that of the spec.
+		Envs:        append(own.Envs, environment.keyValues()...),
+		Mounts:      append(mounts, own.Mounts...),
+		Devices:     append(devices, own.Devices...),
+		CDIDevices:  own.CDIDevices,
 		Labels:      runtime.ContainerLabels(in.Pod, in.Container),
 		Annotations: annotations,
 		LogPath:     LogPath(in.Container.Name, in.Attempt),

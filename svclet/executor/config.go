@@ -53,7 +53,9 @@ func (s *start) config(ctx context.Context, ref string, images map[string]*runti
 		Volumes: volumes(mounted.volumes, images), SupplementalGroups: mounted.supplementalGroups(),
 	}
 	if s.o.Allocated != nil {
-		in.Allocation = s.o.Allocated(s.pod.UID, s.container.Name)
+		if in.Allocation, err = s.o.Allocated(ctx, s.pod.UID, s.container.Name); err != nil {
+			return nil, err
+		}
 	}
 	handler, err := s.runtimeHandler(ctx, s.pod)
 	if err != nil {

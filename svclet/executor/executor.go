@@ -91,9 +91,9 @@ type Options struct {
 	// Node returns the Node as it is now. Configurations of containers show its
 	// addresses and its allocatable resources.
 	Node func() *corev1.Node
-	// Allocated returns what a container of a pod has of the node alone; nil if there
-	// is no such thing.
-	Allocated func(uid types.UID, name string) container.Allocation
+	// Allocated returns what a container of a pod that is about to start has of the node
+	// alone; nil if there is no such thing.
+	Allocated func(ctx context.Context, uid types.UID, name string) (container.Allocation, error)
 	// Containers are the options of configurations that do not change with the
 	// Node.
 	Containers container.Options

@@ -79,6 +79,9 @@ type Options struct {
 	Pressure func() Pressure
 	// VolumesInUse returns the volumes that a controller must not detach; nil means none.
 	VolumesInUse func() []corev1.UniqueVolumeName
+	// Devices returns what device plugins offer: all devices and the healthy ones by
+	// resource, and resources that the node no longer has. It may be nil.
+	Devices func() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName)
 	// Images lists the node's images; nil means none. It is called at most once per
 	// minute.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)

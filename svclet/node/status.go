@@ -31,6 +31,7 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	n.recordReboot(node.Status.NodeInfo.BootID)
 	node.Status.Capacity = capacity(&n.o, node.Status.Capacity)
 	node.Status.Allocatable = allocatable(node.Status.Capacity, n.o.Reserved)
+	n.addDevices(&node.Status)
 	node.Status.NodeInfo = n.info(health)
 	node.Status.DaemonEndpoints = corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: n.o.Port}}
 	if node.Status.VolumesInUse = nil; n.o.VolumesInUse != nil {
@@ -47,6 +48,20 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	}
 	n.recordSchedulable(base.Spec.Unschedulable)
 	return node
+}
+
+// addDevices adds what device plugins offer to the capacity.
+func (n *Node) addDevices(s *corev1.NodeStatus) {
+	if n.o.Devices == nil {
+		return
+	}
+	capacity, allocatable, removed := n.o.Devices()
+	maps.Copy(s.Capacity, capacity)
+	maps.Copy(s.Allocatable, allocatable)
+	for _, name := range removed {
+		delete(s.Capacity, name)
+		delete(s.Allocatable, name)
+	}
 }
 
 // recordReboot records an event, once, if the machine has rebooted since the last

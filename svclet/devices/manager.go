@@ -1,0 +1,270 @@
+// Package devices owns the devices of the node: the plugins that offer them (device plugin
+// API v1beta1), and which container has which device.
+package devices
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/checkpoint"
+)
+
+// Options configure a manager.
+type Options struct {
+	// Dir is the directory of the registration socket and of the plugins' sockets.
+	Dir string
+	// Nodes are the machine's NUMA nodes.
+	Nodes []int
+	// WithoutCDI ignores the CDI devices of plugins (DevicePluginCDIDevices=false).
+	WithoutCDI bool
+	// Changed is called when the devices of the node have changed. It must not block.
+	Changed func()
+	Clock   clock.Clock
+}
+
+// Manager knows the devices of the node and to which containers they are allocated.
+type Manager struct {
+	o    Options
+	file checkpoint.File
+
+	mu        sync.Mutex
+	resources map[string]*offer
+	allocated map[types.UID]map[string]map[string]*allocation // by pod, container, resource
+	// plugins are the connections, which Run waits for.
+	plugins sync.WaitGroup
+}
+
+// offer is a resource as its plugin offers it.
+type offer struct {
+	// plugin is nil while none is connected; then no device is healthy.
+	plugin  *plugin
+	devices map[string]device
+	// gone is when the last plugin ended.
+	gone time.Time
+}
+
+type device struct {
+	healthy bool
+	nodes   []int // NUMA nodes; none if the plugin does not say
+}
+
+// allocation are the devices of one resource that a container has.
+type allocation struct {
+	IDs []string `json:"ids"`
+	// Response is the plugin's, in protobuf; nil before the first start.
+	Response []byte `json:"response,omitempty"`
+}
+
+// The checkpoint of devices, in [Options.Dir].
+const (
+	checkpointName    = "svclet_internal_checkpoint"
+	checkpointVersion = 1
+)
+
+// saved is the content of the checkpoint.
+type saved struct {
+	Allocated map[types.UID]map[string]map[string]*allocation `json:"allocated"`
+	// Resources are those that plugins had registered. Until they register again, the
+	// node has none of their devices.
+	Resources []string `json:"resources"`
+}
+
+// grace is how long the node shows a resource whose plugin has ended (kubelet's).
+const grace = 5 * time.Minute
+
+// New returns a manager with the allocations of the checkpoint.
+func New(o Options) (*Manager, error) {
+	m := &Manager{
+		o: o, file: checkpoint.File{Path: filepath.Join(o.Dir, checkpointName), Version: checkpointVersion},
+		resources: map[string]*offer{}, allocated: map[types.UID]map[string]map[string]*allocation{},
+	}
+	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("making the directory of device plugins: %w", err)
+	}
+	var before saved
+	if _, err := m.file.Load(&before); err != nil {
+		return nil, err
+	}
+	if before.Allocated != nil {
+		m.allocated = before.Allocated
+	}
+	for _, name := range before.Resources {
+		m.resources[name] = &offer{gone: o.Clock.Now()}
+	}
+	return m, nil
+}
+
+// Save implements allocation.Provider.
+func (m *Manager) Save() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.save()
+}
+
+func (m *Manager) save() error {
+	return m.file.Save(saved{Allocated: m.allocated, Resources: slices.Sorted(maps.Keys(m.resources))})
+}
+
+// update replaces the devices of a resource by those that a plugin lists. It ignores a
+// plugin that another one has replaced.
+func (m *Manager) update(from *plugin, list []*pluginapi.Device) {
+	devices := map[string]device{}
+	for _, d := range list {
+		nodes := []int{}
+		for _, node := range d.GetTopology().GetNodes() {
+			if slices.Contains(m.o.Nodes, int(node.GetID())) {
+				nodes = append(nodes, int(node.GetID()))
+			}
+		}
+		devices[d.GetID()] = device{healthy: d.GetHealth() == pluginapi.Healthy, nodes: nodes}
+	}
+	m.mu.Lock()
+	of := m.resources[from.resource]
+	current := of != nil && of.plugin == from
+	if current {
+		of.devices = devices
+	}
+	m.mu.Unlock()
+	if current {
+		m.o.Changed()
+	}
+}
+
+// connected makes a plugin the one of its resource, and returns the one before it.
+func (m *Manager) connected(p *plugin) (before *plugin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.resources[p.resource]
+	if of == nil {
+		of = &offer{}
+		m.resources[p.resource] = of
+	}
+	before, of.plugin = of.plugin, p
+	if err := m.save(); err != nil {
+		klog.Background().Error(err, "Failed to save the resources of device plugins", "resource", p.resource)
+	}
+	return before
+}
+
+// ended records that a plugin has ended: its devices are not healthy.
+func (m *Manager) ended(p *plugin) {
+	m.mu.Lock()
+	of := m.resources[p.resource]
+	current := of != nil && of.plugin == p
+	if current {
+		of.plugin, of.gone = nil, m.o.Clock.Now()
+		for id, d := range of.devices {
+			d.healthy = false
+			of.devices[id] = d
+		}
+	}
+	m.mu.Unlock()
+	if current {
+		m.o.Changed()
+	}
+}
+
+// Resources returns what the node has of each resource of plugins, and how many of it
+// are healthy. A resource whose plugin ended long ago is in removed.
+func (m *Manager) Resources() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	capacity, allocatable = corev1.ResourceList{}, corev1.ResourceList{}
+	for name, of := range m.resources {
+		if of.plugin == nil && m.o.Clock.Since(of.gone) > grace {
+			removed = append(removed, corev1.ResourceName(name))
+			continue
+		}
+		healthy := int64(0)
+		for _, d := range of.devices {
+			if d.healthy {
+				healthy++
+			}
+		}
+		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(len(of.devices)), resource.DecimalSI)
+		allocatable[corev1.ResourceName(name)] = *resource.NewQuantity(healthy, resource.DecimalSI)
+	}
+	return capacity, allocatable, removed
+}
+
+// Device is a device for the pod resources API.
+type Device struct {
+	Resource string
+	IDs      []string
+	Nodes    []int
+}
+
+// Of returns the devices of a container.
+func (m *Manager) Of(uid types.UID, container string) []Device {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Device
+	for name, a := range m.allocated[uid][container] {
+		all = append(all, m.grouped(name, a.IDs)...)
+	}
+	slices.SortFunc(all, compare)
+	return all
+}
+
+// All returns all healthy devices of the node.
+func (m *Manager) All() []Device {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Device
+	for name, of := range m.resources {
+		var ids []string
+		for id, d := range of.devices {
+			if d.healthy {
+				ids = append(ids, id)
+			}
+		}
+		all = append(all, m.grouped(name, ids)...)
+	}
+	slices.SortFunc(all, compare)
+	return all
+}
+
+func compare(a, b Device) int {
+	return cmp.Or(cmp.Compare(a.Resource, b.Resource), slices.Compare(a.Nodes, b.Nodes))
+}
+
+// grouped returns devices of one resource, grouped by their NUMA nodes.
+func (m *Manager) grouped(name string, ids []string) []Device {
+	var all []Device
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		var nodes []int
+		if of := m.resources[name]; of != nil {
+			nodes = of.devices[id].nodes
+		}
+		i := slices.IndexFunc(all, func(d Device) bool { return slices.Equal(d.Nodes, nodes) })
+		if i < 0 {
+			all = append(all, Device{Resource: name, Nodes: nodes})
+			i = len(all) - 1
+		}
+		all[i].IDs = append(all[i].IDs, id)
+	}
+	return all
+}
+
+// pluginOf returns the connected plugin of a resource, nil if there is none.
+func (m *Manager) pluginOf(name string) *plugin {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if of := m.resources[name]; of != nil {
+		return of.plugin
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package devices
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"svc.dev/svc/svclet/container"
+)
+
+// isExtended reports whether a name is that of an extended resource.
+func isExtended(name string) bool {
+	domain, _, qualified := strings.Cut(name, "/")
+	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix)
+}
+
+// callTimeout bounds the calls of a plugin before a container starts (kubelet's
+// KubeletPreStartContainerRPCTimeoutInSecs).
+const callTimeout = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
+
+// Start prepares the devices of a container that is about to start, by its plugins, and
+// returns what the container needs to use them.
+func (m *Manager) Start(ctx context.Context, uid types.UID, name string) (container.Allocation, error) {
+	var all container.Allocation
+	for _, resource := range m.held(uid, name) {
+		response, err := m.prepare(ctx, uid, name, resource)
+		if err != nil {
+			return container.Allocation{}, fmt.Errorf("devices %s: %w", resource, err)
+		}
+		m.add(&all, response)
+	}
+	return all, nil
+}
+
+// held returns the resources of which a container has devices.
+func (m *Manager) held(uid types.UID, name string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.allocated[uid][name]))
+}
+
+// prepare asks the plugin, once for each container, how to use its devices, and before
+// each start to prepare them if it wants that.
+func (m *Manager) prepare(ctx context.Context, uid types.UID, name, resource string) (*pluginapi.ContainerAllocateResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p := m.pluginOf(resource)
+	held := m.allocation(uid, name, resource)
+	response := &pluginapi.ContainerAllocateResponse{}
+	if held.Response != nil {
+		if err := proto.Unmarshal(held.Response, response); err != nil {
+			return nil, m.file.Unusable(err.Error())
+		}
+	}
+	if p == nil {
+		if held.Response != nil {
+			return response, nil // the agent has restarted, and the plugin has not registered yet
+		}
+		return nil, fmt.Errorf("the device plugin is not registered")
+	}
+	if held.Response == nil {
+		held.IDs = m.preferred(ctx, p, uid, name, held.IDs)
+		answer, err := p.client.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: held.IDs}}})
+		if err != nil {
+			return nil, fmt.Errorf("the device plugin cannot allocate %s: %w", strings.Join(held.IDs, ","), err)
+		}
+		if len(answer.GetContainerResponses()) != 1 {
+			return nil, fmt.Errorf("the device plugin's response is for %d containers: must be for one", len(answer.GetContainerResponses()))
+		}
+		response = answer.GetContainerResponses()[0]
+		if err := m.remember(uid, name, resource, response); err != nil {
+			return nil, err
+		}
+	}
+	if p.options.GetPreStartRequired() {
+		if _, err := p.client.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: held.IDs}); err != nil {
+			return nil, fmt.Errorf("the device plugin cannot prepare %s: %w", strings.Join(held.IDs, ","), err)
+		}
+	}
+	return response, nil
+}
+
+// allocation returns a copy of an allocation, empty if the pod has been released.
+func (m *Manager) allocation(uid types.UID, name, resource string) allocation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.allocated[uid][name][resource]; a != nil {
+		return allocation{IDs: slices.Clone(a.IDs), Response: a.Response}
+	}
+	return allocation{}
+}
+
+// remember stores the plugin's response.
+func (m *Manager) remember(uid types.UID, name, resource string, response *pluginapi.ContainerAllocateResponse) error {
+	encoded, err := proto.Marshal(response)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.allocated[uid][name][resource]
+	if a == nil {
+		return fmt.Errorf("the pod has ended")
+	}
+	// An empty response is not nil, so that the plugin is not asked again.
+	a.Response = append([]byte{}, encoded...)
+	return m.save()
+}
+
+// preferred lets the plugin choose among the free devices of the same NUMA nodes, if it
+// offers that, and returns the devices that the container has then.
+func (m *Manager) preferred(ctx context.Context, p *plugin, uid types.UID, name string, ids []string) []string {
+	if !p.options.GetGetPreferredAllocationAvailable() {
+		return ids
+	}
+	answer, err := p.client.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{{
+		AvailableDeviceIDs: m.alternatives(p.resource, ids), AllocationSize: int32(len(ids)),
+	}}})
+	if err != nil || len(answer.GetContainerResponses()) != 1 {
+		return ids // it is only a preference
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wanted := answer.GetContainerResponses()[0].GetDeviceIDs()
+	a := m.allocated[uid][name][p.resource]
+	if a == nil || len(wanted) != len(ids) || !m.subset(wanted, m.alternativesLocked(p.resource, ids)) {
+		return ids
+	}
+	a.IDs = slices.Clone(wanted)
+	return a.IDs
+}
+
+func (m *Manager) subset(ids, of []string) bool {
+	for i, id := range ids {
+		if !slices.Contains(of, id) || slices.Contains(ids[:i], id) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Manager) alternatives(resource string, ids []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.alternativesLocked(resource, ids)
+}
+
+// alternativesLocked returns the devices ids, and the free ones on NUMA nodes that these
+// are on.
+func (m *Manager) alternativesLocked(resource string, ids []string) []string {
+	devices := m.resources[resource].devices
+	var nodes []int
+	for _, id := range ids {
+		nodes = append(nodes, devices[id].nodes...)
+	}
+	all := slices.Clone(ids)
+	for _, id := range m.free(&corev1.Pod{}, resource) {
+		near := len(nodes) == 0 || slices.ContainsFunc(devices[id].nodes, func(n int) bool { return slices.Contains(nodes, n) })
+		if near && !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// add adds what a plugin's response asks for.
+func (m *Manager) add(to *container.Allocation, response *pluginapi.ContainerAllocateResponse) {
+	for _, name := range slices.Sorted(maps.Keys(response.GetEnvs())) {
+		to.Envs = append(to.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(response.GetEnvs()[name])})
+	}
+	for _, mount := range response.GetMounts() {
+		to.Mounts = append(to.Mounts, &runtimeapi.Mount{ContainerPath: mount.GetContainerPath(), HostPath: mount.GetHostPath(), Readonly: mount.GetReadOnly()})
+	}
+	for _, d := range response.GetDevices() {
+		to.Devices = append(to.Devices, &runtimeapi.Device{ContainerPath: d.GetContainerPath(), HostPath: d.GetHostPath(), Permissions: d.GetPermissions()})
+	}
+	if len(response.GetAnnotations()) > 0 && to.Annotations == nil {
+		to.Annotations = map[string]string{}
+	}
+	maps.Copy(to.Annotations, response.GetAnnotations())
+	if !m.o.WithoutCDI {
+		for _, d := range response.GetCdiDevices() {
+			to.CDIDevices = append(to.CDIDevices, &runtimeapi.CDIDevice{Name: d.GetName()})
+		}
+	}
+}
