@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/svclet/devices"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/podmanager"
+	"svc.dev/svc/svclet/podresources"
 	"svc.dev/svc/svclet/topology"
 )
 
@@ -48,7 +49,10 @@ func newAllocations(base common, conn connections, available resources, held *de
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	return m, tasks{parts: []func(context.Context){m.Run, held.Run}}, nil
+	shown := podresources.New(podresources.Options{
+		Dir: filepath.Join(base.RootDir, "pod-resources"), Active: table.Active, CPUs: m, Devices: held, WithoutGet: base.WithoutPodResourcesGet,
+	})
+	return m, tasks{parts: []func(context.Context){m.Run, held.Run, shown.Run}}, nil
 }
 
 // maxAlignedNodes is how many NUMA nodes a machine may have for hints, whose number grows

@@ -100,6 +100,38 @@ func (m *Manager) CPUs(uid types.UID, container string) string {
 	return set.String()
 }
 
+// Exclusive returns the CPUs that a container has alone.
+func (m *Manager) Exclusive(uid types.UID, container string) []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.o.CPUs == nil {
+		return nil
+	}
+	set, exclusive := m.o.CPUs.CPUs(uid, container)
+	if !exclusive {
+		return nil
+	}
+	return numbers(set)
+}
+
+// AllocatableCPUs returns the CPUs that containers can have alone.
+func (m *Manager) AllocatableCPUs() []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.o.CPUs == nil {
+		return nil
+	}
+	return numbers(m.o.CPUs.Allocatable())
+}
+
+func numbers(set cpuset.CPUSet) []int64 {
+	var all []int64
+	for _, cpu := range set.List() {
+		all = append(all, int64(cpu))
+	}
+	return all
+}
+
 // reconcileSoon makes Run reconcile without waiting for its period.
 func (m *Manager) reconcileSoon() {
 	select {

@@ -5,6 +5,7 @@ import "k8s.io/component-base/featuregate"
 // The gates with an effect in svclet. All others are accepted, so that the
 // components of a cluster can have the same gates, and have no effect.
 const (
+	gatePodResourcesGet = "SvcletPodResourcesGet"
 	gateCDIDevices      = "DevicePluginCDIDevices"
 	gateAppArmor        = "AppArmor"
 	gateCPUAlpha        = "CPUManagerPolicyAlphaOptions"
@@ -27,6 +28,7 @@ const (
 // gateEffects returns the effect of each gate.
 func gateEffects() map[string]string {
 	return map[string]string{
+		gatePodResourcesGet: "The pod resources API has the method Get.",
 		gateCDIDevices:      "Containers get the CDI devices that device plugins name.",
 		gateAppArmor:        "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
 		gateCPUAlpha:        "`cpuManagerPolicyOptions` may have distribute-cpus-across-numa and align-by-socket.",
@@ -62,6 +64,9 @@ type Gates struct {
 	// WithoutCDIDevices ignores the CDI devices of device plugins
 	// (DevicePluginCDIDevices=false).
 	WithoutCDIDevices bool
+	// WithoutPodResourcesGet refuses the method Get of the pod resources API
+	// (SvcletPodResourcesGet=false).
+	WithoutPodResourcesGet bool
 	// WithoutReadyToStart leaves out the condition PodReadyToStartContainers
 	// (PodReadyToStartContainersCondition=false).
 	WithoutReadyToStart bool
@@ -77,7 +82,7 @@ func GateEffect(name string) string { return gateEffects()[name] }
 func NewGates(gates featuregate.FeatureGate) Gates {
 	return Gates{
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
-		WithoutCDIDevices: !gates.Enabled(gateCDIDevices),
-		WithoutSidecars:   !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
+		WithoutCDIDevices: !gates.Enabled(gateCDIDevices), WithoutPodResourcesGet: !gates.Enabled(gatePodResourcesGet),
+		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
 	}
 }

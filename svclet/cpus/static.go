@@ -92,6 +92,9 @@ func (s *Static) Shared() cpuset.CPUSet {
 	return shared
 }
 
+// Allocatable returns the CPUs that are not reserved.
+func (s *Static) Allocatable() cpuset.CPUSet { return s.topology.All().Difference(s.reserved) }
+
 // CPUs returns the CPUs of a container, and whether they are its own.
 func (s *Static) CPUs(uid types.UID, container string) (cpus cpuset.CPUSet, exclusive bool) {
 	if cpus, exclusive = s.Exclusive[uid][container]; exclusive {
