@@ -22,6 +22,7 @@ import (
 	"svc.dev/svc/apiserver/authentication/bootstraptoken"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/serviceaccount"
@@ -34,6 +35,7 @@ type identity struct {
 	authorizers    *authorization.Authorizers
 	keys           *serviceaccount.Keys
 	tokens         resource.Tokens    // nil without a signing key
+	uses           *metrics.Tokens    // nil behind a host
 	jwt            *jwt.Authenticator // nil without foreign issuers
 }
 
@@ -43,7 +45,7 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 	if behind != nil {
 		return newHostIdentity(behind)
 	}
-	made := &identity{}
+	made := &identity{uses: metrics.NewTokens()}
 	var err error
 	if made.authorizers, err = authorization.New(o.Authorization); err != nil {
 		return nil, err
@@ -64,7 +66,11 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 			Get: func(ctx context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
 				return objects(gr).Get(ctx, namespace, name)
 			},
-			Clock:         clock,
+			Clock: clock,
+			Count: made.uses.Count,
+			Label: func(ctx context.Context, secret *corev1.Secret, key, value string) error {
+				return labelSecret(ctx, objects(corev1.Resource("secrets")), secret, key, value)
+			},
 			CredentialIDs: !o.Release.Before(release.Release{Major: 1, Minor: 30}),
 		}))
 	}
@@ -81,6 +87,22 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 		return nil, err
 	}
 	return made, nil
+}
+
+// labelSecret sets a label of a secret, unless another one has its name by now.
+func labelSecret(ctx context.Context, secrets resource.Objects, secret *corev1.Secret, key, value string) error {
+	_, err := secrets.Update(ctx, secret.Namespace, secret.Name, false, func(obj runtime.Object) (runtime.Object, error) {
+		current, ok := obj.(*corev1.Secret)
+		if !ok || current.UID != secret.UID {
+			return obj, nil
+		}
+		if current.Labels == nil {
+			current.Labels = map[string]string{}
+		}
+		current.Labels[key] = value
+		return current, nil
+	})
+	return err
 }
 
 // newHostIdentity returns the identity of a server behind a host: the host authenticates

@@ -62,6 +62,7 @@ func (c *chain) metricsConfig() metrics.Config {
 		Pools:           c.pools(),
 		Clock:           c.clock,
 		Allocations:     c.stores.allocations,
+		Tokens:          c.identity.uses,
 	}
 }
 

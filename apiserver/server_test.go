@@ -217,6 +217,7 @@ func checkHealth(t *testing.T, r *running) {
 			"poststarthook/bootstrap-controller",
 			"poststarthook/scheduling/bootstrap-system-priority-classes",
 			"poststarthook/start-cluster-authentication-info-controller",
+			"poststarthook/start-legacy-token-tracking-controller",
 			"poststarthook/start-svc-aggregator-informers",
 			"poststarthook/apiservice-registration-controller",
 			"poststarthook/apiservice-status-available-controller",

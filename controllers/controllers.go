@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/controllers/horizontalpodautoscaler"
 	"svc.dev/svc/controllers/hostloadbalancer"
 	"svc.dev/svc/controllers/job"
+	"svc.dev/svc/controllers/legacytokencleaner"
 	"svc.dev/svc/controllers/localpathprovisioner"
 	"svc.dev/svc/controllers/namespace"
 	"svc.dev/svc/controllers/nodeipam"
@@ -67,6 +68,7 @@ func All() []controller.Controller {
 		hostloadbalancer.New(),
 		horizontalpodautoscaler.New(),
 		job.New(),
+		legacytokencleaner.New(),
 		localpathprovisioner.New(),
 		namespace.New(),
 		nodeipam.New(),

@@ -1,7 +1,8 @@
 // Package bootstrap owns the objects that every cluster must have: the system
 // namespaces, the kubernetes Service and its endpoints, the flow-control
-// configuration, the system priority classes, the default roles, and the
-// configuration by which aggregated servers trust this one.
+// configuration, the system priority classes, the default roles, the
+// configuration by which aggregated servers trust this one, and the date since
+// which uses of legacy tokens are tracked.
 //
 // Each is written by an Ensure function, which several servers may call at any
 // time. A Step runs it when the server has started and then at an interval.
@@ -61,6 +62,9 @@ func Steps(c Config) []Step {
 	steps = append(steps, []Step{
 		{Name: "bootstrap-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
 			return ensureBasics(ctx, c.Client, c.Service)
+		}},
+		{Name: "start-legacy-token-tracking-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
+			return EnsureTokenTracking(ctx, c.Client.CoreV1(), c.Clock.Now())
 		}},
 		{Name: "start-cluster-authentication-info-controller", Interval: repairInterval, Wake: auth.changes(), Ensure: func(ctx context.Context) error {
 			return EnsureAuthentication(ctx, c.Client.CoreV1(), *auth, c.Clock.Now())

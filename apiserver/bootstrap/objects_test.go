@@ -43,13 +43,13 @@ func TestTheSecondPassOfTheStepsWritesNothing(t *testing.T) {
 }
 
 func TestLoopbackIsNotPublished(t *testing.T) {
-	for address, want := range map[string]int{"127.0.0.1:6443": 4, "[::1]:6443": 4, "0.0.0.0:6443": 4, "192.0.2.10:6443": 5} {
+	for address, want := range map[string]int{"127.0.0.1:6443": 5, "[::1]:6443": 5, "0.0.0.0:6443": 5, "192.0.2.10:6443": 6} {
 		if got := len(Steps(Config{Client: fake.NewClientset(), Clock: clock.RealClock{}, Advertise: netip.MustParseAddrPort(address)})); got != want {
 			t.Errorf("%s: %d steps, want %d", address, got, want)
 		}
 	}
-	if got := len(Steps(Config{Client: fake.NewClientset(), Clock: clock.RealClock{}})); got != 4 {
-		t.Errorf("no address: %d steps, want 4", got)
+	if got := len(Steps(Config{Client: fake.NewClientset(), Clock: clock.RealClock{}})); got != 5 {
+		t.Errorf("no address: %d steps, want 5", got)
 	}
 }
 

@@ -32,8 +32,9 @@ type Config struct {
 	Store Store
 	Pools []Pool
 	Clock clock.PassiveClock
-	// Allocations, unless nil, are counted by the server.
+	// Allocations and Tokens, unless nil, are counted by the server.
 	Allocations *Allocations
+	Tokens      *Tokens
 }
 
 // New returns the metrics that source gathers, as the configuration shows them.
@@ -53,6 +54,11 @@ func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
 		usage.add(families)
 		if c.Allocations != nil {
 			if err := c.Allocations.add(families); err != nil {
+				return nil, err
+			}
+		}
+		if c.Tokens != nil {
+			if err := c.Tokens.add(families); err != nil {
 				return nil, err
 			}
 		}

@@ -8,9 +8,9 @@ import (
 )
 
 // absentPlugins are plugins of Kubernetes that svc does not have: those of releases
-// after 1.28, and those of kinds that are not served by default.
+// after 1.28.
 var absentPlugins = []string{
-	"ClusterTrustBundleAttest", "JobValidation", "NodeDeclaredFeatureValidator", "PersistentVolumeLabel", "PodGroupProtection",
+	"JobValidation", "NodeDeclaredFeatureValidator", "PodGroupProtection",
 	"PodGroupWorkloadExists", "PodResizeValidator", "PodTopologyLabels",
 }
 

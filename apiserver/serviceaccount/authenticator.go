@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/go-jose/go-jose/v4/jwt"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
@@ -33,6 +34,10 @@ type AuthenticatorConfig struct {
 	Lookup bool
 	Get    Getter
 	Clock  clock.PassiveClock
+	// Count, unless nil, counts the uses of tokens.
+	Count func(Use)
+	// Label, unless nil, sets a label of a secret.
+	Label func(ctx context.Context, secret *corev1.Secret, key, value string) error
 	// CredentialIDs tells in the user's extra fields which token was used, and on which
 	// node the pod of the token is (KEP-4193: since release 1.30).
 	CredentialIDs bool
@@ -116,6 +121,7 @@ func (a *Authenticator) verify(token *jwt.JSONWebToken) (tokenClaims, error) {
 func (a *Authenticator) audiences(ctx context.Context, claims tokenClaims) (authenticator.Audiences, error) {
 	own := authenticator.Audiences(claims.Audience)
 	if len(own) == 0 {
+		a.count(Legacy)
 		own = a.config.Audiences
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token", claims.Subject)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -58,24 +59,30 @@ func (a *Authenticator) bound(ctx context.Context, claims tokenClaims) (*service
 	return info, nil
 }
 
-// present returns an error unless the object exists, has the UID that the token
-// names, and its graceful deletion, if any, has not passed its end.
+// present returns an error unless find returns the object.
 func (a *Authenticator) present(ctx context.Context, kind, namespace string, ref *resource.Referent) error {
+	_, err := a.find(ctx, kind, namespace, ref)
+	return err
+}
+
+// find returns the object that the token names. It is an error unless the object exists,
+// has the token's UID, and its graceful deletion, if any, has not passed its end.
+func (a *Authenticator) find(ctx context.Context, kind, namespace string, ref *resource.Referent) (runtime.Object, error) {
 	found, err := a.config.Get(ctx, schema.GroupResource{Resource: kind}, namespace, ref.Name)
 	if err != nil {
-		return fmt.Errorf("service account token: %w", err)
+		return nil, fmt.Errorf("service account token: %w", err)
 	}
 	obj, err := meta.Accessor(found)
 	if err != nil {
-		return fmt.Errorf("service account token: %w", err)
+		return nil, fmt.Errorf("service account token: %w", err)
 	}
 	if obj.GetUID() != ref.UID {
-		return fmt.Errorf("service account token: the UID of %s %q is %s, not %s as in the token", kind, ref.Name, obj.GetUID(), ref.UID)
+		return nil, fmt.Errorf("service account token: the UID of %s %q is %s, not %s as in the token", kind, ref.Name, obj.GetUID(), ref.UID)
 	}
 	if a.gone(obj) {
-		return fmt.Errorf("service account token: %s %q has been deleted", kind, ref.Name)
+		return nil, fmt.Errorf("service account token: %s %q has been deleted", kind, ref.Name)
 	}
-	return nil
+	return found, nil
 }
 
 // gone reports whether the end of the object's graceful deletion has passed. It
@@ -85,15 +92,20 @@ func (a *Authenticator) gone(obj metav1.Object) bool {
 	return deleted != nil && deleted.Time.Before(a.config.Clock.Now().Add(-jwt.DefaultLeeway))
 }
 
-// noteStale adds an audit annotation if a client uses an old mounted token instead
+// noteStale counts the use of a token, and adds an audit annotation if a client uses an old mounted token instead
 // of reading the renewed one from its file.
 func (a *Authenticator) noteStale(ctx context.Context, claims tokenClaims) {
 	warnAfter := claims.Bound.WarnAfter
 	if warnAfter == nil {
+		a.count(Valid)
 		return
 	}
-	if late := a.config.Clock.Since(warnAfter.Time()); late > 0 {
+	late := a.config.Clock.Since(warnAfter.Time())
+	if late > 0 {
+		a.count(Stale)
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/stale-token",
 			fmt.Sprintf("subject: %s, seconds after warning threshold: %d", claims.Subject, int64(late.Seconds())))
+		return
 	}
+	a.count(Valid)
 }

@@ -20,7 +20,7 @@ const invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 
 // legacy returns the account of a token of a secret of type
 // kubernetes.io/service-account-token. Such a token does not expire; with Lookup
-// it becomes invalid when the secret or the account is deleted.
+// it becomes invalid when the secret or the account is deleted, and its uses are tracked.
 func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token string) (*serviceaccount.ServiceAccountInfo, error) {
 	info := &serviceaccount.ServiceAccountInfo{Namespace: claims.SecretNamespace, Name: claims.AccountName, UID: claims.AccountUID}
 	if claims.Issuer != legacyIssuer || info.Namespace == "" || info.Name == "" || info.UID == "" || claims.SecretName == "" ||
@@ -43,13 +43,17 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
 		return nil, fmt.Errorf("service account token: it is not the one in secret %q", claims.SecretName)
 	}
-	if err := a.present(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)}); err != nil {
+	account, err := a.find(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)})
+	if err != nil {
 		return nil, err
 	}
 	if secret.Labels[invalidSinceLabel] != "" {
+		a.count(LegacyInvalid)
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
 		return nil, fmt.Errorf("service account token: secret %q is marked invalid; use kubectl create token, or remove its label %s", secret.Name, invalidSinceLabel)
 	}
-	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-manual-secret", secret.Name)
+	if account, ok := account.(*corev1.ServiceAccount); ok {
+		a.track(ctx, secret, account)
+	}
 	return info, nil
 }

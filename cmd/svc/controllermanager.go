@@ -45,7 +45,8 @@ place. Its flags are those of kube-controller-manager.`,
 				return err
 			}
 			defer logs.FlushLogs()
-			warnGates(cmd, actsOnNone)
+			warnGates(cmd, actsOnControllers)
+			enableGated(opts)
 			return runManager(cmd.Context(), opts, port, connection, api)
 		},
 	}
@@ -54,7 +55,7 @@ place. Its flags are those of kube-controller-manager.`,
 		"File that says how to reach the API server, and as whom (kubeconfig format). \"svc up\" writes one: controller-manager.svcconfig in its --data-dir. Without it, the service account of the pod that this runs in is used.")
 	opts.AddFlags(&sets)
 	port.AddFlags(&sets)
-	gates.AddFlag(sets.FlagSet("features"), utilfeature.DefaultMutableFeatureGate, actsOnNone)
+	gates.AddFlag(sets.FlagSet("features"), utilfeature.DefaultMutableFeatureGate, actsOnControllers)
 	addLogFlags(&sets, logging)
 	addFlags(cmd, sets)
 	return cmd

@@ -2,16 +2,28 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/controllers"
+	"svc.dev/svc/controllers/legacytokencleaner"
 )
 
-// actsOnNone is the answer of a program that no feature gate changes.
-func actsOnNone(string) bool { return false }
+// actsOnControllers reports whether a gate enables a controller.
+func actsOnControllers(name string) bool { return name == legacytokencleaner.Gate }
+
+// enableGated adds the controllers of enabled gates to those that run, unless --controllers
+// lists single ones or excludes them.
+func enableGated(o *controllers.Options) {
+	listed := func(name string) bool { return slices.Contains(o.Controllers, name) }
+	if utilfeature.DefaultFeatureGate.Enabled(legacytokencleaner.Gate) && listed("*") && !listed("-"+legacytokencleaner.Name) {
+		o.Controllers = append(o.Controllers, legacytokencleaner.Name)
+	}
+}
 
 // warnGates names the feature gates that the user has set and that have no effect in
 // this program.

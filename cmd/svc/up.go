@@ -52,6 +52,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var muted atomic.Bool
+			enableGated(up.controllers)
 			c, err := up.cluster(cmd, func() { muted.Store(true) })
 			if err != nil {
 				return err
@@ -64,7 +65,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 				return err
 			}
 			defer logs.FlushLogs()
-			warnGates(cmd, func(name string) bool { return gates.Acts(name) || config.ActsOn(name) })
+			warnGates(cmd, func(name string) bool { return gates.Acts(name) || config.ActsOn(name) || actsOnControllers(name) })
 			return c.Run(cmd.Context(), func(started cluster.Report) {
 				report{Report: started, dir: c.Dir, release: c.Server.Release.String(), program: os.Args[0]}.print(cmd.OutOrStdout())
 			})

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	apigates "svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/controllers/legacytokencleaner"
 	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/svclet/config"
 )
@@ -89,6 +90,9 @@ func featureGates() (string, error) {
 		var by []string
 		if apigates.Acts(gate.Name) {
 			by = append(by, "svc apiserver")
+		}
+		if gate.Name == legacytokencleaner.Gate {
+			by = append(by, "svc controller-manager")
 		}
 		if config.ActsOn(gate.Name) {
 			by = append(by, "svclet")

@@ -55,6 +55,16 @@ var _ = Describe("serviceaccount-token", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(200), body)
 
+		used, err := secrets.Get(ctx, "robot-token", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(used.Labels).To(HaveKeyWithValue("kubernetes.io/legacy-token-last-used", MatchRegexp(`^\d{4}-\d{2}-\d{2}$`)))
+		_, body, err = server.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(body).To(MatchRegexp(`"since":"\d{4}-\d{2}-\d{2}"`))
+		_, body, err = server.Get(ctx, "/metrics")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(body).To(ContainSubstring("serviceaccount_legacy_manual_token_uses_total 1\n"))
+
 		By("deleting the account")
 		run("delete", "serviceaccount", "robot")
 		Eventually(data).Should(BeNil())

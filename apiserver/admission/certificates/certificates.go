@@ -1,6 +1,6 @@
 // Package certificates owns the admission plugins of Kubernetes for certificate
 // signing requests: CertificateApproval, CertificateSigning and
-// CertificateSubjectRestriction.
+// CertificateSubjectRestriction, and that for trust bundles, ClusterTrustBundleAttest.
 // https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#authorization
 package certificates
 
@@ -15,6 +15,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
@@ -84,15 +85,23 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	// The signer of the old object counts: an update cannot choose another one.
 	signer := old.Spec.SignerName
+	if mayOnSigner(ctx, p.authorizer, a.GetUserInfo(), p.verb, signer) {
+		return nil
+	}
+	return admission.NewForbidden(a, fmt.Errorf("user not permitted to %s requests with signerName %q", p.verb, signer))
+}
+
+// mayOnSigner reports whether a user may use a verb on a signer, or on all of its domain.
+func mayOnSigner(ctx context.Context, may authorizer.Authorizer, who user.Info, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
-		decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-			User: a.GetUserInfo(), Verb: p.verb, Name: name,
+		decision, _, err := may.Authorize(ctx, authorizer.AttributesRecord{
+			User: who, Verb: verb, Name: name,
 			APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", ResourceRequest: true,
 		})
 		if err == nil && decision == authorizer.DecisionAllow {
-			return nil
+			return true
 		}
 	}
-	return admission.NewForbidden(a, fmt.Errorf("user not permitted to %s requests with signerName %q", p.verb, signer))
+	return false
 }

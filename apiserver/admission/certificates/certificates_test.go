@@ -77,6 +77,36 @@ func TestUpdatesNeedAPermissionOnTheSigner(t *testing.T) {
 	}
 }
 
+func TestABundleOfASignerNeedsThePermissionToAttest(t *testing.T) {
+	bundle := func(signer, trust string) *certificatesv1.ClusterTrustBundle {
+		return &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: trust}}
+	}
+	const refused = `clustertrustbundles.certificates.k8s.io "x" is forbidden: user not permitted to attest for signerName "example.com/a"`
+	for _, test := range []struct {
+		rule        string
+		may         authorizer.Authorizer
+		object, old *certificatesv1.ClusterTrustBundle
+		err         string
+	}{
+		{"of the signer", only("attest", "example.com/a"), bundle("example.com/a", "x"), nil, ""},
+		{"of the domain", only("attest", "example.com/*"), bundle("example.com/a", "x"), nil, ""},
+		{"of another signer", only("attest", "example.com/b"), bundle("example.com/a", "x"), nil, refused},
+		{"another verb", only("sign", "example.com/a"), bundle("example.com/a", "x"), nil, refused},
+		{"none for a bundle without a signer", only("", ""), bundle("", "x"), nil, ""},
+		{"none for an update without change", only("", ""), bundle("example.com/a", "x"), bundle("example.com/a", "x"), ""},
+		{"a change", only("", ""), bundle("example.com/a", "y"), bundle("example.com/a", "x"), refused},
+		{"a change to a signer of the user", only("attest", "example.com/b"), bundle("example.com/b", "x"), bundle("example.com/a", "x"), refused},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			r := admissiontest.Request{Object: test.object}
+			if test.old != nil {
+				r.Old = test.old
+			}
+			expect(t, admissiontest.Server{Authorizer: test.may}.Start(t, RegisterAttest).Send(t, r), test.err)
+		})
+	}
+}
+
 func TestNoClientCertificateIsOfThePrivilegedGroup(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

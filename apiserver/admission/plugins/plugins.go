@@ -37,6 +37,7 @@ import (
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/admission/storageprotection"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
+	"svc.dev/svc/apiserver/admission/volumelabel"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -100,6 +101,7 @@ func All(s Settings) []Plugin {
 		{podtolerations.PluginName, off, "sets and restricts the tolerations of pods by annotations of their namespace.", podtolerations.Register},
 		{eventratelimit.PluginName, off, "limits the rate of events; needs a configuration.", eventratelimit.Register},
 		{extendedresource.PluginName, off, "adds tolerations for the extended resources that a pod requests.", extendedresource.Register},
+		{volumelabel.PluginName, off, "gives volumes a node affinity to the zone and region of their labels (deprecated).", volumelabel.Register},
 		{defaultstorageclass.PluginName, on, "sets the default StorageClass of claims that name none.", defaultstorageclass.Register},
 		{storageprotection.PluginName, on, "protects claims and volumes in use from deletion, by a finalizer.", storageprotection.Register},
 		{ownerreferences.PluginName, off, "requires permissions on the object and its owners for changes of owner references.", ownerreferences.Register},
@@ -107,6 +109,7 @@ func All(s Settings) []Plugin {
 		{runtimeclass.PluginName, on, "adds the overhead, node selector and tolerations of their RuntimeClass to pods.", runtimeclass.Register},
 		{certificates.ApprovalName, on, "requires the permission `approve` on the signer for approving certificate signing requests.", certificates.RegisterApproval},
 		{certificates.SigningName, on, "requires the permission `sign` on the signer for issuing certificates.", certificates.RegisterSigning},
+		{certificates.AttestName, on, "requires the permission `attest` on the signer for its ClusterTrustBundles.", certificates.RegisterAttest},
 		{certificates.SubjectName, on, "refuses requests for client certificates of the group `system:masters`.", certificates.RegisterSubject},
 		{defaultingressclass.PluginName, on, "sets the default IngressClass of ingresses that name none.", defaultingressclass.Register},
 		{externalips.PluginName, off, "refuses new external IPs of services.", externalips.Register},

@@ -49,14 +49,13 @@ func TestEveryPluginIsDocumented(t *testing.T) {
 }
 
 // TestOrderAndDefaultsAreThoseOfKubernetes compares with kube-apiserver 1.28, which
-// has two plugins more: PersistentVolumeLabel and ClusterTrustBundleAttest. It has
-// NodeRestriction off; kubeadm and svc have it on. MutatingAdmissionPolicy came later.
+// has NodeRestriction off; kubeadm and svc have it on. MutatingAdmissionPolicy came later.
 func TestOrderAndDefaultsAreThoseOfKubernetes(t *testing.T) {
 	want := strings.Fields(`-AlwaysAdmit -NamespaceAutoProvision NamespaceLifecycle -NamespaceExists -SecurityContextDeny
 		-LimitPodHardAntiAffinityTopology LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition -AlwaysPullImages
 		-ImagePolicyWebhook PodSecurity -PodNodeSelector Priority DefaultTolerationSeconds -PodTolerationRestriction -EventRateLimit
-		-ExtendedResourceToleration DefaultStorageClass StorageObjectInUseProtection -OwnerReferencesPermissionEnforcement
-		PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning CertificateSubjectRestriction
+		-ExtendedResourceToleration -PersistentVolumeLabel DefaultStorageClass StorageObjectInUseProtection -OwnerReferencesPermissionEnforcement
+		PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction
 		DefaultIngressClass -DenyServiceExternalIPs MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy
 		ValidatingAdmissionWebhook ResourceQuota -AlwaysDeny`)
 	var got []string
