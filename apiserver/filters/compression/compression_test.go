@@ -33,9 +33,9 @@ func TestWhatIsCompressed(t *testing.T) {
 		status                            int
 		want                              bool
 	}{
-		{"get", "get", "gzip", "application/json", 200, true},
-		{"list", "list", "deflate, gzip;q=0.5", "application/yaml", 200, true},
-		{"protobuf", "list", "GZIP", "application/vnd.kubernetes.protobuf", 200, true},
+		{"a get", "get", "gzip", "application/json", 200, true},
+		{"a list, if another encoding is accepted, too", "list", "deflate, gzip;q=0.5", "application/yaml", 200, true},
+		{"protobuf, and the encoding in upper case", "list", "GZIP", "application/vnd.kubernetes.protobuf", 200, true},
 		{"a table", "list", "gzip", "application/json;as=Table", 200, true},
 		{"not a watch", "watch", "gzip", "application/json", 200, false},
 		{"not a creation", "create", "gzip", "application/json", 200, false},
