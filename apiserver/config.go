@@ -77,7 +77,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		return nil, err
 	}
 	if err := o.Audit.ApplyTo(&config.Config); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+		return nil, fmt.Errorf("audit: %w; see --audit-policy-file=%s and --audit-webhook-config-file=%s", err, o.Audit.PolicyFile, o.Audit.WebhookOptions.ConfigFile)
 	}
 	if config.AuditBackend != nil {
 		config.AuditBackend = c.deprecatedLater.Audit(config.AuditBackend)

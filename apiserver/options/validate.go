@@ -187,6 +187,9 @@ func (o *Options) validateFiles() []error {
 	errs = append(errs, readable("oidc-ca-file", o.Authentication.OIDC.CAFile)...)
 	errs = append(errs, readable("authentication-token-webhook-config-file", o.Authentication.Webhook.ConfigFile)...)
 	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)
+	errs = append(errs, readable("audit-policy-file", o.Audit.PolicyFile)...)
+	errs = append(errs, readable("audit-webhook-config-file", o.Audit.WebhookOptions.ConfigFile)...)
+	errs = append(errs, readable("admission-control-config-file", o.Admission.ConfigFile)...)
 	for _, file := range o.ServiceAccounts.KeyFiles {
 		errs = append(errs, readable("service-account-key-file", file)...)
 	}
