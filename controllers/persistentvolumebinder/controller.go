@@ -52,10 +52,15 @@ func setup(ctx context.Context, env *controller.Env) error {
 	}
 	err := controller.Run(env, controller.Options{Name: "persistentvolumebinder-claims", Workers: workers}, claims,
 		controller.For(&corev1.PersistentVolumeClaim{}),
-		controller.Map(&corev1.PersistentVolume{}, w.claimsOfVolume),
-		controller.Map(&storagev1.StorageClass{}, w.claimsOfClass),
+		controller.Map(&corev1.PersistentVolume{}, claimOfVolume),
 		controller.Map(&corev1.Pod{}, w.claimsOfPod, never),
 		claims.trigger.Watch())
+	if err != nil {
+		return err
+	}
+	classes := &classReconciler{cache: env.Manager.GetCache(), claims: &claims.trigger}
+	err = controller.Run(env, controller.Options{Name: "persistentvolumebinder-classes", Workers: 1, MinInterval: classInterval}, classes,
+		classEvents(&corev1.PersistentVolume{}, classOfVolume), classEvents(&storagev1.StorageClass{}, classesOfClass))
 	if err != nil {
 		return err
 	}
@@ -64,17 +69,19 @@ func setup(ctx context.Context, env *controller.Env) error {
 		controller.Map(&corev1.PersistentVolumeClaim{}, w.volumesOfClaim))
 }
 
-// unboundVolumes finds volumes that a claim may be bound to by the names of their
-// classes.
+// unboundVolumes finds available volumes that no claim has reserved by the names of
+// their classes.
 func unboundVolumes() controller.Index {
 	return controller.Index{Name: "unbound-class", Object: &corev1.PersistentVolume{}, Values: func(obj client.Object) []string {
-		switch pv := obj.(*corev1.PersistentVolume); pv.Status.Phase {
-		case corev1.VolumeBound, corev1.VolumeReleased, corev1.VolumeFailed:
-			return nil
-		default:
+		if pv := obj.(*corev1.PersistentVolume); available(pv) {
 			return []string{classValue(volume.GetPersistentVolumeClass(pv))}
 		}
+		return nil
 	}}
+}
+
+func available(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeAvailable && pv.Spec.ClaimRef == nil
 }
 
 // volumesByClaim finds volumes by the claims that they name.
@@ -106,32 +113,13 @@ type watches struct {
 	cache client.Reader
 }
 
-// claimsOfVolume returns the claim that a volume names; for a volume that names none
-// the unbound claims of its class, and those that name it.
-func (w watches) claimsOfVolume(ctx context.Context, obj client.Object) []reconcile.Request {
-	pv := obj.(*corev1.PersistentVolume)
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}}}
+// claimOfVolume returns the claim that a volume names.
+func claimOfVolume(_ context.Context, obj client.Object) []reconcile.Request {
+	ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef
+	if ref == nil {
+		return nil
 	}
-	return w.unbound(ctx, volume.GetPersistentVolumeClass(pv))
-}
-
-// claimsOfClass returns the unbound claims that a class concerns: its own, and those
-// without a class, whose default it may be.
-func (w watches) claimsOfClass(ctx context.Context, class client.Object) []reconcile.Request {
-	return append(w.unbound(ctx, class.GetName()), w.unbound(ctx, "")...)
-}
-
-func (w watches) unbound(ctx context.Context, class string) []reconcile.Request {
-	var list corev1.PersistentVolumeClaimList
-	if err := w.cache.List(ctx, &list, client.MatchingFields{unboundByClass().Name: classValue(class)}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the manager stops
-	}
-	requests := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return requests
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}}}
 }
 
 // claimsOfPod returns the claims that a new pod uses, whose events say that they wait
