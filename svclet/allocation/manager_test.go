@@ -177,3 +177,25 @@ func TestAnAllocationThatFailsHasAReason(t *testing.T) {
 		t.Errorf("%v", refusal)
 	}
 }
+
+// scarce is a resource of which the node has none.
+type scarce struct{}
+
+func (scarce) Hints(*corev1.Pod, *corev1.Container) topology.Hints { return nil }
+func (scarce) PodHints(*corev1.Pod) topology.Hints                 { return nil }
+func (scarce) Allocate(*corev1.Pod, *corev1.Container, topology.Mask) error {
+	return errors.New("none left")
+}
+func (scarce) Release(types.UID) {}
+func (scarce) Pods() []types.UID { return nil }
+func (scarce) Save() error       { return nil }
+
+func TestAPodThatLacksOneResourceKeepsNone(t *testing.T) {
+	m := newManager(t, t.TempDir(), func(o *Options) { o.Providers = []Provider{scarce{}} })
+	if refusal := m.Admit(guaranteed("1", "2")); refusal == nil || refusal.Message != "Allocate failed due to none left, which is unexpected" {
+		t.Errorf("%v", refusal)
+	}
+	if own := m.Exclusive("1", "a"); own != nil {
+		t.Errorf("it keeps CPUs %v", own)
+	}
+}
