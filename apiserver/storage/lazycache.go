@@ -31,7 +31,6 @@ type lazyCache struct {
 	config  cacher.Config
 	own     *ownStream        // the config's store
 	watches *watchmux.Watches // nil unless equal watches share one
-	resumed resumedWatches
 
 	opened atomic.Pointer[openCache]
 	mu     sync.Mutex
@@ -99,7 +98,6 @@ func (l *lazyCache) stop() {
 		c.delegator.Stop()
 		c.cacher.Stop()
 	}
-	l.resumed.stop()
 }
 
 // existing is the cache if there is one, else the store below it.
@@ -116,14 +114,6 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	if l.missedBy(opts) {
-		return l.resume(ctx, c, key, opts)
-	}
-	return l.watchCache(ctx, c, key, opts)
-}
-
-// watchCache opens a watch of the cache.
-func (l *lazyCache) watchCache(ctx context.Context, c *openCache, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if l.watches == nil {
 		return c.cacher.Watch(ctx, key, opts)
 	}

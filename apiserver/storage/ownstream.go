@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/metadata"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
 
 // ownStream is the store below a watch cache. It gives the cache's watch an
-// etcd watch stream of its own, and knows how the cache was filled.
+// etcd watch stream of its own, and knows whether the cache can be filled.
 //
 // A cache that is asked for a version that it has not reached requests progress
 // of its stream. etcd answers when every watch of the stream is synced and none
@@ -26,9 +25,6 @@ type ownStream struct {
 	// id distinguishes the streams of a client: etcd's client opens one stream
 	// for all watches whose contexts have equal metadata.
 	id string
-	// since is the version at which the cache was filled. Its history has no events
-	// up to this one.
-	since atomic.Uint64
 	// failed reports whether the last read for the cache failed.
 	failed atomic.Bool
 }
@@ -44,19 +40,7 @@ func (s *streams) wrap(store storage.Interface) *ownStream {
 func (o *ownStream) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	err := o.Interface.GetList(ctx, key, opts, list)
 	o.failed.Store(err != nil)
-	if err != nil {
-		return err
-	}
-	listed, err := meta.ListAccessor(list)
-	if err != nil {
-		return err
-	}
-	version, err := o.Versioner().ParseResourceVersion(listed.GetResourceVersion())
-	if err != nil {
-		return err
-	}
-	o.since.Store(version)
-	return nil
+	return err
 }
 
 // Watch implements storage.Interface.
@@ -69,13 +53,6 @@ func (o *ownStream) RequestWatchProgress(ctx context.Context) error {
 	return o.Interface.RequestWatchProgress(o.context(ctx))
 }
 
-// historyContext is for watches that begin before the cache's: they share a stream.
-func (o *ownStream) historyContext(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "svc-watch-history", o.id)
-}
-
 func (o *ownStream) context(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "svc-watch-cache", o.id)
 }
-
-func formatVersion(version uint64) string { return strconv.FormatUint(version, 10) }

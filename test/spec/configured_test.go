@@ -105,7 +105,7 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 			}
 			expired(maps + "?limit=1&continue=" + token)
 			expired(maps + "?resourceVersionMatch=Exact&resourceVersion=" + version)
-			// No list has made a history of secrets, and so it begins in etcd.
+			// The history of a kind begins with its first list.
 			seen := events(to(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces/default/secrets?watch=1&timeoutSeconds=5&resourceVersion=1"}))
 			Expect(seen).To(HaveLen(1))
 			Expect(seen[0]).To(And(HaveKeyWithValue("type", "ERROR"), HaveKeyWithValue("object", HaveKeyWithValue("code", BeEquivalentTo(410)))))

@@ -2,8 +2,6 @@ package spec
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -68,19 +66,6 @@ var _ = Describe("Document 1, section 4: deletecollection and eviction", func() 
 })
 
 var _ = Describe("Document 1, section 6: events", func() {
-	It("a watch from a version before the first list of its kind has every later change", func(ctx SpecContext) {
-		ns := namespace(ctx)
-		path := "/api/v1/namespaces/" + ns + "/podtemplates"
-		template := `{"metadata":{"name":"%s"},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`
-		first := metadataOf(create(ctx, path, fmt.Sprintf(template, "a")))["resourceVersion"].(string)
-		create(ctx, path, fmt.Sprintf(template, "b"))
-		parse(send(ctx, launch.Request{Method: "DELETE", Path: path + "/a"}), 200)
-		var seen []string
-		for _, event := range events(send(ctx, launch.Request{Method: "GET", Path: path + "?watch=1&timeoutSeconds=1&resourceVersion=" + first})) {
-			seen = append(seen, event["type"].(string)+" "+metadataOf(event["object"].(object))["name"].(string))
-		}
-		Expect(strings.Join(seen, ", ")).To(Equal("ADDED b, DELETED a"))
-	})
 	It("a streaming list is refused while its gate is off", func(ctx SpecContext) {
 		failed(send(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"}), 422)
 	})

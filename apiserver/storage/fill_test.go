@@ -1,0 +1,95 @@
+package storage
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/apiserver/etcd"
+)
+
+func TestAReaderWaitsForItsCacheWhileTheReadsForItSucceed(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+	lazy := lazyOf(s)
+	slow := &slowReads{Interface: lazy.config.Storage, release: make(chan struct{})}
+	lazy.config.Storage = slow
+	ended := make(chan error, 1)
+	go func() {
+		_, err := list(t.Context(), s, everything)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("the reader did not wait: %v", err)
+	case <-time.After(fillTimeout + time.Second):
+	}
+	close(slow.release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// slowReads holds lists until it is released.
+type slowReads struct {
+	storage.Interface
+	release chan struct{}
+}
+
+func (s *slowReads) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	<-s.release
+	return s.Interface.GetList(ctx, key, opts, list)
+}
+
+func TestObjectsOfTypesWithACacheAreCountedEveryMinute(t *testing.T) {
+	fake := clocktesting.NewFakeClock(time.Now())
+	b, err := Open(Config{Servers: startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}).Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	s, _ := configMaps(t, b)
+	unread, _ := storeOf(t, b, "secrets")
+	create(t.Context(), t, s, "a")
+	create(t.Context(), t, s, "b")
+	if err := unread.Create(t.Context(), "/secrets/default/s", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "default"}}, &corev1.Secret{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := list(t.Context(), s, everything); err != nil {
+		t.Fatal(err)
+	}
+	b.config.Clock = fake // the cache keeps the machine's
+	type count struct {
+		resource string
+		stats    storage.Stats
+	}
+	counts := make(chan count, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.CountObjects(ctx, func(resource string, stats storage.Stats) { counts <- count{resource, stats} })
+	}()
+	for range 2 {
+		NewWithT(t).Eventually(fake.HasWaiters, time.Minute).Should(BeTrue())
+		fake.Step(countInterval)
+		got := <-counts
+		if got.resource != "configmaps" || got.stats.ObjectCount != 2 || got.stats.EstimatedAverageObjectSizeBytes == 0 {
+			t.Errorf("counted %+v", got)
+		}
+	}
+	cancel()
+	<-done
+	if len(counts) > 0 {
+		t.Errorf("counted %+v, too", <-counts)
+	}
+}
