@@ -21,6 +21,8 @@ type Options struct {
 	WithoutSidecars bool
 	// Pressure are the pressure conditions of the node, under which it admits fewer pods.
 	Pressure []corev1.NodeConditionType
+	// ShuttingDown refuses all pods, because the node shuts down.
+	ShuttingDown bool
 	// OS is the operating system for pods, by default this machine's.
 	OS string
 }
@@ -47,6 +49,7 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 	}
 	others = slices.DeleteFunc(slices.Clone(others), func(other *corev1.Pod) bool { return other.UID == pod.UID })
 	for _, check := range []func(candidate) *Refusal{
+		notShuttingDown,
 		noPressure,
 		sysctlsAllowed,
 		sidecarsAllowed,
@@ -70,6 +73,14 @@ type candidate struct {
 	others  []*corev1.Pod
 	node    *corev1.Node
 	options Options
+}
+
+// notShuttingDown refuses pods while the node shuts down, as kubelet does.
+func notShuttingDown(c candidate) *Refusal {
+	if !c.options.ShuttingDown {
+		return nil
+	}
+	return &Refusal{Reason: "NodeShutdown", Message: "Pod was rejected as the node is shutting down."}
 }
 
 func sysctlsAllowed(c candidate) *Refusal {

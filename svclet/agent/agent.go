@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/server"
 	"svc.dev/svc/svclet/server/metrics"
+	"svc.dev/svc/svclet/shutdown"
 )
 
 // Config is what an agent is made with.
@@ -67,6 +68,8 @@ type common struct {
 	// thresholds are those of eviction, conditions what they say of the node.
 	thresholds []threshold.Threshold
 	conditions *eviction.Conditions
+	// shutdown is whether the node shuts down.
+	shutdown *shutdown.State
 }
 
 // tasks are what an agent runs.
@@ -105,7 +108,7 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock), thresholds: thresholds, conditions: &eviction.Conditions{}}
+	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock), thresholds: thresholds, conditions: &eviction.Conditions{}, shutdown: &shutdown.State{}}
 	ctx, stop := context.WithCancel(ctx)
 	conn, err := connect(ctx, base)
 	if err != nil {
@@ -152,6 +155,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	}
 	all := tasks{parts: []func(context.Context){n.Run}}
 	all.add(renewal(base))
+	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
 	all.add(serviceProxy(ctx, base, conn))
 	all.add(podTasks)

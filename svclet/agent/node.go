@@ -61,6 +61,7 @@ func newNode(base common, conn connections, available resources, images *image.M
 		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: reserved(base, available), Version: base.Version,
 		Runtime:      func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
 		VolumesInUse: drivers.InUse,
+		Problems:     base.shutdown.Problems,
 		Pressure:     func() node.Pressure { return pressure(base.conditions) },
 		PodCIDRs:     c.PodCIDR,
 		Images:       images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),

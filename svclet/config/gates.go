@@ -8,6 +8,8 @@ const (
 	gatePodResourcesGet = "SvcletPodResourcesGet"
 	gateCDIDevices      = "DevicePluginCDIDevices"
 	gateAppArmor        = "AppArmor"
+	gateShutdown        = "GracefulNodeShutdown"
+	gateShutdownOrder   = "GracefulNodeShutdownBasedOnPodPriority"
 	gateCPUAlpha        = "CPUManagerPolicyAlphaOptions"
 	gateCPUBeta         = "CPUManagerPolicyBetaOptions"
 	gateCPUOptions      = "CPUManagerPolicyOptions"
@@ -36,6 +38,8 @@ func gateEffects() map[string]string {
 		gateCPUOptions:      "`cpuManagerPolicyOptions` may be set.",
 		gateTopologyBeta:    "`topologyManagerPolicyOptions` may have prefer-closest-numa-nodes.",
 		gateTopologyOptions: "`topologyManagerPolicyOptions` may be set.",
+		gateShutdown:        "`shutdownGracePeriod` may be set.",
+		gateShutdownOrder:   "`shutdownGracePeriodByPodPriority` may be set.",
 		gateCFSQuotaPeriod:  "`cpuCFSQuotaPeriod` may be other than 100ms.",
 		gateLoggingAlpha:    "The options of the formats of logs may be set.",
 		gateLoggingBeta:     "The format of logs may be json.",

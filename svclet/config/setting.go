@@ -54,6 +54,7 @@ func Sections() []Section {
 		{"Resources", resourceSettings()},
 		{"Exclusive resources", allocationSettings()},
 		{"Eviction", evictionSettings()},
+		{"Shutdown of the machine", shutdownSettings()},
 		{"Container logs", containerLogSettings()},
 		{"API server", apiSettings()},
 		{"Process and machine", processSettings()},

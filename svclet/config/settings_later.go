@@ -33,7 +33,6 @@ func unimplementedSettings() []Setting {
 	const (
 		notify = "svclet is not notified by memory cgroups yet"
 		memory = "svclet does not assign NUMA memory yet"
-		stop   = "svclet does not delay the shutdown of its node yet"
 		qos    = "svclet does not protect memory by QoS class yet"
 	)
 	return []Setting{
@@ -46,9 +45,6 @@ func unimplementedSettings() []Setting {
 		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
 			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
-		{Field: "shutdownGracePeriod", Later: stop},
-		{Field: "shutdownGracePeriodCriticalPods", Later: stop},
-		{Field: "shutdownGracePeriodByPodPriority", Later: stop},
 		{Field: "enableSystemLogQuery", Later: "svclet does not search the logs of the system yet", Harmless: []string{"false"}},
 		{Field: "tracing", Later: "svclet sends no traces yet", Harmless: []string{"{}"}},
 		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},

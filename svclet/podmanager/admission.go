@@ -37,6 +37,9 @@ func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait fun
 		return nil, nil
 	}
 	active, options := m.Active(), m.o.Admission
+	if m.o.ShuttingDown != nil {
+		options.ShuttingDown = m.o.ShuttingDown()
+	}
 	if m.o.Pressure != nil {
 		options.Pressure = m.o.Pressure()
 	}

@@ -83,6 +83,8 @@ type Options struct {
 	Allocations Allocations
 	// Pressure returns the pressure conditions of the node; nil means none.
 	Pressure func() []corev1.NodeConditionType
+	// ShuttingDown reports whether the node shuts down; nil means that it never does.
+	ShuttingDown func() bool
 	// Machine has the options of state machines that do not depend on the Node.
 	Machine pod.Options
 }

@@ -63,6 +63,13 @@ func (t *Table) Evict(uid types.UID, e pod.Eviction) {
 	}
 }
 
+// Terminate ends a pod, because the node shuts down. It implements shutdown.Pods.
+func (t *Table) Terminate(uid types.UID, e pod.Eviction) {
+	if w := t.get(uid); w != nil {
+		w.Terminate(e)
+	}
+}
+
 // RunningContainers returns the logs of the containers that run, by the options of
 // their configurations.
 func (t *Table) RunningContainers(o container.Options) []logs.Container {

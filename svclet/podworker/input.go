@@ -77,6 +77,11 @@ func (w *Worker) Preempt(reason, message, conditionMessage string) {
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
+// Terminate ends the pod, without an event and a metric of its own.
+func (w *Worker) Terminate(e pod.Eviction) {
+	w.enqueue(func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
+}
+
 // Evict ends the pod. Only the first call for a pod has an effect.
 func (w *Worker) Evict(e pod.Eviction) {
 	w.mu.Lock()
