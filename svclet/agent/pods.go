@@ -86,7 +86,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},
-		Admission: admission, Allocations: allocations, Pressure: base.conditions.Get, ShuttingDown: base.shutdown.IsShuttingDown, Machine: machineOptions(base),
+		Admission: admission, Allocations: allocations, Pressure: base.conditions.Get, MaxDeadContainers: int(base.DeadContainers), ShuttingDown: base.shutdown.IsShuttingDown, Machine: machineOptions(base),
 	})
 	if base.Containerd != nil && conn.clients != nil {
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
@@ -108,6 +108,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 func machineOptions(base common) pod.Options {
 	return pod.Options{
 		MaxBackOff:     ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
+		DeadContainers: ptr.To(int(base.DeadContainersPerContainer)), DeadContainerTTL: base.MinimumContainerTTL,
 		WithoutHostIPs: base.WithoutHostIPs, WithoutReadyToStart: base.WithoutReadyToStart,
 	}
 }

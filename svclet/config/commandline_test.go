@@ -139,7 +139,7 @@ func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 		"--feature-gates=MemoryQoS=true":                            "--feature-gates is deprecated; set featureGates in the file of --config|--feature-gates (featureGates): svclet does not act on MemoryQoS",
 		"--container-runtime-endpoint=/s":                           "",
 		"--experimental-mounter-path=x":                             "--experimental-mounter-path is deprecated and has no effect: svclet mounts by itself",
-		"--minimum-container-ttl-duration=1s":                       "--minimum-container-ttl-duration is deprecated and has no effect: svclet keeps the last terminated instance of each container",
+		"--minimum-container-ttl-duration=1s":                       "--minimum-container-ttl-duration is deprecated",
 	} {
 		s, err := Load(append(strings.Fields(args), "--address=127.0.0.1"), noVariables)
 		if err != nil {

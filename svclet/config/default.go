@@ -54,6 +54,12 @@ type Flags struct {
 	RootDir string `flag:"root-dir"`
 	// AllocatableIgnoresEviction makes what eviction thresholds keep free allocatable.
 	AllocatableIgnoresEviction bool `flag:"experimental-allocatable-ignore-eviction"`
+	// DeadContainers is how many terminated containers of the node are kept,
+	// DeadContainersPerContainer how many of each container, and MinimumContainerTTL how
+	// long in any case.
+	DeadContainers             int32         `flag:"maximum-dead-containers"`
+	DeadContainersPerContainer int32         `flag:"maximum-dead-containers-per-container"`
+	MinimumContainerTTL        time.Duration `flag:"minimum-container-ttl-duration"`
 	// RegisterSchedulable false registers the node as unschedulable.
 	RegisterSchedulable bool `flag:"register-schedulable"`
 	// ServiceProxy routes the addresses of services to their endpoints, as kube-proxy
@@ -78,7 +84,7 @@ type Flags struct {
 
 // DefaultFlags returns the defaults of flags (document 3 sections 5 and 9).
 func DefaultFlags() Flags {
-	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", PodInfraContainerImage: "{registry}/pause:3.9", RegisterSchedulable: true, Version: "false"}
+	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", PodInfraContainerImage: "{registry}/pause:3.9", RegisterSchedulable: true, DeadContainers: -1, DeadContainersPerContainer: 1, Version: "false"}
 }
 
 // Default returns the default configuration: that of document 3, and of kubelet

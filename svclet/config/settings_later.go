@@ -1,14 +1,11 @@
 package config
 
-import "time"
-
 // ignoredSettings are accepted and have no effect: other components do their work, or
 // it is obsolete.
 func ignoredSettings() []Setting {
 	const (
 		cni     = "the container runtime's network plugins decide"
 		noCloud = "there are no cloud providers in svclet"
-		last    = "svclet keeps the last terminated instance of each container"
 	)
 	return []Setting{
 		{Flag: "hairpin-mode", Field: "hairpinMode", Deprecated: true, Rule: oneOf("promiscuous-bridge", "hairpin-veth", "none"), NoEffect: cni,
@@ -21,10 +18,6 @@ func ignoredSettings() []Setting {
 		{Flag: "cloud-config", Deprecated: true, fallback: "", NoEffect: noCloud, Usage: "Configuration of the cloud provider. Removal in 1.24 or later."},
 		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Path to the mounter binary. Removal in 1.24 or later."},
 		{Flag: "keep-terminated-pod-volumes", Deprecated: true, fallback: false, NoEffect: "svclet removes the volumes of terminated pods", Usage: "Keep the volumes of terminated pods."},
-		{Flag: "maximum-dead-containers", Deprecated: true, fallback: int32(-1), NoEffect: last, Usage: "Maximum number of terminated containers that are kept. Replaced by eviction."},
-		{Flag: "maximum-dead-containers-per-container", Deprecated: true, fallback: int32(1), NoEffect: last, Usage: "Maximum number of terminated instances of each container that are kept. Replaced by eviction."},
-		{Flag: "minimum-container-ttl-duration", Deprecated: true, fallback: time.Duration(0), NoEffect: last,
-			Usage: "Minimum age of a terminated container before it is removed. Replaced by eviction."},
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"time"
 )
 
@@ -19,6 +20,11 @@ func podSettings() []Setting {
 		{Flag: "volume-stats-agg-period", Field: "volumeStatsAggPeriod", Deprecated: true,
 			Usage: "How often the disk usage of volumes is computed. 0 means never; in a file, where 0 means the default, a negative value does."},
 		{Flag: "local-storage-capacity-isolation", Field: "localStorageCapacityIsolation", Deprecated: true, Usage: "Report and isolate ephemeral storage as a resource of the node."},
+		{Flag: "maximum-dead-containers", Deprecated: true, Rule: from(-1, math.MaxInt32),
+			Usage: "Maximum number of terminated containers of the node that are kept; the oldest are removed first. A negative value means no limit. The newest instance of a container is kept in any case."},
+		{Flag: "maximum-dead-containers-per-container", Deprecated: true, Rule: from(-1, math.MaxInt32),
+			Usage: "Maximum number of terminated instances that are kept of each container, besides its newest instance. A negative value means all."},
+		{Flag: "minimum-container-ttl-duration", Deprecated: true, Rule: notNegative(), Usage: "Minimum age of a terminated container before it is removed."},
 		{Field: "crashLoopBackOff.maxContainerRestartPeriod", Rule: durationRule(time.Second, 5*time.Minute, "from 1s to 5m0s"),
 			Usage: "Maximum backoff delay before a container that keeps ending is restarted."},
 	}

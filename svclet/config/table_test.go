@@ -109,6 +109,8 @@ func sample(t *testing.T, s *Setting, field reflect.Type) (string, any) {
 		field = field.Elem()
 	}
 	switch reflect.New(field).Elem().Interface().(type) {
+	case time.Duration:
+		return "7s", 7 * time.Second
 	case metav1.Duration:
 		return "77ms", metav1.Duration{Duration: 77 * time.Millisecond}
 	case logsapi.TimeOrMetaDuration:

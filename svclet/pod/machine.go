@@ -20,6 +20,12 @@ type Options struct {
 	// MaxBackOff is the longest CrashLoopBackOff
 	// (crashLoopBackOff.maxContainerRestartPeriod). Zero means 5 minutes.
 	MaxBackOff time.Duration
+	// DeadContainers is how many terminated attempts of each container are kept besides
+	// the newest attempt (--maximum-dead-containers-per-container), -1 for all and nil
+	// for one; DeadContainerTTL is how long they are kept in any case
+	// (--minimum-container-ttl-duration).
+	DeadContainers   *int
+	DeadContainerTTL time.Duration
 	// RecursiveReadOnly reports whether the runtime supports recursive read-only
 	// mounts (KEP-3857).
 	RecursiveReadOnly bool
@@ -40,6 +46,7 @@ type Machine struct {
 
 	// Observed state.
 	observed   Observed
+	expendable map[string]bool // attempts of containers that are not kept any more
 	containers []container
 	isSetUp    bool
 	tornDown   bool
@@ -135,6 +142,10 @@ func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 		m.killed.grace = grace
 	}
 }
+
+// Expend sets the terminated attempts of containers, by their IDs, that are removed
+// although the options keep them.
+func (m *Machine) Expend(ids map[string]bool) { m.expendable = ids }
 
 // Observe sets what the runtime holds of the pod. It must be called before the
 // first call of Next, because the pod may have run before.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/podspec"
 )
@@ -198,9 +199,9 @@ func (m *Machine) recordKilling(c *container, o *Container, message string) {
 
 func hasPreStop(c *corev1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.PreStop != nil }
 
-// prune removes what need not be kept: all attempts of a container but the two
-// newest (the older of them is for `logs --previous`), and sandboxes other than
-// the newest that have no containers.
+// prune removes what need not be kept: attempts of a container other than the newest
+// and, for `logs --previous`, as many before it as the options say, and sandboxes other
+// than the newest that have no containers.
 func (m *Machine) prune() {
 	for i := range m.observed.Containers {
 		o := &m.observed.Containers[i]
@@ -215,7 +216,7 @@ func (m *Machine) prune() {
 		case c == nil || newer == 0:
 		case o.State == Running || o.State == Unknown && !slices.Contains(m.stopped, o.ID):
 			m.stop(c, o, m.specGrace(), fmt.Sprintf("Stopping container %s", o.Name))
-		case newer > 1:
+		case m.expired(o, newer):
 			m.request(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt})
 		}
 	}
@@ -230,6 +231,23 @@ func (m *Machine) prune() {
 		}
 		m.request(Operation{Kind: RemoveSandbox, ID: s.ID, Attempt: s.Attempt})
 	}
+}
+
+// expired reports whether an attempt of a container that has newer ones need not be kept
+// any more.
+func (m *Machine) expired(o *Container, newer int) bool {
+	if m.expendable[o.ID] {
+		return true
+	}
+	if kept := ptr.Deref(m.options.DeadContainers, 1); kept < 0 || newer <= kept {
+		return false
+	}
+	ttl := m.options.DeadContainerTTL
+	if end := o.CreatedAt.Add(ttl); ttl > 0 && m.now.Before(end) { // kubelet's, too, begins then
+		m.wakeAt(end)
+		return false
+	}
+	return true
 }
 
 // addresses returns the pod's addresses, at most one of each IP family, that of

@@ -83,6 +83,9 @@ type Options struct {
 	Allocations Allocations
 	// Pressure returns the pressure conditions of the node; nil means none.
 	Pressure func() []corev1.NodeConditionType
+	// MaxDeadContainers is how many terminated containers of the node are kept, -1 for all
+	// that their pods keep (--maximum-dead-containers).
+	MaxDeadContainers int
 	// ShuttingDown reports whether the node shuts down; nil means that it never does.
 	ShuttingDown func() bool
 	// Machine has the options of state machines that do not depend on the Node.
@@ -128,6 +131,7 @@ func (m *Manager) Adopt(held []runtime.Pod) {
 func (m *Manager) Run(ctx context.Context, updates <-chan source.Update) {
 	defer m.goroutines.Wait()
 	m.goroutines.Go(func() { m.receive(ctx, updates) })
+	m.goroutines.Go(func() { m.limitDeadContainers(ctx) })
 	for {
 		select {
 		case <-ctx.Done():

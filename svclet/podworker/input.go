@@ -77,6 +77,11 @@ func (w *Worker) Preempt(reason, message, conditionMessage string) {
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
+// Expend removes terminated attempts of containers, by their IDs.
+func (w *Worker) Expend(ids map[string]bool) {
+	w.enqueue(func(m *pod.Machine) { m.Expend(ids) })
+}
+
 // Terminate ends the pod, without an event and a metric of its own.
 func (w *Worker) Terminate(e pod.Eviction) {
 	w.enqueue(func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })

@@ -50,6 +50,8 @@ spec: {accessModes: [ReadWriteOnce], volumeMode: MODE, resources: {requests: {st
 		}
 		v.Spec.ClaimRef.UID = c.UID
 		g.Expect(client.Update(ctx, v)).To(Succeed())
+		c.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+		g.Expect(client.Update(ctx, c)).To(Succeed())
 		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, v.Spec.Capacity
 		g.Expect(client.Status().Update(ctx, c)).To(Succeed())
 	}).Should(Succeed())
@@ -91,7 +93,7 @@ spec:
 
 	It("of type local with volumeMode Block are devices", func(ctx SpecContext) {
 		s := newSpace(ctx)
-		claim(ctx, s, "disk", corev1.PersistentVolumeBlock, "local: {path: "+loopDevice(ctx, "", 1<<20)+"}\n  "+affinity(ctx))
+		claim(ctx, s, "disk", corev1.PersistentVolumeBlock, "local: {path: "+loopDevice(ctx, 1<<20)+"}\n  "+affinity(ctx))
 		s.apply(ctx, `
 apiVersion: v1
 kind: Pod
@@ -178,16 +180,12 @@ spec:
 	})
 })
 
-// loopDevice returns a loop device of a new file. With a type, it has a file system.
-func loopDevice(ctx context.Context, fstype string, size int64) string {
+// loopDevice returns a loop device of a new file, of a size in bytes.
+func loopDevice(ctx context.Context, size int64) string {
 	GinkgoHelper()
 	file := filepath.Join(newDir(), "disk")
 	Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
 	Expect(os.Truncate(file, size)).To(Succeed())
-	if fstype != "" {
-		out, err := exec.CommandContext(ctx, "mkfs."+fstype, "-q", file).CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", out)
-	}
 	out, err := exec.CommandContext(ctx, "losetup", "--find", "--show", file).CombinedOutput()
 	if err != nil {
 		Skip("this machine has no loop devices: " + string(out))

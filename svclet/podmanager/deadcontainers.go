@@ -1,0 +1,77 @@
+package podmanager
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/svclet/pod"
+)
+
+// deadPeriod is how often the terminated containers of the node are counted: kubelet's
+// period of container garbage collection.
+const deadPeriod = time.Minute
+
+// limitDeadContainers removes the oldest terminated containers while the node has more
+// than the limit, until ctx is done.
+func (m *Manager) limitDeadContainers(ctx context.Context) {
+	if m.o.MaxDeadContainers < 0 {
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.o.Clock.After(deadPeriod):
+		}
+		observed := map[types.UID][]pod.Container{}
+		for _, w := range m.all() {
+			observed[w.Pod().UID] = w.Observed().Containers
+		}
+		for uid, ids := range superfluous(observed, m.o.MaxDeadContainers, m.o.Clock.Now().Add(-m.o.Machine.DeadContainerTTL)) {
+			if w := m.get(uid); w != nil {
+				w.Expend(ids)
+			}
+		}
+	}
+}
+
+// superfluous returns the oldest terminated containers of the pods, by their IDs, that are
+// to be removed so that at most limit are left. The newest attempt of each container is
+// kept, and so are those created after a time.
+func superfluous(observed map[types.UID][]pod.Container, limit int, before time.Time) map[types.UID]map[string]bool {
+	type dead struct {
+		pod     types.UID
+		id      string
+		created time.Time
+	}
+	total, removable := 0, []dead(nil)
+	for uid, containers := range observed {
+		newest := map[string]time.Time{}
+		for _, c := range containers {
+			if c.CreatedAt.After(newest[c.Name]) {
+				newest[c.Name] = c.CreatedAt
+			}
+		}
+		for _, c := range containers {
+			if c.State != pod.Exited {
+				continue
+			}
+			total++
+			if c.CreatedAt.Before(newest[c.Name]) && c.CreatedAt.Before(before) {
+				removable = append(removable, dead{uid, c.ID, c.CreatedAt})
+			}
+		}
+	}
+	slices.SortFunc(removable, func(a, b dead) int { return a.created.Compare(b.created) })
+	removed := map[types.UID]map[string]bool{}
+	for _, d := range removable[:min(len(removable), max(total-limit, 0))] {
+		if removed[d.pod] == nil {
+			removed[d.pod] = map[string]bool{}
+		}
+		removed[d.pod][d.id] = true
+	}
+	return removed
+}

@@ -1,0 +1,165 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/svclet/runtime"
+	"svc.dev/svc/test/launch"
+)
+
+// An agent of its own whose root directory is on a small disk, and whose pods have little
+// memory: so that they exhaust the node, and not the machine.
+var _ = Describe("under pressure, a node", Ordered, func() {
+	var (
+		machine *launch.Machine
+		agent   *launch.Agent
+		s       space
+	)
+	const podMemory = 400 << 20
+
+	BeforeAll(func(ctx SpecContext) {
+		root := smallDisk(ctx)
+		machine = newMachine(ctx)
+		program, err := launch.Svclet.Program()
+		Expect(err).NotTo(HaveOccurred())
+		agent, err = machine.NewAgent(launch.Svclet, program, "small")
+		Expect(err).NotTo(HaveOccurred())
+		for i, arg := range agent.Args {
+			if strings.HasPrefix(arg, "--root-dir=") {
+				agent.Args[i] = "--root-dir=" + root
+			}
+		}
+		var info unix.Sysinfo_t
+		Expect(unix.Sysinfo(&info)).To(Succeed())
+		agent.Fields = map[string]any{
+			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi"},
+			"evictionPressureTransitionPeriod": "5s",
+			"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - podMemory)},
+			"volumeStatsAggPeriod":             "1s",
+		}
+		cluster, err := node.Cluster()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(agent.Configure(cluster)).To(Succeed())
+		Expect(agent.Start()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "small"}})).To(Succeed())
+			_, err := agent.Stop(launch.Patience)
+			Expect(err).NotTo(HaveOccurred())
+		})
+		Eventually(small(ctx)).Should(conditionOf(corev1.NodeReady, corev1.ConditionTrue))
+		s = newSpace(ctx)
+		DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "pod", "--all", "--grace-period=0") })
+		s.apply(ctx, onSmall("innocent", serverImage, "", "{requests: {memory: 100Mi}}"))
+		s.await(ctx, "innocent", beReady())
+	})
+	ReportAfterEach(func(report SpecReport) {
+		if report.Failed() && agent != nil && agent.Process != nil {
+			AddReportEntry("svclet printed", lastLines(agent.Output()))
+		}
+	})
+
+	// evicted waits until a pod is evicted, with the node's condition and taint.
+	evicted := func(ctx SpecContext, pod string, condition corev1.NodeConditionType, taint, resource string) {
+		GinkgoHelper()
+		Eventually(small(ctx)).Should(conditionOf(condition, corev1.ConditionTrue))
+		Eventually(small(ctx)).Should(HaveField("Spec.Taints", ContainElement(HaveField("Key", taint))))
+		p := s.await(ctx, pod, And(inPhase(corev1.PodFailed), HaveField("Status.Reason", "Evicted")))
+		Expect(p.Status.Message).To(HavePrefix("The node was low on resource: " + resource + ". Threshold quantity: "))
+		Expect(p).To(haveCondition(corev1.DisruptionTarget, corev1.ConditionTrue))
+		Eventually(s.events(ctx, pod)).Should(ContainElement(HavePrefix("Evicted: The node was low on resource: " + resource)))
+		Eventually(small(ctx)).Should(And(conditionOf(condition, corev1.ConditionFalse), HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", taint))))))
+		Expect(s.await(ctx, "innocent", beReady())).To(container("main", HaveField("RestartCount", BeZero())))
+	}
+
+	It("evicts the pod that takes its memory", func(ctx SpecContext) {
+		s.apply(ctx, onSmall("hog", serverImage, "", "{}"))
+		p := s.await(ctx, "hog", beReady())
+		_ = tryPost(ctx, "http://"+p.Status.PodIP+":8080/hog?mib=300") // it may be evicted before it answers
+		evicted(ctx, "hog", corev1.NodeMemoryPressure, corev1.TaintNodeMemoryPressure, "memory")
+	})
+
+	It("evicts the pod that fills its disk, after it has removed unused images", func(ctx SpecContext) {
+		s.apply(ctx, onSmall("filler", busybox, "head -c 40000000 /dev/zero > /scratch/big; exec sleep 1000", "{}"))
+		evicted(ctx, "filler", corev1.NodeDiskPressure, corev1.TaintNodeDiskPressure, "ephemeral-storage")
+		Eventually(func() ([]string, error) { return imagesOf(ctx, machine) }).Should(And(ContainElement(serverImage), Not(ContainElement(busybox))))
+		Expect(machine.Import(ctx, images...)).To(Succeed())
+	})
+
+	It("evicts the pod that takes all inodes", func(ctx SpecContext) {
+		s.apply(ctx, onSmall("inodes", busybox, "i=0; while [ $i -lt 3000 ]; do : > /scratch/$i; i=$((i+1)); done; exec sleep 1000", "{}"))
+		evicted(ctx, "inodes", corev1.NodeDiskPressure, corev1.TaintNodeDiskPressure, "inodes")
+	})
+})
+
+// onSmall is a pod on that node; without a command, its image's own runs.
+func onSmall(name, image, command, resources string) string {
+	if command != "" {
+		command = fmt.Sprintf("command: [sh, -c, %q], ", command)
+	}
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: small
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: %q, imagePullPolicy: Never, %sresources: %s, volumeMounts: [{name: scratch, mountPath: /scratch}]}
+  volumes: [{name: scratch, emptyDir: {}}]
+---
+`, name, image, command, resources)
+}
+
+// small returns the node.
+func small(ctx context.Context) func() (*corev1.Node, error) {
+	return func() (*corev1.Node, error) {
+		n := &corev1.Node{}
+		return n, client.Get(ctx, ctrlclient.ObjectKey{Name: "small"}, n)
+	}
+}
+
+func conditionOf(kind corev1.NodeConditionType, status corev1.ConditionStatus) gomegatypes.GomegaMatcher {
+	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", kind), HaveField("Status", status))))
+}
+
+// imagesOf returns the names of the images of a machine's runtime.
+func imagesOf(ctx context.Context, m *launch.Machine) ([]string, error) {
+	c, err := runtime.Connect(ctx, runtime.Options{RuntimeEndpoint: m.Endpoint(), RequestTimeout: launch.Patience})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	list, err := c.ListImages(ctx, nil)
+	var names []string
+	for _, image := range list {
+		names = append(names, image.GetRepoTags()...)
+	}
+	return names, err
+}
+
+// smallDisk mounts a file system of 64 MiB with few inodes, and returns its path.
+func smallDisk(ctx context.Context) string {
+	GinkgoHelper()
+	device, dir := loopDevice(ctx, 64<<20), newDir()
+	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-N", "2048", device).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	Expect(unix.Mount(device, dir, "ext4", 0, "")).To(Succeed())
+	DeferCleanup(func() {
+		out, err := exec.Command("umount", "--recursive", "--lazy", dir).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+	})
+	Expect(os.Chmod(dir, 0o755)).To(Succeed())
+	return dir
+}
