@@ -55,6 +55,8 @@ func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev
 		err = fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
 	case pv.Spec.HostPath != nil:
 		mounted, err = mountHostPath(volume.Name, pv.Spec.HostPath, readOnly)
+	case pv.Spec.NFS != nil:
+		mounted, err = m.mountNFS(ctx, pod, volume.Name, pv.Name, pv.Spec.NFS, pv.Spec.MountOptions, readOnly)
 	case pv.Spec.Local != nil:
 		mounted, err = m.mountLocal(pod, volume.Name, pv, readOnly)
 	default:

@@ -352,7 +352,7 @@ func TestClaimsBoundToLocalVolumesAreMounted(t *testing.T) {
 	}
 	claim("local", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: disk}})
 	claim("host", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: disk}})
-	claim("nfs", corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}})
+	claim("rbd", corev1.PersistentVolumeSource{RBD: &corev1.RBDPersistentVolumeSource{}})
 	claim("unbound", corev1.PersistentVolumeSource{})
 	h.objects.claims["unbound"].Status.Phase = corev1.ClaimPending
 	of := func(name string) corev1.Volume {
@@ -382,7 +382,7 @@ func TestClaimsBoundToLocalVolumesAreMounted(t *testing.T) {
 		t.Errorf("usage: %+v, %v", usage, err)
 	}
 	for name, want := range map[string]string{
-		"nfs":     "no volume plugin matched: PersistentVolume pv-nfs is of type nfs: svclet mounts those of types local and hostPath",
+		"rbd":     "no volume plugin matched: PersistentVolume pv-rbd is of type rbd, which svclet does not mount: use a volume of type csi of the driver rbd.csi.ceph.com",
 		"unbound": "error processing PVC garden/unbound: PVC is not bound",
 		"nothing": `error processing PVC garden/nothing: failed to fetch PVC from API server: persistentvolumeclaims "nothing" not found`,
 	} {

@@ -62,6 +62,9 @@ type Options struct {
 	CSI CSI
 	// Mounter defaults to the kernel's.
 	Mounter Mounter
+	// MountCommand runs mount(8), which is the default, for file systems that need a
+	// helper.
+	MountCommand func(ctx context.Context, args ...string) error
 	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
 }
@@ -126,6 +129,9 @@ func New(options Options) (*Manager, error) {
 	}
 	if options.Mounter == nil {
 		options.Mounter = kernel{}
+	}
+	if options.MountCommand == nil {
+		options.MountCommand = runMount
 	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
@@ -218,6 +224,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		return m.mountObjects(ctx, pod, volume)
 	case volume.CSI != nil && m.CSI != nil:
 		return m.mountCSI(ctx, csi.Volume{Pod: pod, Name: volume.Name, Inline: volume.CSI, ReadOnly: ptr.Deref(volume.CSI.ReadOnly, false)})
+	case volume.NFS != nil:
+		return m.mountNFS(ctx, pod, volume.Name, volume.Name, volume.NFS, nil, false)
 	case volume.Image != nil && m.Images:
 		return mountedVolume{name: volume.Name, Mounted: Mounted{Image: volume.Image, ReadOnly: true, Relabel: true}}, nil
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:

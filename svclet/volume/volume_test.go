@@ -316,7 +316,9 @@ func TestErrorsAreSpelledAsKubelets(t *testing.T) {
 		{"backsteps", host("/etc/../etc", ""), "invalid HostPath `/etc/../etc`: must not contain '..'"},
 		{"medium", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Tape"}}, `unknown storage medium "Tape"`},
 		{"huge pages", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}, "medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages"},
-		{"network", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}, "no volume plugin matched: svclet does not mount volumes of type nfs: mount it on the node and use a hostPath, or a claim on a PersistentVolume of type local"},
+		{"network", corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}}, "no volume plugin matched: svclet does not mount volumes of type iscsi: use a volume of type csi of the driver iscsi.csi.k8s.io"},
+		{"vendor", corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{}}, "no volume plugin matched: svclet does not mount volumes of type flexVolume: use a volume of type csi of the vendor's driver, or mount it on the node and use a PersistentVolume of type local"},
+		{"repository", corev1.VolumeSource{GitRepo: &corev1.GitRepoVolumeSource{}}, "no volume plugin matched: svclet does not mount volumes of type gitRepo: clone the repository in an init container, into a volume of type emptyDir"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := h.Mount(t.Context(), podOf(volumeOf("v", test.source)))
