@@ -112,6 +112,9 @@ func mapper() meta.RESTMapper {
 		corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
 		corev1.SchemeGroupVersion.WithKind("Node"),
 		nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
+		storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
+		storagev1.SchemeGroupVersion.WithKind("CSINode"),
+		storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
 		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
 	} {

@@ -1,8 +1,10 @@
 package apiclient
 
 import (
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -22,6 +24,15 @@ func TestRateLimitAppliesToAllButHeartbeatsAndEvents(t *testing.T) {
 		}
 		if a.Heartbeats.GetRateLimiter() != nil || a.Coordination.GetRateLimiter() != nil {
 			t.Error("heartbeats are limited")
+		}
+	}
+}
+
+func TestTheMapperHasTheKindsThatTheAgentUses(t *testing.T) {
+	m := mapper()
+	for _, kind := range []string{"Node", "Secret", "PersistentVolumeClaim", "CSIDriver", "CSINode", "VolumeAttachment"} {
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: strings.ToLower(kind) + "s"}); err != nil {
+			t.Error(err)
 		}
 	}
 }

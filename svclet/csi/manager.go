@@ -118,15 +118,18 @@ func (m *Manager) Run(ctx context.Context, changed func([]types.UID)) {
 	if m.o.Client == nil {
 		return
 	}
-	created := false
+	created, lastNote := false, ""
 	for {
 		pause := refreshPeriod
 		if !created {
-			if err := m.createCSINode(ctx); err == nil {
-				created = true
-			} else {
-				klog.FromContext(ctx).V(2).Info("Failed to create the CSINode, will retry", "node", m.o.NodeName, "err", err)
+			err := m.createCSINode(ctx)
+			if created = err == nil; !created {
 				pause = time.Second
+			}
+			// The Node may not be registered yet. A repeated error is logged once.
+			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastNote {
+				klog.FromContext(ctx).Error(err, "Failed to create the CSINode, will retry", "node", m.o.NodeName)
+				lastNote = err.Error()
 			}
 		}
 		select {
