@@ -151,7 +151,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: user}
 spec:
-  terminationGracePeriodSeconds: 0
+  terminationGracePeriodSeconds: 1
   securityContext: {fsGroup: 4242}
   containers:
   - name: main
@@ -173,7 +173,7 @@ spec:
 		driver, err = csitest.Start(options)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() error { _, err := s.get(ctx, "user"); return err }).Should(MatchError(ContainSubstring("not found")))
-		Expect(driver.Calls()).To(ContainElements("unpublish "+s.name, "unstage "+s.name))
+		Eventually(driver.Calls).Should(ContainElements("unpublish "+s.name, "unstage "+s.name))
 		Eventually(filepath.Join(root, "pods", string(p.UID))).ShouldNot(BeADirectory())
 		Expect(os.ReadFile(filepath.Join(own, "volumes", s.name, "file"))).To(BeEquivalentTo("kept\n"))
 		Expect(os.ReadFile("/proc/self/mountinfo")).NotTo(ContainSubstring(own))
