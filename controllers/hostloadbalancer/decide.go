@@ -98,7 +98,6 @@ func (s *state) decideOne(svc *corev1.Service, used map[port]use) result {
 		return r
 	}
 	r.addresses = s.addresses(svc)
-	//nolint:staticcheck // deprecated, and still what users have
 	if requested := svc.Spec.LoadBalancerIP; requested != "" {
 		if !slices.Contains(r.addresses, requested) {
 			r.problem = fmt.Sprintf("spec.loadBalancerIP: %s is not an address of a node that can serve it: remove the field, or choose an address of a node", requested)

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,13 +120,19 @@ func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Po
 		}
 	}
 	failures := make([]error, len(s.preemption.Victims))
-	workqueue.ParallelizeUntil(ctx, maxDeleting, len(failures), func(i int) {
-		victim := s.preemption.Victims[i]
-		if failures[i] = p.delete(ctx, victim); failures[i] == nil {
-			deleted(victim)
-		}
-	})
-	return errors.Join(append(failures, ctx.Err())...)
+	var running sync.WaitGroup
+	slots := make(chan struct{}, maxDeleting)
+	for i, victim := range s.preemption.Victims {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if failures[i] = p.delete(ctx, victim); failures[i] == nil {
+				deleted(victim)
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(failures...)
 }
 
 // nominate writes status.nominatedNodeName. It fails with a conflict if another pod has
