@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/controllers/scheduler/configfile"
 )
 
 // BenchmarkCore measures the core with 1,000 nodes in three zones: a pod is created,
@@ -46,7 +48,7 @@ func BenchmarkCore(b *testing.B) {
 		"unschedulable": func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} },
 	} {
 		b.Run(name, func(b *testing.B) {
-			c := newCore("default-scheduler", time.Now, rand.IntN)
+			c := newCore(configfile.Default("default-scheduler"), time.Now, rand.IntN)
 			nodes(c)
 			b.ReportAllocs()
 			b.ResetTimer()

@@ -14,6 +14,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/scheduler/configfile"
 )
 
 // New declares the controller.
@@ -38,28 +40,51 @@ func New() controller.Controller {
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")
+			fs.StringVar(&o.file, fileFlag, o.file, "File with a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1: profiles, their plugins with weights and arguments. Its profiles take the place of --"+nameFlag+".")
 		},
 		Validate: o.validate,
 		Setup:    o.setup,
 	}
 }
 
-const nameFlag = "scheduler-name"
+const (
+	nameFlag = "scheduler-name"
+	fileFlag = "scheduler-config"
+)
 
 type options struct {
-	name string
+	name, file string
 }
 
 func (o *options) validate() []error {
-	if o.name == "" {
-		return []error{fmt.Errorf("--%s: must not be empty", nameFlag)}
+	_, errs := o.config()
+	return errs
+}
+
+// config returns the configuration that the flags choose.
+func (o *options) config() (*configfile.Config, []error) {
+	switch {
+	case o.file != "" && o.name != corev1.DefaultSchedulerName:
+		return nil, []error{fmt.Errorf("--%s: set schedulerName in the profiles of --%s instead", nameFlag, fileFlag)}
+	case o.file == "" && o.name == "":
+		return nil, []error{fmt.Errorf("--%s: must not be empty", nameFlag)}
+	case o.file == "":
+		return configfile.Default(o.name), nil
 	}
-	return nil
+	config, errs := configfile.Read(o.file)
+	for i := range errs {
+		errs[i] = fmt.Errorf("--%s: %w", fileFlag, errs[i])
+	}
+	return config, errs
 }
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
+	config, errs := o.config()
+	if len(errs) > 0 {
+		return errors.Join(errs...) // the file has changed since it was validated
+	}
 	s := &scheduler{
-		name:   o.name,
+		config: config,
 		client: env.Client,
 		plain:  env.Live,
 		live:   env.Live,

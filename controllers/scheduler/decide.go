@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/controllers/scheduler/configfile"
 	"svc.dev/svc/controllers/scheduler/decision"
 	"svc.dev/svc/controllers/scheduler/queue"
 )
@@ -15,8 +17,8 @@ import (
 // core is the scheduler's state and decisions, without a client, a clock or a
 // goroutine: events go in, and next returns what to do.
 type core struct {
-	// name is the spec.schedulerName of the pods that it schedules.
-	name     string
+	// names are the spec.schedulerName of the pods that it schedules.
+	names    sets.Set[string]
 	snapshot *decision.Snapshot
 	queue    *queue.Queue
 	choose   func(n int) int
@@ -45,14 +47,20 @@ type step struct {
 func (s step) node() string { return s.assumed.Spec.NodeName }
 
 // newCore returns a core with an empty snapshot and queue.
-func newCore(name string, now func() time.Time, choose func(n int) int) *core {
-	return &core{
-		name:     name,
+func newCore(config *configfile.Config, now func() time.Time, choose func(n int) int) *core {
+	c := &core{
+		names:    sets.Set[string]{},
 		snapshot: decision.NewSnapshot(),
 		queue:    queue.New(now),
 		choose:   choose,
 		assumed:  map[types.UID]*corev1.Pod{},
 	}
+	for _, profile := range config.Profiles {
+		c.names.Insert(profile.SchedulerName)
+	}
+	c.snapshot.SetProfiles(config.Profiles...)
+	c.queue.InitialBackoff, c.queue.MaxBackoff = config.InitialBackoff, config.MaxBackoff
+	return c
 }
 
 // next schedules the next pod of the queue; false means that there is none.
@@ -161,7 +169,7 @@ func (c *core) podBound(before, pod *corev1.Pod) {
 
 // schedules reports whether this scheduler schedules a pod that has no node.
 func (c *core) schedules(pod *corev1.Pod) bool {
-	return pod.Spec.SchedulerName == c.name && pod.DeletionTimestamp == nil &&
+	return c.names.Has(pod.Spec.SchedulerName) && pod.DeletionTimestamp == nil &&
 		!podspec.IsTerminal(pod.Status.Phase)
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/controllers/scheduler/configfile"
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
@@ -31,7 +32,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, now: time.Unix(0, 0), pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{}, steps: map[string]step{}}
-	c.core = newCore("default-scheduler", func() time.Time { return c.now }, func(int) int { return 0 })
+	c.core = newCore(configfile.Default("default-scheduler"), func() time.Time { return c.now }, func(int) int { return 0 })
 	return c
 }
 

@@ -31,7 +31,6 @@ type eventRecorder struct {
 	client     client.Client
 	clock      clock.WithTicker
 	scheme     *runtime.Scheme
-	component  string
 	correlator *record.EventCorrelator
 	// busy reports whether pods are being bound.
 	busy func() bool
@@ -45,6 +44,7 @@ type eventRecorder struct {
 
 type queuedEvent struct {
 	pod       *corev1.Pod
+	component string
 	eventType string
 	podEvent
 }
@@ -70,21 +70,21 @@ const (
 	maxMessage = 1024
 )
 
-func newEventRecorder(c client.Client, clock clock.WithTicker, scheme *runtime.Scheme, component string, busy func() bool) *eventRecorder {
+func newEventRecorder(c client.Client, clock clock.WithTicker, scheme *runtime.Scheme, busy func() bool) *eventRecorder {
 	return &eventRecorder{
-		client: c, clock: clock, scheme: scheme, component: component, busy: busy,
+		client: c, clock: clock, scheme: scheme, busy: busy,
 		correlator: record.NewEventCorrelator(clock),
 		last:       lru.New(maxRemembered),
 		more:       make(chan struct{}, 1),
 	}
 }
 
-// enqueue enqueues an event about a pod.
-func (r *eventRecorder) enqueue(pod *corev1.Pod, eventType, reason, message string) {
+// enqueue enqueues an event about a pod. The component is the scheduler's name.
+func (r *eventRecorder) enqueue(pod *corev1.Pod, component, eventType, reason, message string) {
 	if ellipsis := " ..."; len(message) > maxMessage {
 		message = message[:maxMessage-len(ellipsis)] + ellipsis
 	}
-	next := queuedEvent{pod, eventType, podEvent{reason, message, metav1.NewTime(r.clock.Now())}}
+	next := queuedEvent{pod, component, eventType, podEvent{reason, message, metav1.NewTime(r.clock.Now())}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if last, ok := r.last.Get(pod.UID); ok && next.repeats(last.(podEvent)) {
@@ -189,7 +189,7 @@ func (r *eventRecorder) event(next queuedEvent) (*corev1.Event, error) {
 		FirstTimestamp:      next.time,
 		LastTimestamp:       next.time,
 		Count:               1,
-		Source:              corev1.EventSource{Component: r.component},
-		ReportingController: r.component,
+		Source:              corev1.EventSource{Component: next.component},
+		ReportingController: next.component,
 	}, nil
 }

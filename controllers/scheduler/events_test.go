@@ -19,7 +19,7 @@ func TestRepeatedEventsAreDroppedAndSimilarOnesCounted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := fake.NewClientBuilder().Build()
 		busy := false
-		r := newEventRecorder(c, clock.RealClock{}, scheme.Scheme, "default-scheduler", func() bool { return busy })
+		r := newEventRecorder(c, clock.RealClock{}, scheme.Scheme, func() bool { return busy })
 		go r.run(ctx)
 		defer synctest.Wait()
 		defer cancel()
@@ -33,7 +33,9 @@ func TestRepeatedEventsAreDroppedAndSimilarOnesCounted(t *testing.T) {
 			return list.Items
 		}
 
-		fail := func(message string) { r.enqueue(pod, corev1.EventTypeWarning, "FailedScheduling", message) }
+		fail := func(message string) {
+			r.enqueue(pod, "default-scheduler", corev1.EventTypeWarning, "FailedScheduling", message)
+		}
 		fail("no")
 		fail("no") // within repeatInterval
 		if got := events(); len(got) != 1 || got[0].Count != 1 || got[0].Source.Component != "default-scheduler" || got[0].InvolvedObject.Kind != "Pod" {

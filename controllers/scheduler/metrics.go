@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/scheduler/decision"
@@ -14,7 +15,6 @@ import (
 // schedulerMetrics are those of kube-scheduler 1.28, with its names, labels, buckets
 // and stability, for what this scheduler has. It has no plugins.
 type schedulerMetrics struct {
-	profile     string
 	attempts    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	algorithm   prometheus.Histogram
@@ -30,10 +30,9 @@ type schedulerMetrics struct {
 	victims     prometheus.Histogram
 }
 
-// newMetrics registers the metrics. The profile is the scheduler's name.
-func newMetrics(profile string) *schedulerMetrics {
+// newMetrics registers the metrics.
+func newMetrics() *schedulerMetrics {
 	return &schedulerMetrics{
-		profile: profile,
 		attempts: controller.Registered(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scheduler_schedule_attempts_total",
 			Help: "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, while 'error' means an internal scheduler problem.",
@@ -94,9 +93,10 @@ const (
 	failure       result = "error"
 )
 
-func (m *schedulerMetrics) attempted(r result, took time.Duration) {
-	m.attempts.WithLabelValues(string(r), m.profile).Inc()
-	m.duration.WithLabelValues(string(r), m.profile).Observe(took.Seconds())
+// attempted records an attempt for a pod. The profile is the pod's scheduler.
+func (m *schedulerMetrics) attempted(pod *corev1.Pod, r result, took time.Duration) {
+	m.attempts.WithLabelValues(string(r), pod.Spec.SchedulerName).Inc()
+	m.duration.WithLabelValues(string(r), pod.Spec.SchedulerName).Observe(took.Seconds())
 }
 
 // mostAttempts is the number of attempts from which on pods share series.

@@ -80,7 +80,7 @@ func (l *loop) preempt(ctx context.Context, s step) {
 	l.binding.Add(1)
 	l.running.Go(func() {
 		err := l.preemptor.preempt(ctx, s, func(victim *corev1.Pod) {
-			l.events.enqueue(victim, corev1.EventTypeNormal, "Preempted",
+			l.events.enqueue(victim, s.pod.Spec.SchedulerName, corev1.EventTypeNormal, "Preempted",
 				fmt.Sprintf("Preempted by pod %s on node %s", s.pod.UID, s.preemption.Node))
 		})
 		l.post(ctx, func() {
@@ -97,8 +97,6 @@ func (l *loop) preempt(ctx context.Context, s step) {
 type preemptor struct {
 	client client.Client
 	now    func() time.Time
-	// scheduler is the name in the condition of the victims.
-	scheduler string
 }
 
 // maxDeleting is the number of victims that are deleted at the same time.
@@ -126,7 +124,7 @@ func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Po
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			if failures[i] = p.delete(ctx, victim); failures[i] == nil {
+			if failures[i] = p.delete(ctx, s.pod.Spec.SchedulerName, victim); failures[i] == nil {
 				deleted(victim)
 			}
 		})
@@ -152,14 +150,14 @@ func (p *preemptor) nominate(ctx context.Context, pod *corev1.Pod, node string) 
 }
 
 // delete sets the condition DisruptionTarget of a victim and deletes it with its grace
-// period. A victim that is being deleted already, or was, needs neither.
-func (p *preemptor) delete(ctx context.Context, victim *corev1.Pod) error {
+// period, on behalf of a scheduler. A victim that is being deleted already, or was, needs neither.
+func (p *preemptor) delete(ctx context.Context, scheduler string, victim *corev1.Pod) error {
 	if victim.DeletionTimestamp != nil {
 		return nil
 	}
 	condition := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-		Message:            p.scheduler + ": preempting to accommodate a higher priority pod",
+		Message:            scheduler + ": preempting to accommodate a higher priority pod",
 		ObservedGeneration: victim.Generation, LastTransitionTime: metav1.NewTime(p.now()),
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -164,7 +164,7 @@ func TestPreemptionNominatesThenMarksThenDeletes(t *testing.T) {
 					return c.Delete(ctx, obj, opts...)
 				},
 			})
-			p := &preemptor{client: c, now: func() time.Time { return time.Unix(0, 0) }, scheduler: "default-scheduler"}
+			p := &preemptor{client: c, now: func() time.Time { return time.Unix(0, 0) }}
 			err := p.preempt(t.Context(), step{pod: pod("high"), preemption: decision.Preemption{
 				Node: "n", Victims: []*corev1.Pod{pod("victim")}, Displaced: []*corev1.Pod{pod("displaced")},
 			}}, func(victim *corev1.Pod) {

@@ -12,10 +12,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/scheduler/configfile"
 )
 
 // scheduler reads pods, nodes and the other types of kinds. It alone writes
-// spec.nodeName (by binding) of pods with its schedulerName, and while they have none
+// spec.nodeName (by binding) of pods with one of its names, and while they have none
 // their condition PodScheduled and status.nominatedNodeName. It deletes the victims of
 // preemption, and writes their condition DisruptionTarget before.
 //
@@ -24,7 +26,7 @@ import (
 // step in which it is found unschedulable, so that no event is lost in between.
 // Package queue owns that order, and only the goroutine of the loop uses it.
 type scheduler struct {
-	name string
+	config *configfile.Config
 	// client waits until the cache has its writes; plain does not, and so needs no
 	// watch of what it writes; live reads from the API server.
 	client  client.Client
@@ -48,18 +50,18 @@ func (s *scheduler) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loop{
-		core:       newCore(s.name, s.clock.Now, rand.IntN),
+		core:       newCore(s.config, s.clock.Now, rand.IntN),
 		clock:      s.clock,
 		inbox:      make(chan func(), inboxSize),
 		binder:     &binder{client: s.client, plain: s.plain, live: s.live},
-		preemptor:  &preemptor{client: s.plain, now: s.clock.Now, scheduler: s.name},
+		preemptor:  &preemptor{client: s.plain, now: s.clock.Now},
 		conditions: s.conditions,
-		metrics:    newMetrics(s.name),
+		metrics:    newMetrics(),
 		running:    &running,
 	}
 	l.core.queue.Entered = l.metrics.entered
 	busy := func() bool { return l.binding.Load() > 0 }
-	l.events = newEventRecorder(s.plain, s.clock, s.scheme, s.name, busy)
+	l.events = newEventRecorder(s.plain, s.clock, s.scheme, busy)
 	stop, err := l.watch(ctx, s.watches)
 	defer stop()
 	if err != nil {
@@ -145,7 +147,7 @@ func (l *loop) run(ctx context.Context) {
 // execute starts a step that was decided from the time start on. It does not block.
 func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 	if s.assumed == nil {
-		l.metrics.attempted(unschedulable, l.clock.Since(start))
+		l.metrics.attempted(s.pod, unschedulable, l.clock.Since(start))
 		if s.preemption.Node != "" || s.preemption.Message != "" {
 			l.metrics.preemptions.Inc()
 		}
@@ -165,7 +167,7 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		ok, err := l.binder.bind(ctx, s.pod, s.node())
 		end := l.clock.Now()
 		if ok {
-			l.metrics.attempted(scheduled, end.Sub(start))
+			l.metrics.attempted(s.pod, scheduled, end.Sub(start))
 			l.metrics.bound(s.attempts, end.Sub(s.first))
 		}
 		l.post(ctx, func() { l.bound(ctx, s, start, ok, err) })
@@ -187,7 +189,7 @@ func (l *loop) bound(ctx context.Context, s step, start time.Time, ok bool, err 
 	switch {
 	case ok:
 		klog.FromContext(ctx).V(4).Info("Bound pod to node", "pod", klog.KObj(s.pod), "node", s.node())
-		l.events.enqueue(s.pod, corev1.EventTypeNormal, "Scheduled",
+		l.events.enqueue(s.pod, s.pod.Spec.SchedulerName, corev1.EventTypeNormal, "Scheduled",
 			"Successfully assigned "+s.pod.Namespace+"/"+s.pod.Name+" to "+s.node())
 	case err != nil:
 		l.failed(ctx, s, start, err)
@@ -198,7 +200,7 @@ func (l *loop) bound(ctx context.Context, s step, start time.Time, ok bool, err 
 
 // failed retries a step and reports the error.
 func (l *loop) failed(ctx context.Context, s step, start time.Time, err error) {
-	l.metrics.attempted(failure, l.clock.Since(start))
+	l.metrics.attempted(s.pod, failure, l.clock.Since(start))
 	klog.FromContext(ctx).Error(err, "Failed to bind pod, will retry", "pod", klog.KObj(s.pod), "node", s.node())
 	l.core.failed(s)
 	l.reject(ctx, s.pod, corev1.PodReasonSchedulerError, "binding rejected: "+err.Error())
@@ -208,5 +210,5 @@ func (l *loop) failed(ctx context.Context, s step, start time.Time, err error) {
 func (l *loop) reject(ctx context.Context, pod *corev1.Pod, why, message string) {
 	klog.FromContext(ctx).V(4).Info("Pod is unschedulable", "pod", klog.KObj(pod), "reason", message)
 	l.conditions.enqueue(pod, reason{why, message, l.core.snapshot.Nominated(pod.UID)})
-	l.events.enqueue(pod, corev1.EventTypeWarning, "FailedScheduling", message)
+	l.events.enqueue(pod, pod.Spec.SchedulerName, corev1.EventTypeWarning, "FailedScheduling", message)
 }

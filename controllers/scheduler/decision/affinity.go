@@ -95,7 +95,12 @@ func preferredPodAffinity(s *Snapshot, r *request, nodes []*node, scores []int64
 		add(s.countOf(selection{terms: []*term{t.term}}).in(t.topologyKey), t.weight)
 	}
 	for _, h := range s.boundTermsMatching(r.pod.Namespace, r.pod.Labels) {
-		add(h.in(h.topologyKey), h.weight)
+		switch {
+		case h.required:
+			add(h.in(h.topologyKey), r.profile.RequiredWeight)
+		case !r.profile.IgnorePreferred:
+			add(h.in(h.topologyKey), h.weight)
+		}
 	}
 	if len(likings) == 0 {
 		return false

@@ -13,7 +13,7 @@ type DaemonPod struct {
 
 // NewDaemonPod returns the decision about a pod that the daemon set would create, with
 // its tolerations.
-func NewDaemonPod(pod *corev1.Pod) *DaemonPod { return &DaemonPod{newRequest(pod)} }
+func NewDaemonPod(pod *corev1.Pod) *DaemonPod { return &DaemonPod{newRequest(pod, &Profile{})} }
 
 // Fits reports whether a node should run the pod, and whether a pod that runs there may
 // stay: also with a taint of effect NoSchedule that it does not tolerate.

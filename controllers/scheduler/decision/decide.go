@@ -25,7 +25,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	if s.decisions++; s.decisions%keepCounts == 0 {
 		s.dropOldCounts()
 	}
-	r := newRequest(pod)
+	r := newRequest(pod, s.profileOf(pod))
 	policy := s.prepare(r, s.scratch.checks)
 	s.scratch.checks = policy.checks
 	if policy.podReason != "" {
@@ -50,7 +50,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 // feasible returns the nodes that no filter rejects. It stops when it has found
 // enough; if there are none it records the reasons.
 func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []*node {
-	found, wanted := s.scratch.feasible[:0], enough(len(nodes))
+	found, wanted := s.scratch.feasible[:0], enough(len(nodes), r.profile.PercentageOfNodes)
 	defer func() { s.scratch.feasible = found }()
 
 	// The nominated node is chosen if it still fits.
@@ -104,12 +104,15 @@ const (
 
 // enough returns the number of feasible nodes after which the search ends: all in a
 // small cluster, half of them in a cluster of some hundred nodes, down to 5 % in large
-// ones. It is percentageOfNodesToScore as kube-scheduler adapts it.
-func enough(nodes int) int {
-	if nodes < fewNodes {
+// ones. It is percentageOfNodesToScore as kube-scheduler adapts it, unless a profile sets
+// it.
+func enough(nodes, percentage int) int {
+	if nodes < fewNodes || percentage >= 100 {
 		return nodes
 	}
-	percentage := max(50-nodes/125, leastPercentage)
+	if percentage == 0 {
+		percentage = max(50-nodes/125, leastPercentage)
+	}
 	return max(nodes*percentage/100, fewNodes)
 }
 

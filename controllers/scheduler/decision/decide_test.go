@@ -13,7 +13,7 @@ func TestSearchEndsWhenEnoughNodesAreFound(t *testing.T) {
 		1000: 420, 5000: 500, // 50 % and falling
 		10000: 500, // 5 % at least
 	} {
-		if got := enough(nodes); got != want {
+		if got := enough(nodes, 0); got != want {
 			t.Errorf("%d nodes: got %d, want %d", nodes, got, want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestSearchesCheckNodesOfAllZones(t *testing.T) {
 	}
 	zones := map[string]int{}
 	var d Decision
-	for _, n := range s.feasible(newRequest(parsePod("web")), s.nodes.list(), policy{}, &d) {
+	for _, n := range s.feasible(newRequest(parsePod("web"), DefaultProfile("")), s.nodes.list(), policy{}, &d) {
 		zones[n.zoneLabel.value]++
 	}
 	if zones["z0"] != zones["z1"] || zones["z1"] != zones["z2"] {

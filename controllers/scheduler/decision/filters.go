@@ -2,6 +2,7 @@ package decision
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,6 +94,9 @@ type indexedCheck struct {
 func (s *Snapshot) prepare(r *request, buffer []indexedCheck) policy {
 	p := policy{checks: buffer[:0]}
 	for i, f := range filters {
+		if r.profile.Disabled.Has(f.name) {
+			continue
+		}
 		rule := f.apply(s, r)
 		if rule.podReason != "" {
 			return policy{podReason: rule.podReason, rejecting: 1 << i}
@@ -200,7 +204,7 @@ func toleratesTaints(_ *Snapshot, r *request) rule {
 
 // matchesNodeAffinity filters by the pod's node selector and required node affinity.
 func matchesNodeAffinity(_ *Snapshot, r *request) rule {
-	if !r.selectsNodes() {
+	if !r.selectsNodes() && r.addedAffinity == nil {
 		return rule{}
 	}
 	only, conflict := namedNodes(r.pod)
@@ -208,6 +212,11 @@ func matchesNodeAffinity(_ *Snapshot, r *request) rule {
 		return rule{podReason: "pod affinity terms conflict"}
 	}
 	return rule{only: only, check: func(n *node, why []string) []string {
+		if r.addedAffinity != nil {
+			if ok, err := r.addedAffinity.Match(n.object); !ok || err != nil {
+				return append(why, "node(s) didn't match scheduler-enforced node affinity")
+			}
+		}
 		if !r.matches(n) {
 			why = append(why, "node(s) didn't match Pod's node affinity/selector")
 		}
@@ -271,6 +280,10 @@ func hasResources(_ *Snapshot, r *request) rule {
 	}
 	var others []other
 	for name, amount := range r.needs.others {
+		group, _, extended := strings.Cut(string(name), "/")
+		if extended && (r.profile.IgnoredResources.Has(string(name)) || r.profile.IgnoredGroups.Has(group)) {
+			continue
+		}
 		if amount > 0 {
 			others = append(others, other{name, amount, "Insufficient " + string(name)})
 		}
@@ -314,13 +327,16 @@ func exceeds(need, free int64) bool {
 
 // request is the pod to be scheduled, with what several filters need.
 type request struct {
-	pod   *corev1.Pod
-	needs requirements
-	ports []hostPort
+	pod     *corev1.Pod
+	profile *Profile
+	needs   requirements
+	ports   []hostPort
 
 	// nodeSelector and nodeAffinity are those that a node must match, if any.
 	nodeSelector []label
 	nodeAffinity *nodeaffinity.LazyErrorNodeSelector
+	// addedAffinity is that of the profile, if any.
+	addedAffinity *nodeaffinity.LazyErrorNodeSelector
 
 	terms    podTerms
 	termsErr error
@@ -330,13 +346,16 @@ type request struct {
 	waiting []*corev1.PersistentVolumeClaim
 }
 
-func newRequest(pod *corev1.Pod) *request {
-	r := &request{pod: pod, needs: newRequirements(pod), ports: hostPorts(pod), claims: claimsOf(pod)}
+func newRequest(pod *corev1.Pod, profile *Profile) *request {
+	r := &request{pod: pod, profile: profile, needs: newRequirements(pod), ports: hostPorts(pod), claims: claimsOf(pod)}
 	for key, value := range pod.Spec.NodeSelector {
 		r.nodeSelector = append(r.nodeSelector, label{key, value})
 	}
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		r.nodeAffinity = nodeaffinity.NewLazyErrorNodeSelector(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	if added := profile.AddedAffinity; added != nil && added.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		r.addedAffinity = nodeaffinity.NewLazyErrorNodeSelector(added.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
 	r.terms, r.termsErr = newPodTerms(pod)
 	return r

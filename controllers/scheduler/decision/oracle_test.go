@@ -205,7 +205,7 @@ func complete(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (w *clusterState) compareNodes(t *testing.T, pod *corev1.Pod, v *verdict) {
-	r := newRequest(pod)
+	r := newRequest(pod, DefaultProfile(""))
 	nodes := w.snapshot.pass(r)
 	var names []string
 	for _, n := range nodes {
@@ -241,7 +241,7 @@ func (w *clusterState) comparePreemption(t *testing.T, pod *corev1.Pod, v *verdi
 	if p.Node == "" {
 		return
 	}
-	r := newRequest(pod)
+	r := newRequest(pod, DefaultProfile(""))
 	trial := trial{Snapshot: w.snapshot, request: r, policy: w.snapshot.prepare(r, nil), global: true}
 	ours, _ := trial.candidate(w.snapshot.nodes.get(p.Node))
 	theirs, why := trial.candidate(w.snapshot.nodes.get(v.Nominated))

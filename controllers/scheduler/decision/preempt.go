@@ -32,13 +32,6 @@ const (
 	notResolvable = "Preemption is not helpful for scheduling"
 )
 
-// The number of nodes that are tried: a part of those that may be freed, but not a few
-// only. They are the defaults of DefaultPreemptionArgs.
-const (
-	minCandidatePercentage = 10
-	minCandidates          = 100
-)
-
 // Preempt decides which pods to delete so that a pod fits a node. d is the decision
 // about the pod, without a node, which must be the snapshot's last. Nodes and pods are
 // chosen by the rules of kube-scheduler's plugin DefaultPreemption: as few violations
@@ -46,6 +39,9 @@ const (
 //
 // choose returns a number in [0, n), the node at which the search begins. Nil means 0.
 func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int) Preemption {
+	if s.profileOf(pod).NoPreemption {
+		return Preemption{}
+	}
 	if why := s.mayNotPreempt(pod, d); why != "" {
 		return Preemption{Message: why}
 	}
@@ -122,11 +118,11 @@ func (s *Snapshot) candidates(pod *corev1.Pod, nodes []*node, choose func(n int)
 	if len(nodes) == 0 {
 		return nil
 	}
-	r := newRequest(pod)
+	r := newRequest(pod, s.profileOf(pod))
 	t := trial{Snapshot: s, request: r, policy: s.prepare(r, s.scratch.checks)}
 	s.scratch.checks = t.policy.checks
 	t.global = t.policy.isGlobal()
-	wanted := min(max(len(nodes)*minCandidatePercentage/100, minCandidates), len(nodes))
+	wanted := min(max(len(nodes)*r.profile.MinCandidatePercentage/100, r.profile.MinCandidates), len(nodes))
 	start, harmless := 0, false
 	if choose != nil {
 		start = choose(len(nodes))

@@ -156,7 +156,7 @@ func (w *clusterState) check(t *testing.T) {
 			}
 		}
 		var fits []string
-		for _, n := range w.snapshot.pass(newRequest(pod)) {
+		for _, n := range w.snapshot.pass(newRequest(pod, DefaultProfile(""))) {
 			fits = append(fits, n.name)
 		}
 		if naive := w.fits(pod); !slices.Equal(fits, naive) {
@@ -195,7 +195,7 @@ func (w *clusterState) checkPreemption(t *testing.T, fresh *Snapshot, pod *corev
 		return
 	}
 	fits := func() bool {
-		return slices.ContainsFunc(fresh.pass(newRequest(pod)), func(n *node) bool { return n.name == p.Node })
+		return slices.ContainsFunc(fresh.pass(newRequest(pod, DefaultProfile(""))), func(n *node) bool { return n.name == p.Node })
 	}
 	for _, victim := range p.Victims {
 		if priorityOf(victim) >= priorityOf(pod) {

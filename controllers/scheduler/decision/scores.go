@@ -4,15 +4,16 @@ import (
 	"math"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // scores rank the nodes that passed the filters: the node with the highest
-// weighted sum is chosen. Names and weights are those of kube-scheduler's plugins.
+// weighted sum is chosen. Names and default weights are those of kube-scheduler's plugins.
 var scores = []score{
 	{"TaintToleration", 3, fewDiscouragingTaints},
 	{"NodeAffinity", 2, preferredNodeAffinity},
-	{"NodeResourcesFit", 1, leastAllocated},
+	{"NodeResourcesFit", 1, resourcesFit},
 	{"PodTopologySpread", 2, spreadsWell},
 	{"InterPodAffinity", 2, preferredPodAffinity},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocation},
@@ -35,12 +36,16 @@ const maxScore = 100
 func (s *Snapshot) rank(r *request, nodes []*node) []int64 {
 	totals := zeros(&s.scratch.totals, len(nodes))
 	for _, score := range scores {
+		weight := r.profile.Weights[score.name]
+		if weight == 0 {
+			continue
+		}
 		values := zeros(&s.scratch.scores, len(nodes))
 		if !score.apply(s, r, nodes, values) {
 			continue
 		}
 		for i, value := range values {
-			totals[i] += score.weight * value
+			totals[i] += weight * value
 		}
 	}
 	return totals
@@ -73,12 +78,18 @@ func fewDiscouragingTaints(_ *Snapshot, r *request, nodes []*node, scores []int6
 // preferredNodeAffinity prefers nodes by the sum of the weights of the pod's
 // preferred node affinity terms that they match.
 func preferredNodeAffinity(_ *Snapshot, r *request, nodes []*node, scores []int64) bool {
-	affinity := r.pod.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil {
+	var preferred []corev1.PreferredSchedulingTerm
+	if added := r.profile.AddedAffinity; added != nil {
+		preferred = append(preferred, added.PreferredDuringSchedulingIgnoredDuringExecution...)
+	}
+	if affinity := r.pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		preferred = append(preferred, affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution...)
+	}
+	if len(preferred) == 0 {
 		return false
 	}
 	// Terms that cannot be parsed were rejected when the pod was created.
-	terms, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	terms, err := nodeaffinity.NewPreferredSchedulingTerms(preferred)
 	if err != nil {
 		return false
 	}
@@ -118,6 +129,9 @@ func freePercent(used, capacity int64) int64 {
 // balancedAllocation prefers nodes where the pod brings the used parts of CPU
 // and memory closer together.
 func balancedAllocation(_ *Snapshot, r *request, nodes []*node, scores []int64) bool {
+	if r.profile.Balanced != nil {
+		return balancedResources(r, nodes, scores)
+	}
 	// A pod that requests nothing does not change the balance.
 	if r.needs.cpu == 0 && r.needs.memory == 0 {
 		return false

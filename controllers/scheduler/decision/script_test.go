@@ -129,7 +129,7 @@ func (s *Snapshot) preempt(pod *corev1.Pod) string {
 // fits returns the nodes that pass the filters, or the reasons why none does.
 func (s *Snapshot) fits(pod *corev1.Pod) string {
 	var names []string
-	for _, n := range s.pass(newRequest(pod)) {
+	for _, n := range s.pass(newRequest(pod, s.profileOf(pod))) {
 		names = append(names, n.name)
 	}
 	if d := s.Decide(pod, nil); (d.Node == "") != (len(names) == 0) {
@@ -163,7 +163,7 @@ func (s *Snapshot) pass(r *request) []*node {
 // scoreOf returns the value of one score, or of "all" with their weights, for each
 // node that passes the filters.
 func (s *Snapshot) scoreOf(name string, pod *corev1.Pod) string {
-	r := newRequest(pod)
+	r := newRequest(pod, s.profileOf(pod))
 	nodes := s.pass(r)
 	if len(nodes) == 0 {
 		return "no node"

@@ -27,6 +27,9 @@ type Snapshot struct {
 	boundTerms boundTerms
 	storage    storage
 	images     images
+	// profiles are the profiles by scheduler name, and first is that of other pods.
+	profiles map[string]*Profile
+	first    *Profile
 	// priorities are the numbers of bound pods by priority, nominations the pods that
 	// have no node and are nominated to one, and budgets the disruption budgets by
 	// namespace and name.
@@ -86,9 +89,11 @@ func (p *boundPod) is(pod *corev1.Pod) bool {
 	return needs.equal(&p.needs)
 }
 
-// NewSnapshot returns an empty snapshot.
+// NewSnapshot returns an empty snapshot with the default profile.
 func NewSnapshot() *Snapshot {
 	return &Snapshot{
+		first: DefaultProfile(corev1.DefaultSchedulerName),
+
 		nodes:      nodes{byName: map[string]*node{}},
 		pods:       map[types.UID]*boundPod{},
 		namespaces: map[string]map[string]string{},

@@ -37,7 +37,11 @@ func (c *constraint) includes(n *node, r *request) bool {
 
 // constraints returns the pod's constraints that are required (DoNotSchedule) or
 // preferred (ScheduleAnyway).
-func (s *Snapshot) constraints(pod *corev1.Pod, action corev1.UnsatisfiableConstraintAction) ([]constraint, error) {
+func (s *Snapshot) constraints(r *request, action corev1.UnsatisfiableConstraintAction) ([]constraint, error) {
+	pod := r.pod
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		return s.listedConstraints(r, action), nil
+	}
 	var all []constraint
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]
@@ -89,7 +93,7 @@ func (s *Snapshot) stayingPods(namespace string, selector labels.Selector) *podC
 // with the fewest pods: KEP-895, minDomains KEP-3022, node inclusion KEP-3094,
 // matchLabelKeys KEP-3243.
 func spreadsEvenly(s *Snapshot, r *request) rule {
-	constraints, err := s.constraints(r.pod, corev1.DoNotSchedule)
+	constraints, err := s.constraints(r, corev1.DoNotSchedule)
 	if err != nil {
 		return rule{podReason: err.Error()}
 	}

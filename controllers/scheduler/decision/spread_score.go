@@ -28,6 +28,24 @@ func (s *Snapshot) defaultConstraints(pod *corev1.Pod) []constraint {
 	}
 }
 
+// listedConstraints are those that the profile has for a pod with none of its own.
+func (s *Snapshot) listedConstraints(r *request, action corev1.UnsatisfiableConstraintAction) []constraint {
+	if len(r.profile.DefaultConstraints) == 0 {
+		return nil
+	}
+	pods := s.siblings(r.pod)
+	if pods == nil {
+		return nil
+	}
+	var all []constraint
+	for i := range r.profile.DefaultConstraints {
+		if c := &r.profile.DefaultConstraints[i]; c.WhenUnsatisfiable == action {
+			all = append(all, constraint{key: c.TopologyKey, maxSkew: int(c.MaxSkew), minDomains: 1, pods: pods, self: true, onlyMatching: true})
+		}
+	}
+	return all
+}
+
 // siblings counts the pods of the pod's replica set, replication controller or
 // stateful set, or else those of its services. Nil means that it has none of these.
 //
@@ -56,11 +74,11 @@ func (s *Snapshot) siblings(pod *corev1.Pod) *podCount {
 // softConstraints returns the constraints for the pod's score: its own soft ones, or
 // the default ones if it has no constraints. Nodes must have the
 // labels of a pod's own constraints to get any points.
-func (s *Snapshot) softConstraints(pod *corev1.Pod) (constraints []constraint, needLabels bool) {
-	if len(pod.Spec.TopologySpreadConstraints) == 0 {
-		return s.defaultConstraints(pod), false
+func (s *Snapshot) softConstraints(r *request) (constraints []constraint, needLabels bool) {
+	if len(r.pod.Spec.TopologySpreadConstraints) == 0 && !r.profile.ListDefaulting {
+		return s.defaultConstraints(r.pod), false
 	}
-	constraints, err := s.constraints(pod, corev1.ScheduleAnyway)
+	constraints, err := s.constraints(r, corev1.ScheduleAnyway)
 	if err != nil {
 		return nil, false // they were rejected when the pod was created
 	}
@@ -72,7 +90,7 @@ const unlabelled = -1
 
 // spreadsWell prefers domains with few of the pods that the soft constraints select.
 func spreadsWell(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
-	constraints, needLabels := s.softConstraints(r.pod)
+	constraints, needLabels := s.softConstraints(r)
 	if len(constraints) == 0 {
 		return false
 	}

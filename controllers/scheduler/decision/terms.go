@@ -132,17 +132,15 @@ type boundTerm struct {
 	// forbids is set for required anti-affinity: pods that match are rejected in the
 	// domains of the term's pods.
 	forbids bool
-	// weight is added to the score of a pod that matches, for each of the
-	// term's pods in the domain; 0 for a term that forbids.
+	// required is set for required affinity: a pod that matches gets the profile's
+	// weight for each of the term's pods in the domain.
+	required bool
+	// weight is that of preferred affinity, negative for anti-affinity, and else 0.
 	weight int64
 
 	pods int
 	key  string
 }
-
-// requiredWeight is the weight of a required affinity term in the scores of pods that
-// match it: the default of hardPodAffinityWeight.
-const requiredWeight = 1
 
 // boundTerms are the affinity terms of pods that have a node.
 type boundTerms struct {
@@ -158,11 +156,11 @@ type boundTerms struct {
 // addTerms adds the terms of a pod, and returns them as bound terms.
 func (s *Snapshot) addTerms(terms podTerms) []*boundTerm {
 	var bound []*boundTerm
-	add := func(t *term, forbids bool, weight int64) {
-		key := strconv.FormatInt(weight, 10) + " " + t.topologyKey + " " + t.selects
+	add := func(t *term, forbids, required bool, weight int64) {
+		key := strconv.FormatInt(weight, 10) + strconv.FormatBool(required) + " " + t.topologyKey + " " + t.selects
 		h := s.boundTerms.byKey[key]
 		if h == nil {
-			h = &boundTerm{term: t, forbids: forbids, weight: weight, key: key}
+			h = &boundTerm{term: t, forbids: forbids, required: required, weight: weight, key: key}
 			s.boundTerms.byKey[key] = h
 			s.boundTerms.version++
 			for _, namespace := range t.namespaces {
@@ -176,14 +174,14 @@ func (s *Snapshot) addTerms(terms podTerms) []*boundTerm {
 		bound = append(bound, h)
 	}
 	for _, t := range terms.antiAffinity {
-		add(t, true, 0)
+		add(t, true, false, 0)
 	}
 	for _, t := range terms.affinity {
-		add(t, false, requiredWeight)
+		add(t, false, true, 0)
 	}
 	for _, t := range terms.preferred {
 		if t.weight != 0 {
-			add(t.term, false, t.weight)
+			add(t.term, false, false, t.weight)
 		}
 	}
 	return bound

@@ -59,6 +59,9 @@ var (
 
 // Queue holds pods by UID.
 type Queue struct {
+	// InitialBackoff and MaxBackoff are the defaults above, unless they are set before
+	// the first pod.
+	InitialBackoff, MaxBackoff time.Duration
 	// Entered, if not nil, is called for each pod that enters a queue.
 	Entered func(Name, Cause)
 
@@ -99,6 +102,7 @@ type entry struct {
 // New returns an empty queue.
 func New(now func() time.Time) *Queue {
 	return &Queue{
+		InitialBackoff: InitialBackoff, MaxBackoff: MaxBackoff,
 		now:        now,
 		entries:    map[types.UID]*entry{},
 		active:     &sorted{less: byPriority},
@@ -235,7 +239,7 @@ func (q *Queue) Wait(uid types.UID, events Events) {
 	q.sequenceLast(e)
 	e.unschedulable++
 	e.failed = 0
-	e.backoffEnd = q.now().Add(backoff(e.unschedulable))
+	e.backoffEnd = q.now().Add(q.after(e.unschedulable))
 	e.expires = q.now().Add(MaxWait)
 	e.events = events
 	q.enter(e, q.waiting, ScheduleAttemptFailure)
@@ -255,7 +259,7 @@ func (q *Queue) Retry(uid types.UID) {
 	q.leave(e)
 	q.sequenceLast(e)
 	e.failed++
-	e.backoffEnd = q.now().Add(backoff(e.failed))
+	e.backoffEnd = q.now().Add(q.after(e.failed))
 	q.enter(e, q.failed, ScheduleAttemptFailure)
 }
 
@@ -359,11 +363,11 @@ func (q *Queue) leave(e *entry) {
 	}
 }
 
-// backoff returns the backoff after n consecutive failures.
-func backoff(n int) time.Duration {
-	d := InitialBackoff
-	for ; n > 1 && d < MaxBackoff; n-- {
+// after returns the backoff after n consecutive failures.
+func (q *Queue) after(n int) time.Duration {
+	d := q.InitialBackoff
+	for ; n > 1 && d < q.MaxBackoff; n-- {
 		d *= 2
 	}
-	return min(d, MaxBackoff)
+	return min(d, q.MaxBackoff)
 }

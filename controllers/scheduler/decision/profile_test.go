@@ -1,0 +1,141 @@
+package decision
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+func TestProfiles(t *testing.T) {
+	cpuAndGPU := []WeightedResource{{corev1.ResourceCPU, 1}, {"example.com/gpu", 3}}
+	for _, test := range []struct {
+		name   string
+		change func(*Profile)
+		script string // the last line is asked, with its answer
+		want   string
+	}{
+		{"a disabled filter rejects no node", func(p *Profile) { p.Disabled = sets.New("TaintToleration") }, `
+node a taint=dedicated=db:NoSchedule
+fits web`, "a"},
+		{"a score without a weight does not count", func(p *Profile) { delete(p.Weights, "NodeResourcesFit") }, `
+node a
+node b
+pod busy on=b cpu=2 memory=4Gi
+decide web`, "a or b"},
+		{"weights multiply scores", func(p *Profile) { p.Weights = map[string]int64{"NodeResourcesFit": 7} }, `
+node a cpu=4 memory=4Gi
+score all web cpu=2 memory=2Gi`, "a=350"},
+		{"most allocated nodes first", func(p *Profile) { p.Strategy = &Strategy{Type: MostAllocated, Resources: cpuAndGPU} }, `
+node a cpu=4 example.com/gpu=4
+pod busy on=a cpu=1 example.com/gpu=3
+score NodeResourcesFit web cpu=1 example.com/gpu=1`, "a=87"},
+		{"an extended resource that the pod does not request is left out", func(p *Profile) { p.Strategy = &Strategy{Type: MostAllocated, Resources: cpuAndGPU} }, `
+node a cpu=4 example.com/gpu=4
+pod busy on=a cpu=1 example.com/gpu=3
+score NodeResourcesFit web cpu=1`, "a=50"},
+		{"least allocated nodes first, with weights", func(p *Profile) { p.Strategy = &Strategy{Type: LeastAllocated, Resources: cpuAndGPU} }, `
+node a cpu=4 example.com/gpu=4
+pod busy on=a cpu=1 example.com/gpu=3
+score NodeResourcesFit web cpu=1 example.com/gpu=1`, "a=12"},
+		{"a shape of utilization", func(p *Profile) {
+			p.Strategy = &Strategy{Type: RequestedToCapacityRatio, Resources: cpuAndGPU, Shape: []ShapePoint{{20, 0}, {60, 100}, {100, 50}}}
+		}, `
+node a cpu=10 example.com/gpu=10
+node b cpu=10 example.com/gpu=10
+pod busy on=b cpu=7 example.com/gpu=5
+score NodeResourcesFit web cpu=1 example.com/gpu=4`, "a=50 b=66"},
+		{"three resources are balanced", func(p *Profile) {
+			p.Balanced = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, "example.com/gpu"}
+		}, `
+node a cpu=4 memory=4Gi example.com/gpu=4
+node b cpu=4 memory=4Gi example.com/gpu=4
+pod busy on=a cpu=1 memory=1Gi
+score NodeResourcesBalancedAllocation web example.com/gpu=1`, "a=81 b=69"},
+		{"ignored resources and groups need not be there", func(p *Profile) {
+			p.IgnoredResources, p.IgnoredGroups = sets.New("example.com/license"), sets.New("example.org")
+		}, `
+node a
+fits web example.com/license=1 example.org/x=1`, "a"},
+		{"the weight of required affinity", func(p *Profile) { p.RequiredWeight = 0 }, `
+node a
+node b
+pod client on=a near={app=web}/host
+score InterPodAffinity web {app=web}`, "no preference"},
+		{"preferred affinity of other pods is ignored", func(p *Profile) { p.IgnorePreferred = true }, `
+node a
+node b
+pod client on=a near~10={app=web}/host
+score InterPodAffinity web {app=web}`, "no preference"},
+		{"a required constraint by default", func(p *Profile) {
+			p.ListDefaulting = true
+			p.DefaultConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule}}
+		}, `
+node a zone=z1
+node b zone=z2
+service web {app=web}
+pod web-1 on=a {app=web}
+fits web-2 {app=web}`, "b"},
+		{"no constraints by default", func(p *Profile) { p.ListDefaulting = true }, `
+node a zone=z1
+node b zone=z2
+service web {app=web}
+pod web-1 on=a {app=web}
+score PodTopologySpread web-2 {app=web}`, "no preference"},
+		{"an added affinity", func(p *Profile) {
+			p.AddedAffinity = &corev1.NodeAffinity{}
+			addNodeAffinity(p.AddedAffinity, map[string]string{"pool": "x"}, "", false)
+		}, `
+node a
+node b {pool=x}
+fits web`, "b"},
+		{"an added affinity that no node has", func(p *Profile) {
+			p.AddedAffinity = &corev1.NodeAffinity{}
+			addNodeAffinity(p.AddedAffinity, map[string]string{"pool": "x"}, "", false)
+		}, `
+node a
+fits web`, "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity."},
+		{"an added preference", func(p *Profile) {
+			p.AddedAffinity = &corev1.NodeAffinity{}
+			addNodeAffinity(p.AddedAffinity, map[string]string{"pool": "x"}, "10", true)
+		}, `
+node a
+node b {pool=x}
+decide web`, "b"},
+		{"no preemption", func(p *Profile) { p.NoPreemption = true }, `
+node a cpu=1
+pod low on=a cpu=1
+preempt high cpu=1 priority=1`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := NewSnapshot()
+			p := DefaultProfile("")
+			test.change(p)
+			s.SetProfiles(p)
+			var got string
+			for _, line := range strings.Split(strings.TrimSpace(test.script), "\n") {
+				command, rest, _ := strings.Cut(line, " ")
+				got = s.run(command, rest)
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAPodIsDecidedOnByTheProfileOfItsScheduler(t *testing.T) {
+	s := NewSnapshot()
+	lax := DefaultProfile("lax")
+	lax.Disabled = sets.New("TaintToleration")
+	s.SetProfiles(DefaultProfile("strict"), lax)
+	s.SetNode(parseNode("a taint=dedicated=db:NoSchedule"))
+	for scheduler, want := range map[string]string{"strict": "", "lax": "a", "other": ""} {
+		pod := parsePod("web")
+		pod.Spec.SchedulerName = scheduler
+		if d := s.Decide(pod, nil); d.Node != want {
+			t.Errorf("%s: got %q", scheduler, d.Node)
+		}
+	}
+}
