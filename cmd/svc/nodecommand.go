@@ -21,7 +21,7 @@ import (
 func newImage() *cobra.Command {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	dataDir := dataDirFlag(flags)
-	cmd := load.NewCommand(flags, func() (string, error) {
+	cmd := load.NewCommand(flags, func(*cobra.Command) (string, error) {
 		dir, err := dataDir()
 		return containerd.Config{Dir: dir.Containerd()}.Endpoint(), err
 	})

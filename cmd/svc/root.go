@@ -42,9 +42,12 @@ of it on this machine.`,
 
 		SuggestionsMinimumDistance: 2,
 
+		Version: currentVersions().line(),
+
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{explainFlag(err), cmd}
 	})

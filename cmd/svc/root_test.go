@@ -71,6 +71,7 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			`svc up: --node-bridge, --pod-cidr: the bridge "a/b" has a name that no network interface can have: use letters, digits and '-'; see 'svc up --help'`},
 		{"an image whose file has no name", []string{"image", "import", ""}, "svc image import: name the files to import, or - for standard input"},
 		{"no image", []string{"image", "import"}, "svc image import: name the files to import, or - for standard input"},
+		{"no image to pull", []string{"image", "pull"}, "svc image pull: name the images to pull, as docker.io/library/busybox:1"},
 		{"one name for two files", []string{"image", "import", "--name=a/b:1", "a.tar", "b.tar"}, "svc image import: --name is for a single file: import the others by themselves"},
 		{"an issuer without a client", []string{"up", "--oidc-issuer-url=https://a"}, "svc up: --oidc-issuer-url and --oidc-client-id: set both, or no --oidc-* flag; see 'svc up --help'"},
 		{"an issuer without TLS", []string{"up", "--oidc-issuer-url=http://a", "--oidc-client-id=c"},
@@ -156,7 +157,7 @@ func TestHelpListsFlagsBySubject(t *testing.T) {
 }
 
 func TestVersionSaysWhatSvcIsMadeOf(t *testing.T) {
-	for args, want := range map[string]string{"version": "svc ", "version -o json": `"svc": `, "apiserver --version": "Kubernetes v1.28.0+svc-"} {
+	for args, want := range map[string]string{"version": "svc ", "--version": "svc ", "version -o json": `"svc": `, "apiserver --version": "Kubernetes v1.28.0+svc-"} {
 		var out, errOut strings.Builder
 		if code := run(strings.Fields(args), &out, &errOut); code != 0 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "1.28") {
 			t.Errorf("%s: exit code %d, %s%s", args, code, out.String(), errOut.String())

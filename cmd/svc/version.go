@@ -20,6 +20,21 @@ type versions struct {
 	Platform string `json:"platform"`
 }
 
+func currentVersions() versions {
+	return versions{
+		SVC:      release.SVCVersion(),
+		Release:  release.Default.String(),
+		Etcd:     etcdversion.Version,
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// line is what `svc version` and `svc --version` print.
+func (v versions) line() string {
+	return fmt.Sprintf("svc %s (API of Kubernetes %s, etcd %s, %s, %s)", v.SVC, v.Release, v.Etcd, v.Go, v.Platform)
+}
+
 func newVersion() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -27,16 +42,10 @@ func newVersion() *cobra.Command {
 		Short: "Print the versions of svc and of what it is made of",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{
-				SVC:      release.SVCVersion(),
-				Release:  release.Default.String(),
-				Etcd:     etcdversion.Version,
-				Go:       runtime.Version(),
-				Platform: runtime.GOOS + "/" + runtime.GOARCH,
-			}
+			v := currentVersions()
 			switch output {
 			case "":
-				fmt.Fprintf(cmd.OutOrStdout(), "svc %s (API of Kubernetes %s, etcd %s, %s, %s)\n", v.SVC, v.Release, v.Etcd, v.Go, v.Platform)
+				fmt.Fprintln(cmd.OutOrStdout(), v.line())
 				return nil
 			case "json":
 				enc := json.NewEncoder(cmd.OutOrStdout())

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/image/pause"
 	"svc.dev/svc/test/launch"
 )
 
@@ -97,7 +98,7 @@ var _ = Describe("svc image import", func() {
 			file := filepath.Join(newDir(), "half.tar")
 			Expect(os.WriteFile(file, whole[:len(whole)/2], 0o600)).To(Succeed())
 			return []string{file}
-		}, "it ends too early"),
+		}, "it is truncated: write or copy it again"),
 		Entry("without a runtime", func() []string {
 			return []string{"--container-runtime-endpoint=/nowhere.sock", filepath.Join(dir, "busybox.tar")}
 		}, "no containerd answers at unix:///nowhere.sock"),
@@ -105,6 +106,30 @@ var _ = Describe("svc image import", func() {
 
 	It("imports an image that exists already", func(ctx SpecContext) {
 		Expect(importImages(ctx, filepath.Join(dir, "busybox.tar"))).To(HavePrefix(busybox + "  sha256:"))
+	})
+})
+
+var _ = Describe("svc image", func() {
+	It("lists images, and does not remove one that the node needs", func(ctx SpecContext) {
+		out, err := exec.CommandContext(ctx, svc, "image", "list", "--data-dir="+node.DataDir).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Expect(string(out)).To(And(HavePrefix("IMAGE "), ContainSubstring(busybox), ContainSubstring(pause.Name)))
+		out, err = exec.CommandContext(ctx, svc, "image", "rm", "--data-dir="+node.DataDir, pause.Name).CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(Equal("svc image rm: " + pause.Name + ": the node needs it: it is pinned\n"))
+	})
+
+	It("removes an image that no container uses", func(ctx SpecContext) {
+		unused := launch.Image{Name: "example.com/unused:1", Files: map[string]launch.ImageFile{"/unused": {Content: []byte("unused")}}}
+		archive := filepath.Join(newDir(), "unused.tar")
+		Expect(unused.WriteFile(archive)).To(Succeed())
+		Expect(importImages(ctx, archive)).To(HavePrefix(unused.Name + "  sha256:"))
+		out, err := exec.CommandContext(ctx, svc, "image", "rm", "--data-dir="+node.DataDir, unused.Name).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Expect(string(out)).To(Equal(unused.Name + "  removed\n"))
+		out, err = exec.CommandContext(ctx, svc, "image", "rm", "--data-dir="+node.DataDir, unused.Name).CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(ContainSubstring("there is no such image"))
 	})
 })
 

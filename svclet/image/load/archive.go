@@ -40,6 +40,8 @@ type contents struct {
 	documents map[string][]byte // the files that describe the others
 	blobs     map[string]blob   // all others, by path
 	links     map[string]string // from path to path
+	// ended reports whether the archive has the marker of its end.
+	ended bool
 }
 
 // writeBlob writes size bytes to containerd. If want is set, it is the required
@@ -53,14 +55,19 @@ func read(r io.Reader, write writeBlob) (*contents, error) {
 		return nil, err
 	}
 	c := &contents{documents: map[string][]byte{}, blobs: map[string]blob{}, links: map[string]string{}}
-	files := tar.NewReader(r)
+	_, compressed := r.(*gzip.Reader)
+	tail := &zeroTail{Reader: r}
+	files := tar.NewReader(tail)
 	for n := 0; ; n++ {
 		header, err := files.Next()
 		switch {
 		case errors.Is(err, io.EOF) && n == 0:
 			return nil, errors.New("it is empty: an archive of images was expected; " + howToWrite)
 		case errors.Is(err, io.EOF):
+			c.ended = tail.zeros >= endMarker
 			return c, nil
+		case errors.Is(err, io.ErrUnexpectedEOF) && n == 0 && (compressed || tail.read >= tarBlock):
+			return nil, damaged("", err)
 		case err != nil && n == 0:
 			return nil, fmt.Errorf("it is not a tar archive (%w); %s", err, howToWrite)
 		case err != nil:
@@ -123,12 +130,44 @@ func (c *contents) add(header *tar.Header, content io.Reader, write writeBlob) e
 // damaged describes an error of reading the file name in an archive.
 func damaged(name string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("it ends too early: write or copy it again, to its end (%w)", err)
+		err = fmt.Errorf("it is truncated: write or copy it again, to its end (%w)", err)
 	}
 	if name == "" {
 		return err
 	}
 	return fmt.Errorf("%s: %w", name, err)
+}
+
+// explain adds to an error about what is missing in an archive that the archive is
+// truncated, if it was cut off between two files, which tar's format allows.
+func (c *contents) explain(err error) error {
+	if err == nil || c.ended {
+		return err
+	}
+	return fmt.Errorf("it is truncated: write or copy it again, to its end (%w)", err)
+}
+
+// Sizes of tar's format, in bytes: a block, and the zeros that end an archive.
+const (
+	tarBlock  = 512
+	endMarker = 2 * tarBlock
+)
+
+// zeroTail counts what was read, and the zeros at its end.
+type zeroTail struct {
+	io.Reader
+	read, zeros int64
+}
+
+func (z *zeroTail) Read(p []byte) (int, error) {
+	n, err := z.Reader.Read(p)
+	z.read += int64(n)
+	tail := int64(n - len(bytes.TrimRight(p[:n], "\x00")))
+	if tail == int64(n) {
+		tail += z.zeros
+	}
+	z.zeros = tail
+	return n, err
 }
 
 // find returns the blob at a path, following links.
@@ -178,6 +217,9 @@ func decompress(r io.Reader) (io.Reader, error) {
 		return source, nil
 	case "gzip":
 		plain, err := gzip.NewReader(source)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, damaged("", err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("it is damaged: write or copy it again (%w)", err)
 		}

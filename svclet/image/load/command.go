@@ -20,18 +20,43 @@ import (
 // between two lines.
 const progressPeriod = 2 * time.Second
 
-// NewCommand returns the command "image" with its subcommand "import". extra are
-// the flags from which endpoint finds containerd if the command line has no
-// endpoint.
-func NewCommand(extra *pflag.FlagSet, endpoint func() (string, error)) *cobra.Command {
+// NewCommand returns the command "image" with its subcommands. extra are the flags
+// from which endpoint finds containerd if the command line has no endpoint.
+func NewCommand(extra *pflag.FlagSet, endpoint func(*cobra.Command) (string, error)) *cobra.Command {
 	image := &cobra.Command{
 		Use:   "image",
 		Short: "Manage the images of this machine's node",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	for _, c := range []func(*runtimeFlag) *cobra.Command{newImport, newList, newPull, newRemove} {
+		flag := &runtimeFlag{byDefault: endpoint}
+		cmd := c(flag)
+		cmd.Flags().StringVar(&flag.endpoint, "container-runtime-endpoint", "",
+			"Socket of the containerd that has the images (unix:///run/containerd/containerd.sock). The default is that of the node's own containerd.")
+		cmd.Flags().AddFlagSet(extra)
+		image.AddCommand(cmd)
+	}
+	return image
+}
+
+// runtimeFlag is the flag that names the socket of containerd.
+type runtimeFlag struct {
+	endpoint  string
+	byDefault func(*cobra.Command) (string, error)
+}
+
+// of returns the socket for a command.
+func (f *runtimeFlag) of(cmd *cobra.Command) (string, error) {
+	if f.endpoint != "" {
+		return f.endpoint, nil
+	}
+	return f.byDefault(cmd)
+}
+
+func newImport(runtime *runtimeFlag) *cobra.Command {
 	var opts Options
-	load := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "import FILE...",
 		Short: "Import images from tar archives",
 		Long: `Import images from tar archives, so that pods of this machine can use them
@@ -48,13 +73,9 @@ It prints the name, the digest and the size of each image.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, files []string) error {
-			if opts.Endpoint == "" {
-				own, err := endpoint()
-				if err != nil {
-					return err
-				}
-				opts.Endpoint = own
+		RunE: func(cmd *cobra.Command, files []string) (err error) {
+			if opts.Endpoint, err = runtime.of(cmd); err != nil {
+				return err
 			}
 			for _, file := range files {
 				if err := importFile(cmd, opts, file); err != nil {
@@ -64,12 +85,8 @@ It prints the name, the digest and the size of each image.`,
 			return nil
 		},
 	}
-	load.Flags().StringVar(&opts.Endpoint, "container-runtime-endpoint", "",
-		"Socket of the containerd to import to (unix:///run/containerd/containerd.sock). The default is that of the node's own containerd.")
-	load.Flags().StringVar(&opts.Name, "name", "", "Name to give to the image, with its tag, instead of the one in the file.")
-	load.Flags().AddFlagSet(extra)
-	image.AddCommand(load)
-	return image
+	cmd.Flags().StringVar(&opts.Name, "name", "", "Name to give to the image, with its tag, instead of the one in the file.")
+	return cmd
 }
 
 func importFile(cmd *cobra.Command, opts Options, name string) error {

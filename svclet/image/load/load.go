@@ -81,7 +81,7 @@ func importArchive(ctx context.Context, opts Options, archive io.Reader, labels 
 		return store.writeDocument(ocispec.MediaTypeImageManifest, doc)
 	})
 	if err != nil {
-		return nil, err
+		return nil, content.explain(err)
 	}
 	if images, err = named(images, opts.Name); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func importArchive(ctx context.Context, opts Options, archive io.Reader, labels 
 	for _, candidates := range images {
 		found, err := candidates.resolve(store, want)
 		if err != nil {
-			return imported, err
+			return imported, content.explain(err)
 		}
 		if err := store.register(found, labels); err != nil {
 			return imported, fmt.Errorf("%s: %w", found.Name, err)

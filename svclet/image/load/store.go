@@ -68,20 +68,9 @@ type store struct {
 }
 
 func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, error) {
-	if !strings.Contains(endpoint, "://") {
-		endpoint = "unix://" + endpoint
-	}
-	if socket, ok := strings.CutPrefix(endpoint, "unix://"); ok {
-		// Without this check gRPC would log that the socket does not exist.
-		probe, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		if err != nil {
-			return nil, fmt.Errorf("no containerd answers at %s: start it, or name another endpoint (%w)", endpoint, err)
-		}
-		probe.Close()
-	}
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(ctx, endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("reach containerd at %s: %w", endpoint, err)
+		return nil, err
 	}
 	s := &store{
 		conn:    conn,
@@ -106,6 +95,26 @@ func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, err
 	}
 	s.ctx = metadata.AppendToOutgoingContext(s.ctx, "containerd-lease", s.lease)
 	return s, nil
+}
+
+// dial connects to containerd's socket: a path, or a URL with the scheme unix.
+func dial(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
+	if !strings.Contains(endpoint, "://") {
+		endpoint = "unix://" + endpoint
+	}
+	if socket, ok := strings.CutPrefix(endpoint, "unix://"); ok {
+		// Without this check gRPC would log that the socket does not exist.
+		probe, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return nil, fmt.Errorf("no containerd answers at %s: start it, or name another endpoint (%w)", endpoint, err)
+		}
+		probe.Close()
+	}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("reach containerd at %s: %w", endpoint, err)
+	}
+	return conn, nil
 }
 
 // close deletes the lease: unreferenced content can then be garbage collected.
