@@ -189,7 +189,9 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
 	// Pods share the disks with the other uses of this machine, which may well have
-	// filled most of them.
+	// filled most of them. Images that were loaded cannot be pulled again, so unused
+	// ones are removed only when a threshold is met.
+	c.ImageGCHighThresholdPercent = ptr.To[int32](100)
 	c.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi", "nodefs.inodesFree": "1%"}
 	c.ContainerRuntimeEndpoint = endpoint
 	c.CgroupRoot = cmp.Or(n.options.cgroupRoot, n.dir.Cgroup())

@@ -110,11 +110,11 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 	resources := Resources(in.Options, in.Pod, in.Container)
 	resources.CpusetCpus = own.CPUs
 	return &runtimeapi.ContainerConfig{
-		Metadata:    &runtimeapi.ContainerMetadata{Name: in.Container.Name, Attempt: in.Attempt},
-		Image:       &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: in.Container.Image},
-		Command:     expand.Words(in.Container.Command, known),
-		Args:        expand.Words(in.Container.Args, known),
-		WorkingDir:  in.Container.WorkingDir,
+		Metadata:   &runtimeapi.ContainerMetadata{Name: in.Container.Name, Attempt: in.Attempt},
+		Image:      &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: in.Container.Image},
+		Command:    expand.Words(in.Container.Command, known),
+		Args:       expand.Words(in.Container.Args, known),
+		WorkingDir: in.Container.WorkingDir,
 		// The runtime uses the last value of a variable: that of the spec.
 		Envs:        append(own.Envs, environment.keyValues()...),
 		Mounts:      append(mounts, own.Mounts...),

@@ -214,12 +214,12 @@ func (a *Agent) configuration(cluster Cluster) (map[string]any, error) {
 		"authorization": map[string]any{"mode": "Webhook"},
 		"clusterDNS":    []string{ClusterDNS},
 		"clusterDomain": ClusterDomain,
+		// The disk of a machine of tests is as full as it is.
+		"evictionHard":                map[string]string{"memory.available": "0%"}, // none
+		"imageGCHighThresholdPercent": 100,
 	}
 	if a.Kind == Kubelet {
-		// The disk of a machine of tests is as full as it is, and without the
-		// capability CAP_SYS_RESOURCE no process can protect itself.
-		config["evictionHard"] = map[string]string{"memory.available": "0%"} // none
-		config["imageGCHighThresholdPercent"] = 100
+		// Without the capability CAP_SYS_RESOURCE no process can protect itself.
 		config["oomScoreAdj"] = 0
 	}
 	maps.Copy(config, a.Fields)

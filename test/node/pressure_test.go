@@ -47,7 +47,6 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 			"evictionPressureTransitionPeriod": "5s",
 			"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - podMemory)},
 			"volumeStatsAggPeriod":             "1s",
-			"imageGCHighThresholdPercent":      100, // the images are on the machine's own disk
 		}
 		cluster, err := node.Cluster()
 		Expect(err).NotTo(HaveOccurred())

@@ -182,7 +182,6 @@ func startAgent(ctx context.Context, m *launch.Machine, node string, client kube
 	agent, err := m.NewAgent(launch.Svclet, program, node)
 	Expect(err).NotTo(HaveOccurred())
 	agent.Args = append(agent.Args, flags...)
-	agent.Fields = map[string]any{"evictionHard": map[string]string{"memory.available": "0%"}} // the disks are as full as they are
 	Expect(agent.Configure(cluster)).To(Succeed())
 	if user != "" {
 		Expect(cluster.Authority.Connection(filepath.Join(m.Dir, "connection"), cluster.Server, user)).To(Succeed())
