@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,11 +39,11 @@ the "svc up" of this user.`,
 
 // runKubectl runs kubectl, and exits with its exit code if that is not 0.
 func runKubectl(args []string) {
-	if file, exists := pointAtUp(args); file != "" && !exists {
+	if file, exists := pointAtUp(args); file != "" {
 		cmdutil.BehaviorOnFatal(func(message string, code int) {
 			message = strings.TrimSuffix(message, "\n")
 			if strings.Contains(message, "connection to the server") {
-				message += fmt.Sprintf("\nsvc kubectl: %s does not exist: start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG", file)
+				message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG"
 			}
 			if message != "" {
 				fmt.Fprintln(os.Stderr, message)
@@ -55,6 +56,18 @@ func runKubectl(args []string) {
 	arguments := append([]string{"kubectl"}, args...)
 	logs.GlogSetter(cmd.GetLogVerbosity(arguments)) //nolint:errcheck // kubectl checks the flag again
 	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments)))
+}
+
+// unreachable says which kubeconfig was chosen, and why its server does not answer.
+func unreachable(file string, exists bool) string {
+	switch dir := datadir.Dir(filepath.Dir(file)); {
+	case !exists:
+		return file + " does not exist"
+	case !dir.InUse():
+		return "no svc up runs on " + string(dir)
+	default:
+		return "the svc up on " + string(dir) + " does not answer"
+	}
 }
 
 func kubectlCommand(arguments []string) *cobra.Command {

@@ -21,9 +21,9 @@ import (
 func newImage() *cobra.Command {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	dataDir := dataDirFlag(flags)
-	cmd := load.NewCommand(flags, func(*cobra.Command) (string, error) {
-		dir, err := dataDir()
-		return containerd.Config{Dir: dir.Containerd()}.Endpoint(), err
+	cmd := load.NewCommand(flags, func(cmd *cobra.Command) (string, error) {
+		choice, err := dataDir(cmd)
+		return containerd.Config{Dir: choice.Dir.Containerd()}.Endpoint(), err
 	})
 	cmd.Args, cmd.SuggestionsMinimumDistance = noCommand, 2
 	return cmd
@@ -56,10 +56,11 @@ data are kept: pods that are still in the cluster start again with the next
 	}
 	dataDir := dataDirFlag(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := dataDir()
+		choice, err := dataDir(cmd)
 		if err != nil {
 			return err
 		}
+		dir := choice.Dir
 		if !exists(string(dir)) {
 			return fmt.Errorf("--data-dir: %s does not exist: name the directory that svc up was run with", dir)
 		}
@@ -107,11 +108,4 @@ func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s been ended, and the container runtime with them; their volumes, mounts and networks are removed\n", pods)
 	return nil
-}
-
-// dataDirFlag adds the flag --data-dir of commands about a node that runs, or
-// has run, on that directory.
-func dataDirFlag(flags *pflag.FlagSet) func() (datadir.Dir, error) {
-	dir := flags.String("data-dir", "", "Data directory of the svc up that runs or has run the node. The default is "+datadir.RootDefault+".")
-	return func() (datadir.Dir, error) { return datadir.OrRootDefault(*dir) }
 }

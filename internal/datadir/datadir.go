@@ -3,7 +3,6 @@
 package datadir
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -73,13 +72,6 @@ func (d Dir) Cgroup() string {
 func (d Dir) lockFile() string { return d.join("svc.lock") }
 
 func (d Dir) join(name string) string { return filepath.Join(string(d), name) }
-
-// OrRootDefault is the data directory that path names, or RootDefault if path is
-// empty.
-func OrRootDefault(path string) (Dir, error) {
-	absolute, err := filepath.Abs(cmp.Or(path, RootDefault))
-	return Dir(absolute), err
-}
 
 // ExplainFull adds the remedy to an error that says that the disk is full or
 // the quota is exceeded. It returns any other error unchanged.

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"svc.dev/svc/internal/datadir"
+)
+
+// dataDirFlag adds the flag --data-dir of commands about an svc up of this machine,
+// or about its node, and returns what decides which one is meant.
+func dataDirFlag(flags *pflag.FlagSet) func(*cobra.Command) (datadir.Choice, error) {
+	dir := flags.String("data-dir", "", "Data directory of the svc up that is meant. The default is the one of KUBECONFIG or, without it, that of this user's svc up, as for svc kubectl.")
+	return func(cmd *cobra.Command) (datadir.Choice, error) {
+		choice, err := datadir.CurrentUser().Choose(*dir)
+		if err == nil && !choice.Obvious {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: using %s\n", cmd.CommandPath(), choice)
+		}
+		return choice, err
+	}
+}

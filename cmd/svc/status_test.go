@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/internal/datadir"
+)
+
+func TestWithoutAnUpDownIsDoneAndStatusFails(t *testing.T) {
+	dir := t.TempDir()
+	var out, errOut strings.Builder
+	if code := run([]string{"down", "--data-dir=" + dir}, &out, &errOut); code != 0 || out.String() != "no svc up runs on "+dir+" (--data-dir)\n" {
+		t.Errorf("down: exit code %d, %q, %q", code, out.String(), errOut.String())
+	}
+	out.Reset()
+	want := "svc status: no svc up runs on " + dir + " (--data-dir): start \"svc up\", or name another with --data-dir\n"
+	if code := run([]string{"status", "--data-dir=" + dir}, &out, &errOut); code != 1 || out.String() != "" || errOut.String() != want {
+		t.Errorf("status: exit code %d, %q, %q", code, out.String(), errOut.String())
+	}
+	if code := run([]string{"status", "-o", "json", "--data-dir=" + dir}, &out, &errOut); code != 1 || !strings.Contains(out.String(), `"running": false`) {
+		t.Errorf("status -o json: exit code %d, %q", code, out.String())
+	}
+}
+
+func TestDownDoesNotEndAProcessThatIsNotAnUp(t *testing.T) {
+	dir := t.TempDir()
+	lock, err := datadir.Dir(dir).Open() // by this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if slices.Contains(os.Args, "up") {
+		t.Skip("the test's own command line is that of svc up")
+	}
+	var out, errOut strings.Builder
+	if code := run([]string{"down", "--data-dir=" + dir}, &out, &errOut); code != 1 || !strings.Contains(errOut.String(), "which is not svc up") {
+		t.Errorf("exit code %d, %q, %q", code, out.String(), errOut.String())
+	}
+}
+
+func TestProblemsSayWhatAndWhy(t *testing.T) {
+	nodes := []corev1.Node{
+		{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "away"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped\nposting node status."},
+		}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
+	}
+	pod := func(name string, status corev1.PodStatus) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Status: status}
+	}
+	ready := func(status corev1.ConditionStatus) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodReady, Status: status, Reason: "ContainersNotReady"}}
+	}
+	waiting := func(reason string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+	deleted := pod("deleted", corev1.PodStatus{Phase: corev1.PodPending})
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	pods := []corev1.Pod{
+		pod("runs", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready(corev1.ConditionTrue)}),
+		pod("done", corev1.PodStatus{Phase: corev1.PodSucceeded}),
+		deleted,
+		pod("pending", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no nodes available"},
+		}}),
+		pod("starts", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: waiting("ContainerCreating")}),
+		pod("crashes", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: waiting("CrashLoopBackOff"), Conditions: ready(corev1.ConditionFalse)}),
+		pod("slow", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready(corev1.ConditionFalse)}),
+		pod("evicted", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}),
+	}
+	service := func(name string, status apiregistrationv1.ConditionStatus, reason string) apiregistrationv1.APIService {
+		return apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: apiregistrationv1.APIServiceStatus{
+			Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: status, Reason: reason}},
+		}}
+	}
+	services := []apiregistrationv1.APIService{service("v1.apps", apiregistrationv1.ConditionTrue, "Local"), service("v1.example.com", apiregistrationv1.ConditionFalse, "ServiceNotFound")}
+	for name, tc := range map[string]struct{ got, want []string }{
+		"nodes": {nodeProblems(nodes), []string{
+			"node away is not ready: NodeStatusUnknown: Kubelet stopped posting node status.",
+			"node new is not ready: its agent has not reported yet",
+		}},
+		"pods": {podProblems(pods), []string{
+			"pod ns/pending is Pending: Unschedulable: no nodes available",
+			"pod ns/starts is Pending",
+			"pod ns/crashes is not ready: CrashLoopBackOff",
+			"pod ns/slow is not ready: ContainersNotReady",
+			"pod ns/evicted is Failed: Evicted",
+		}},
+		"services": {serviceProblems(services), []string{"apiservice v1.example.com is not available: ServiceNotFound"}},
+	} {
+		if !slices.Equal(tc.got, tc.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(tc.got, "\n"), strings.Join(tc.want, "\n"))
+		}
+	}
+}
+
+func TestStatusIsOneScreen(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := clusterStatus{
+		DataDir: "/var/lib/svc", ChosenBy: "the default", Running: true, PID: 7, Since: &since,
+		Server: "https://127.0.0.1:6443", Version: "v1.28.0", Nodes: counted{1, 1}, Pods: counted{3, 16},
+	}
+	s.Memory.Up = 200 << 20
+	for range 13 {
+		s.Problems = append(s.Problems, "pod ns/p is Pending")
+	}
+	var out strings.Builder
+	s.print(&out, since.Add(time.Hour))
+	want := `svc up  process 7, since 2026-01-02 03:04:05 (60m)
+data    /var/lib/svc (the default)
+server  https://127.0.0.1:6443, Kubernetes v1.28.0
+memory  svc up 200 MiB
+nodes   1 of 1 ready
+pods    3 of 16 running or completed
+
+Wrong:
+` + strings.Repeat("  pod ns/p is Pending\n", shownProblems) + "  and 1 more; -o json prints all\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
