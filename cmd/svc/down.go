@@ -31,7 +31,7 @@ func newDown() *cobra.Command {
 Pods keep running, and the data is kept. It is no error if no svc up runs.`,
 		Args: noArguments,
 	}
-	choose := dataDirFlag(cmd.Flags())
+	choose := namedDataDirFlag(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		choice, err := choose(cmd)
 		if err != nil {

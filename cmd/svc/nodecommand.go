@@ -54,7 +54,7 @@ data are kept: pods that are still in the cluster start again with the next
 "svc up".`,
 		Args: noArguments,
 	}
-	dataDir := dataDirFlag(cmd.Flags())
+	dataDir := namedDataDirFlag(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		choice, err := dataDir(cmd)
 		if err != nil {

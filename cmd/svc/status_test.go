@@ -30,6 +30,16 @@ func TestWithoutAnUpDownIsDoneAndStatusFails(t *testing.T) {
 	}
 }
 
+func TestWhatEndsOrRemovesRefusesADirectoryThatTheUserHasNotNamed(t *testing.T) {
+	const want = "several directories could be meant: name the one of the svc up that was started last with --data-dir=/other"
+	if err := named(datadir.Choice{Dir: "/other", By: "of the svc up that was started last"}); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := named(datadir.Choice{Dir: "/other", By: "--data-dir", Obvious: true}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDownDoesNotEndAProcessThatIsNotAnUp(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := datadir.Dir(dir).Open() // by this test
