@@ -2,6 +2,7 @@ package spec
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,14 +35,19 @@ var _ = Describe("Document 2, section 2: topology changes of a field without a n
 
 	It("what becomes atomic is owned by each manager of an element, and another value conflicts", func(ctx SpecContext) {
 		path := defineSpec(ctx, "toatomic", "", granular)
-		parse(apply(ctx, path, "t", "one", one), 201)
-		parse(apply(ctx, path, "t", "two", two), 200)
+		for _, name := range []string{"t", "probe"} {
+			parse(apply(ctx, path, name, "one", one), 201)
+			parse(apply(ctx, path, name, "two", two), 200)
+		}
+		attempts := 0
 		change(ctx, "toatomic", path, atomic, func(g Gomega) {
-			resp := apply(ctx, path, "t", "two", `{"list":["a","b","c"],"map":{"a":"1","b":"1","c":"1"}}`)
+			attempts++ // Before the change each attempt is applied, and the same value would not conflict after it.
+			resp := apply(ctx, path, "probe", "two", fmt.Sprintf(`{"list":["a","b","%d"],"map":{"a":"1","b":"1","c":"%[1]d"}}`, attempts))
 			g.Expect(resp.Status).To(Equal(409), resp.Body)
 			g.Expect(resp.Body).To(And(ContainSubstring(".spec.list"), ContainSubstring(".spec.map"), ContainSubstring(`conflict with \"one\"`)))
 		})
 		parse(apply(ctx, path, "t", "two", both), 200)
+		Expect(apply(ctx, path, "t", "two", one).Status).To(Equal(409))
 	})
 
 	It("what becomes granular does not conflict, and its former owner keeps the field but not its elements", func(ctx SpecContext) {
