@@ -26,6 +26,7 @@ var literalsAllowed = map[string]string{
 	"apiserver/routecache/routecache.go":                 "the path segment /namespaces/ of the URL grammar",
 	"apiserver/serviceaccount/bound.go":                  "the claims of a bound token name these four kinds",
 	"apiserver/serviceaccount/legacy.go":                 "a legacy token is stored in a secret",
+	"cmd/svc/status.go":                                  "lines of the screen",
 	"controllers/certificates/csrapproving/reconcile.go": "the access reviews that an approval depends on",
 	"controllers/endpoints/controller.go":                "an alias of the controller's name",
 	"controllers/namespace/decide.go":                    "pods are deleted first (KEP-5080)",

@@ -20,9 +20,11 @@ type fakeLogind struct {
 	conn  *dbus.Conn
 	props *prop.Properties
 	dir   string
-	// write is the lock; read is its other end, which ends when the lock is released.
-	read, write *os.File
+	locks chan lock
 }
+
+// lock is a lock of the agent; read is its other end, which ends when it is released.
+type lock struct{ read, write *os.File }
 
 // Inhibit is logind's.
 func (f *fakeLogind) Inhibit(what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
@@ -30,8 +32,9 @@ func (f *fakeLogind) Inhibit(what, _, _, mode string) (dbus.UnixFD, *dbus.Error)
 	if err != nil || what != "shutdown" || mode != "delay" {
 		return 0, dbus.MakeFailedError(io.ErrUnexpectedEOF)
 	}
-	f.read, f.write = read, write
-	return dbus.UnixFD(write.Fd()), nil //nolint:gosec // a descriptor
+	fd := dbus.UnixFD(write.Fd()) //nolint:gosec // a descriptor
+	f.locks <- lock{read, write}
+	return fd, nil
 }
 
 // KillUnit is systemd's: logind reads its configuration.
@@ -70,7 +73,7 @@ func TestLogindDelaysShutdownsOverARealBus(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(time.Minute)
 	address := startBus(t)
-	f := &fakeLogind{dir: t.TempDir()}
+	f := &fakeLogind{dir: t.TempDir(), locks: make(chan lock, 1)}
 	var err error
 	f.conn, err = dbus.Connect(address)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -95,12 +98,14 @@ func TestLogindDelaysShutdownsOverARealBus(t *testing.T) {
 	g.Expect(f.conn.Emit(loginPath, loginManager+"."+prepareForShutdown, true)).To(gomega.Succeed())
 	g.Eventually(events).Should(gomega.Receive(gomega.BeTrue()))
 
-	lock, err := machine.Inhibit(t.Context())
+	inhibited, err := machine.Inhibit(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(f.write.Close()).To(gomega.Succeed()) // the agent has a copy
+	ends := <-f.locks
+	defer ends.read.Close()
+	g.Expect(ends.write.Close()).To(gomega.Succeed()) // the agent has a copy
 	released := make(chan error, 1)
-	go func() { _, err := f.read.Read(make([]byte, 1)); released <- err }()
+	go func() { _, err := ends.read.Read(make([]byte, 1)); released <- err }()
 	g.Consistently(released, "300ms").ShouldNot(gomega.Receive())
-	g.Expect(lock.Close()).To(gomega.Succeed())
+	g.Expect(inhibited.Close()).To(gomega.Succeed())
 	g.Eventually(released).Should(gomega.Receive(gomega.Equal(io.EOF)))
 }

@@ -205,7 +205,7 @@ func (m *Manager) ensureDelay(ctx context.Context, machine Machine) error {
 func (m *Manager) endPods(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	pods := m.o.Pods.Active()
-	logger.Info("Node shuts down, ending its pods", "pods", len(pods))
+	logger.Info("Node shuts down, ending its pods", "count", len(pods))
 	for i, group := range assign(m.o.Groups, pods) {
 		for _, p := range group {
 			seconds := grace(m.o.Groups[i], p)
