@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/internal/progress"
+	"svc.dev/svc/svclet/image/pause"
 )
 
 func newList(runtime *runtimeFlag) *cobra.Command {
@@ -157,7 +158,8 @@ func (c *criClient) remove(ctx context.Context, name string) (*runtimeapi.Image,
 	if image == nil {
 		return nil, errors.New("there is no such image; the command list prints those that exist")
 	}
-	if image.GetPinned() {
+	// Versions of containerd before 1.7 do not report that an image is pinned.
+	if image.GetPinned() || slices.Contains(image.GetRepoTags(), pause.Name) {
 		return nil, errors.New("the node needs it: it is pinned")
 	}
 	running, err := c.containers.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{

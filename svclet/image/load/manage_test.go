@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"svc.dev/svc/svclet/image/pause"
 )
 
 // node is a container runtime whose images are found by ID and by tag.
@@ -96,11 +98,16 @@ func serveNode(t *testing.T, n *node) func(args ...string) (out string, err erro
 }
 
 func TestImagesAreListedPulledAndRemoved(t *testing.T) {
-	const id, pinned = "sha256:1111111111111111111111111111111111111111111111111111111111111111", "sha256:3333333333333333333333333333333333333333333333333333333333333333"
+	const (
+		id         = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
+		pinned     = "sha256:3333333333333333333333333333333333333333333333333333333333333333"
+		unreported = "sha256:4444444444444444444444444444444444444444444444444444444444444444"
+	)
 	image := serveNode(t, &node{
 		images: []*runtimeapi.Image{
 			{Id: id, RepoTags: []string{"docker.io/library/web:1", "docker.io/library/web:latest"}, Size: 3 << 20},
 			{Id: pinned, RepoTags: []string{"svc.dev/pause:1"}, Size: 700, Pinned: true},
+			{Id: unreported, RepoTags: []string{pause.Name}, Size: 700},
 		},
 		containers: []*runtimeapi.Container{{
 			ImageRef: id, Metadata: &runtimeapi.ContainerMetadata{Name: "c"},
@@ -110,7 +117,8 @@ func TestImagesAreListedPulledAndRemoved(t *testing.T) {
 	const all = "IMAGE                          ID             SIZE\n" +
 		"docker.io/library/web:1        111111111111   3 MiB\n" +
 		"docker.io/library/web:latest   111111111111   3 MiB\n"
-	const sandbox = "svc.dev/pause:1                333333333333   700 B\n"
+	const sandbox = "localhost/svc/pause:2          444444444444   700 B\n" +
+		"svc.dev/pause:1                333333333333   700 B\n"
 	for _, step := range []struct {
 		args []string
 		want string
@@ -122,6 +130,7 @@ func TestImagesAreListedPulledAndRemoved(t *testing.T) {
 		{args: []string{"list"}, want: all + sandbox},
 		{args: []string{"rm", "docker.io/library/web:1"}, err: "docker.io/library/web:1: the container c of the pod ns/web-0 uses it: delete the pod first"},
 		{args: []string{"rm", pinned}, err: pinned + ": the node needs it: it is pinned"},
+		{args: []string{"rm", pause.Name}, err: pause.Name + ": the node needs it: it is pinned"},
 		{args: []string{"rm", "other"}, err: "other: there is no such image; the command list prints those that exist"},
 		{args: []string{"rm"}, err: "name the images to remove, as docker.io/library/busybox:1"},
 		{args: []string{"pull", "Not/A/Name"}, err: "Not/A/Name: it is not the name of an image, as docker.io/library/busybox:1: invalid reference format: repository name (A/Name) must be lowercase"},
