@@ -53,9 +53,9 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		Expect(agent.Configure(cluster)).To(Succeed())
 		Expect(agent.Start()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "small"}})).To(Succeed())
-			_, err := agent.Stop(launch.Patience)
+			_, err := agent.Stop(launch.Patience) // first: it would register the node again
 			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "small"}})).To(Succeed())
 		})
 		Eventually(small(ctx)).Should(conditionOf(corev1.NodeReady, corev1.ConditionTrue))
 		s = newSpace(ctx)

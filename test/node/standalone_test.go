@@ -100,6 +100,8 @@ staticPodPath: manifests
 staticPodURL: `+web.URL+`
 fileCheckFrequency: 1s
 httpCheckFrequency: 1s
+evictionHard: {memory.available: 0%}  # the disk of the machine is as full as it is
+imageGCHighThresholdPercent: 100
 readOnlyPort: `+readOnly+`
 port: `+freePort()+`
 healthzPort: 0
