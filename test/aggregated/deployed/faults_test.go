@@ -54,7 +54,7 @@ func faults() {
 	It("keeps every acknowledged write, and recovers by itself, when the host's API server is killed", func(ctx SpecContext) {
 		t := startTraffic(ctx)
 		kube.Kill()
-		time.Sleep(5 * time.Second) // longer than connections live
+		Eventually(t.countHostFailures).Should(BeNumerically(">=", 20), "new connections to the host are refused")
 		Expect(kube.Again(ctx)).To(Succeed())
 		t.awaitProgress()
 		t.stop(ctx)
@@ -166,6 +166,12 @@ func (t *traffic) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.acknowledged.Len()
+}
+
+func (t *traffic) countHostFailures() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.hostFailures)
 }
 
 // awaitProgress waits until each writer has written some objects more.
