@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,11 @@ const (
 // first, and again when the resource version has expired; otherwise a broken watch
 // is resumed.
 func (f follower) run(ctx context.Context, to target) {
+	logger := klog.FromContext(ctx)
+	// client-go logs an error when a request is cancelled while it reads the response,
+	// which is what happens to the objects of a pod that is removed. Failures are
+	// logged here.
+	ctx = klog.NewContext(ctx, logr.Discard())
 	delay := minDelay
 	version := ""
 	for ctx.Err() == nil {
@@ -67,7 +73,7 @@ func (f follower) run(ctx context.Context, to target) {
 			return
 		}
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Failed to watch objects of pods, will retry", "selector", f.of.FieldSelector, "namespace", f.of.Namespace, "err", err)
+			logger.V(2).Info("Failed to watch objects of pods, will retry", "selector", f.of.FieldSelector, "namespace", f.of.Namespace, "err", err)
 			to.failed(err)
 		}
 		switch {
