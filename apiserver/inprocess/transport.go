@@ -116,10 +116,15 @@ func (w *response) WriteHeader(status int) {
 	})
 }
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. It returns [context.Canceled] when the client
+// has cancelled its request or closed the body.
 func (w *response) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	return w.out.Write(p)
+	n, err := w.out.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = context.Canceled
+	}
+	return n, err
 }
 
 // Flush implements http.Flusher. Written bytes are delivered already.

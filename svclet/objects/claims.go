@@ -13,13 +13,13 @@ import (
 // PersistentVolumeClaim reads a claim from the API server.
 func (s *Store) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	return claim, s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim)
+	return claim, s.Client.Get(unlogged(ctx), client.ObjectKey{Namespace: namespace, Name: name}, claim)
 }
 
 // PersistentVolume reads a persistent volume from the API server.
 func (s *Store) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	volume := &corev1.PersistentVolume{}
-	return volume, s.Client.Get(ctx, client.ObjectKey{Name: name}, volume)
+	return volume, s.Client.Get(unlogged(ctx), client.ObjectKey{Name: name}, volume)
 }
 
 // None replaces a store if there is no API server: there are no services, and

@@ -53,10 +53,7 @@ const (
 // is resumed.
 func (f follower) run(ctx context.Context, to target) {
 	logger := klog.FromContext(ctx)
-	// client-go logs an error when a request is cancelled while it reads the response,
-	// which is what happens to the objects of a pod that is removed. Failures are
-	// logged here.
-	ctx = klog.NewContext(ctx, logr.Discard())
+	ctx = unlogged(ctx)
 	delay := minDelay
 	version := ""
 	for ctx.Err() == nil {
@@ -87,6 +84,11 @@ func (f follower) run(ctx context.Context, to target) {
 		delay = min(2*delay, maxDelay)
 	}
 }
+
+// unlogged returns the context of requests whose failures the caller reports: client-go
+// logs an error when a request is cancelled while it reads the response, which is what
+// happens to requests for a pod that is removed.
+func unlogged(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 func (f follower) rest(ctx context.Context, delay time.Duration) {
 	timer := f.clock.NewTimer(delay)

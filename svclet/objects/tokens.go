@@ -95,7 +95,7 @@ func (s *Store) issue(ctx context.Context, pod *corev1.Pod, source *corev1.Servi
 		request.Spec.Audiences = []string{source.Audience}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}}
-	if err := s.Client.SubResource("token").Create(ctx, account, request); err != nil {
+	if err := s.Client.SubResource("token").Create(unlogged(ctx), account, request); err != nil {
 		return nil, err
 	}
 	return &token{

@@ -19,10 +19,9 @@ import (
 // all other methods.
 func (a *Authorizer) Follow(client kubernetes.Interface) { a.client = client }
 
-// bound returns the pods of a node. The list ends although the request that caused
-// it is cancelled: the server would log the list's broken response as an error.
+// bound returns the pods of a node.
 func (a *Authorizer) bound(ctx context.Context, node string) ([]corev1.Pod, error) {
-	list, err := a.client.CoreV1().Pods(metav1.NamespaceAll).List(context.WithoutCancel(ctx), metav1.ListOptions{
+	list, err := a.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
