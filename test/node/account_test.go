@@ -1,6 +1,8 @@
 package node
 
 import (
+	"net/url"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -48,5 +50,44 @@ spec:
 			_, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			return err
 		}).Should(MatchError(apierrors.IsUnauthorized, "a token ends with its pod"))
+	})
+
+	It("lets a program of the pod use the API with client-go, as far as its account may", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		s.apply(ctx, `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: reader}]
+---
+`+webServer("restricted", "serviceAccountName: reader"))
+		web := "http://" + s.await(ctx, "restricted", beReady()).Status.PodIP + ":8080"
+		Expect(get(ctx, web+"/whoami")).To(HavePrefix("system:serviceaccount:" + s.name + ":reader "))
+		ask := func(verb, path string) (string, error) {
+			return get(ctx, web+"/ask?"+url.Values{"verb": {verb}, "path": {path}}.Encode())
+		}
+		own := "/api/v1/namespaces/" + s.name
+		Eventually(func() (string, error) { return ask("GET", own+"/pods") }).Should(ContainSubstring(`"name":"restricted"`))
+		for path, verb := range map[string]string{
+			own + "/secrets":                      "GET",
+			own + "/pods/restricted":              "DELETE",
+			"/api/v1/pods":                        "GET",
+			"/api/v1/namespaces/kube-system/pods": "GET",
+			"/api/v1/nodes":                       "GET",
+			"/metrics":                            "GET",
+		} {
+			_, err := ask(verb, path)
+			Expect(err).To(MatchError(HavePrefix("403 Forbidden: ")), verb+" "+path)
+		}
 	})
 })

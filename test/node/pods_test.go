@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -104,6 +105,10 @@ spec:
 			g.Expect(before.Status.Conditions).To(ContainElement(ready))
 		}).Should(Succeed())
 		runtime := listener(node.Endpoint())
+		whoAmI := "http://" + before.Status.PodIP + ":8080/whoami"
+		self, err := get(ctx, whoAmI)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(self).To(HavePrefix("system:serviceaccount:" + namespace + ":default "))
 
 		node.Kill()
 		Expect(node.Again(ctx)).To(Succeed())
@@ -116,5 +121,10 @@ spec:
 			g.Expect(after.Status.ContainerStatuses[0].RestartCount).To(BeZero())
 		}).WithTimeout(2 * time.Second).Should(Succeed())
 		Expect(after.Status.PodIP).To(Equal(before.Status.PodIP))
+
+		By("and their service account: an agent that starts renews the token, and the old one stays valid until clients have read the new one")
+		user, _, _ := strings.Cut(self, " ")
+		Eventually(func() (string, error) { return get(ctx, whoAmI+"?new=true") }).Should(And(HavePrefix(user+" "), Not(Equal(self))))
+		Expect(get(ctx, whoAmI)).To(HavePrefix(user + " "))
 	})
 })

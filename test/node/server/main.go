@@ -9,6 +9,9 @@
 //	POST /exit?code=N ends with an exit code
 //	GET  /slow?for=D  answers after a time
 //	GET  /hook        prints that it was asked
+//	GET  /whoami      the pod's user at the API server, and which token says so;
+//	                  with ?new=true, by a new client
+//	GET  /ask?verb=V&path=P  what the API server answers to the pod
 //
 // With --ask=URL it gets the URL, and ends.
 //
@@ -179,6 +182,9 @@ func handler(isReady bool, health *health.Server) http.Handler {
 		os.Exit(code)
 	})
 	mux.HandleFunc("GET /hook", func(http.ResponseWriter, *http.Request) { fmt.Println("GET /hook") })
+	api := newInCluster()
+	mux.HandleFunc("GET /whoami", api.whoAmI)
+	mux.HandleFunc("GET /ask", api.ask)
 	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
 		wait, err := time.ParseDuration(r.FormValue("for"))
 		if err != nil {
