@@ -47,7 +47,7 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 	if o.OS == "" {
 		o.OS = goruntime.GOOS
 	}
-	others = slices.DeleteFunc(slices.Clone(others), func(other *corev1.Pod) bool { return other.UID == pod.UID })
+	others = without(others, pod)
 	for _, check := range []func(candidate) *Refusal{
 		notShuttingDown,
 		noPressure,
@@ -65,6 +65,11 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 		}
 	}
 	return nil
+}
+
+// without returns the pods other than one.
+func without(all []*corev1.Pod, pod *corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(all), func(other *corev1.Pod) bool { return other.UID == pod.UID })
 }
 
 // candidate is a pod to be admitted.

@@ -13,6 +13,7 @@ import (
 
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/allocation"
+	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/devices"
 	"svc.dev/svc/svclet/executor"
@@ -22,6 +23,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/probe"
+	"svc.dev/svc/svclet/resize"
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/source"
 	"svc.dev/svc/svclet/status"
@@ -77,6 +79,10 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	if err != nil {
 		return nil, tasks{}, err
 	}
+	resizes, err := newResizes(base)
+	if err != nil {
+		return nil, tasks{}, err
+	}
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
 		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held),
@@ -86,7 +92,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},
-		Admission: admission, Allocations: allocations, Pressure: base.conditions.Get, MaxDeadContainers: int(base.DeadContainers), ShuttingDown: base.shutdown.IsShuttingDown, Machine: machineOptions(base),
+		Admission: admission, Allocations: allocations, Resizes: resizes, Pressure: base.conditions.Get, MaxDeadContainers: int(base.DeadContainers), ShuttingDown: base.shutdown.IsShuttingDown, Machine: machineOptions(base),
 	})
 	if base.Containerd != nil && conn.clients != nil {
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
@@ -105,11 +111,20 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	}, all, nil
 }
 
+// newResizes makes how pods change in place.
+func newResizes(base common) (podmanager.Resizes, error) {
+	if base.WithoutResize {
+		return podmanager.Resizes{}, nil
+	}
+	allocated, err := resize.Load(base.RootDir)
+	return podmanager.Resizes{Allocations: allocated, Options: admit.ResizeOptions{StaticCPUs: base.Configuration.CPUManagerPolicy == config.CPUManagerStatic}}, err
+}
+
 func machineOptions(base common) pod.Options {
 	return pod.Options{
 		MaxBackOff:     ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
 		DeadContainers: ptr.To(int(base.DeadContainersPerContainer)), DeadContainerTTL: base.MinimumContainerTTL,
-		WithoutHostIPs: base.WithoutHostIPs, WithoutReadyToStart: base.WithoutReadyToStart,
+		WithoutHostIPs: base.WithoutHostIPs, WithoutReadyToStart: base.WithoutReadyToStart, WithoutResize: base.WithoutResize,
 	}
 }
 

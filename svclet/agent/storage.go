@@ -130,6 +130,7 @@ func containerOptions(base common) (container.Options, error) {
 		SeccompDefault: ptr.Deref(c.SeccompDefault, false), SeccompRoot: filepath.Join(base.RootDir, "seccomp"),
 		CPUCFSQuota: ptr.Deref(c.CPUCFSQuota, true), Host: host,
 		SingleProcessOOMKill: ptr.Deref(c.SingleProcessOOMKill, false),
+		RecordResources:      !base.WithoutResize,
 		LimitedSwap:          c.MemorySwap.SwapBehavior == config.LimitedSwap,
 	}
 	if c.CPUCFSQuotaPeriod != nil {

@@ -84,6 +84,32 @@ func PodLimits(pod *corev1.Pod, cpu CPUQuota, maxPIDs int64) Limits {
 	return result
 }
 
+// Larger returns the larger limits of CPU and memory of a and b; the others are those
+// of a. Without a limit in one of them there is none.
+func Larger(a, b Limits) Limits {
+	larger := func(a, b *int64) *int64 {
+		switch {
+		case a == nil || b == nil || *a < 0:
+			return a
+		case *b < 0 || *b > *a:
+			return b
+		default:
+			return a
+		}
+	}
+	if a.Shares != nil && b.Shares != nil && *b.Shares > *a.Shares {
+		a.Shares = b.Shares
+	}
+	if b.Quota == nil {
+		a.Quota, a.Period = nil, nil // as it is: without a limit
+	}
+	if b.Memory == nil {
+		a.Memory = nil
+	}
+	a.Quota, a.Memory = larger(a.Quota, b.Quota), larger(a.Memory, b.Memory)
+	return a
+}
+
 // limited reports whether a pod as a whole has a limit of a resource: it has none
 // if one of its containers has none. (kubelet 1.36 uses the limits of the
 // containers before it for a sidecar without a limit.)

@@ -114,3 +114,20 @@ func TestPodLimits(t *testing.T) {
 		})
 	}
 }
+
+func TestLargerLimitsAreThoseOfEither(t *testing.T) {
+	limits := func(cpu, memory string) Limits {
+		return PodLimits(testPod("u", guaranteed("cpu", cpu, "memory", memory)), CPUQuota{Enforce: true}, 0)
+	}
+	for _, test := range []struct{ a, b, want Limits }{
+		{limits("2", "100Mi"), limits("1", "200Mi"), limits("2", "200Mi")},
+		{limits("1", "200Mi"), limits("2", "100Mi"), limits("2", "200Mi")},
+		{Limits{Memory: ptr.To[int64](1)}, Limits{}, Limits{}},
+		{Limits{Quota: ptr.To[int64](1), Period: ptr.To[uint64](2)}, Limits{Quota: ptr.To[int64](-1)}, Limits{Quota: ptr.To[int64](-1), Period: ptr.To[uint64](2)}},
+		{Limits{Quota: ptr.To[int64](-1)}, Limits{Quota: ptr.To[int64](1)}, Limits{Quota: ptr.To[int64](-1)}},
+	} {
+		if diff := cmp.Diff(test.want, Larger(test.a, test.b)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

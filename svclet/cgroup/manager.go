@@ -244,12 +244,22 @@ func (m *Manager) Parent(pod *corev1.Pod) (string, error) {
 }
 
 // Create creates a pod's cgroup, or updates the limits of an existing one.
-func (m *Manager) Create(pod *corev1.Pod) error { return m.write(pod, m.tree.apply) }
+func (m *Manager) Create(pod *corev1.Pod) error {
+	return m.write(pod, "create container", m.tree.apply)
+}
 
-// Update sets the limits of a pod's cgroup to those of its current spec.
-func (m *Manager) Update(pod *corev1.Pod) error { return m.write(pod, m.tree.set) }
+// Resize sets the limits of a pod's cgroup to those of its spec. If before, the pod
+// with the limits that it has, is not nil, they are raised and not lowered.
+func (m *Manager) Resize(pod, before *corev1.Pod) error {
+	return m.write(pod, "set the limits", func(n name, limits Limits) error {
+		if before != nil {
+			limits = Larger(limits, PodLimits(before, m.options.CPU, m.options.PodMaxPIDs))
+		}
+		return m.tree.set(n, limits)
+	})
+}
 
-func (m *Manager) write(pod *corev1.Pod, write func(name, Limits) error) error {
+func (m *Manager) write(pod *corev1.Pod, what string, write func(name, Limits) error) error {
 	if !m.options.PerQOS {
 		return nil
 	}
@@ -258,7 +268,7 @@ func (m *Manager) write(pod *corev1.Pod, write func(name, Limits) error) error {
 		return err
 	}
 	if err := write(n, PodLimits(pod, m.options.CPU, m.options.PodMaxPIDs)); err != nil {
-		return fmt.Errorf("failed to create container for %v : %w", []string(n), err)
+		return fmt.Errorf("failed to %s for %v : %w", what, []string(n), err)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func TestAPodsCgroupIsCreatedUpdatedAndRemoved(t *testing.T) {
 	}
 	tree.expect(t, "creation", "apply /kubepods/burstable/podu shares=1024 pids=50")
 
-	if err := m.Update(testPod("u", burstable("cpu", "2"))); err != nil {
+	if err := m.Resize(testPod("u", burstable("cpu", "2")), nil); err != nil {
 		t.Fatal(err)
 	}
 	tree.expect(t, "update", "set /kubepods/burstable/podu shares=2048 pids=50")

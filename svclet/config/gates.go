@@ -18,6 +18,7 @@ const (
 	gateCFSQuotaPeriod  = "CustomCPUCFSQuotaPeriod"
 	gateLoggingAlpha    = "LoggingAlphaOptions"
 	gateLoggingBeta     = "LoggingBetaOptions"
+	gateResize          = "InPlacePodVerticalScaling"
 	gateNodeSwap        = "NodeSwap"
 	gateHostIPs         = "PodHostIPs"
 	gateQOSReserved     = "QOSReserved"
@@ -44,6 +45,7 @@ func gateEffects() map[string]string {
 		gateLoggingAlpha:    "The options of the formats of logs may be set.",
 		gateLoggingBeta:     "The format of logs may be json.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
+		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
 		gateNodeSwap:        "`memorySwap.swapBehavior` may be LimitedSwap.",
 		gateHostIPs:         "`status.hostIPs` of pods has all addresses of the node.",
 		gateReadyToStart:    "Pods have the condition PodReadyToStartContainers.",
@@ -71,6 +73,9 @@ type Gates struct {
 	// WithoutPodResourcesGet refuses the method Get of the pod resources API
 	// (SvcletPodResourcesGet=false).
 	WithoutPodResourcesGet bool
+	// WithoutResize does not change the resources of running pods
+	// (InPlacePodVerticalScaling=false).
+	WithoutResize bool
 	// WithoutReadyToStart leaves out the condition PodReadyToStartContainers
 	// (PodReadyToStartContainersCondition=false).
 	WithoutReadyToStart bool
@@ -88,5 +93,6 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
 		WithoutCDIDevices: !gates.Enabled(gateCDIDevices), WithoutPodResourcesGet: !gates.Enabled(gatePodResourcesGet),
 		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
+		WithoutResize: !gates.Enabled(gateResize),
 	}
 }

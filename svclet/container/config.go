@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -102,6 +103,17 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		return nil, err
 	}
 	own := in.Allocation
+	if in.Options.RecordResources {
+		record, err := runtime.ResourcesRecord(in.Container)
+		if err != nil {
+			return nil, err
+		}
+		own.Annotations = maps.Clone(own.Annotations)
+		if own.Annotations == nil {
+			own.Annotations = map[string]string{}
+		}
+		own.Annotations[runtime.ResourcesAnnotation] = record
+	}
 	annotations, err := runtime.ContainerAnnotations(in.Pod, in.Container, in.Attempt, in.SpecHash, own.Annotations)
 	if err != nil {
 		return nil, err

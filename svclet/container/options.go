@@ -37,6 +37,10 @@ type Options struct {
 	// requests (memorySwap.swapBehavior: LimitedSwap). Cgroup v2 only.
 	LimitedSwap bool
 
+	// RecordResources records, on each container, the CPU and memory that it is created
+	// with: they may change in place.
+	RecordResources bool
+
 	// Allocatable is the node's allocatable: the value of resourceFieldRef for
 	// containers without limits.
 	Allocatable corev1.ResourceList

@@ -33,6 +33,8 @@ type Runtime interface {
 	StartContainer(ctx context.Context, id string) error
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
+	UpdateResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error
+	ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error)
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec) (*runtimeapi.Image, error)
 }
 
@@ -53,6 +55,9 @@ type Cgroups interface {
 	// Create creates the cgroup of a pod, or updates the limits of an existing
 	// one.
 	Create(p *corev1.Pod) error
+	// Resize sets the limits of the cgroup of a pod. before is the pod with the limits
+	// that it has: if it is not nil, limits are raised and not lowered.
+	Resize(p, before *corev1.Pod) error
 	// Parent returns the cgroup of a pod in the form that the runtime expects.
 	Parent(p *corev1.Pod) (string, error)
 	// Remove kills the processes in the cgroup of a pod, and removes it.
@@ -127,6 +132,10 @@ func (e *Executor) Perform(ctx context.Context, p *corev1.Pod, observed pod.Obse
 		return pod.Result{}
 	case pod.StopContainer:
 		return e.stopContainer(ctx, p, observed, op)
+	case pod.ResizeContainer:
+		return e.resizeContainer(ctx, p, op)
+	case pod.ResizePod:
+		return e.resizePod(p, op)
 	case pod.RemoveContainer:
 		return e.removeContainer(ctx, p, op)
 	case pod.StopSandbox:

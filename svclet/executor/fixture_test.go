@@ -72,6 +72,8 @@ func (f *fakes) Create(p *corev1.Pod) error {
 	return f.createCgroup
 }
 
+func (f *fakes) Resize(*corev1.Pod, *corev1.Pod) error { return nil }
+
 func (f *fakes) Parent(*corev1.Pod) (string, error) { return "/kubepods/p", nil }
 
 func (f *fakes) Remove(_ context.Context, uid types.UID) error {

@@ -18,6 +18,8 @@ import (
 type resources struct {
 	volumes      map[string]volume.Mounted
 	cgroupParent string
+	// sized is the pod with the limits that its cgroup has.
+	sized *corev1.Pod
 	// warnings are the messages of events that have been recorded: each is
 	// recorded once.
 	warnings map[string]bool
@@ -38,7 +40,7 @@ func (r *resources) supplementalGroups() []int64 {
 // setUp makes the pod's directories, cgroup and volumes.
 func (e *Executor) setUp(ctx context.Context, p *corev1.Pod) pod.Result {
 	e.o.Objects.Register(p)
-	r := &resources{warnings: map[string]bool{}}
+	r := &resources{warnings: map[string]bool{}, sized: p}
 	var err error
 	if err = e.o.Cgroups.Create(p); err == nil {
 		r.cgroupParent, err = e.o.Cgroups.Parent(p)

@@ -56,6 +56,11 @@ type container struct {
 	crash crashBackOff
 	pull  pullBackOff
 
+	// sized are the resources of the attempt id; resizingTo are those that the operation in flight sets. doubtful reports that an
+	// earlier agent may have set others.
+	sized, resizingTo *corev1.ResourceRequirements
+	doubtful          bool
+
 	// replaced is the ID of the attempt that is stopped in order to be restarted
 	// whatever the restart policy.
 	replaced string
@@ -131,6 +136,10 @@ func (c *container) observe(m *Machine) {
 		return
 	}
 	c.id, c.startup, c.readiness, c.liveness = newest.ID, nothing, nothing, nothing
+	c.sized, c.doubtful = newest.CreatedWith, m.options.Resized && !m.hasObserved
+	if c.sized == nil {
+		c.sized = c.spec.Resources.DeepCopy()
+	}
 	if status := m.statusOf(c); status != nil && status.ContainerID == containerID(newest) {
 		if status.Started != nil && *status.Started {
 			c.startup = success

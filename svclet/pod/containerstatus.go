@@ -64,7 +64,9 @@ func (m *Machine) seenStatus(c *container, newest, previous *Container, old *cor
 	s := corev1.ContainerStatus{
 		Name: c.spec.Name, Image: newest.Image, ImageID: newest.ImageID, ContainerID: containerID(newest),
 		RestartCount: int32(newest.Attempt), State: stateOf(newest), User: newest.User,
-		Resources: resourcesOf(c.spec, newest), AllocatedResources: c.spec.Resources.Requests,
+	}
+	if !m.options.WithoutResize {
+		s.Resources, s.AllocatedResources = c.resourcesOf(newest), c.spec.Resources.Requests
 	}
 	if old == nil || old.VolumeMounts == nil {
 		s.VolumeMounts = m.volumeMounts(c.spec)
@@ -184,10 +186,13 @@ const (
 	minLimit   = 10
 )
 
-// resourcesOf returns the resources in force: those of the spec, overridden by
-// what the runtime reports.
-func resourcesOf(c *corev1.Container, o *Container) *corev1.ResourceRequirements {
-	r := c.Resources.DeepCopy()
+// resourcesOf returns the resources in force of an attempt: those that it was given,
+// overridden by what the runtime reports.
+func (c *container) resourcesOf(o *Container) *corev1.ResourceRequirements {
+	r := c.spec.Resources.DeepCopy()
+	if c.sized != nil && o.ID == c.id {
+		r = withCompute(r, c.sized)
+	}
 	if o.State != Running || o.Resources == nil {
 		return r
 	}
@@ -205,6 +210,23 @@ func resourcesOf(c *corev1.Container, o *Container) *corev1.ResourceRequirements
 	overlay(r.Limits, o.Resources.Limits, minLimit)
 	overlay(r.Requests, o.Resources.Requests, minRequest)
 	return r
+}
+
+// withCompute returns resources with the CPU and memory of others.
+func withCompute(r, of *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	replace := func(list, by corev1.ResourceList) corev1.ResourceList {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			delete(list, name)
+			if q, ok := by[name]; ok {
+				if list == nil {
+					list = corev1.ResourceList{}
+				}
+				list[name] = q
+			}
+		}
+		return list
+	}
+	return &corev1.ResourceRequirements{Limits: replace(r.Limits, of.Limits), Requests: replace(r.Requests, of.Requests), Claims: r.Claims}
 }
 
 // second truncates a time to the API's precision.

@@ -29,7 +29,9 @@ type environment struct {
 	begun     []Operation
 	cancelled []Operation
 	sandboxes int
-	out       Output
+	// resized is the option of the next machine.
+	resized bool
+	out     Output
 }
 
 func newEnvironment(t *testing.T, spec corev1.PodSpec) *environment {
@@ -52,7 +54,7 @@ func newEnvironment(t *testing.T, spec corev1.PodSpec) *environment {
 // boot starts an agent: a new machine that observes the runtime.
 func (w *environment) boot() {
 	w.inFlight, w.begun, w.cancelled = nil, nil, nil
-	w.m = New(w.pod.DeepCopy(), Options{HostIPs: []string{"192.0.2.1"}})
+	w.m = New(w.pod.DeepCopy(), Options{HostIPs: []string{"192.0.2.1"}, Resized: w.resized})
 	w.observe()
 }
 
@@ -161,7 +163,7 @@ func (w *environment) create(o Operation) {
 			ID: fmt.Sprintf("%s-%d", o.Name, o.Attempt), Runtime: "containerd", Name: o.Name, Attempt: o.Attempt,
 			SandboxID: o.SandboxID, State: Running, CreatedAt: w.now, StartedAt: w.now,
 			Image: c.spec.Image, ImageID: "sha256:" + c.spec.Image, SpecHash: SpecHash(c.spec),
-			Grace: *w.pod.Spec.TerminationGracePeriodSeconds,
+			Grace: *w.pod.Spec.TerminationGracePeriodSeconds, CreatedWith: c.spec.Resources.DeepCopy(),
 		}}, w.observed.Containers...)
 	}
 }

@@ -61,9 +61,9 @@ func replaces(o, running Operation) bool {
 	case Cancel:
 		return running.Kind != Cancel
 	case TearDown:
-		return running.Kind == SetUp
+		return running.Kind == SetUp || running.Kind == ResizePod
 	case StopContainer:
-		return running.Kind == StopContainer && o.Grace < running.Grace
+		return running.Kind == ResizeContainer || running.Kind == StopContainer && o.Grace < running.Grace
 	default:
 		return false
 	}
@@ -76,7 +76,7 @@ func (r *retry) concerns(o Operation) bool {
 // recordOutcome starts or lengthens the back-off of an operation, or resets it after a
 // success.
 func (m *Machine) recordOutcome(o Operation, failed bool) {
-	again := failed || o.ID != ""
+	again := failed || o.ID != "" && o.Kind != ResizeContainer // which can be repeated
 	limit := maxRetry
 	if o.Kind == SetUp {
 		limit = maxSetUpRetry

@@ -17,6 +17,10 @@ type Options struct {
 	// WithoutHostIPs leaves status.hostIPs empty, WithoutReadyToStart leaves out the
 	// condition PodReadyToStartContainers.
 	WithoutHostIPs, WithoutReadyToStart bool
+	// WithoutResize leaves the resources of running containers as they are, and out of
+	// their statuses. Resized reports that an earlier agent has changed them: those of
+	// containers may be others than they were created with.
+	WithoutResize, Resized bool
 	// MaxBackOff is the longest CrashLoopBackOff
 	// (crashLoopBackOff.maxContainerRestartPeriod). Zero means 5 minutes.
 	MaxBackOff time.Duration
@@ -43,6 +47,8 @@ type Machine struct {
 	overdue  bool
 	// neverStarted reports that the pod was rejected before any of it was created.
 	neverStarted bool
+
+	resizing
 
 	// Observed state.
 	observed   Observed
@@ -197,6 +203,9 @@ func (m *Machine) Done(operation Operation, result Result) {
 		return
 	}
 	m.recordOutcome(operation, failed)
+	if operation.Kind == ResizePod || operation.Kind == ResizeContainer {
+		m.resized(operation, result)
+	}
 	if c := m.container(operation.Name); c != nil && operation.Kind == PreStop {
 		c.hooked = operation.ID
 	}
@@ -204,7 +213,7 @@ func (m *Machine) Done(operation Operation, result Result) {
 	case failed:
 		m.event(corev1.EventTypeWarning, result.Reason, failurePrefix(operation.Kind)+result.Message, nil)
 	case operation.Kind == SetUp:
-		m.isSetUp = true
+		m.isSetUp, m.size, m.raised = true, m.asked, m.asked
 	case operation.Kind == TearDown:
 		m.isSetUp, m.tornDown = false, true
 	case operation.Kind == StopSandbox, operation.Kind == StopContainer:

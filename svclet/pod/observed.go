@@ -67,6 +67,9 @@ type Container struct {
 	Grace   int64
 	PreStop *corev1.LifecycleHandler
 	Ports   []corev1.ContainerPort
+	// CreatedWith are the CPU and memory that the container was created with; nil if
+	// the agent has not recorded them.
+	CreatedWith *corev1.ResourceRequirements
 	// Resources are the resources in force, if the runtime reports them.
 	Resources *corev1.ResourceRequirements
 }

@@ -27,6 +27,12 @@ const (
 	// container running: a sidecar's hook runs as soon as its pod terminates, while
 	// the sidecar itself is stopped after the containers that depend on it (KEP-753).
 	PreStop Kind = "run preStop hook"
+	// ResizeContainer sets the CPU and memory of the running container ID to those of
+	// the spec.
+	ResizeContainer Kind = "resize container"
+	// ResizePod sets the limits of the pod's cgroup to those of the spec; with Grow it
+	// raises those that become larger, and lowers none.
+	ResizePod Kind = "resize pod"
 	// RemoveContainer removes the container ID from the runtime.
 	RemoveContainer Kind = "remove container"
 	// TearDown releases what SetUp created. Container logs stay until the pod is
@@ -55,6 +61,8 @@ type Operation struct {
 	// container always has at least two seconds between the signal and the kill, even
 	// if the hook used up all of Grace.
 	Grace time.Duration
+	// Grow is about ResizePod.
+	Grow bool
 	// Hook reports whether the preStop hook is to run.
 	Hook bool
 	// Reason and Message say why a container is stopped. The machine has already
@@ -68,7 +76,7 @@ func (o Operation) Key() string {
 	switch o.Kind {
 	case StartContainer:
 		return "container " + o.Name
-	case StopContainer, PreStop, RemoveContainer:
+	case StopContainer, PreStop, RemoveContainer, ResizeContainer:
 		return "container " + o.ID
 	case Cancel:
 		if o.Name == "" {

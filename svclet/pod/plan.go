@@ -52,7 +52,7 @@ func (m *Machine) plan() plan {
 			if message == "" || m.inFlight(StopContainer, newest.ID) {
 				continue
 			}
-			restart := newest.SpecHash != c.hash || c.restartsKilled(m.pod)
+			restart := newest.SpecHash != c.hash || m.mustRestartToResize(c, newest) || c.restartsKilled(m.pod)
 			m.planStop(&p, c, newest, message, grace, restart)
 		case m.restartDue(c, newest):
 			m.planUnknown(&p, c, newest, "Container")
@@ -87,6 +87,8 @@ func (m *Machine) stopMessage(c *container, o *Container, what string) (string, 
 	switch {
 	case o.SpecHash != c.hash:
 		return fmt.Sprintf("%s %s definition changed", what, c.spec.Name), m.specGrace()
+	case m.mustRestartToResize(c, o):
+		return fmt.Sprintf("%s %s resize requires restart", what, c.spec.Name), m.specGrace()
 	case c.liveness == failure:
 		return fmt.Sprintf("%s %s failed liveness probe", what, c.spec.Name), m.probeGrace(c.spec.LivenessProbe)
 	case c.startup == failure:

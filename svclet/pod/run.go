@@ -16,6 +16,9 @@ import (
 // init containers in order, its containers.
 func (m *Machine) run() {
 	if !m.isSetUp {
+		if !m.inFlight(SetUp, "") {
+			m.asked = sizeOf(m.pod)
+		}
 		m.request(Operation{Kind: SetUp})
 		return
 	}
@@ -36,6 +39,7 @@ func (m *Machine) run() {
 	for _, s := range p.stop {
 		m.stop(s.container, s.observed, s.grace, s.message)
 	}
+	m.resize()
 	m.startEphemeral()
 	m.startOne(p.start)
 }

@@ -33,7 +33,8 @@ import (
 //	tick DURATION / wake        time passes, or passes until the output's Wake
 //	delete [SECONDS], remove, kill REASON TEXT [SECONDS], reject REASON TEXT
 //	evict REASON TEXT [SECONDS] like kill, without a disruption condition
-//	restart                     the agent restarts
+//	pend REASON TEXT, pend      a resize is pending, or is not any more
+//	restart [resized]           the agent restarts; resized: after a resize
 //	orphan                      the agent restarts, and only the runtime has the pod
 //	probes, status, again       show the probes or the whole status, or call Next
 //
@@ -83,6 +84,7 @@ func (p *player) step(verb, rest, more string) {
 		w.pod.Generation++
 		w.update()
 	case "restart":
+		w.resized = rest == "resized"
 		w.boot()
 	case "go":
 		p.run()
@@ -176,6 +178,12 @@ func (p *player) happen(verb string, words []string) {
 			disruption = "The node says: " + message
 		}
 		w.m.Kill(words[0], message, disruption, grace)
+	case "pend":
+		var pending *PendingResize
+		if len(words) > 0 {
+			pending = &PendingResize{Reason: words[0], Message: strings.Join(words[1:], " ")}
+		}
+		w.m.Pend(pending)
 	case "reject":
 		w.m.Reject(words[0], strings.Join(words[1:], " "))
 	default:
@@ -263,6 +271,10 @@ func show(o Operation) string {
 	case Cancel:
 		s += " " + strings.TrimSpace("start of "+o.Name)
 	case SetUp, TearDown:
+	case ResizePod:
+		if o.Grow {
+			s += " upwards"
+		}
 	default:
 		s += " " + o.ID
 	}

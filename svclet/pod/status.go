@@ -61,6 +61,7 @@ func (m *Machine) report() {
 	m.setAddresses(s)
 	s.AllocatedResources = resource.PodRequests(m.pod, resource.PodResourcesOptions{})
 	s.Resources = m.resources(s.Phase)
+	s.Resize = m.resizeStatus()
 	m.status, m.final = *s, m.ended
 }
 

@@ -81,6 +81,7 @@ type Options struct {
 	Admission admit.Options
 	// Allocations may be nil.
 	Allocations Allocations
+	Resizes     Resizes
 	// Pressure returns the pressure conditions of the node; nil means none.
 	Pressure func() []corev1.NodeConditionType
 	// MaxDeadContainers is how many terminated containers of the node are kept, -1 for all
@@ -106,11 +107,12 @@ type Manager struct {
 	// adoptable are pods that the runtime held when the agent started and that no
 	// source has delivered yet. They belong to the event loop.
 	adoptable map[types.UID]runtime.Pod
+	resizes   resizes
 }
 
 // New returns a manager without pods.
 func New(o Options) *Manager {
-	m := &Manager{o: o, Table: o.Table, adoptable: map[types.UID]runtime.Pod{}}
+	m := &Manager{o: o, Table: o.Table, adoptable: map[types.UID]runtime.Pod{}, resizes: resizes{pending: map[types.UID]pendingResize{}}}
 	m.worker = podworker.Options{
 		Executor: o.Executor, Probes: o.Probes, Statuses: o.Statuses, Logs: o.Leftovers.Logs, Events: o.Events, Metrics: o.Metrics,
 		Listener: o.Queue, Clock: o.Clock, Goroutines: &m.goroutines,

@@ -56,7 +56,7 @@ func (q *Queue) ObjectsChanged(uids []types.UID) {
 
 // PodEnded implements podworker.Listener.
 func (q *Queue) PodEnded() {
-	q.add(func(_ context.Context, m *Manager) { m.updateQOS() })
+	q.add(func(ctx context.Context, m *Manager) { m.updateQOS(ctx) })
 }
 
 // PodReleased implements podworker.Listener.

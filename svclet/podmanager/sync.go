@@ -20,7 +20,7 @@ func (m *Manager) sync(ctx context.Context, update source.Update) {
 	}
 	for _, p := range update.Set {
 		if w := m.get(p.UID); w != nil && !w.IsRemoved() {
-			w.Update(p)
+			m.update(ctx, w, p)
 			continue
 		}
 		m.add(ctx, p)
@@ -29,7 +29,7 @@ func (m *Manager) sync(ctx context.Context, update source.Update) {
 		m.setReady()
 		m.removeOrphans(ctx)
 	}
-	m.updateQOS()
+	m.updateQOS(ctx)
 }
 
 // removePod ends a pod that its source has removed.
@@ -58,7 +58,11 @@ func (m *Manager) add(ctx context.Context, p *corev1.Pod) {
 	if !adopted {
 		s.Rejection, s.Wait = m.admit(p)
 	}
+	m.allocated(ctx, p, &s)
 	m.startWorker(ctx, s)
+	if s.Pod != p {
+		m.update(ctx, m.get(p.UID), p)
+	}
 	m.o.Metrics.PodSeen(len(p.Spec.Containers), m.o.Clock.Since(s.Known))
 }
 
@@ -109,7 +113,7 @@ func (m *Manager) released(ctx context.Context, w *podworker.Worker) {
 	if observed := w.Observed(); !isEmpty(observed) {
 		m.observe(ctx, runtime.Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Observed: observed})
 	}
-	m.updateQOS()
+	m.updateQOS(ctx)
 }
 
 // observe handles a change of a pod in the runtime.
@@ -133,8 +137,10 @@ func isEmpty(observed pod.Observed) bool {
 
 // updateQOS passes the active pods on to the updater of QoS cgroups, and frees what
 // others have allocated.
-func (m *Manager) updateQOS() {
+func (m *Manager) updateQOS(ctx context.Context) {
+	m.retryResizes(ctx)
 	active := m.Active()
+	m.forgetResizes(ctx, active)
 	m.o.QOS.SetActive(active)
 	if m.o.Allocations != nil && m.isReady() {
 		m.o.Allocations.Retain(active)

@@ -21,6 +21,11 @@ func (w *Worker) Update(p *corev1.Pod) {
 	}
 }
 
+// Pend sets why a resize of the pod is pending; nil means that none is.
+func (w *Worker) Pend(p *pod.PendingResize) {
+	w.enqueue(func(m *pod.Machine) { m.Pend(p) })
+}
+
 // Remove ends the pod and removes what it has left on the node, as no source has it
 // any more. The worker stops when that is done.
 func (w *Worker) Remove() {

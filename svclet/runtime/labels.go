@@ -32,6 +32,25 @@ const (
 	TerminationGraceAnnotation         = "io.kubernetes.pod.terminationGracePeriod"
 )
 
+// ResourcesAnnotation is svclet's own: the CPU and memory that a container was created
+// with, of a node whose pods can be resized in place.
+const ResourcesAnnotation = "svc.dev/container-resources"
+
+// ResourcesRecord returns the value of ResourcesAnnotation for a container.
+func ResourcesRecord(container *corev1.Container) (string, error) {
+	compute := func(list corev1.ResourceList) corev1.ResourceList {
+		only := corev1.ResourceList{}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if q, ok := list[name]; ok {
+				only[name] = q
+			}
+		}
+		return only
+	}
+	raw, err := json.Marshal(corev1.ResourceRequirements{Limits: compute(container.Resources.Limits), Requests: compute(container.Resources.Requests)})
+	return string(raw), err
+}
+
 // SandboxLabels returns the labels of a pod's sandbox: the pod's own and its
 // identity.
 func SandboxLabels(pod *corev1.Pod) map[string]string {
@@ -135,6 +154,8 @@ type ContainerRecord struct {
 	// PreStop and Ports are the container's, from the spec.
 	PreStop *corev1.LifecycleHandler
 	Ports   []corev1.ContainerPort
+	// Resources are the CPU and memory that it was created with, if they were recorded.
+	Resources *corev1.ResourceRequirements
 }
 
 // ReadContainerRecord reads the record from a container's labels and annotations.
@@ -168,6 +189,12 @@ func ReadContainerRecord(labels, annotations map[string]string) ContainerRecord 
 		var ports []corev1.ContainerPort
 		if err := json.Unmarshal([]byte(raw), &ports); err == nil {
 			record.Ports = ports
+		}
+	}
+	if raw := annotations[ResourcesAnnotation]; raw != "" {
+		resources := &corev1.ResourceRequirements{}
+		if err := json.Unmarshal([]byte(raw), resources); err == nil {
+			record.Resources = resources
 		}
 	}
 	return record

@@ -60,12 +60,13 @@ func translateContainer(listed *runtimeapi.Container, status *runtimeapi.Contain
 		CreatedAt: moment(status.GetCreatedAt()),
 		Image:     status.GetImage().GetImage(),
 		// Runtimes before Kubernetes 1.30 report only the reference.
-		ImageID:   cmp.Or(status.GetImageId(), status.GetImageRef()),
-		SpecHash:  record.SpecHash,
-		User:      translateUser(status.GetUser()),
-		Mounts:    translateMounts(status.GetMounts()),
-		Grace:     record.Grace,
-		Resources: translateResources(status.GetResources().GetLinux()),
+		ImageID:     cmp.Or(status.GetImageId(), status.GetImageRef()),
+		SpecHash:    record.SpecHash,
+		User:        translateUser(status.GetUser()),
+		Mounts:      translateMounts(status.GetMounts()),
+		Grace:       record.Grace,
+		CreatedWith: record.Resources,
+		Resources:   translateResources(status.GetResources().GetLinux()),
 	}
 	if record.PreStop != nil {
 		container.PreStop, container.Ports = record.PreStop, record.Ports

@@ -84,7 +84,7 @@ func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Clust
 	a, err := m.NewAgent(kind, program, string(kind))
 	Expect(err).NotTo(HaveOccurred())
 	if kind == launch.Svclet { // kubelet 1.36 has these features without a gate
-		a.Args = append(a.Args, "--feature-gates=SidecarContainers=true,PodHostIPs=true,PodReadyToStartContainersCondition=true")
+		a.Args = append(a.Args, "--feature-gates=SidecarContainers=true,PodHostIPs=true,PodReadyToStartContainersCondition=true,InPlacePodVerticalScaling=true")
 	}
 	Expect(a.Configure(cluster)).To(Succeed())
 	Expect(a.Start()).To(Succeed())
