@@ -69,6 +69,10 @@ go run ./hack/pause
 # docs/reference and config/rbac, from the declarations of controllers and settings.
 go run ./hack/reference
 
+# The table of what each release of Kubernetes serves. It is generated again only if
+# hack/releases has changed, and then from some ninety modules.
+go run ./hack/releases
+
 # The reference of svc's own commands and flags.
 go run ./cmd/svc reference > bin/reference.md
 mv bin/reference.md docs/reference/svc.md

@@ -53,7 +53,7 @@ of it on this machine.`,
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newUp(), newDown(), newStatus(), newAPIServer(), newControllerManager(), newNode(), newToken(), newUser(), newStorage(), newKubeconfig(), newUnregister(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
+	root.AddCommand(newUp(), newDown(), newStatus(), newReleases(), newAPIServer(), newControllerManager(), newNode(), newToken(), newUser(), newStorage(), newKubeconfig(), newUnregister(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
 	return root
 }
 
