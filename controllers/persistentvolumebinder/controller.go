@@ -19,6 +19,7 @@ import (
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/persistentvolumebinder/binding"
 )
 
 // New declares the controller.
@@ -38,11 +39,14 @@ func New() controller.Controller {
 const workers = 8
 
 func setup(ctx context.Context, env *controller.Env) error {
-	if err := env.Indexes.Need(ctx, unboundVolumes(), volumesByClaim(), unboundByClass(), index.PodsByClaim()); err != nil {
+	if err := env.Indexes.Need(ctx, volumesByClaim(), unboundByClass(), index.PodsByClaim()); err != nil {
 		return err
 	}
 	b := binder{client: env.Client, live: env.Live, recorder: env.Recorder("persistentvolume-controller")}
-	claims := &claimReconciler{binder: b, taken: newReservations()}
+	stock := &binding.Stock{}
+	classes := &classReconciler{cache: env.Manager.GetCache()}
+	claims := &claimReconciler{binder: b, stock: stock, classSyncs: &classes.trigger}
+	classes.claims = &claims.trigger
 	volumes := &volumeReconciler{binder: b, claims: &claims.trigger}
 	w := watches{env.Manager.GetCache()}
 	never := predicate.Funcs{
@@ -58,30 +62,14 @@ func setup(ctx context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
-	classes := &classReconciler{cache: env.Manager.GetCache(), claims: &claims.trigger}
 	err = controller.Run(env, controller.Options{Name: "persistentvolumebinder-classes", Workers: 1, MinInterval: classInterval}, classes,
-		classEvents(&corev1.PersistentVolume{}, classOfVolume), classEvents(&storagev1.StorageClass{}, classesOfClass))
+		stockEvents(stock), classEvents(), classes.trigger.Watch())
 	if err != nil {
 		return err
 	}
 	return controller.Run(env, controller.Options{Name: "persistentvolumebinder-volumes", Workers: workers}, volumes,
 		controller.For(&corev1.PersistentVolume{}),
 		controller.Map(&corev1.PersistentVolumeClaim{}, w.volumesOfClaim))
-}
-
-// unboundVolumes finds available volumes that no claim has reserved by the names of
-// their classes.
-func unboundVolumes() controller.Index {
-	return controller.Index{Name: "unbound-class", Object: &corev1.PersistentVolume{}, Values: func(obj client.Object) []string {
-		if pv := obj.(*corev1.PersistentVolume); available(pv) {
-			return []string{classValue(volume.GetPersistentVolumeClass(pv))}
-		}
-		return nil
-	}}
-}
-
-func available(pv *corev1.PersistentVolume) bool {
-	return pv.Status.Phase == corev1.VolumeAvailable && pv.Spec.ClaimRef == nil
 }
 
 // volumesByClaim finds volumes by the claims that they name.

@@ -2,9 +2,8 @@ package persistentvolumebinder
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -40,7 +39,10 @@ func (b *binder) event(about client.Object, e binding.Event) {
 type claimReconciler struct {
 	binder
 	trigger controller.Trigger[reconcile.Request]
-	taken   *reservations
+	// stock holds the volumes that claims can take, and classSyncs receives the classes of
+	// volumes that were put back.
+	stock      *binding.Stock
+	classSyncs *controller.Trigger[string]
 }
 
 // Reconcile binds a claim, or requests a volume for it.
@@ -53,10 +55,21 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	plan := r.decide(state)
+	var taken *corev1.PersistentVolume
+	if unbound(claim) && !binding.Waits(claim, state.Class) {
+		if taken = r.stock.Take(claim); taken != nil {
+			state.Candidates = append(state.Candidates, taken)
+		}
+	}
+	plan := binding.Claim(state)
 	if plan.Bind != nil {
-		defer r.taken.release(plan.Bind.Name)
-		return reconcile.Result{}, r.bind(ctx, claim, plan.Bind)
+		err = r.bind(ctx, claim, plan.Bind)
+	}
+	if taken != nil && (err != nil || plan.Bind != taken) {
+		err = errors.Join(err, r.putBack(ctx, taken))
+	}
+	if err != nil || plan.Bind != nil {
+		return reconcile.Result{}, err
 	}
 	if plan.Class != "" || plan.Provisioner != "" {
 		if err := r.request(ctx, claim, plan); err != nil {
@@ -70,16 +83,24 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{}, r.setPhase(ctx, claim, plan.Phase, nil)
 }
 
-// decide decides under the lock of the reservations, and reserves the volume to bind.
-func (r *claimReconciler) decide(state binding.ClaimState) binding.ClaimPlan {
-	r.taken.mu.Lock()
-	defer r.taken.mu.Unlock()
-	state.Taken = maps.Clone(r.taken.volumes)
-	plan := binding.Claim(state)
-	if plan.Bind != nil {
-		r.taken.volumes[plan.Bind.Name] = plan.Bind
-	}
-	return plan
+// unbound reports whether a volume has to be found for a claim.
+func unbound(claim *corev1.PersistentVolumeClaim) bool {
+	_, bound := claim.Annotations[volume.AnnBindCompleted]
+	return !bound && claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil
+}
+
+// putBack puts a volume back that was taken and not bound, and requests a sync of the
+// claims of its class: one may have missed it.
+func (r *claimReconciler) putBack(ctx context.Context, taken *corev1.PersistentVolume) error {
+	err := r.stock.Return(taken.Name, func() (*corev1.PersistentVolume, error) {
+		pv := &corev1.PersistentVolume{}
+		if err := r.client.Get(ctx, client.ObjectKeyFromObject(taken), pv); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return pv, nil
+	})
+	r.classSyncs.Enqueue(volume.GetPersistentVolumeClass(taken))
+	return err
 }
 
 // state reads what a plan is made from.
@@ -96,7 +117,7 @@ func (r *claimReconciler) state(ctx context.Context, claim *corev1.PersistentVol
 		}
 		return state, client.IgnoreNotFound(err)
 	}
-	if _, bound := claim.Annotations[volume.AnnBindCompleted]; bound || claim.DeletionTimestamp != nil {
+	if !unbound(claim) {
 		return state, nil
 	}
 	if err := r.candidates(ctx, claim, &state); err != nil {
@@ -115,22 +136,15 @@ func (r *claimReconciler) state(ctx context.Context, claim *corev1.PersistentVol
 	return state, err
 }
 
-// candidates reads the volumes that a claim may be bound to: those that name it, which
-// an interrupted binding may have left, and the unbound ones of its class.
+// candidates reads the volumes that name a claim: an interrupted binding may have left
+// one.
 func (r *claimReconciler) candidates(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *binding.ClaimState) error {
-	for _, found := range []client.MatchingFields{
-		{volumesByClaim().Name: claim.Namespace + "/" + claim.Name},
-		{unboundVolumes().Name: classValue(volume.GetPersistentVolumeClaimClass(claim))},
-	} {
-		var volumes corev1.PersistentVolumeList
-		if err := r.client.List(ctx, &volumes, found, client.UnsafeDisableDeepCopy); err != nil {
-			return err
-		}
-		for i := range volumes.Items {
-			state.Candidates = append(state.Candidates, &volumes.Items[i])
-		}
+	var volumes corev1.PersistentVolumeList
+	err := r.client.List(ctx, &volumes, client.MatchingFields{volumesByClaim().Name: claim.Namespace + "/" + claim.Name}, client.UnsafeDisableDeepCopy)
+	for i := range volumes.Items {
+		state.Candidates = append(state.Candidates, &volumes.Items[i])
 	}
-	return nil
+	return err
 }
 
 // classes reads the class of a claim, or the default one for a claim without a class.
@@ -240,21 +254,4 @@ func (r *claimReconciler) setPhase(ctx context.Context, claim *corev1.Persistent
 		return fmt.Errorf("status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
-}
-
-// reservations are the volumes that claims are being bound to, so that no two
-// workers choose the same.
-type reservations struct {
-	mu      sync.Mutex
-	volumes map[string]*corev1.PersistentVolume
-}
-
-func newReservations() *reservations {
-	return &reservations{volumes: map[string]*corev1.PersistentVolume{}}
-}
-
-func (r *reservations) release(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.volumes, name)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/persistentvolumebinder/binding"
 )
 
 // classInterval is the minimum time between two syncs of the claims of a class, which
@@ -22,8 +24,9 @@ const classInterval = 500 * time.Millisecond
 // bound, because a volume of the class has become available or the class has changed.
 // A request is the name of a class, "" for the claims without one.
 type classReconciler struct {
-	cache  client.Reader
-	claims *controller.Trigger[reconcile.Request]
+	cache   client.Reader
+	claims  *controller.Trigger[reconcile.Request]
+	trigger controller.Trigger[string]
 }
 
 // Reconcile requests the syncs.
@@ -40,26 +43,34 @@ func (r *classReconciler) Reconcile(ctx context.Context, class string) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// classEvents enqueues the classes whose claims a new or changed object concerns.
-func classEvents(obj client.Object, classes func(client.Object) []string) controller.Watch[string] {
-	enqueue := func(q controller.Queue[string], obj client.Object) {
-		for _, class := range classes(obj) {
-			q.Add(class)
+// stockEvents keeps the stock up to date, and enqueues the classes with a volume that
+// claims can take. The claims of a class are synced after its volume is in the stock.
+func stockEvents(stock *binding.Stock) controller.Watch[string] {
+	set := func(q controller.Queue[string], obj client.Object) {
+		pv := obj.(*corev1.PersistentVolume)
+		stock.Set(pv)
+		if binding.Available(pv) {
+			q.Add(volume.GetPersistentVolumeClass(pv))
 		}
 	}
-	return controller.Watch[string]{Object: obj, Handler: handler.TypedFuncs[client.Object, string]{
+	return controller.Watch[string]{Object: &corev1.PersistentVolume{}, Handler: handler.TypedFuncs[client.Object, string]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[string]) { set(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[string]) { set(q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ controller.Queue[string]) {
+			stock.Remove(e.Object.GetName())
+		},
+	}}
+}
+
+// classEvents enqueues a new or changed class, and "": it may be the default of claims
+// without one.
+func classEvents() controller.Watch[string] {
+	enqueue := func(q controller.Queue[string], class client.Object) {
+		q.Add(class.GetName())
+		q.Add("")
+	}
+	return controller.Watch[string]{Object: &storagev1.StorageClass{}, Handler: handler.TypedFuncs[client.Object, string]{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[string]) { enqueue(q, e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[string]) { enqueue(q, e.ObjectNew) },
 	}}
 }
-
-// classOfVolume returns the class of a volume that claims can be bound to.
-func classOfVolume(obj client.Object) []string {
-	if pv := obj.(*corev1.PersistentVolume); available(pv) {
-		return []string{volume.GetPersistentVolumeClass(pv)}
-	}
-	return nil
-}
-
-// classesOfClass returns a class, and "": it may be the default of claims without one.
-func classesOfClass(obj client.Object) []string { return []string{obj.GetName(), ""} }

@@ -19,6 +19,7 @@ import (
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/controllers/persistentvolumebinder/binding"
 )
 
 // newClient returns a client of an API with the objects, of which the write with the
@@ -30,7 +31,7 @@ func newClient(t *testing.T, failing int, objects ...client.Object) client.Clien
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{})
-	for _, i := range []controller.Index{unboundVolumes(), volumesByClaim(), unboundByClass(), index.PodsByClaim()} {
+	for _, i := range []controller.Index{volumesByClaim(), unboundByClass(), index.PodsByClaim()} {
 		builder = builder.WithIndex(i.Object, i.Name, i.Values)
 	}
 	writes := 0
@@ -61,6 +62,7 @@ func TestABindingIsCompletedAfterAFailureAtAnyWrite(t *testing.T) {
 			Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: new(string), Resources: corev1.VolumeResourceRequirements{Requests: size}},
 		}
 		objects := []client.Object{claim}
+		stock := &binding.Stock{}
 		for _, name := range []string{"a", "b", "c"} {
 			objects = append(objects, &corev1.PersistentVolume{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -69,7 +71,14 @@ func TestABindingIsCompletedAfterAFailureAtAnyWrite(t *testing.T) {
 			})
 		}
 		c := newClient(t, failing, objects...)
-		r := &claimReconciler{binder: binder{client: c, live: c, recorder: record.NewFakeRecorder(10)}, taken: newReservations()}
+		r := &claimReconciler{binder: binder{client: c, live: c, recorder: record.NewFakeRecorder(10)}, stock: stock, classSyncs: &controller.Trigger[string]{}}
+		var held corev1.PersistentVolumeList
+		if err := c.List(t.Context(), &held); err != nil {
+			t.Fatal(err)
+		}
+		for i := range held.Items {
+			stock.Set(&held.Items[i])
+		}
 		failed := 0
 		for range 2 {
 			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}); err != nil {

@@ -15,10 +15,9 @@ type ClaimState struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Volume is the one that spec.volumeName names, nil if it does not exist.
 	Volume *corev1.PersistentVolume
-	// Candidates are the volumes that name the claim and the unbound ones of its class,
-	// and Taken the names of those that other claims are being bound to.
+	// Candidates are the volumes that name the claim, and the one that it took from the
+	// stock.
 	Candidates []*corev1.PersistentVolume
-	Taken      map[string]*corev1.PersistentVolume
 	// Class is the claim's, nil if it has none or it does not exist. Default is the
 	// default class, nil if there is none.
 	Class, Default *storagev1.StorageClass
@@ -116,10 +115,16 @@ func mismatch(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) 
 	return ""
 }
 
+// Waits reports whether a claim is bound only to a volume that is reserved for it, since
+// a pod that uses it has to be scheduled first. class is its class, nil if it has none.
+func Waits(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
+	_, selected := claim.Annotations[volume.AnnSelectedNode]
+	return !selected && class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
 // unboundClaim binds a claim to a volume that matches, or requests one.
 func unboundClaim(s ClaimState) ClaimPlan {
-	_, selected := s.Claim.Annotations[volume.AnnSelectedNode]
-	waits := !selected && s.Class != nil && s.Class.VolumeBindingMode != nil && *s.Class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	waits := Waits(s.Claim, s.Class)
 	pv, err := match(s, waits)
 	plan := ClaimPlan{Phase: corev1.ClaimPending}
 	class := volume.GetPersistentVolumeClaimClass(s.Claim)
@@ -152,29 +157,16 @@ func unboundClaim(s ClaimState) ClaimPlan {
 }
 
 // match returns the volume that a claim is bound to: one that is reserved for it, or
-// the smallest of those whose access modes are the fewest that include the claim's.
-// A claim that waits for a consumer is bound only to a reserved one.
+// the one that it took. A claim that waits for a consumer is bound only to a reserved
+// one.
 func match(s ClaimState, waits bool) (*corev1.PersistentVolume, error) {
-	byModes := map[int][]*corev1.PersistentVolume{}
+	var matching []*corev1.PersistentVolume
 	for _, pv := range s.Candidates {
 		if volume.CheckAccessModes(s.Claim, pv) {
-			byModes[len(pv.Spec.AccessModes)] = append(byModes[len(pv.Spec.AccessModes)], pv)
+			matching = append(matching, pv)
 		}
 	}
-	var best *corev1.PersistentVolume
-	for modes := range 5 {
-		pv, err := volume.FindMatchingVolume(s.Claim, byModes[modes], nil, s.Taken, waits, true)
-		switch {
-		case err != nil:
-			return nil, err
-		case pv == nil:
-		case volume.IsVolumeBoundToClaim(pv, s.Claim):
-			return pv, nil
-		case best == nil:
-			best = pv
-		}
-	}
-	return best, nil
+	return volume.FindMatchingVolume(s.Claim, matching, nil, nil, waits, true)
 }
 
 // Default returns the class that claims without one get: of several the newest, and

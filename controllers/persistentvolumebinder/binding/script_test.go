@@ -27,7 +27,7 @@ import (
 // The UID of a claim is its name, unless a volume names another one.
 func TestScripts(t *testing.T) {
 	golden.Run(t, func(t *testing.T) golden.Handler {
-		w := &world{t: t, classes: map[string]*storagev1.StorageClass{}, volumes: map[string]*corev1.PersistentVolume{}, taken: map[string]*corev1.PersistentVolume{}, claims: map[string]*corev1.PersistentVolumeClaim{}}
+		w := &world{t: t, taken: map[string]bool{}, classes: map[string]*storagev1.StorageClass{}, volumes: map[string]*corev1.PersistentVolume{}, claims: map[string]*corev1.PersistentVolumeClaim{}}
 		return w.handle
 	})
 }
@@ -36,7 +36,7 @@ type world struct {
 	t       *testing.T
 	classes map[string]*storagev1.StorageClass
 	volumes map[string]*corev1.PersistentVolume
-	taken   map[string]*corev1.PersistentVolume
+	taken   map[string]bool
 	claims  map[string]*corev1.PersistentVolumeClaim
 	pod     *corev1.Pod
 }
@@ -54,7 +54,7 @@ func (w *world) handle(c golden.Command) string {
 	case "volume":
 		w.volumes[name] = o.volume(w.t, name)
 		if o.has("taken") {
-			w.taken[name] = w.volumes[name]
+			w.taken[name] = true
 		}
 	case "claim":
 		w.claims[name] = o.claim(name)
@@ -73,11 +73,18 @@ func (w *world) handle(c golden.Command) string {
 
 func (w *world) planClaim(name string) string {
 	claim := w.claims[name]
-	s := ClaimState{Claim: claim, Volume: w.volumes[claim.Spec.VolumeName], Class: w.classes[volume.GetPersistentVolumeClaimClass(claim)], Waiting: w.pod, Taken: w.taken}
+	s := ClaimState{Claim: claim, Volume: w.volumes[claim.Spec.VolumeName], Class: w.classes[volume.GetPersistentVolumeClaimClass(claim)], Waiting: w.pod}
+	var stock Stock
 	for _, pv := range w.volumes {
-		if pv.Spec.StorageClassName == volume.GetPersistentVolumeClaimClass(claim) {
+		if ref := pv.Spec.ClaimRef; ref != nil && ref.Name == claim.Name {
 			s.Candidates = append(s.Candidates, pv)
 		}
+		if !w.taken[pv.Name] {
+			stock.Set(pv)
+		}
+	}
+	if pv := stock.Take(claim); pv != nil {
+		s.Candidates = append(s.Candidates, pv)
 	}
 	var classes []*storagev1.StorageClass
 	for _, class := range w.classes {
