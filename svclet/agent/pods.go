@@ -27,6 +27,7 @@ import (
 	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/source"
 	"svc.dev/svc/svclet/status"
+	"svc.dev/svc/svclet/userns"
 	"svc.dev/svc/svclet/volume"
 )
 
@@ -83,9 +84,13 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	if err != nil {
 		return nil, tasks{}, err
 	}
+	users, err := newUsers(ctx, base, volumes)
+	if err != nil {
+		return nil, tasks{}, err
+	}
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
-		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held),
+		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held), Users: users,
 	})
 	manager := podmanager.New(podmanager.Options{
 		Queue: queue, Table: table, Executor: operations,
@@ -109,6 +114,23 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 		Manager: manager, executor: operations, allocations: allocations, statuses: statuses, volumes: volumes,
 		probeMetrics: probes.ProbeMetrics(), updates: updates,
 	}, all, nil
+}
+
+// newUsers makes what gives pods the users of their user namespaces; nil if they get none.
+func newUsers(ctx context.Context, base common, volumes *volume.Manager) (*userns.Allocator, error) {
+	if !base.UserNamespaces {
+		return nil, nil
+	}
+	perPod := ptr.Deref(base.Configuration.UserNamespaces.IDsPerPod, userns.Block)
+	all, err := userns.ReadRange(ctx, base.Configuration.MaxPods, perPod)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := volumes.UIDs()
+	if err != nil {
+		return nil, err
+	}
+	return userns.New(userns.Options{Range: all, PerPod: perPod, PodDir: volumes.PodDir}, pods)
 }
 
 // newResizes makes how pods change in place.

@@ -157,6 +157,7 @@ func defaultPods(c *Configuration) {
 	c.ImageGCLowThresholdPercent = ptr.To[int32](80)
 	c.ImageMinimumGCAge = seconds(120)
 	c.MaxPods = 110
+	c.UserNamespaces = &kubeletconfig.UserNamespaces{IDsPerPod: ptr.To[int64](userBlock)}
 	c.PodPidsLimit = ptr.To[int64](-1)
 	c.CgroupsPerQOS = ptr.To(true)
 	c.CgroupDriver = "cgroupfs"

@@ -25,6 +25,7 @@ const (
 	gateReadyToStart    = "PodReadyToStartContainersCondition"
 	gateSidecars        = "SidecarContainers"
 	gateRotateServing   = "RotateSvcletServerCertificate"
+	gateUserNamespaces  = "UserNamespacesStatelessPodsSupport"
 	gateWatchList       = "WatchList"
 )
 
@@ -44,6 +45,7 @@ func gateEffects() map[string]string {
 		gateCFSQuotaPeriod:  "`cpuCFSQuotaPeriod` may be other than 100ms.",
 		gateLoggingAlpha:    "The options of the formats of logs may be set.",
 		gateLoggingBeta:     "The format of logs may be json.",
+		gateUserNamespaces:  "Pods with `hostUsers: false` get a user namespace of their own, if the container runtime can; without it they do not start.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
 		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
 		gateNodeSwap:        "`memorySwap.swapBehavior` may be LimitedSwap.",
@@ -60,6 +62,9 @@ type Gates struct {
 	// WithoutAppArmor refuses pods with AppArmor profiles even if the host supports it
 	// (AppArmor=false).
 	WithoutAppArmor bool
+	// UserNamespaces gives pods with hostUsers: false a user namespace
+	// (UserNamespacesStatelessPodsSupport).
+	UserNamespaces bool
 	// WatchList requests lists as streams.
 	WatchList bool
 	// WithoutSidecars refuses pods with init containers that are restarted
@@ -93,6 +98,7 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
 		WithoutCDIDevices: !gates.Enabled(gateCDIDevices), WithoutPodResourcesGet: !gates.Enabled(gatePodResourcesGet),
 		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
-		WithoutResize: !gates.Enabled(gateResize),
+		UserNamespaces: gates.Enabled(gateUserNamespaces),
+		WithoutResize:  !gates.Enabled(gateResize),
 	}
 }

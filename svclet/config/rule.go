@@ -44,6 +44,17 @@ func from(low, high int64) *Rule {
 
 func atLeast(low int64) *Rule { return from(low, math.MaxInt64) }
 
+// multipleOf accepts positive multiples of unit up to high.
+func multipleOf(unit, high int64) *Rule {
+	takes := fmt.Sprintf("a multiple of %d, up to %d", unit, high)
+	return &Rule{takes, func(value any) string {
+		if n := value.(int64); n <= 0 || n > high || n%unit != 0 {
+			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
 func durationRule(low, high time.Duration, takes string) *Rule {
 	return &Rule{takes, func(value any) string {
 		if d := value.(time.Duration); d < low || d > high {

@@ -41,6 +41,5 @@ func unimplementedSettings() []Setting {
 		{Field: "enableSystemLogQuery", Later: "svclet does not search the logs of the system yet", Harmless: []string{"false"}},
 		{Field: "tracing", Later: "svclet sends no traces yet", Harmless: []string{"{}"}},
 		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},
-		{Field: "userNamespaces", Later: "svclet gives pods no user namespaces yet", Harmless: []string{"{}", `{"idsPerPod":65536}`}},
 	}
 }

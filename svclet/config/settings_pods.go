@@ -8,6 +8,9 @@ import (
 // maxPIDs is the kernel's limit of pids.max (PID_MAX_LIMIT, on 64-bit machines).
 const maxPIDs = 1 << 22
 
+// userBlock is the unit of the users of pods (KEP-127).
+const userBlock = 65536
+
 func podSettings() []Setting {
 	return []Setting{
 		{Flag: "max-pods", Field: "maxPods", Deprecated: true, Rule: atLeast(0), Usage: "Maximum number of pods on this node."},
@@ -17,6 +20,8 @@ func podSettings() []Setting {
 			Usage: "Longest time between two syncs of running pods, besides those caused by events; at least 1s. svclet is unhealthy if the changes of its sources are not synced after twice this time (at least 5 minutes)."},
 		{Flag: "allowed-unsafe-sysctls", Field: "allowedUnsafeSysctls", Deprecated: true, Usage: "Unsafe sysctls, or patterns that end in *, that pods may set."},
 		{Flag: "seccomp-default", Field: "seccompDefault", Usage: "Use the seccomp profile RuntimeDefault for containers that specify none."},
+		{Field: "userNamespaces.idsPerPod", Rule: multipleOf(userBlock, math.MaxUint32/userBlock*userBlock),
+			Usage: "Number of users, and of groups, of each pod with `hostUsers: false` (feature gate UserNamespacesStatelessPodsSupport)."},
 		{Flag: "volume-stats-agg-period", Field: "volumeStatsAggPeriod", Deprecated: true,
 			Usage: "How often the disk usage of volumes is computed. 0 means never; in a file, where 0 means the default, a negative value does."},
 		{Flag: "local-storage-capacity-isolation", Field: "localStorageCapacityIsolation", Deprecated: true, Usage: "Report and isolate ephemeral storage as a resource of the node."},

@@ -73,6 +73,9 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 	all := All()
 	var walk func(reflect.Type, string)
 	walk = func(group reflect.Type, path string) {
+		if group.Kind() == reflect.Pointer {
+			group = group.Elem()
+		}
 		for name, index := range sorted(fields(group)) {
 			inner := strings.TrimPrefix(path+"."+name, ".")
 			field := group.FieldByIndex(index).Type

@@ -39,8 +39,9 @@ func (s *start) imageVolumes(ctx context.Context, secrets []corev1.Secret) (imag
 }
 
 // config returns the container's configuration, and writes the files that it
-// refers to. images are the volumes that are images.
-func (s *start) config(ctx context.Context, ref string, images map[string]*runtimeapi.ImageSpec) (*runtimeapi.ContainerConfig, error) {
+// refers to. handler is that of the pod's runtime class; images are the volumes that are
+// images.
+func (s *start) config(ctx context.Context, ref, handler string, images map[string]*runtimeapi.ImageSpec) (*runtimeapi.ContainerConfig, error) {
 	mounted, err := s.resourcesOf(s.pod.UID)
 	if err != nil {
 		return nil, err
@@ -57,8 +58,7 @@ func (s *start) config(ctx context.Context, ref string, images map[string]*runti
 			return nil, err
 		}
 	}
-	handler, err := s.runtimeHandler(ctx, s.pod)
-	if err != nil {
+	if in.UserNamespace, err = s.userNamespace(s.pod, handler); err != nil {
 		return nil, err
 	}
 	in.RecursiveReadOnly = nodeconfig.RecursiveReadOnly(s.o.Node(), handler)

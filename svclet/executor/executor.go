@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime"
+	"svc.dev/svc/svclet/userns"
 	"svc.dev/svc/svclet/volume"
 )
 
@@ -99,6 +100,9 @@ type Options struct {
 	// Allocated returns what a container of a pod that is about to start has of the node
 	// alone; nil if there is no such thing.
 	Allocated func(ctx context.Context, uid types.UID, name string) (container.Allocation, error)
+	// Users give pods with hostUsers: false the users of their user namespace; nil if no
+	// pod gets one.
+	Users *userns.Allocator
 	// Containers are the options of configurations that do not change with the
 	// Node.
 	Containers container.Options

@@ -2,28 +2,31 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/container"
+	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/pod"
 )
 
 func (e *Executor) createSandbox(ctx context.Context, p *corev1.Pod, op pod.Operation) pod.Result {
 	const reason = "FailedCreatePodSandBox"
-	config, err := e.sandboxConfig(p, op.Attempt)
+	handler, err := e.runtimeHandler(ctx, p)
+	if err != nil {
+		return failed(reason, fmt.Errorf("failed to get sandbox runtime: %w", err))
+	}
+	config, err := e.sandboxConfig(p, op.Attempt, handler)
 	if err != nil {
 		return failed(reason, fmt.Errorf("failed to create a sandbox for pod %q: %w", p.Name, err))
 	}
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return failed(reason, fmt.Errorf("failed to create a sandbox for pod %q: %w", p.Name, err))
-	}
-	handler, err := e.runtimeHandler(ctx, p)
-	if err != nil {
-		return failed(reason, fmt.Errorf("failed to get sandbox runtime: %w", err))
 	}
 	began := e.o.Clock.Now()
 	_, err = e.o.Runtime.RunSandbox(ctx, config, handler)
@@ -32,16 +35,34 @@ func (e *Executor) createSandbox(ctx context.Context, p *corev1.Pod, op pod.Oper
 }
 
 // sandboxConfig returns the configuration of an attempt of the pod's sandbox.
-func (e *Executor) sandboxConfig(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+func (e *Executor) sandboxConfig(p *corev1.Pod, attempt uint32, handler string) (*runtimeapi.PodSandboxConfig, error) {
 	r, err := e.resourcesOf(p.UID)
+	if err != nil {
+		return nil, err
+	}
+	users, err := e.userNamespace(p, handler)
 	if err != nil {
 		return nil, err
 	}
 	return container.Sandbox(container.SandboxInput{
 		Options: e.containerOptions(), Pod: p, Attempt: attempt,
-		CgroupParent: r.cgroupParent, SupplementalGroups: r.supplementalGroups(),
+		CgroupParent: r.cgroupParent, UserNamespace: users, SupplementalGroups: r.supplementalGroups(),
 		Warn: func(reason, message string) { e.warn(p, r, reason, message) },
 	})
+}
+
+// userNamespace returns the user namespace of a pod with hostUsers: false, and nil for
+// all others.
+func (e *Executor) userNamespace(p *corev1.Pod, handler string) (*runtimeapi.UserNamespace, error) {
+	switch {
+	case ptr.Deref(p.Spec.HostUsers, true):
+		return nil, nil
+	case e.o.Users == nil:
+		return nil, errors.New("can't set `spec.hostUsers: false`: the feature gate UserNamespacesStatelessPodsSupport is off on this node")
+	case !nodeconfig.UserNamespaces(e.o.Node(), handler):
+		return nil, fmt.Errorf("can't set `spec.hostUsers: false`, runtime does not support user namespaces (runtime handler %q; containerd 2.0 with runc 1.2 or newer does)", handler)
+	}
+	return e.o.Users.Namespace(p.UID)
 }
 
 // runtimeHandler returns the handler of the pod's RuntimeClass, empty for the

@@ -62,6 +62,9 @@ func (e *Executor) tearDown(ctx context.Context, p *corev1.Pod) pod.Result {
 	if err := e.o.Volumes.Unmount(ctx, p.UID); err != nil {
 		return failed("FailedKillPod", err)
 	}
+	if e.o.Users != nil {
+		e.o.Users.Release(p.UID)
+	}
 	if err := e.o.Cgroups.Remove(ctx, p.UID); err != nil {
 		return failed("FailedKillPod", err)
 	}

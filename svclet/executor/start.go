@@ -97,11 +97,15 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 	if err != nil {
 		return "", failed(reason, err)
 	}
-	sandbox, err := s.sandboxConfig(s.pod, s.sandbox().Attempt)
+	handler, err := s.runtimeHandler(ctx, s.pod)
 	if err != nil {
 		return "", s.failed(ctx, "CreateContainerConfigError", err)
 	}
-	config, err := s.config(ctx, ref, images)
+	sandbox, err := s.sandboxConfig(s.pod, s.sandbox().Attempt, handler)
+	if err != nil {
+		return "", s.failed(ctx, "CreateContainerConfigError", err)
+	}
+	config, err := s.config(ctx, ref, handler, images)
 	if err != nil {
 		return "", s.failed(ctx, "CreateContainerConfigError", err)
 	}

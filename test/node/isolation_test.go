@@ -10,6 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/svclet/nodeconfig"
 )
 
 var _ = Describe("a security context", func() {
@@ -73,6 +76,22 @@ var _ = Describe("namespaces", func() {
 		shared := s.exec(ctx, "shared", "ps")
 		Expect(shared).To(And(MatchRegexp(` 1 .*/pause\n`), ContainSubstring("sleep 1000")))
 		Expect(s.exec(ctx, "node", "tr '\\0' '\\n' < /proc/"+strconv.Itoa(node.Pid())+"/cmdline | tail -1")).NotTo(BeEmpty())
+	})
+})
+
+var _ = Describe("a user namespace of the pod", func() {
+	It("has other users than the node, or the pod says what is missing", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		s.apply(ctx, sleeper("mapped", "hostUsers: false"))
+		var n corev1.Node
+		Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName(ctx)}, &n)).To(Succeed())
+		if !nodeconfig.UserNamespaces(&n, "") {
+			Eventually(s.events(ctx, "mapped")).Should(ContainElement(And(
+				HavePrefix("FailedCreatePodSandBox: "), ContainSubstring("can't set `spec.hostUsers: false`, runtime does not support user namespaces"))))
+			return
+		}
+		s.await(ctx, "mapped", beReady())
+		Expect(s.exec(ctx, "mapped", "id -u; cat /proc/self/uid_map")).To(MatchRegexp(`^0\n +0 +\d*[1-9]\d{4,} +65536\n$`))
 	})
 })
 

@@ -71,7 +71,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(os.RemoveAll, dir)
 	clusterCIDR, err = launch.FreeCIDR()
 	Expect(err).NotTo(HaveOccurred())
-	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true")
+	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true")
 	DeferCleanup(func() {
 		Expect(node.Remove()).To(Succeed())
 	})
