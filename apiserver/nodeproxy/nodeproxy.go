@@ -21,6 +21,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/internal/clientcert"
 )
 
 // New makes the transports that o configures. Certificates are reloaded when
@@ -30,49 +31,44 @@ func New(o options.Agents) (resource.Agents, error) {
 	for _, t := range o.AddressTypes {
 		agents.AddressTypes = append(agents.AddressTypes, corev1.NodeAddressType(t))
 	}
-	secured := transport.TLSConfig{CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile, ReloadTLSFiles: true}
+	var certificate func() *tls.Certificate
+	if o.CertFile != "" {
+		files, err := clientcert.Open(o.CertFile, o.KeyFile)
+		if err != nil {
+			return agents, fmt.Errorf("--svclet-client-certificate: %w", err)
+		}
+		certificate = files.Current
+	}
 	var err error
 	if o.CAFile != "" {
-		if agents.Transport, err = newAgentTransport(secured, o.Timeout); err != nil {
+		if agents.Transport, err = newAgentTransport(transport.TLSConfig{CAFile: o.CAFile}, certificate, o.Timeout); err != nil {
 			return agents, err
 		}
 	}
-	secured.CAFile, secured.Insecure = "", true
-	agents.Unverified, err = newAgentTransport(secured, o.Timeout)
+	agents.Unverified, err = newAgentTransport(transport.TLSConfig{Insecure: true}, certificate, o.Timeout)
 	return agents, err
 }
 
-// newAgentTransport makes a transport to agents. It ignores the proxy that the
-// server's environment may name for outgoing connections.
-func newAgentTransport(secured transport.TLSConfig, timeout time.Duration) (http.RoundTripper, error) {
-	made, err := transport.New(&transport.Config{
-		TLS:   secured,
-		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
-		DialHolder: &transport.DialHolder{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dialTLS(ctx, dialer(timeout), network, address)
-		}},
-	})
+// newAgentTransport makes a transport to agents, with the current client certificate if
+// certificate is not nil. It ignores the proxy that the server's environment may name
+// for outgoing connections.
+func newAgentTransport(secured transport.TLSConfig, certificate func() *tls.Certificate, timeout time.Duration) (http.RoundTripper, error) {
+	config, err := transport.TLSConfigFor(&transport.Config{TLS: secured})
 	if err != nil {
 		return nil, err
 	}
-	inner, ok := unwrap(made)
-	if !ok || inner.TLSClientConfig == nil {
-		return nil, fmt.Errorf("cannot verify agents: the transport is a %T, not an http.Transport", made)
+	config.VerifyConnection = notAPIServer
+	base := &http.Transport{
+		TLSClientConfig: config, TLSHandshakeTimeout: timeout, MaxIdleConnsPerHost: 25,
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialTLS(ctx, dialer(timeout), network, address)
+		},
 	}
-	inner.TLSClientConfig.VerifyConnection = notAPIServer
-	return made, nil
-}
-
-// unwrap returns the http.Transport inside t; false if there is none.
-func unwrap(t http.RoundTripper) (*http.Transport, bool) {
-	for {
-		wrapper, ok := t.(utilnet.RoundTripperWrapper)
-		if !ok {
-			inner, ok := t.(*http.Transport)
-			return inner, ok
-		}
-		t = wrapper.WrappedRoundTripper()
+	if certificate == nil {
+		return utilnet.SetTransportDefaults(base), nil
 	}
+	return clientcert.New(base, certificate), nil
 }
 
 // apiServerName is a DNS name in the certificate of every API server: pods use it

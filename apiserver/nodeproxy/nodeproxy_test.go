@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
 	"svc.dev/svc/apiserver/options"
 )
 
@@ -94,4 +96,16 @@ func TestOnlyTheFirstByteHasADeadline(t *testing.T) {
 			t.Errorf("reading from a slow peer returns %q, %v", received, err)
 		}
 	})
+}
+
+// unwrap returns the http.Transport inside t; false if there is none.
+func unwrap(t http.RoundTripper) (*http.Transport, bool) {
+	for {
+		wrapper, ok := t.(utilnet.RoundTripperWrapper)
+		if !ok {
+			inner, ok := t.(*http.Transport)
+			return inner, ok
+		}
+		t = wrapper.WrappedRoundTripper()
+	}
 }

@@ -38,6 +38,7 @@ func (c *certificates) Start(ctx context.Context) error {
 		NodeName:        c.nodeName(),
 		NodeFile:        dir.NodeFile(),
 		Server:          serverURL(server),
+		Clock:           c.cluster.Clock,
 	}
 	for _, cidr := range cidrs {
 		config.ServiceIPs = append(config.ServiceIPs, net.IP(cidr.Addr().Next().AsSlice()))

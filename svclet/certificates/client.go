@@ -99,7 +99,7 @@ func (c *Client) Current() *tls.Certificate {
 
 // Run renews the certificate until ctx is done.
 func (c *Client) Run(ctx context.Context) {
-	defer c.transport.close()
+	defer c.transport.CloseIdleConnections()
 	logger := klog.FromContext(ctx)
 	c.manager.Start()
 	defer func() { c.manager.Stop() }() // the one in use then

@@ -1,0 +1,65 @@
+// Package clientcert owns HTTP transports whose client certificate is renewed while
+// they are used.
+package clientcert
+
+import (
+	"crypto/tls"
+	"net/http"
+	"sync"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// Transport is a transport whose new connections use the current client certificate.
+// After a renewal, requests in flight keep the connections of the certificate before,
+// which close when they become idle. The transport of client-go closes them at once.
+type Transport struct {
+	base    *http.Transport
+	current func() *tls.Certificate
+
+	mu   sync.Mutex
+	pair *tls.Certificate
+	next *http.Transport
+}
+
+// New returns a transport that is as base, which has a TLSClientConfig and is not used
+// itself. A nil certificate is none.
+func New(base *http.Transport, current func() *tls.Certificate) *Transport {
+	return &Transport{base: base, current: current}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return t.get().RoundTrip(req)
+}
+
+// WrappedRoundTripper returns the transport of the current certificate: it implements
+// net.RoundTripperWrapper of apimachinery.
+func (t *Transport) WrappedRoundTripper() http.RoundTripper { return t.get() }
+
+// CloseIdleConnections closes the idle connections of the current certificate.
+func (t *Transport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next != nil {
+		t.next.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) get() *http.Transport {
+	pair := t.current()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next != nil && t.pair == pair {
+		return t.next
+	}
+	if t.next != nil {
+		t.next.CloseIdleConnections()
+	}
+	next := t.base.Clone()
+	if pair != nil {
+		next.TLSClientConfig.Certificates = []tls.Certificate{*pair}
+	}
+	t.pair, t.next = pair, utilnet.SetTransportDefaults(next)
+	return t.next
+}
