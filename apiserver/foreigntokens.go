@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/apiserver/authentication"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/responselimit"
 )
 
 // addForeignTokens adds the authenticators of tokens that others issue or review. They
@@ -87,7 +88,7 @@ func newTokenWebhook(o options.TokenWebhook, audiences authenticator.Audiences) 
 	if config.Host == "" {
 		return nil, errors.New("it does not say which server to ask; set clusters[].cluster.server and current-context")
 	}
-	reviewer, err := webhook.New(config, o.Version, audiences, *genericoptions.DefaultAuthWebhookRetryBackoff())
+	reviewer, err := webhook.New(responselimit.Of(config, responselimit.Review), o.Version, audiences, *genericoptions.DefaultAuthWebhookRetryBackoff())
 	if err != nil {
 		return nil, err
 	}

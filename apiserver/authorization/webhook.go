@@ -11,6 +11,8 @@ import (
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
 	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+
+	"svc.dev/svc/apiserver/responselimit"
 )
 
 // webhookTimeout is that of a webhook that flags describe.
@@ -38,7 +40,7 @@ func newWebhook(name string, config *authzconfig.WebhookConfiguration) (Authoriz
 		unauthorizedTTL = config.UnauthorizedTTL.Duration
 	}
 	webhookmetrics.RegisterWebhookMetrics()
-	return webhook.New(client, config.SubjectAccessReviewVersion, authorizedTTL, unauthorizedTTL, *webhook.DefaultRetryBackoff(), onError,
+	return webhook.New(responselimit.Of(client, responselimit.Review), config.SubjectAccessReviewVersion, authorizedTTL, unauthorizedTTL, *webhook.DefaultRetryBackoff(), onError,
 		config.MatchConditions, name, instruments{
 			RequestMetrics: webhookmetrics.NoopRequestMetrics{},
 			WebhookMetrics: webhookmetrics.NewWebhookMetrics(),

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/admission/pluginconfig"
+	"svc.dev/svc/apiserver/responselimit"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -76,7 +77,7 @@ func newPlugin(c config, clock clock.Clock) (*plugin, error) {
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	backend, err := webhook.NewGenericWebhook(scheme, serializer.NewCodecFactory(scheme), client,
+	backend, err := webhook.NewGenericWebhook(scheme, serializer.NewCodecFactory(scheme), responselimit.Of(client, responselimit.Review),
 		[]schema.GroupVersion{imagepolicyv1alpha1.SchemeGroupVersion}, webhook.DefaultRetryBackoffWithInitialDelay(s.backoff))
 	if err != nil {
 		return nil, fmt.Errorf("configuration of %s: imagePolicy.kubeConfigFile: %w", PluginName, err)
