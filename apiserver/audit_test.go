@@ -1,0 +1,208 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+
+	"svc.dev/svc/apiserver/options"
+)
+
+// auditPolicy records config maps with their content, and nothing else.
+const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [
+{"level": "RequestResponse", "namespaces": ["default"], "resources": [{"group": "", "resources": ["configmaps"]}]}, {"level": "None"}]}`
+
+const (
+	auditedWriters  = 16
+	auditedRequests = 25 // of each writer
+)
+
+// stages counts the recorded events by the name of the object and the stage.
+type stages struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (s *stages) record(e auditv1.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count == nil {
+		s.count = map[string]int{}
+	}
+	name := e.ObjectRef.Name
+	if e.Stage == auditv1.StageRequestReceived {
+		// The name of an object to be created is not known before its body is read.
+		name = ""
+	}
+	s.count[string(e.Stage)+" "+name]++
+	if e.Stage == auditv1.StageResponseComplete && (e.RequestObject == nil || e.ResponseObject == nil || e.ResponseStatus.Code != http.StatusCreated) {
+		s.count["incomplete "+name]++
+	}
+}
+
+// check reports events that are missing, or that were recorded twice.
+func (s *stages) check(t *testing.T, names []string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.count["RequestReceived "]; n != len(names) {
+		t.Errorf("%d requests were recorded when they were received, want %d", n, len(names))
+	}
+	delete(s.count, "RequestReceived ")
+	missing := 0
+	for _, name := range names {
+		if s.count["ResponseComplete "+name] == 0 {
+			missing++
+		} else if s.count["ResponseComplete "+name]--; s.count["ResponseComplete "+name] == 0 {
+			delete(s.count, "ResponseComplete "+name)
+		}
+	}
+	if missing > 0 {
+		t.Errorf("of %d responses, %d were not recorded", len(names), missing)
+	}
+	if len(s.count) > 0 {
+		t.Errorf("recorded besides: %v", s.count)
+	}
+}
+
+// writeAudited makes the requests, and returns the names of their objects.
+func writeAudited(t *testing.T, r *running) []string {
+	t.Helper()
+	var names []string
+	var writers sync.WaitGroup
+	value := strings.Repeat("x", 4<<10)
+	for w := range auditedWriters {
+		for i := range auditedRequests {
+			names = append(names, fmt.Sprintf("w%d-%d", w, i))
+		}
+		mine := names[len(names)-auditedRequests:]
+		writers.Go(func() {
+			for _, name := range mine {
+				body := fmt.Sprintf(`{"metadata": {"name": %q}, "data": {"a": %q}}`, name, value)
+				if code, answer := r.do(t, http.MethodPost, "/api/v1/namespaces/default/configmaps", body, false); code != http.StatusCreated {
+					t.Errorf("%s: %d %s", name, code, answer)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	return names
+}
+
+func audited(t *testing.T, configure func(*genericoptions.AuditOptions)) *options.Options {
+	t.Helper()
+	o, _ := newOptions(t)
+	o.Audit.PolicyFile = write(t, auditPolicy)
+	configure(o.Audit)
+	return o
+}
+
+func TestTheAuditLogHasEveryRequestUnderLoad(t *testing.T) {
+	for _, mode := range []string{"blocking", "batch"} {
+		t.Run(mode, func(t *testing.T) {
+			dir := t.TempDir()
+			o := audited(t, func(a *genericoptions.AuditOptions) {
+				a.LogOptions.Path = filepath.Join(dir, "audit.log")
+				a.LogOptions.MaxSize = 1 // in MB, so that files are rotated
+				a.LogOptions.BatchOptions.Mode = mode
+			})
+			r := start(t, o)
+			names := writeAudited(t, r)
+			r.stop(t) // also a batch is written by then
+			files, err := filepath.Glob(filepath.Join(dir, "audit*.log"))
+			if err != nil || len(files) < 2 {
+				t.Fatalf("%v, %v: want several files", files, err)
+			}
+			var seen stages
+			for _, file := range files {
+				readAuditLog(t, file, &seen)
+			}
+			seen.check(t, names)
+		})
+	}
+}
+
+func readAuditLog(t *testing.T, file string, seen *stages) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		seen.record(e)
+	}
+}
+
+// auditHook starts a backend that is slow, and refuses each list of events at first. It
+// returns a kubeconfig.
+func auditHook(t *testing.T, seen *stages) string {
+	t.Helper()
+	var refused sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var list auditv1.EventList
+		if err := json.NewDecoder(req.Body).Decode(&list); err != nil {
+			t.Error(err)
+		}
+		first := list.Items[0]
+		if _, before := refused.LoadOrStore(string(first.AuditID)+string(first.Stage), true); !before {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		delay(req.Context(), 10*time.Millisecond)
+		for _, e := range list.Items {
+			seen.record(e)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return write(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+"clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, server.URL))
+}
+
+// delay is how slow a backend is.
+func delay(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
+}
+
+func TestASlowAuditWebhookThatRefusesAtFirstGetsEveryRequestUnderLoad(t *testing.T) {
+	for _, mode := range []string{"blocking", "batch"} {
+		t.Run(mode, func(t *testing.T) {
+			var seen stages
+			o := audited(t, func(a *genericoptions.AuditOptions) {
+				a.WebhookOptions.ConfigFile = auditHook(t, &seen)
+				a.WebhookOptions.InitialBackoff = 10 * time.Millisecond
+				a.WebhookOptions.BatchOptions.Mode = mode
+			})
+			r := start(t, o)
+			names := writeAudited(t, r)
+			r.stop(t)
+			seen.check(t, names)
+		})
+	}
+}
