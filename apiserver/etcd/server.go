@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"expvar"
@@ -41,6 +42,10 @@ type Config struct {
 	Dir string
 	// Quota is the size limit of the database in bytes; 0 means DefaultQuota.
 	Quota int64
+
+	// snapshotCount is the number of entries after which a snapshot is written; 0 means
+	// defaultSnapshotCount.
+	snapshotCount uint64
 }
 
 // Server is a running member.
@@ -234,6 +239,17 @@ func replayed() bool {
 	return ok && status.Applied >= status.GetCommit()
 }
 
+// The limits of raft's log (docs/decisions/raft-log.md). An entry is a write, and as
+// large as its object, up to 1.5 MB.
+const (
+	// catchUpEntries is the number of applied entries that raft keeps in memory for
+	// members that are behind, of which there are none; etcd's default is 5,000.
+	catchUpEntries = 64
+	// defaultSnapshotCount is a tenth of etcd's default: the entries after the last
+	// snapshot are read into memory and applied again at the next start.
+	defaultSnapshotCount = 1000
+)
+
 func (s *Server) embedConfig(cfg Config) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "svc"
@@ -247,6 +263,8 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
 	c.BackendBatchInterval = batchInterval
+	c.SnapshotCatchUpEntries = catchUpEntries
+	c.SnapshotCount = cmp.Or(cfg.snapshotCount, defaultSnapshotCount)
 	c.AutoCompactionRetention = "0" // the API server compacts: see the package comment
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(s.logs, s.failure))
 	return c
