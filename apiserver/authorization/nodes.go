@@ -59,6 +59,8 @@ func nodesThemselves() Grant {
 		can("", []string{"services"}, read...),
 		can("", []string{"endpoints"}, "get"),
 		can("discovery.k8s.io", []string{"endpointslices"}, "list", "watch"), // of the service proxy
+		can("networking.k8s.io", []string{"networkpolicies"}, "list", "watch"),
+		can("", []string{"namespaces"}, "list", "watch"), // whose labels policies select
 		can("storage.k8s.io", []string{"csidrivers"}, read...),
 		can("node.k8s.io", []string{"runtimeclasses"}, read...),
 	}}

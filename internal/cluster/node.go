@@ -185,7 +185,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags, c := config.DefaultFlags(), config.Default()
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
-	flags.ServiceProxy = n.options.proxy
+	flags.ServiceProxy, flags.NetworkPolicy = n.options.proxy, n.options.policies
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
 	// Pods share the disks with the other uses of this machine, which may well have

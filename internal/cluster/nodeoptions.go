@@ -33,6 +33,7 @@ type NodeOptions struct {
 	bridge   string
 	podCIDR  string
 	proxy    bool
+	policies bool
 
 	port, healthzPort int32
 	cgroupRoot        string
@@ -41,7 +42,7 @@ type NodeOptions struct {
 // NewNodeOptions returns the defaults.
 func NewNodeOptions() *NodeOptions {
 	defaults := config.Default()
-	return &NodeOptions{Mode: NodeAuto, bridge: containerd.DefaultBridge, proxy: true, port: defaults.Port, healthzPort: *defaults.HealthzPort}
+	return &NodeOptions{Mode: NodeAuto, bridge: containerd.DefaultBridge, proxy: true, policies: true, port: defaults.Port, healthzPort: *defaults.HealthzPort}
 }
 
 // AddFlags adds the flags.
@@ -56,6 +57,7 @@ func (o *NodeOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.podCIDR, "pod-cidr", o.podCIDR,
 		"Addresses for the pods of this machine, until the cluster gives its node others. The default is "+containerd.DefaultPodCIDR+", or what they were before.")
 	flags.BoolVar(&o.proxy, "service-proxy", o.proxy, "Route the addresses of services to their endpoints with nftables. Turn it off to use another proxy.")
+	flags.BoolVar(&o.policies, "network-policy", o.policies, "Filter the connections of pods with nftables, as network policies require. Turn it off to use another implementation.")
 	flags.Int32Var(&o.port, "node-port", o.port, "Port at which the API server reaches the node agent, on all addresses; 0 picks a free one.")
 	flags.Int32Var(&o.healthzPort, "node-healthz-port", o.healthzPort, "Port of the node agent's health endpoint, on the loopback address; 0 means none.")
 	flags.StringVar(&o.cgroupRoot, "cgroup-root", o.cgroupRoot, "Existing cgroup that becomes the parent of the pods' cgroups. By default svc creates one.")

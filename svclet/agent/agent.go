@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/eviction"
 	"svc.dev/svc/svclet/eviction/threshold"
+	"svc.dev/svc/svclet/networkpolicy"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/server"
@@ -70,6 +71,8 @@ type common struct {
 	conditions *eviction.Conditions
 	// shutdown is whether the node shuts down.
 	shutdown *shutdown.State
+	// network has the rules of the pods' connections; nil if there are none.
+	network *networkpolicy.Enforcer
 }
 
 // tasks are what an agent runs.
@@ -145,6 +148,8 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if n, err = newNode(base, conn, available, images, drivers, held); err != nil {
 		return nil, err
 	}
+	var networkTasks tasks
+	base.network, networkTasks = networkPolicies(ctx, base, conn)
 	p, podTasks, err := newPods(ctx, base, conn, available, images, drivers, held, n, o)
 	if err != nil {
 		return nil, err
@@ -158,6 +163,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
 	all.add(serviceProxy(ctx, base, conn))
+	all.add(networkTasks)
 	all.add(podTasks)
 	all.add(serverTasks)
 	return &Agent{ctx: ctx, stop: stop, common: base, connections: conn, node: n, pods: p, server: s, tasks: all}, nil
@@ -204,6 +210,9 @@ func (a *Agent) adopt() {
 	for {
 		held, err := a.runtime.Pods(a.ctx)
 		if err == nil {
+			if a.network != nil {
+				a.network.Adopt(held)
+			}
 			a.pods.Adopt(held)
 			return
 		}

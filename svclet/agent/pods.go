@@ -91,6 +91,7 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
 		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held), Users: users,
+		Network: base.connectionRules(),
 	})
 	manager := podmanager.New(podmanager.Options{
 		Queue: queue, Table: table, Executor: operations,

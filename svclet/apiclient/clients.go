@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,11 +29,12 @@ import (
 // Clients reach the API server over one connection, and know kinds by their Go
 // types. Core and Client have a rate limit if one is configured. Heartbeats and
 // Coordination, with which the node reports that it is alive, and which events use
-// with a limit of their own, have none, nor has Discovery, which only watches.
+// with a limit of their own, have none, nor have Discovery and Networking, which only watch.
 type Clients struct {
-	Core, Heartbeats, Coordination, Discovery rest.Interface
-	Client                                    client.WithWatch
-	clock                                     clock.PassiveClock
+	Core, Heartbeats, Coordination, Discovery, Networking rest.Interface
+
+	Client client.WithWatch
+	clock  clock.PassiveClock
 
 	mu      sync.Mutex
 	classes map[string]runtimeClass
@@ -43,7 +45,7 @@ func NewScheme() (*apiruntime.Scheme, error) {
 	s := apiruntime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	builder := apiruntime.NewSchemeBuilder(corev1.AddToScheme, coordinationv1.AddToScheme, nodev1.AddToScheme,
-		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme, storagev1.AddToScheme)
+		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, storagev1.AddToScheme)
 	return s, builder.AddToScheme(s)
 }
 
@@ -86,6 +88,9 @@ func New(config *rest.Config, c clock.PassiveClock) (*Clients, error) {
 		return nil, err
 	}
 	if a.Discovery, err = of(discoveryv1.SchemeGroupVersion, "/apis", nil); err != nil {
+		return nil, err
+	}
+	if a.Networking, err = of(networkingv1.SchemeGroupVersion, "/apis", nil); err != nil {
 		return nil, err
 	}
 	a.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: mapper()})

@@ -65,6 +65,8 @@ type Flags struct {
 	// ServiceProxy routes the addresses of services to their endpoints, as kube-proxy
 	// does.
 	ServiceProxy bool `flag:"service-proxy"`
+	// NetworkPolicy filters the connections of pods as network policies require.
+	NetworkPolicy bool `flag:"network-policy"`
 	// ImageCredentialProviderConfig configures credential provider plugins, whose
 	// programs are in ImageCredentialProviderBinDir.
 	ImageCredentialProviderConfig string `flag:"image-credential-provider-config"`

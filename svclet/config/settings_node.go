@@ -37,6 +37,7 @@ func nodeSettings() []Setting {
 		{Flag: "register-node", Field: "registerNode", Deprecated: true, Usage: "Register the node with the API server. Has no effect without --svcconfig."},
 		{Flag: "register-schedulable", Deprecated: true, Usage: "Register the node as schedulable. Has no effect with --register-node=false. --register-with-taints=node.kubernetes.io/unschedulable=:NoSchedule replaces it."},
 		{Flag: "service-proxy", Usage: "Route the addresses of services to their endpoints with nftables, in place of kube-proxy. Needs nftables 1.0.1 or newer."},
+		{Flag: "network-policy", Usage: "Filter the connections of this node's pods with nftables, as network policies require. Needs nftables 1.0.1 or newer."},
 		{Flag: "register-with-taints", Field: "registerWithTaints", Deprecated: true, Rule: taints(), Usage: "Taints that the node is registered with, as key=value:effect,key2=:effect."},
 		{Flag: "node-status-update-frequency", Field: "nodeStatusUpdateFrequency", Deprecated: true, Rule: positive(),
 			Usage: "How often the status of the node is computed. It is written when it has changed. Keep it well below the node controller's grace period."},

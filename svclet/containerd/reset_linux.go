@@ -22,11 +22,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/networkpolicy"
 	"svc.dev/svc/svclet/proxy"
 )
 
 // Reset stops all pods in the containerd of a directory, and containerd, and
-// removes their resources: shims, cgroups, mounts, addresses, rules of services, the bridge, logs and
+// removes their resources: shims, cgroups, mounts, addresses, rules of services and network policies, the bridge, logs and
 // their directories. Images and the configuration stay. It continues after errors,
 // and returns all of them, and the number of pods. The agent must not run.
 func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err error) {
@@ -64,7 +65,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	if iptables := config.Programs.IPTables; iptables != "" {
 		errs = append(errs, removeRules(ctx, iptables, config.bridge(), network.cidrs()))
 	}
-	errs = append(errs, proxy.Remove(ctx, config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
+	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
 		errs = append(errs, RemoveUnmounted(dir))
 	}

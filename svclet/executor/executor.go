@@ -65,6 +65,14 @@ type Cgroups interface {
 	Remove(ctx context.Context, uid types.UID) error
 }
 
+// Network has the rules of the pods' connections.
+type Network interface {
+	// Protect returns when the rules of a pod with these addresses are in place.
+	Protect(ctx context.Context, p *corev1.Pod, addresses []string) error
+	// Release forgets a pod whose sandboxes are gone.
+	Release(uid types.UID)
+}
+
 // Hooks run the lifecycle hooks of containers.
 type Hooks interface {
 	Hook(ctx context.Context, kind probe.HookKind, p *corev1.Pod, c *corev1.Container, containerID, podIP string) error
@@ -94,6 +102,8 @@ type Options struct {
 	Events  Recorder
 	Metrics Metrics
 	Clock   clock.PassiveClock
+	// Network is nil if connections of pods are not filtered.
+	Network Network
 	// Node returns the Node as it is now. Configurations of containers show its
 	// addresses and its allocatable resources.
 	Node func() *corev1.Node

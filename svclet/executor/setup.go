@@ -69,6 +69,9 @@ func (e *Executor) tearDown(ctx context.Context, p *corev1.Pod) pod.Result {
 		return failed("FailedKillPod", err)
 	}
 	e.o.Objects.Unregister(p.UID)
+	if e.o.Network != nil {
+		e.o.Network.Release(p.UID)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.resources, p.UID)

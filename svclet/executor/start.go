@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,6 +114,9 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 	if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, s.container.Name), 0o755); err != nil {
 		return "", s.failed(ctx, "CreateContainerConfigError", err)
 	}
+	if err := s.protect(ctx); err != nil {
+		return "", s.failed(ctx, "NetworkPolicyNotReady", err)
+	}
 	id, err = s.o.Runtime.CreateContainer(ctx, s.op.SandboxID, config, sandbox)
 	if err != nil {
 		return "", s.failed(ctx, "CreateContainerError", err)
@@ -126,6 +130,15 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 		klog.FromContext(ctx).Error(err, "Failed to link container log", "pod", klog.KObj(s.pod), "container", s.container.Name)
 	}
 	return id, pod.Result{}
+}
+
+// protect waits for the rules of the pod's connections, before the sandbox has its first
+// container.
+func (s *start) protect(ctx context.Context) error {
+	if s.o.Network == nil || slices.ContainsFunc(s.observed.Containers, func(c pod.Container) bool { return c.SandboxID == s.op.SandboxID }) {
+		return nil
+	}
+	return s.o.Network.Protect(ctx, s.pod, s.sandbox().IPs)
 }
 
 // failed records the event of a start that failed, unless it was cancelled, and

@@ -1,0 +1,291 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/networkpolicy/ruleset"
+	"svc.dev/svc/svclet/reflector"
+	"svc.dev/svc/svclet/runtime"
+)
+
+// Options are what an enforcer is made with.
+type Options struct {
+	// Core and Networking are the clients of pods and namespaces, and of policies.
+	Core, Networking rest.Interface
+	// Node is the name of this node.
+	Node string
+	// Bridge is the interface of the node's pods; empty if another runtime connects
+	// them.
+	Bridge string
+	// Warn records a warning event about the node.
+	Warn  func(reason, message string)
+	Clock clock.WithTicker
+	// Tables returns access to nftables' tables; nil means the kernel's.
+	Tables func(family knftables.Family, name string) (knftables.Interface, error)
+	// Sysctl sets a kernel parameter; nil means the kernel's.
+	Sysctl func(name, value string) error
+}
+
+const (
+	// minInterval is the time between two changes of the rules, in which further
+	// events are collected.
+	minInterval = 50 * time.Millisecond
+	// retryDelay is the time after which a failed change is retried.
+	retryDelay = time.Second
+	// checkInterval is how often the tables are checked: another program may have
+	// flushed the machine's rules.
+	checkInterval = time.Minute
+	// protectTimeout is how long the start of a container waits for the rules of its pod.
+	protectTimeout = 10 * time.Second
+)
+
+// NotEnforced is the reason of the events about nodes that do not enforce policies, or
+// not all of them.
+const NotEnforced = "NetworkPolicyNotEnforced"
+
+// families are those of the tables.
+var families = [...]knftables.Family{knftables.IPv4Family, knftables.IPv6Family}
+
+// Enforcer keeps the rules of a node.
+type Enforcer struct {
+	options Options
+	state   *state
+	tables  []*table
+	// warned is whether a warning about the bridge has been given.
+	warned bool
+}
+
+// table is the table of a family.
+type table struct {
+	nft    knftables.Interface
+	family knftables.Family
+	// written is false before the first sync, and after a failure: then the whole
+	// table is written.
+	written bool
+}
+
+// New returns an enforcer that changes nothing before Run. The error says what the
+// machine lacks.
+func New(o Options) (*Enforcer, error) {
+	if o.Tables == nil {
+		o.Tables = func(family knftables.Family, name string) (knftables.Interface, error) {
+			return knftables.New(family, name)
+		}
+	}
+	if o.Sysctl == nil {
+		o.Sysctl = writeSysctl
+	}
+	e := &Enforcer{options: o, state: newState(o.Node)}
+	for _, family := range families {
+		nft, err := o.Tables(family, tableName(o.Bridge))
+		if err != nil {
+			return nil, fmt.Errorf("network policies: %w: install nftables 1.0.1 or newer and run svclet as root, or turn them off with --network-policy=false", err)
+		}
+		e.tables = append(e.tables, &table{nft: nft, family: family})
+	}
+	return e, nil
+}
+
+// tableName returns the name of the tables of a bridge.
+func tableName(bridge string) string {
+	if bridge == "" {
+		bridge = "svclet"
+	}
+	return bridge + "-policies"
+}
+
+// Run keeps the rules until ctx is done. They stay after it: what policies deny is denied
+// while the agent is restarted.
+func (e *Enforcer) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("networkpolicy"))
+	e.filterBridge(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		reflector.Run(ctx, e.options.Networking, "networkpolicies", fields.Everything(), &networkingv1.NetworkPolicy{}, "network policies", policiesOf(e.state))
+	})
+	watching.Go(func() { e.watchPeers(ctx) })
+	check := e.options.Clock.NewTicker(checkInterval)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-check.C():
+			e.check(ctx)
+		case <-e.state.changed:
+		}
+		delay := minInterval
+		if !e.sync(ctx) {
+			delay = retryDelay
+			e.state.signal()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.options.Clock.After(delay):
+		}
+	}
+}
+
+// watchPeers watches the pods and namespaces of the cluster as soon as there is a policy:
+// without one a node does not need them.
+func (e *Enforcer) watchPeers(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-e.state.needed:
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		reflector.Run(ctx, e.options.Core, "namespaces", fields.Everything(), &corev1.Namespace{}, "namespaces", namespacesOf(e.state))
+	})
+	// The addresses of pods that have ended may be those of others.
+	running := fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))
+	reflector.Run(ctx, e.options.Core, "pods", running, &corev1.Pod{}, "pods of all nodes", podsOf(e.state))
+}
+
+// sync writes the changes since the last call. It reports whether all tables have them.
+func (e *Enforcer) sync(ctx context.Context) bool {
+	logger := klog.FromContext(ctx)
+	transactions := make([]*knftables.Transaction, len(e.tables))
+	for i, t := range e.tables {
+		transactions[i] = t.nft.NewTransaction()
+	}
+	version, synced := e.state.take(func(m *ruleset.Model) {
+		for i, t := range e.tables {
+			if t.written {
+				m.Change(t.family, transactions[i])
+			} else {
+				m.Create(t.family, transactions[i])
+			}
+		}
+	})
+	if !synced {
+		return true
+	}
+	var failed error
+	for i, t := range e.tables {
+		tx := transactions[i]
+		if tx.NumOperations() == 0 {
+			continue
+		}
+		began := e.options.Clock.Now()
+		if err := t.nft.Run(ctx, tx); err != nil {
+			t.written = false // what the table has is not known for sure
+			if ctx.Err() == nil {
+				logger.Error(err, "Failed to write rules of network policies, will retry", "family", t.family)
+			}
+			failed = err
+			continue
+		}
+		t.written = true
+		logger.V(4).Info("Wrote rules of network policies", "family", t.family, "operations", tx.NumOperations(), "took", e.options.Clock.Since(began))
+	}
+	e.state.wrote(version, failed)
+	return failed == nil
+}
+
+// check requests a sync, which writes a table again that another program has removed.
+func (e *Enforcer) check(ctx context.Context) {
+	e.filterBridge(ctx)
+	for _, t := range e.tables {
+		if !t.written {
+			continue
+		}
+		if chains, err := t.nft.List(ctx, "chains"); err != nil || len(chains) == 0 {
+			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family)
+			t.written = false
+		}
+	}
+	e.state.signal()
+}
+
+// filterBridge makes connections between pods of the same bridge pass the rules.
+func (e *Enforcer) filterBridge(ctx context.Context) {
+	for _, name := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
+		err := e.options.Sysctl(name, "1")
+		if err == nil || e.warned {
+			continue
+		}
+		e.warned = true
+		klog.FromContext(ctx).Error(err, "Failed to set kernel parameter, network policies are not enforced between pods of this node: load the module br_netfilter", "parameter", name)
+		e.options.Warn(NotEnforced, "Network policies are not enforced between pods of this node: load the kernel module br_netfilter")
+	}
+}
+
+// Protect returns when the rules that policies require for a pod of this node are in
+// place. addresses are those of its sandbox. Containers must not start before. A static
+// pod does not wait for an API server that has not been reached yet.
+func (e *Enforcer) Protect(ctx context.Context, p *corev1.Pod, addresses []string) error {
+	if p.Spec.HostNetwork || len(addresses) == 0 {
+		return nil
+	}
+	version := e.state.hold(p, addresses)
+	timeout := e.options.Clock.NewTimer(protectTimeout)
+	defer timeout.Stop()
+	for {
+		done, wake, err := e.state.protected(p, version)
+		if done {
+			return nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C():
+			return fmt.Errorf("the rules of network policies that select the pod are not in place: %w", err)
+		}
+	}
+}
+
+// Adopt adds the pods that the runtime has when the agent starts. It is called before Run:
+// the first rules that Run writes have these pods.
+func (e *Enforcer) Adopt(pods []runtime.Pod) { e.state.adopt(pods) }
+
+// Release forgets a pod of this node, whose sandboxes are gone.
+func (e *Enforcer) Release(uid types.UID) { e.state.release(uid) }
+
+// Remove removes the rules of an enforcer with a bridge. A machine without nft has none.
+func Remove(ctx context.Context, bridge string) error {
+	for _, family := range families {
+		nft, err := knftables.New(family, tableName(bridge))
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tx := nft.NewTransaction()
+		tx.Add(&knftables.Table{})
+		tx.Delete(&knftables.Table{})
+		if err := nft.Run(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSysctl sets a parameter of the kernel.
+func writeSysctl(name, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
+}

@@ -1,0 +1,165 @@
+package ruleset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/knftables"
+)
+
+const (
+	forwardChain = "forward"
+	// selfSet has each filtered pod's address twice: no policy filters a pod's
+	// connections to itself.
+	selfSet = "to-itself"
+)
+
+const tableComment = "Kubernetes network policies, by svclet"
+
+// set is the declaration of a set or, with verdicts, of a map.
+type set struct {
+	kind, comment string
+	verdicts      bool
+}
+
+// item is the key of an element: of which set, and its fields, separated by " . ".
+type item struct{ set, key string }
+
+// table is the content of the table of a family, and what has changed since it was
+// written.
+type table struct {
+	family family
+	sets   journal[string, set]
+	// chains have their rules.
+	chains journal[string, []string]
+	// own are the elements that the pods of this node have in the maps, with their
+	// verdicts, and in the set of pods themselves, with ""; elements those of groups.
+	own, elements journal[item, string]
+}
+
+func newTable(f family) *table {
+	t := &table{
+		family: f,
+		sets:   newJournal[string](func(a, b set) bool { return a == b }),
+		chains: newJournal[string](slices.Equal[[]string]),
+		own:    newJournal[item](func(a, b string) bool { return a == b }), elements: newJournal[item](func(a, b string) bool { return a == b }),
+	}
+	address := f.addressType()
+	t.sets.set(selfSet, set{kind: address + " . " + address})
+	rules := []string{"ct state established,related accept"}
+	if f == v6 {
+		// Pods of a bridge find each other by these.
+		rules = append(rules, "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept")
+	}
+	rules = append(rules, fmt.Sprintf("%s saddr . %s daddr @%s accept", f.ip(), f.ip(), selfSet))
+	for d, field := range [directions]string{egress: "saddr", ingress: "daddr"} {
+		name := direction(d).String()
+		t.sets.set(name, set{kind: address + " : verdict", verdicts: true})
+		rules = append(rules, fmt.Sprintf("%s %s vmap @%s", f.ip(), field, name))
+	}
+	t.chains.set(forwardChain, rules)
+	return t
+}
+
+// create adds the whole table to a transaction. It replaces what the table had.
+func (t *table) create(tx *knftables.Transaction) {
+	tx.Add(&knftables.Table{Comment: ptr.To(tableComment)})
+	tx.Delete(&knftables.Table{})
+	tx.Add(&knftables.Table{Comment: ptr.To(tableComment)})
+	t.sets.forget()
+	t.chains.forget()
+	t.own.forget()
+	t.elements.forget()
+	t.change(tx)
+}
+
+// change adds to a transaction what has changed since the last call.
+func (t *table) change(tx *knftables.Transaction) {
+	byItem := func(a, b item) int { return cmp.Or(strings.Compare(a.set, b.set), strings.Compare(a.key, b.key)) }
+	sets, chains := t.sets.take(strings.Compare), t.chains.take(strings.Compare)
+	elements := append(t.elements.take(byItem), t.own.take(byItem)...)
+	for _, c := range sets {
+		if c.after != nil {
+			addSet(tx, c.key, *c.after)
+		}
+	}
+	for _, c := range chains {
+		if c.before == nil {
+			addChain(tx, c.key)
+		} else {
+			tx.Flush(&knftables.Chain{Name: c.key})
+		}
+		if c.after == nil {
+			continue
+		}
+		for _, text := range *c.after {
+			tx.Add(&knftables.Rule{Chain: c.key, Rule: text})
+		}
+	}
+	gone := map[string]set{}
+	for _, c := range sets {
+		if c.after == nil {
+			gone[c.key] = *c.before
+		}
+	}
+	for _, c := range elements {
+		if _, withSet := gone[c.key.set]; c.before != nil && !withSet {
+			tx.Delete(t.element(c.key, nil))
+		}
+	}
+	for _, c := range elements {
+		if c.after != nil {
+			tx.Add(t.element(c.key, c.after))
+		}
+	}
+	for _, c := range chains {
+		if c.after == nil {
+			tx.Delete(&knftables.Chain{Name: c.key})
+		}
+	}
+	for _, c := range sets {
+		if c.after == nil {
+			tx.Delete(&knftables.Set{Name: c.key})
+		}
+	}
+}
+
+func addSet(tx *knftables.Transaction, name string, s set) {
+	if s.verdicts {
+		tx.Add(&knftables.Map{Name: name, Type: s.kind})
+		return
+	}
+	declared := &knftables.Set{Name: name, Type: s.kind}
+	if s.comment != "" {
+		declared.Comment = ptr.To(s.comment)
+	}
+	tx.Add(declared)
+}
+
+func addChain(tx *knftables.Transaction, name string) {
+	if name != forwardChain {
+		tx.Add(&knftables.Chain{Name: name})
+		return
+	}
+	// Addresses of services have been replaced by those of pods before this hook, and
+	// those of pods by the node's only after it.
+	tx.Add(&knftables.Chain{
+		Name: name, Type: ptr.To(knftables.FilterType), Hook: ptr.To(knftables.ForwardHook), Priority: ptr.To(knftables.FilterPriority),
+	})
+}
+
+// element returns an element of a set or a map; verdict is nil where it does not matter.
+func (t *table) element(i item, verdict *string) *knftables.Element {
+	fields := strings.Split(i.key, " . ")
+	if i.set != egress.String() && i.set != ingress.String() {
+		return &knftables.Element{Set: i.set, Key: fields}
+	}
+	e := &knftables.Element{Map: i.set, Key: fields}
+	if verdict != nil {
+		e.Value = []string{*verdict}
+	}
+	return e
+}
