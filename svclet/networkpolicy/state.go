@@ -170,14 +170,16 @@ func (s *state) release(uid types.UID) {
 
 // setLocal updates a pod of this node in the model.
 func (s *state) setLocal(uid types.UID, l localPod) {
-	pod := l.pod()
-	if pod == nil {
-		delete(s.local, uid)
+	if pod := l.pod(); pod != nil {
+		s.model.SetPod(uid, *pod)
+	} else {
 		s.model.RemovePod(uid)
-		return
 	}
-	s.local[uid] = l
-	s.model.SetPod(uid, *pod)
+	if l.watched == nil && l.held == nil && len(l.addresses) == 0 {
+		delete(s.local, uid)
+	} else {
+		s.local[uid] = l
+	}
 }
 
 // protected reports whether the tables have what a pod of a version needs. Otherwise err

@@ -1,0 +1,214 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// peers are pods of some namespaces that serve two ports each, by their names.
+type peers struct {
+	spaces map[string]space
+	pods   map[string]*corev1.Pod // by name of space and name, such as "x/a"
+	ports  []string
+}
+
+// newPeers starts the pods a and b in the namespaces x and z.
+func newPeers(ctx context.Context) peers {
+	GinkgoHelper()
+	p := peers{spaces: map[string]space{}, pods: map[string]*corev1.Pod{}, ports: []string{"80", "81"}}
+	for _, in := range []string{"x", "z"} {
+		s := newSpace(ctx)
+		p.spaces[in] = s
+		p.label(ctx, in, "team", in)
+		s.apply(ctx, peer("a")+"\n---\n"+peer("b"))
+	}
+	for in, s := range p.spaces {
+		for _, name := range []string{"a", "b"} {
+			p.pods[in+"/"+name] = s.await(ctx, name, beReady())
+		}
+	}
+	return p
+}
+
+// peer returns a pod that serves at two ports, of which one has the name web.
+func peer(name string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, labels: {pod: %[1]s}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'mkdir /www; echo %[1]s > /www/index.html; httpd -h /www -p 80; httpd -h /www -p 81; exec sleep 1000']
+    ports: [{name: web, containerPort: 80}, {containerPort: 81}]
+    readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}
+`, name)
+}
+
+// label sets a label of a namespace.
+func (p peers) label(ctx context.Context, in, key, value string) {
+	GinkgoHelper()
+	run(ctx, "label", "--overwrite", "namespace", p.spaces[in].name, key+"="+value)
+}
+
+// open returns the connections that pods can open, such as "x/a z/b:80", sorted. Each pod
+// tries all others at the same time.
+func (p peers) open(ctx context.Context) func() []string {
+	return func() []string {
+		var mu sync.Mutex
+		var all []string
+		var trying sync.WaitGroup
+		for from, pod := range p.pods {
+			trying.Go(func() {
+				defer GinkgoRecover()
+				var line strings.Builder
+				for to, target := range p.pods {
+					for _, port := range p.ports {
+						fmt.Fprintf(&line, "(timeout 1 wget -q -O /dev/null http://%s/ 2>/dev/null && echo %s) & ", net.JoinHostPort(target.Status.PodIP, port), to+":"+port)
+					}
+				}
+				in, _, _ := strings.Cut(from, "/")
+				out := p.spaces[in].exec(ctx, pod.Name, line.String()+"wait")
+				mu.Lock()
+				defer mu.Unlock()
+				for _, to := range strings.Fields(out) {
+					all = append(all, from+" "+to)
+				}
+			})
+		}
+		trying.Wait()
+		slices.Sort(all)
+		return all
+	}
+}
+
+// expect waits until exactly the connections are open that the condition allows; a pod
+// always reaches itself.
+func (p peers) expect(ctx context.Context, allowed func(from, to, port string) bool) {
+	GinkgoHelper()
+	var want []string
+	for from := range maps.Keys(p.pods) {
+		for to := range maps.Keys(p.pods) {
+			for _, port := range p.ports {
+				if from == to || allowed(from, to, port) {
+					want = append(want, from+" "+to+":"+port)
+				}
+			}
+		}
+	}
+	slices.Sort(want)
+	Eventually(p.open(ctx)).Should(Equal(want))
+}
+
+// policy applies a policy to the pods of a namespace.
+func (p peers) policy(ctx context.Context, in, name, spec string) {
+	GinkgoHelper()
+	p.spaces[in].apply(ctx, fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: %s}\nspec: %s\n", name, spec))
+}
+
+var _ = Describe("network policies", func() {
+	It("filter the connections between pods", func(ctx SpecContext) {
+		p := newPeers(ctx)
+		isIn := func(pod, space string) bool { return strings.HasPrefix(pod, space+"/") }
+
+		By("none: every connection is open")
+		p.expect(ctx, func(string, string, string) bool { return true })
+
+		By("default deny of one namespace, in both directions; its node reaches its pods")
+		p.policy(ctx, "x", "deny", "{podSelector: {}, policyTypes: [Ingress, Egress]}")
+		p.expect(ctx, func(from, to, _ string) bool { return isIn(from, "z") && isIn(to, "z") })
+		Expect(get(ctx, "http://"+p.pods["x/a"].Status.PodIP+"/")).To(Equal("a\n"))
+
+		By("ingress by the labels of namespace and pod, egress by a port's name")
+		p.policy(ctx, "x", "in", "{podSelector: {matchLabels: {pod: a}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: z}}, podSelector: {matchLabels: {pod: b}}}], ports: [{port: 81}]}]}")
+		p.policy(ctx, "x", "out", "{podSelector: {matchLabels: {pod: b}}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {team: z}}}], ports: [{port: web}]}]}")
+		p.expect(ctx, func(from, to, port string) bool {
+			return isIn(from, "z") && isIn(to, "z") || from == "z/b" && to == "x/a" && port == "81" || from == "x/b" && isIn(to, "z") && port == "80"
+		})
+
+		By("the namespace's label goes")
+		p.label(ctx, "z", "team", "none")
+		p.expect(ctx, func(from, to, _ string) bool { return isIn(from, "z") && isIn(to, "z") })
+
+		By("blocks of addresses with an exception, and ranges of ports")
+		p.spaces["x"].run(ctx, "delete", "networkpolicies", "--all")
+		block := func(except string) string {
+			return fmt.Sprintf("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s/32]}}], ports: [{port: 70, endPort: 80}]}]}", except)
+		}
+		p.policy(ctx, "x", "block", block(p.pods["z/a"].Status.PodIP))
+		p.expect(ctx, func(from, to, port string) bool { return isIn(to, "z") || port == "80" && from != "z/a" })
+		By("of another address")
+		p.policy(ctx, "x", "block", block(p.pods["x/b"].Status.PodIP))
+		p.expect(ctx, func(from, to, port string) bool { return isIn(to, "z") || port == "80" && from != "x/b" })
+
+		By("a service's port is that of its endpoint")
+		p.spaces["x"].apply(ctx, "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {pod: a}, ports: [{name: open, port: 8000, targetPort: 80}, {name: closed, port: 80, targetPort: 81}]}\n")
+		ip := p.spaces["x"].run(ctx, "get", "service", "a", "-o=jsonpath={.spec.clusterIP}")
+		through := func(port string) func() string {
+			return func() string {
+				return p.spaces["z"].exec(ctx, "a", "timeout 1 wget -q -O - http://"+net.JoinHostPort(ip, port)+"/ 2>/dev/null || echo closed")
+			}
+		}
+		Eventually(through("8000")).Should(Equal("a\n"))
+		Eventually(through("80")).Should(Equal("closed\n"))
+	})
+
+	It("deny from the first connection of a pod, and while the agent is killed and starts again", func(ctx SpecContext) {
+		p := peers{spaces: map[string]space{"x": newSpace(ctx), "z": newSpace(ctx)}, pods: map[string]*corev1.Pod{}}
+		p.spaces["z"].apply(ctx, peer("a"))
+		target := p.spaces["z"].await(ctx, "a", beReady()).Status.PodIP
+		p.policy(ctx, "x", "deny", "{podSelector: {matchLabels: {to: deny}}, policyTypes: [Egress]}")
+		var pods []string
+		for i := range 4 {
+			pods = append(pods, prober(fmt.Sprintf("denied-%d", i), "deny", target))
+		}
+		p.spaces["x"].apply(ctx, strings.Join(append(pods, prober("free", "allow", target)), "\n---\n"))
+		for i := range 4 {
+			p.spaces["x"].await(ctx, fmt.Sprintf("denied-%d", i), beReady())
+		}
+		p.spaces["x"].await(ctx, "free", beReady())
+		tried := func(pod string) int {
+			out := p.spaces["x"].run(ctx, "logs", pod)
+			return strings.Count(out, "open\n") + strings.Count(out, "closed\n")
+		}
+		Eventually(func() int { return tried("denied-0") }).Should(BeNumerically(">", 3))
+
+		By("kill -9")
+		node.Kill()
+		Expect(node.Again(ctx)).To(Succeed())
+		connect()
+		before := tried("denied-0")
+		Eventually(func() int { return tried("denied-0") }).Should(BeNumerically(">", before+20))
+		for i := range 4 {
+			Expect(p.spaces["x"].run(ctx, "logs", fmt.Sprintf("denied-%d", i))).NotTo(ContainSubstring("open"))
+		}
+		Expect(p.spaces["x"].run(ctx, "logs", "free")).NotTo(ContainSubstring("closed"))
+	})
+})
+
+// prober returns a pod that keeps connecting to a pod's port 80, and prints whether it
+// could.
+func prober(name, to, address string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {to: %s}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'while true; do (timeout 1 wget -q -O /dev/null http://%s/ && echo open || echo closed) 2>/dev/null & sleep 0.1; done']
+`, name, to, address)
+}
