@@ -39,7 +39,7 @@ func nodesThemselves() Grant {
 	change := []string{"update", "patch"}
 	return Grant{Group: user.NodesGroup, OwnPrefix: node.UserPrefix, Own: []rbacv1.PolicyRule{
 		can("", []string{"nodes", "nodes/status"}, change...),
-	}, Rules: []rbacv1.PolicyRule{
+	}, Rules: append([]rbacv1.PolicyRule{
 		// Authentication and authorization of clients of the node's port.
 		can("authentication.k8s.io", []string{"tokenreviews"}, "create"),
 		can("authorization.k8s.io", []string{"subjectaccessreviews", "localsubjectaccessreviews"}, "create"),
@@ -59,11 +59,19 @@ func nodesThemselves() Grant {
 		can("", []string{"services"}, read...),
 		can("", []string{"endpoints"}, "get"),
 		can("discovery.k8s.io", []string{"endpointslices"}, "list", "watch"), // of the service proxy
-		can("networking.k8s.io", []string{"networkpolicies"}, "list", "watch"),
-		can("", []string{"namespaces"}, "list", "watch"), // whose labels policies select
 		can("storage.k8s.io", []string{"csidrivers"}, read...),
 		can("node.k8s.io", []string{"runtimeclasses"}, read...),
-	}}
+	}, OfNetworkPolicies()...)}
+}
+
+// OfNetworkPolicies returns the rules by which a node enforces network policies, besides
+// those about pods: in Kubernetes they are not those of nodes, but of the service account
+// of a network plugin.
+func OfNetworkPolicies() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		can("networking.k8s.io", []string{"networkpolicies"}, "list", "watch"),
+		can("", []string{"namespaces"}, "list", "watch"), // whose labels policies select
+	}
 }
 
 // Joining returns the rules by which nodes join as in kubeadm's clusters: members of the

@@ -25,6 +25,8 @@ func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 		{node, "patch", "", "pods", "status", "", true},
 		{node, "delete", "", "pods", "", "", true},
 		{node, "watch", "", "secrets", "", "", true},
+		{node, "watch", "networking.k8s.io", "networkpolicies", "", "", true},
+		{node, "list", "", "namespaces", "", "", true},
 		{node, "create", "", "serviceaccounts", "token", "", true},
 		{node, "create", "authorization.k8s.io", "subjectaccessreviews", "", "", true},
 
@@ -46,6 +48,8 @@ func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 		{node, "create", "", "pods", "binding", "", false},
 		{node, "create", "", "secrets", "", "", false},
 		{node, "delete", "", "configmaps", "", "", false},
+		{node, "update", "networking.k8s.io", "networkpolicies", "", "", false},
+		{node, "create", "", "namespaces", "", "", false},
 		{node, "get", "", "nodes", "proxy", "", false},
 		{node, "create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", false},
 		{node, "update", "certificates.k8s.io", "certificatesigningrequests", "approval", "", false},

@@ -121,9 +121,7 @@ func TestRolesHaveWhatUsersMayDoWithoutThem(t *testing.T) {
 		}
 	}
 	node := Nodes()
-	// Other clusters' agents of network policies have service accounts.
-	policies := []rbacv1.PolicyRule{can("networking.k8s.io", []string{"networkpolicies"}, "list", "watch"), can("", []string{"namespaces"}, "list", "watch")}
-	kubernetes := slices.Concat(policies, defaultRole(t, "system:node").Rules, defaultRole(t, "system:node-proxier").Rules)
+	kubernetes := slices.Concat(OfNetworkPolicies(), defaultRole(t, "system:node").Rules, defaultRole(t, "system:node-proxier").Rules)
 	if ok, missing := validation.Covers(kubernetes, slices.Concat(node.Rules, node.Own)); !ok {
 		t.Errorf("the grant to nodes has more than system:node, system:node-proxier and network policies: %v", missing)
 	}

@@ -83,7 +83,7 @@ func fleetRole() (string, error) {
 }
 
 // machineRole returns the manifest of the role that an administrator binds to the machines
-// of the fleet: Kubernetes' roles of nodes, in the names of the domain, and the fleet's
+// of the fleet: Kubernetes' roles of nodes and the rules of network policies, in the names of the domain, and the fleet's
 // address.
 func machineRole() (string, error) {
 	names, err := groupdomain.New(groupDomain)
@@ -94,7 +94,7 @@ func machineRole() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var rules []rbacv1.PolicyRule
+	rules := authorization.OfNetworkPolicies()
 	for _, role := range defaults {
 		if role.Name == "system:node" || role.Name == "system:node-proxier" {
 			rules = append(rules, role.Rules...)
