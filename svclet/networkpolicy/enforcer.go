@@ -243,17 +243,20 @@ func (e *Enforcer) Protect(ctx context.Context, p *corev1.Pod, addresses []strin
 	version := e.state.hold(p, addresses)
 	timeout := e.options.Clock.NewTimer(protectTimeout)
 	defer timeout.Stop()
-	for {
+	for late := false; ; {
 		done, wake, err := e.state.protected(p, version)
-		if done {
+		switch {
+		case done:
 			return nil
+		case late:
+			return fmt.Errorf("the rules of network policies that select the pod are not in place: %w", err)
 		}
 		select {
 		case <-wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timeout.C():
-			return fmt.Errorf("the rules of network policies that select the pod are not in place: %w", err)
+			late = true
 		}
 	}
 }

@@ -1,0 +1,47 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/svclet/pod"
+)
+
+// network records for which pods it was asked.
+type network struct {
+	protected [][]string
+	released  []types.UID
+	err       error
+}
+
+func (n *network) Protect(_ context.Context, _ *corev1.Pod, addresses []string) error {
+	n.protected = append(n.protected, addresses)
+	return n.err
+}
+
+func (n *network) Release(uid types.UID) { n.released = append(n.released, uid) }
+
+func TestNoContainerStartsBeforeTheRulesOfItsPodAreInPlace(t *testing.T) {
+	r := newFixture(t)
+	n := &network{err: errors.New("not yet")}
+	r.o.Network = n
+	start := r.startOf("app")
+	result := r.perform(t.Context(), start)
+	r.Expect(result).To(gomega.Equal(pod.Result{Reason: "NetworkPolicyNotReady", Message: "not yet"}))
+	r.Expect(r.observed().Containers).To(gomega.BeEmpty())
+	n.err = nil
+	r.succeed(start)
+	r.Expect(n.protected).To(gomega.Equal([][]string{r.observed().Sandboxes[0].IPs, r.observed().Sandboxes[0].IPs}))
+
+	// The sandbox has its rules, which a container that starts again does not wait for.
+	start.Attempt++
+	r.succeed(start)
+	r.Expect(n.protected).To(gomega.HaveLen(2))
+	r.succeed(pod.Operation{Kind: pod.TearDown})
+	r.Expect(n.released).To(gomega.ConsistOf(types.UID("u")))
+}
