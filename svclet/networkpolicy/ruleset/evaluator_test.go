@@ -73,7 +73,7 @@ func (e evaluator) rule(text string) string {
 		if after, found := strings.CutPrefix(rest, "!= "); found {
 			not, rest = true, after
 		}
-		operand := rest
+		var operand string
 		if strings.HasPrefix(rest, "{") {
 			end := strings.Index(rest, "}") + 1
 			operand, rest = rest[:end], strings.TrimSpace(rest[end:])
