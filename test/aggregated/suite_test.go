@@ -63,6 +63,7 @@ func TestAggregated(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "aggregated")
 }
 

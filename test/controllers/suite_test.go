@@ -47,6 +47,7 @@ func TestControllers(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultConsistentlyDuration(time.Second)
 	RunSpecs(t, "controllers")
 }

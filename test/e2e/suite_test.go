@@ -30,6 +30,7 @@ func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "svc")
 }
 

@@ -12,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/test/launch"
@@ -67,5 +69,30 @@ var _ = Describe("Document 1, section 4: a watch is a GET of a list or get path"
 		}).WithTimeout(20*time.Second).Should(Succeed(), "a get is allowed")
 		status := failed(send(ctx, launch.Request{Method: "GET", Path: path + "?watch=1&timeoutSeconds=1", Header: as}), 403)
 		Expect(strings.ToLower(status.Message)).To(ContainSubstring(`cannot watch resource "configmaps"`))
+	})
+
+	It("a BOOKMARK comes after all changes up to its version, and has only the version", func(ctx SpecContext) {
+		ns, other := namespace(ctx), namespace(ctx)
+		named := func(name string) *corev1.ConfigMap {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		}
+		seen, err := client.CoreV1().ConfigMaps(ns).Create(ctx, named("seen"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		watched, err := client.CoreV1().ConfigMaps(ns).Watch(ctx, metav1.ListOptions{
+			FieldSelector: "metadata.name=seen", AllowWatchBookmarks: true, TimeoutSeconds: new(int64(4)), ResourceVersion: seen.ResourceVersion,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		defer watched.Stop()
+		unseen, err := client.CoreV1().ConfigMaps(other).Create(ctx, named("unseen"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		// The server sends one shortly before the end of a watch, if there is something new.
+		var event watch.Event
+		Eventually(ctx, watched.ResultChan()).Should(Receive(&event))
+		Expect(event.Type).To(Equal(watch.Bookmark))
+		version := event.Object.(*corev1.ConfigMap).ResourceVersion
+		Expect(event.Object).To(Equal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}))
+		order, err := resourceversion.CompareResourceVersion(version, unseen.ResourceVersion)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(order).To(BeNumerically(">=", 0), "changes that the watch does not show are before it, too")
 	})
 })
