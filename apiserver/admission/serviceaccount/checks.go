@@ -17,6 +17,16 @@ func isMirror(pod *corev1.Pod) bool {
 	return mirror
 }
 
+// mirrorIsBare returns the first error of a mirror pod that asks for more than its node has.
+func mirrorIsBare(pod *corev1.Pod) error {
+	for _, check := range []func(*corev1.Pod) error{mirrorHasNoAccount, mirrorHasNoSecrets, mirrorHasNoToken} {
+		if err := check(pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func mirrorHasNoAccount(pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return errors.New("a mirror pod may not reference service accounts")
@@ -97,6 +107,12 @@ func variables(account *corev1.ServiceAccount, what string, c *corev1.Container)
 		}
 		return fmt.Errorf("%s %s with envVar %s referencing secret.secretName=%q is not allowed because service account %s does not reference that secret",
 			what, c.Name, env.Name, env.ValueFrom.SecretKeyRef.Name, account.Name)
+	}
+	for _, all := range c.EnvFrom {
+		if all.SecretRef != nil && !lists(account, all.SecretRef.Name) {
+			return fmt.Errorf("%s %s with envFrom referencing secret.secretName=%q is not allowed because service account %s does not reference that secret",
+				what, c.Name, all.SecretRef.Name, account.Name)
+		}
 	}
 	return nil
 }

@@ -74,12 +74,16 @@ func (p *plugin) ValidateInitialization() error {
 }
 
 // Admit implements admission.MutationInterface. It does not change mirror pods: a
-// node agent deletes a mirror pod that differs from its static pod.
+// node agent deletes a mirror pod that differs from its static pod. It refuses those that
+// Validate would, which is called after the validation of the kind.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	// The Go type is the same for every group domain of the kind.
 	pod, ok := a.GetObject().(*corev1.Pod)
-	if !ok || a.GetSubresource() != "" || a.GetOperation() != admission.Create || isMirror(pod) {
+	if !ok || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
 		return nil
+	}
+	if isMirror(pod) {
+		return forbidden(a, mirrorIsBare(pod))
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = defaultName
@@ -106,7 +110,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	var checks []check
 	switch {
 	case a.GetOperation() == admission.Create && a.GetSubresource() == "" && isMirror(pod):
-		return forbidden(a, mirrorHasNoAccount(pod), mirrorHasNoSecrets(pod), mirrorHasNoToken(pod))
+		return forbidden(a, mirrorIsBare(pod))
 	case a.GetOperation() == admission.Create && a.GetSubresource() == "":
 		checks = []check{volumesOf, variablesOf, pullSecretsOf}
 	case a.GetOperation() == admission.Update && a.GetSubresource() == "ephemeralcontainers":
@@ -132,14 +136,12 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// forbidden returns the first of the errors as an API error, or nil.
-func forbidden(a admission.Attributes, errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return admission.NewForbidden(a, err)
-		}
+// forbidden returns an error as an API error, or nil.
+func forbidden(a admission.Attributes, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return admission.NewForbidden(a, err)
 }
 
 // account returns the pod's account.

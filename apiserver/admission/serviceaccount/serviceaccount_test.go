@@ -168,6 +168,7 @@ func TestPodsThatAreRefused(t *testing.T) {
 
 func TestEphemeralContainersUseTheSecretsOfTheAccountOnly(t *testing.T) {
 	for pod, want := range map[string]string{
+		`{serviceAccountName: strict, ephemeralContainers: [{name: c, envFrom: [{secretRef: {name: other}}]}]}`:                               `ephemeral container c with envFrom referencing secret.secretName="other" is not allowed`,
 		`{serviceAccountName: strict, ephemeralContainers: [{name: c, env: [{name: E, valueFrom: {secretKeyRef: {name: own, key: k}}}]}]}`:    ``,
 		`{serviceAccountName: strict, ephemeralContainers: [{name: c, env: [{name: E, valueFrom: {secretKeyRef: {name: other, key: k}}}]}]}`:  `ephemeral container c with envVar E referencing secret.secretName="other" is not allowed`,
 		`{serviceAccountName: default, ephemeralContainers: [{name: c, env: [{name: E, valueFrom: {secretKeyRef: {name: other, key: k}}}]}]}`: ``,

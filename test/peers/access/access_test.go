@@ -43,6 +43,12 @@ func newServer(t *testing.T, config *rest.Config) *server {
 // start starts both servers, without controllers, with further flags.
 func start(t *testing.T, flags ...string) (svc, kube *server) {
 	t.Helper()
+	return startWith(t, launch.WithoutControllers("--service-cluster-ip-range=10.96.0.0/16"), flags...)
+}
+
+// startWith starts both servers, svc with flags of its own.
+func startWith(t *testing.T, own []string, flags ...string) (svc, kube *server) {
+	t.Helper()
 	if os.Getenv("SVC") == "" {
 		t.Skip("it compares the binary that $SVC names with kube-apiserver: run make test-peers-access")
 	}
@@ -56,7 +62,7 @@ func start(t *testing.T, flags ...string) (svc, kube *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch.Up(t.Context(), t.TempDir(), append(launch.WithoutControllers("--service-cluster-ip-range=10.96.0.0/16"), flags...)...)
+	s, err := launch.Up(t.Context(), t.TempDir(), append(own, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -37,11 +40,78 @@ type step struct {
 	Body              map[string]any
 }
 
+// configured are those with a configuration, and those of which controllers do the other
+// half, besides those that are on by default.
+const configured = "NodeRestriction,EventRateLimit,ImagePolicyWebhook,NamespaceAutoProvision"
+
 // TestBothServersAdmitTheSame compares what each admission plugin accepts, changes and refuses.
 func TestBothServersAdmitTheSame(t *testing.T) {
-	svc, kube := start(t, "--enable-admission-plugins="+plugins, "--allow-privileged=true")
+	svc, kube := start(t, "--enable-admission-plugins="+plugins, "--disable-admission-plugins=ServiceAccount", "--allow-privileged=true")
+	compareAdmission(t, svc, kube, "admission", "admission.yaml")
+}
+
+// TestBothServersAdmitTheSameWithConfiguredPlugins is TestBothServersAdmitTheSame for others.
+func TestBothServersAdmitTheSameWithConfiguredPlugins(t *testing.T) {
+	svc, kube := startWith(t, []string{"--controllers=", "--service-cluster-ip-range=10.96.0.0/16"},
+		"--enable-admission-plugins="+configured, "--admission-control-config-file="+pluginConfig(t))
+	compareAdmission(t, svc, kube, "configured admission", "configured.yaml")
+}
+
+// pluginConfig is the file of the configurations of plugins: two events a second in a
+// namespace, and a backend that reviews images.
+func pluginConfig(t *testing.T) string {
+	t.Helper()
+	backend := httptest.NewServer(http.HandlerFunc(reviewImages))
+	t.Cleanup(backend.Close)
+	dir := t.TempDir()
+	kubeconfig, file := filepath.Join(dir, "backend"), filepath.Join(dir, "plugins")
+	for name, content := range map[string]string{
+		kubeconfig: `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "` + backend.URL + `"}}]}`,
+		file: `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Namespace, qps: 1, burst: 2}]}
+- name: ImagePolicyWebhook
+  configuration: {imagePolicy: {kubeConfigFile: "` + kubeconfig + `", allowTTL: 50, denyTTL: 50, retryBackoff: 500, defaultAllow: false}}
+`,
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
+// reviewImages allows all images but bad and silent, and fails for broken.
+func reviewImages(w http.ResponseWriter, req *http.Request) {
+	var review imagepolicyv1alpha1.ImageReview
+	if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Status.Allowed = true
+	for _, c := range review.Spec.Containers {
+		switch c.Image {
+		case "broken":
+			http.Error(w, "the backend is broken", http.StatusNotImplemented)
+			return
+		case "bad":
+			review.Status = imagepolicyv1alpha1.ImageReviewStatus{Reason: "the image is bad"}
+		case "silent":
+			review.Status = imagepolicyv1alpha1.ImageReviewStatus{}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // the server may have given up
+}
+
+// compareAdmission sends the requests of a file to both servers, and compares the responses.
+func compareAdmission(t *testing.T, svc, kube *server, about, file string) {
+	t.Helper()
 	var found []difference.Difference
-	all := steps(t)
+	all := steps(t, file)
 	for _, s := range all {
 		ours, theirs := svc.send(t, s), kube.send(t, s)
 		if s.Is == "" {
@@ -54,13 +124,13 @@ func TestBothServersAdmitTheSame(t *testing.T) {
 		}
 		found = append(found, difference.Between(s.Is, ours, theirs)...)
 	}
-	report(t, "admission", found)
+	report(t, about, found)
 	t.Logf("%d requests", len(all))
 }
 
-func steps(t *testing.T) []step {
+func steps(t *testing.T, file string) []step {
 	t.Helper()
-	content, err := os.ReadFile("admission.yaml")
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +187,7 @@ func (s *server) send(t *testing.T, st step) difference.Fields {
 	if err != nil {
 		t.Fatal(err)
 	}
+	content = tokenVolume.ReplaceAll(content, []byte("kube-api-access-OWN"))
 	fields := difference.Fields{"warnings": strings.Join(resp.Header.Values("Warning"), "; ")}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		var status metav1.Status
@@ -148,5 +219,8 @@ func (s *server) send(t *testing.T, st step) difference.Fields {
 
 // own matches what each server chooses itself: UIDs, and addresses of services.
 var own = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b10\.96\.\d+\.\d+\b`)
+
+// tokenVolume matches the names of volumes of tokens, which are the keys of their fields, too.
+var tokenVolume = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
 
 func anonymous(text string) string { return own.ReplaceAllString(text, "OWN") }
