@@ -6,9 +6,11 @@ import (
 	"net/url"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/proxy"
+	"svc.dev/svc/svclet/services"
 )
 
 // serviceProxy makes the proxy of services. On a machine that cannot have one, the agent
@@ -19,11 +21,13 @@ func serviceProxy(ctx context.Context, base common, conn connections) tasks {
 	}
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
-		APIServer: loopback(base.API.Host),
-		Core:      conn.clients.Heartbeats, Discovery: conn.clients.Discovery, Node: base.name, Clock: base.Clock,
+		Services: services.New(), Local: map[services.Key]netip.AddrPort{}, Node: base.name, Clock: base.Clock,
 		PodRanges: func() []string {
 			return strings.FieldsFunc(base.Configuration.PodCIDR, func(r rune) bool { return r == ',' })
 		},
+	}
+	if server := loopback(base.API.Host); server.IsValid() {
+		o.Local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = server
 	}
 	if runtime := base.Containerd; runtime != nil {
 		o.Bridge = runtime.Bridge()
@@ -40,7 +44,8 @@ func serviceProxy(ctx context.Context, base common, conn connections) tasks {
 		logger.Error(err, "Services have no proxy on this node")
 		return tasks{}
 	}
-	return tasks{parts: []func(context.Context){p.Run}}
+	follow := func(ctx context.Context) { o.Services.Run(ctx, conn.clients.Heartbeats, conn.clients.Discovery) }
+	return tasks{parts: []func(context.Context){follow, p.Run}}
 }
 
 // loopback returns the address of a server whose URL has a loopback address, or an

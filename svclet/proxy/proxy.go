@@ -7,28 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/proxy/ruleset"
-	"svc.dev/svc/svclet/reflector"
+	"svc.dev/svc/svclet/services"
 )
 
 // Options are what a proxy is made with.
 type Options struct {
-	// Core and Discovery are the clients of services and of endpoint slices.
-	Core, Discovery rest.Interface
+	// Services are those of the API server.
+	Services *services.Store
 	// Node is the name of this node.
 	Node string
 	// Bridge is the interface of the node's pods; empty if another runtime connects
@@ -37,11 +34,10 @@ type Options struct {
 	// PodRanges returns the node's ranges of pod addresses; they may change while the
 	// proxy runs.
 	PodRanges func() []string
-	// APIServer is the address at which this node reaches the API server, if that is a
-	// loopback address: it cannot be an endpoint of the service kubernetes, whose
-	// clients reach the API server there. Otherwise it is invalid.
-	APIServer netip.AddrPort
-	Clock     clock.WithTicker
+	// Local are the addresses of servers on this machine that serve services while these
+	// have no endpoints: a loopback address cannot be an endpoint.
+	Local map[services.Key]netip.AddrPort
+	Clock clock.WithTicker
 	// Tables returns access to nftables' tables; nil means the kernel's.
 	Tables func(family knftables.Family, name string) (knftables.Interface, error)
 	// Sysctl sets a kernel parameter; nil means the kernel's.
@@ -67,7 +63,7 @@ const defaultTable = "svclet"
 // Proxy keeps the rules of a node.
 type Proxy struct {
 	options Options
-	state   *state
+	changes *services.Changes
 	tables  []*table
 }
 
@@ -85,7 +81,7 @@ func New(o Options) (*Proxy, error) {
 	if o.EndFlows == nil {
 		o.EndFlows = endFlows
 	}
-	p := &Proxy{options: o, state: newState()}
+	p := &Proxy{options: o, changes: o.Services.Follow()}
 	name := o.Bridge
 	if name == "" {
 		name = defaultTable
@@ -108,14 +104,6 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
 	setSysctls(ctx, p.options.Sysctl)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() {
-		reflector.Run(ctx, p.options.Core, "services", fields.Everything(), &corev1.Service{}, "services", servicesOf(p.state))
-	})
-	watching.Go(func() {
-		reflector.Run(ctx, p.options.Discovery, "endpointslices", fields.Everything(), &discoveryv1.EndpointSlice{}, "endpoint slices", endpointSlicesOf(p.state))
-	})
 	check := p.options.Clock.NewTicker(checkInterval)
 	defer check.Stop()
 	for {
@@ -124,12 +112,12 @@ func (p *Proxy) Run(ctx context.Context) {
 			return
 		case <-check.C():
 			p.check(ctx)
-		case <-p.state.changed:
+		case <-p.changes.Changed:
 		}
 		delay := minInterval
 		if !p.sync(ctx) {
 			delay = retryDelay
-			p.state.signal()
+			p.changes.Signal()
 		}
 		select {
 		case <-ctx.Done():
@@ -141,7 +129,7 @@ func (p *Proxy) Run(ctx context.Context) {
 
 // sync applies the changes since the last call. It reports whether all tables have them.
 func (p *Proxy) sync(ctx context.Context) bool {
-	changes, synced := p.state.take()
+	changes, synced := p.changes.Take()
 	if !synced {
 		return true
 	}
@@ -151,7 +139,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 			t.mark(key)
 		}
 		began := p.options.Clock.Now()
-		operations, err := t.apply(ctx, p.options, p.state)
+		operations, err := t.apply(ctx, p.options)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to write service rules, will retry", "family", t.family)
 			done = false
@@ -173,7 +161,7 @@ func (p *Proxy) check(ctx context.Context) {
 			t.written = false
 		}
 	}
-	p.state.signal()
+	p.changes.Signal()
 }
 
 // table is the table of an IP family.
@@ -186,13 +174,13 @@ type table struct {
 	ranges  []string
 	// parts are what the table has of each service, and dirty those services that may
 	// have changed since.
-	parts map[key]ruleset.Part
-	dirty map[key]bool
+	parts map[services.Key]ruleset.Part
+	dirty map[services.Key]bool
 }
 
-func (t *table) mark(k key) {
+func (t *table) mark(k services.Key) {
 	if t.dirty == nil {
-		t.dirty = map[key]bool{}
+		t.dirty = map[services.Key]bool{}
 	}
 	t.dirty[k] = true
 }
@@ -205,29 +193,29 @@ func (t *table) exists(ctx context.Context) bool {
 
 // apply writes the parts of dirty services, or the whole table, in one transaction. It
 // returns the number of operations.
-func (t *table) apply(ctx context.Context, o Options, s *state) (int, error) {
+func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	tx := t.nft.NewTransaction()
 	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, PodRanges: o.PodRanges()}
 	if !slices.Equal(t.ranges, rules.PodRanges) {
 		t.written, t.ranges = false, rules.PodRanges
 	}
-	parts := map[key]ruleset.Part{}
+	parts := map[services.Key]ruleset.Part{}
 	var stale ruleset.Stale
 	if !t.written {
 		rules.Create(tx)
-		for _, k := range s.keys() {
-			service := s.service(k)
+		for _, k := range o.Services.Keys() {
+			service := o.service(k)
 			if service.Service == nil {
 				continue // it was deleted meanwhile, and is dirty
 			}
-			parts[k] = ruleset.PartOf(o.with(service), t.family, o.Node)
+			parts[k] = ruleset.PartOf(service, t.family, o.Node)
 			rules.Change(tx, ruleset.Part{}, parts[k])
 			stale.Add(t.parts[k], parts[k])
 		}
 	} else {
 		for k := range t.dirty {
-			if service := s.service(k); service.Service != nil {
-				parts[k] = ruleset.PartOf(o.with(service), t.family, o.Node)
+			if service := o.service(k); service.Service != nil {
+				parts[k] = ruleset.PartOf(service, t.family, o.Node)
 			}
 			rules.Change(tx, t.parts[k], parts[k])
 			stale.Add(t.parts[k], parts[k])
@@ -250,16 +238,14 @@ func (t *table) apply(ctx context.Context, o Options, s *state) (int, error) {
 	return tx.NumOperations(), nil
 }
 
-// with returns the service with the API server, if it is the service kubernetes.
-func (o Options) with(s ruleset.Service) ruleset.Service {
-	if s.Service.Namespace == metav1.NamespaceDefault && s.Service.Name == "kubernetes" {
-		s.Fallback = o.APIServer
-	}
-	return s
+// service returns a service with its endpoints.
+func (o Options) service(k services.Key) ruleset.Service {
+	object := o.Services.Get(k)
+	return ruleset.Service{Service: object.Service, Slices: object.Slices, Fallback: o.Local[k]}
 }
 
 // keep records the parts that were written.
-func (t *table) keep(parts map[key]ruleset.Part) {
+func (t *table) keep(parts map[services.Key]ruleset.Part) {
 	if !t.written {
 		t.written, t.parts, t.dirty = true, parts, nil
 		return
@@ -307,4 +293,9 @@ func setSysctls(ctx context.Context, set func(name, value string) error) {
 			logger.Error(err, "Failed to set kernel parameter, some connections to services may fail", "parameter", name)
 		}
 	}
+}
+
+// writeSysctl sets a parameter of the kernel.
+func writeSysctl(name, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
 }

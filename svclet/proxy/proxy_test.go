@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/proxy/ruleset"
+	"svc.dev/svc/svclet/services"
 )
 
 // kernel is nftables in memory, which can fail.
@@ -42,7 +43,7 @@ func newProxy(t *testing.T) (*Proxy, *kernel) {
 	t.Helper()
 	var v4 *kernel
 	p, err := New(Options{
-		Node: "here", Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
+		Services: services.New(), Node: "here", Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
 		EndFlows: func(corev1.IPFamily, *ruleset.Stale) error { return errors.New("no flow of UDP is expected") },
 		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {
 			k := &kernel{Fake: knftables.NewFake(family, name)}
@@ -89,11 +90,11 @@ func must(t *testing.T, err error) {
 func listed(t *testing.T) (*Proxy, *kernel) {
 	t.Helper()
 	p, v4 := newProxy(t)
-	must(t, servicesOf(p.state).Replace([]any{service("web", "10.96.0.1"), service("db", "10.96.0.2")}, ""))
+	must(t, p.options.Services.Services().Replace([]any{service("web", "10.96.0.1"), service("db", "10.96.0.2")}, ""))
 	if p.sync(t.Context()); len(v4.runs) > 0 {
 		t.Fatalf("written before all endpoints are known: %s", v4.runs)
 	}
-	must(t, endpointSlicesOf(p.state).Replace([]any{slice("web-1", "web", "10.244.0.5"), slice("db-1", "db", "10.244.0.6")}, ""))
+	must(t, p.options.Services.EndpointSlices().Replace([]any{slice("web-1", "web", "10.244.0.5"), slice("db-1", "db", "10.244.0.6")}, ""))
 	if !p.sync(t.Context()) || len(v4.runs) != 1 {
 		t.Fatalf("%d transactions", len(v4.runs))
 	}
@@ -111,14 +112,14 @@ func TestTheFirstTransactionHasAllServices(t *testing.T) {
 
 func TestAChangeWritesOnlyItsService(t *testing.T) {
 	p, v4 := listed(t)
-	must(t, endpointSlicesOf(p.state).Update(slice("web-1", "web", "10.244.0.9")))
+	must(t, p.options.Services.EndpointSlices().Update(slice("web-1", "web", "10.244.0.9")))
 	p.sync(t.Context())
 	last := v4.runs[len(v4.runs)-1]
 	if len(v4.runs) != 2 || !strings.Contains(last, "10.244.0.9") || strings.Contains(last, "/db/") {
 		t.Errorf("%d transactions, the last:\n%s", len(v4.runs), last)
 	}
 	// An event that changes nothing writes nothing.
-	must(t, endpointSlicesOf(p.state).Update(slice("web-1", "web", "10.244.0.9")))
+	must(t, p.options.Services.EndpointSlices().Update(slice("web-1", "web", "10.244.0.9")))
 	if p.sync(t.Context()); len(v4.runs) != 2 {
 		t.Errorf("%d transactions", len(v4.runs))
 	}
@@ -126,7 +127,7 @@ func TestAChangeWritesOnlyItsService(t *testing.T) {
 
 func TestASliceWithAnotherLabelServesTheOtherService(t *testing.T) {
 	p, v4 := listed(t)
-	must(t, endpointSlicesOf(p.state).Update(slice("web-1", "db", "10.244.0.5")))
+	must(t, p.options.Services.EndpointSlices().Update(slice("web-1", "db", "10.244.0.5")))
 	p.sync(t.Context())
 	if dump := v4.Dump(); !strings.Contains(dump, "closed-ips { 10.96.0.1 . tcp . 80") || !strings.Contains(dump, "shop/db/tcp//10.244.0.5/8080") {
 		t.Error(dump)
@@ -135,7 +136,7 @@ func TestASliceWithAnotherLabelServesTheOtherService(t *testing.T) {
 
 func TestWhatIsMissingInANewListIsRemoved(t *testing.T) {
 	p, v4 := listed(t)
-	must(t, servicesOf(p.state).Replace([]any{service("web", "10.96.0.1")}, ""))
+	must(t, p.options.Services.Services().Replace([]any{service("web", "10.96.0.1")}, ""))
 	p.sync(t.Context())
 	if strings.Contains(v4.Dump(), "/db/") {
 		t.Error(v4.Dump())
@@ -145,7 +146,7 @@ func TestWhatIsMissingInANewListIsRemoved(t *testing.T) {
 func TestAfterAFailureTheWholeTableIsWritten(t *testing.T) {
 	p, v4 := listed(t)
 	v4.fail = errors.New("no memory")
-	must(t, servicesOf(p.state).Delete(service("db", "10.96.0.2")))
+	must(t, p.options.Services.Services().Delete(service("db", "10.96.0.2")))
 	if p.sync(t.Context()) {
 		t.Error("a failed transaction is reported as done")
 	}
@@ -162,7 +163,7 @@ func TestATableThatAnotherProgramHasRemovedIsWrittenAgain(t *testing.T) {
 	must(t, v4.Fake.Run(t.Context(), tx))
 	p.check(t.Context())
 	select {
-	case <-p.state.changed:
+	case <-p.changes.Changed:
 	default:
 		t.Fatal("no sync is requested")
 	}
@@ -182,19 +183,19 @@ func TestFlowsOfAnEndpointThatIsGoneEndAfterItsRules(t *testing.T) {
 	}
 	udp, endpoints := service("web", "10.96.0.1"), slice("web-1", "web", "10.244.0.5")
 	udp.Spec.Ports[0].Protocol, endpoints.Ports[0].Protocol = corev1.ProtocolUDP, ptr.To(corev1.ProtocolUDP)
-	must(t, servicesOf(p.state).Replace([]any{udp}, ""))
-	must(t, endpointSlicesOf(p.state).Replace([]any{endpoints}, ""))
+	must(t, p.options.Services.Services().Replace([]any{udp}, ""))
+	must(t, p.options.Services.EndpointSlices().Replace([]any{endpoints}, ""))
 	if p.sync(t.Context()); ended != 0 {
 		t.Error("flows of an endpoint that is there have ended")
 	}
-	must(t, endpointSlicesOf(p.state).Delete(endpoints))
+	must(t, p.options.Services.EndpointSlices().Delete(endpoints))
 	if p.sync(t.Context()); ended != 2 {
 		t.Errorf("flows have ended after %d transactions", ended)
 	}
 }
 
 func TestAMachineWithoutNftablesIsToldWhatItLacks(t *testing.T) {
-	_, err := New(Options{Tables: func(knftables.Family, string) (knftables.Interface, error) {
+	_, err := New(Options{Services: services.New(), Tables: func(knftables.Family, string) (knftables.Interface, error) {
 		return nil, errors.New(`could not find nftables binary: exec: "nft": executable file not found in $PATH`)
 	}})
 	if err == nil || !strings.Contains(err.Error(), "install nftables") || !strings.Contains(err.Error(), "--service-proxy=false") {
