@@ -122,7 +122,11 @@ func (c *Cluster) components() []component.Component {
 	} else {
 		components = append(components, externalEtcd{c.Server.Etcd.Servers})
 	}
-	components = append(components, server, &controllerManager{
+	components = append(components, server)
+	if c.Node.dns {
+		components = append(components, &dnsService{server: c.Server, keys: keys, messages: c.Messages, program: c.Program})
+	}
+	components = append(components, &controllerManager{
 		options: c.Controllers, server: c.Server, keys: keys,
 		// No other svc up uses an embedded etcd, so the next one need not wait
 		// until the lease of one that was killed expires.

@@ -185,7 +185,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags, c := config.DefaultFlags(), config.Default()
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
-	flags.ServiceProxy, flags.NetworkPolicy = n.options.proxy, n.options.policies
+	flags.ServiceProxy, flags.NetworkPolicy, flags.DNS = n.options.proxy, n.options.policies, n.options.dns
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
 	// Pods share the disks with the other uses of this machine, which may well have
@@ -196,6 +196,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	c.ContainerRuntimeEndpoint = endpoint
 	c.CgroupRoot = cmp.Or(n.options.cgroupRoot, n.dir.Cgroup())
 	c.PodLogsDir = n.dir.PodLogs()
+	c.ResolverConfig = &n.options.resolvConf
 	c.Port, c.ReadOnlyPort, c.HealthzPort = n.options.port, 0, ptr.To(n.options.healthzPort)
 	c.TLSCertFile, c.TLSPrivateKeyFile = n.keys.Certificate("node-serving"), n.keys.Key("node-serving")
 	c.Authentication.X509.ClientCAFile = n.keys.Certificate("ca")

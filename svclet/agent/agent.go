@@ -118,16 +118,17 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 		stop()
 		return nil, err
 	}
-	a, err := assemble(ctx, stop, base, conn, o)
+	services := newServices(ctx, base, conn)
+	a, err := assemble(ctx, stop, base, conn, services, o)
 	if err != nil {
 		stop()
-		return nil, errors.Join(err, conn.abandon())
+		return nil, errors.Join(err, services.abandon(), conn.abandon())
 	}
 	return a, nil
 }
 
 // assemble makes the parts of an agent, each of those before it, and then the agent.
-func assemble(ctx context.Context, stop context.CancelFunc, base common, conn connections, o overrides) (*Agent, error) {
+func assemble(ctx context.Context, stop context.CancelFunc, base common, conn connections, services *nodeServices, o overrides) (*Agent, error) {
 	available, err := readResources(base)
 	if err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	}
 	var networkTasks tasks
 	base.network, networkTasks = networkPolicies(ctx, base, conn)
-	p, podTasks, err := newPods(ctx, base, conn, available, images, drivers, held, n, o)
+	p, podTasks, err := newPods(ctx, base, conn, services, available, images, drivers, held, n, o)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	all.add(renewal(base))
 	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
-	all.add(serviceProxy(ctx, base, conn))
+	all.add(services.tasks)
 	all.add(networkTasks)
 	all.add(podTasks)
 	all.add(serverTasks)

@@ -44,7 +44,7 @@ type pods struct {
 }
 
 // newPods makes what runs pods, from what they refer to up to their manager.
-func newPods(ctx context.Context, base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
+func newPods(ctx context.Context, base common, conn connections, services *nodeServices, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
 	queue, table, updates := podmanager.NewQueue(), podmanager.NewTable(), make(chan source.Update)
 	objects, all := newObjects(base, conn, queue, o)
 	created, localTasks := newLocalVolumes(base, conn)
@@ -91,7 +91,8 @@ func newPods(ctx context.Context, base common, conn connections, available resou
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
 		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held), Users: users,
-		Network: base.connectionRules(),
+		Network:    base.connectionRules(),
+		ClusterDNS: services.clusterDNS(base),
 	})
 	manager := podmanager.New(podmanager.Options{
 		Queue: queue, Table: table, Executor: operations,

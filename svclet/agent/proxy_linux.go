@@ -9,25 +9,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"svc.dev/svc/svclet/dns"
 	"svc.dev/svc/svclet/proxy"
+	"svc.dev/svc/svclet/proxy/ruleset"
 	"svc.dev/svc/svclet/services"
 )
 
-// serviceProxy makes the proxy of services. On a machine that cannot have one, the agent
-// works without.
-func serviceProxy(ctx context.Context, base common, conn connections) tasks {
-	if !base.ServiceProxy || conn.clients == nil {
-		return tasks{}
-	}
+// serviceProxy makes the proxy of services, and returns what runs it. On a machine that
+// cannot have one it logs why, and returns nil.
+func serviceProxy(ctx context.Context, base common, n *nodeServices) func(context.Context) {
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
-		Services: services.New(), Local: map[services.Key]netip.AddrPort{}, Node: base.name, Clock: base.Clock,
+		Services: n.store, Local: map[services.Key]ruleset.Fallback{}, Node: base.name, Clock: base.Clock,
 		PodRanges: func() []string {
 			return strings.FieldsFunc(base.Configuration.PodCIDR, func(r rune) bool { return r == ',' })
 		},
 	}
 	if server := loopback(base.API.Host); server.IsValid() {
-		o.Local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = server
+		o.Local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = ruleset.Fallback{Address: server}
+	}
+	if n.dns != nil {
+		o.Local[dns.ServiceKey()] = ruleset.Fallback{Address: n.dns.Address(), Port: dns.ServicePort}
 	}
 	if runtime := base.Containerd; runtime != nil {
 		o.Bridge = runtime.Bridge()
@@ -42,10 +44,9 @@ func serviceProxy(ctx context.Context, base common, conn connections) tasks {
 	p, err := proxy.New(o)
 	if err != nil {
 		logger.Error(err, "Services have no proxy on this node")
-		return tasks{}
+		return nil
 	}
-	follow := func(ctx context.Context) { o.Services.Run(ctx, conn.clients.Heartbeats, conn.clients.Discovery) }
-	return tasks{parts: []func(context.Context){follow, p.Run}}
+	return p.Run
 }
 
 // loopback returns the address of a server whose URL has a loopback address, or an

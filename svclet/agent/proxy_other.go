@@ -10,9 +10,7 @@ import (
 )
 
 // serviceProxy logs that only Linux has a proxy of services.
-func serviceProxy(ctx context.Context, base common, _ connections) tasks {
-	if base.ServiceProxy {
-		klog.FromContext(ctx).Error(errors.ErrUnsupported, "Services have no proxy on this node, which needs Linux")
-	}
-	return tasks{}
+func serviceProxy(ctx context.Context, _ common, _ *nodeServices) func(context.Context) {
+	klog.FromContext(ctx).Error(errors.ErrUnsupported, "Services have no proxy on this node, which needs Linux")
+	return nil
 }

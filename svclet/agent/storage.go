@@ -126,7 +126,7 @@ func containerOptions(base common) (container.Options, error) {
 	}
 	c := base.Configuration
 	options := container.Options{
-		PodLogs: c.PodLogsDir, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, ResolvConf: ptr.Deref(c.ResolverConfig, ""),
+		PodLogs: c.PodLogsDir, ClusterDNS: c.ClusterDNS, ClusterDomain: clusterDomain(base), ResolvConf: ptr.Deref(c.ResolverConfig, ""),
 		SeccompDefault: ptr.Deref(c.SeccompDefault, false), SeccompRoot: filepath.Join(base.RootDir, "seccomp"),
 		CPUCFSQuota: ptr.Deref(c.CPUCFSQuota, true), Host: host,
 		SingleProcessOOMKill: ptr.Deref(c.SingleProcessOOMKill, false),

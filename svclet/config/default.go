@@ -67,6 +67,9 @@ type Flags struct {
 	ServiceProxy bool `flag:"service-proxy"`
 	// NetworkPolicy filters the connections of pods as network policies require.
 	NetworkPolicy bool `flag:"network-policy"`
+	// DNS answers questions about names of the cluster, at the service kube-dns while
+	// that has no endpoints, and makes pods ask there.
+	DNS bool `flag:"dns"`
 	// ImageCredentialProviderConfig configures credential provider plugins, whose
 	// programs are in ImageCredentialProviderBinDir.
 	ImageCredentialProviderConfig string `flag:"image-credential-provider-config"`

@@ -38,6 +38,7 @@ func nodeSettings() []Setting {
 		{Flag: "register-schedulable", Deprecated: true, Usage: "Register the node as schedulable. Has no effect with --register-node=false. --register-with-taints=node.kubernetes.io/unschedulable=:NoSchedule replaces it."},
 		{Flag: "service-proxy", Usage: "Route the addresses of services to their endpoints with nftables, in place of kube-proxy. Needs nftables 1.0.1 or newer."},
 		{Flag: "network-policy", Usage: "Filter the connections of this node's pods with nftables, as network policies require. Needs nftables 1.0.1 or newer."},
+		{Flag: "dns", Usage: "Answer questions about names of the cluster: --service-proxy routes the service kube-system/kube-dns to this node's own DNS server while no pod serves it. Without --cluster-dns, pods use the address of that service; the default of --cluster-domain becomes cluster.local."},
 		{Flag: "register-with-taints", Field: "registerWithTaints", Deprecated: true, Rule: taints(), Usage: "Taints that the node is registered with, as key=value:effect,key2=:effect."},
 		{Flag: "node-status-update-frequency", Field: "nodeStatusUpdateFrequency", Deprecated: true, Rule: positive(),
 			Usage: "How often the status of the node is computed. It is written when it has changed. Keep it well below the node controller's grace period."},

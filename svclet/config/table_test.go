@@ -27,7 +27,7 @@ var ownDefaults = map[string]string{
 
 // ownFlags are those that the document does not have: it leaves services to another
 // program.
-var ownFlags = []string{"service-proxy", "network-policy"}
+var ownFlags = []string{"service-proxy", "network-policy", "dns"}
 
 func TestEveryFlagOfTheDocumentExistsOrIsListedAsLater(t *testing.T) {
 	file, err := os.Open("testdata/flags.txt")

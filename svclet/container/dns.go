@@ -60,6 +60,12 @@ func (in SandboxInput) warn(reason, message string) {
 	}
 }
 
+// UsesClusterDNS reports whether a pod's name servers are those of the cluster.
+func UsesClusterDNS(spec *corev1.PodSpec) bool {
+	policy := dnsPolicy(spec)
+	return policy != corev1.DNSNone && policy != corev1.DNSDefault
+}
+
 // dnsPolicy returns the effective policy: on the host network, ClusterFirst means
 // Default.
 func dnsPolicy(spec *corev1.PodSpec) corev1.DNSPolicy {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +18,12 @@ import (
 )
 
 const (
-	// forwardTimeout bounds the wait for one resolver.
-	forwardTimeout = 2 * time.Second
+	// forwardTimeout bounds the wait for all resolvers: clients wait for 5 seconds.
+	forwardTimeout = 4 * time.Second
+	// avoidPeriod is for how long a resolver that has not answered is asked last.
+	avoidPeriod = 10 * time.Second
+	// maxForwards bounds the questions that wait for answers of the machine's resolvers.
+	maxForwards = 1000
 	// cacheSize is the number of answers that are kept, and maxCacheTTL the longest time.
 	cacheSize   = 10000
 	maxCacheTTL = 30 * time.Second
@@ -32,21 +37,26 @@ type forwarder struct {
 	waiting chan struct{}
 	cache   *cache.LRUExpireCache
 	failing atomic.Bool
-	// port is that of resolvers.
-	port string
+	// timeout bounds the wait for all resolvers, and port is theirs.
+	timeout time.Duration
+	port    string
+
+	mu sync.Mutex
+	// silent is when resolvers last did not answer.
+	silent map[string]time.Time
 }
 
 func newForwarder(file string, c clock.Clock, own func() []string) *forwarder {
 	return &forwarder{
 		file: file, clock: c, own: own, waiting: make(chan struct{}, maxForwards),
-		cache: cache.NewLRUExpireCacheWithClock(cacheSize, c), port: "53",
+		cache: cache.NewLRUExpireCacheWithClock(cacheSize, c), timeout: forwardTimeout, port: "53", silent: map[string]time.Time{},
 	}
 }
 
 // question identifies answers in the cache.
 type question struct {
 	dns.Question
-	dnssec, unchecked bool
+	dnssec, unchecked, recursive bool
 }
 
 // cached is an answer and when it came.
@@ -55,10 +65,13 @@ type cached struct {
 	at      time.Time
 }
 
+// errBusy is returned while too many questions wait.
+var errBusy = errors.New("too many questions are being forwarded")
+
 // exchange returns the resolvers' answer to a message.
 func (f *forwarder) exchange(ctx context.Context, r *dns.Msg) (*dns.Msg, error) {
-	key := question{Question: r.Question[0], unchecked: r.CheckingDisabled}
-	key.Name = strings.ToLower(key.Name)
+	key := question{Question: r.Question[0], unchecked: r.CheckingDisabled, recursive: r.RecursionDesired}
+	key.Name = dns.CanonicalName(key.Name)
 	if edns := r.IsEdns0(); edns != nil {
 		key.dnssec = edns.Do()
 	}
@@ -73,7 +86,7 @@ func (f *forwarder) exchange(ctx context.Context, r *dns.Msg) (*dns.Msg, error) 
 	}
 	answer, err := f.ask(ctx, r, key.dnssec)
 	if err != nil {
-		if !f.failing.Swap(true) {
+		if ctx.Err() == nil && !f.failing.Swap(true) {
 			klog.FromContext(ctx).Error(err, "Failed to forward DNS questions to the machine's resolvers", "resolvConf", f.file)
 		}
 		return nil, err
@@ -81,6 +94,8 @@ func (f *forwarder) exchange(ctx context.Context, r *dns.Msg) (*dns.Msg, error) 
 	if f.failing.Swap(false) {
 		klog.FromContext(ctx).Info("The machine's resolvers answer again")
 	}
+	// Options between this server and the resolver are not those with the client.
+	answer.Extra = slices.DeleteFunc(answer.Extra, func(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT })
 	if ttl := lifetime(answer); ttl > 0 {
 		f.cache.Add(key, cached{answer.Copy(), f.clock.Now()}, ttl)
 	}
@@ -90,24 +105,22 @@ func (f *forwarder) exchange(ctx context.Context, r *dns.Msg) (*dns.Msg, error) 
 // fromCache returns a cached answer, whose records live shorter by its age.
 func (f *forwarder) fromCache(r *dns.Msg, hit cached) *dns.Msg {
 	answer := answered(r, hit.message.Copy())
+	answer.Authoritative = false
 	age := uint32(f.clock.Since(hit.at) / time.Second) //nolint:gosec // at most maxCacheTTL
 	for _, record := range slices.Concat(answer.Answer, answer.Ns, answer.Extra) {
-		if header := record.Header(); header.Rrtype != dns.TypeOPT {
-			header.Ttl -= min(age, header.Ttl)
-		}
+		header := record.Header()
+		header.Ttl -= min(age, header.Ttl)
 	}
 	return answer
 }
 
 // answered makes an answer that to this message.
 func answered(r, answer *dns.Msg) *dns.Msg {
-	answer.Id, answer.Question = r.Id, r.Question
-	// Options between this server and the resolver are not those with the client.
-	answer.Extra = slices.DeleteFunc(answer.Extra, func(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT })
+	answer.Id, answer.Question, answer.RecursionDesired = r.Id, r.Question, r.RecursionDesired
 	return answer
 }
 
-// ask asks the resolvers one after the other.
+// ask asks the resolvers one after the other, each for an equal part of the time.
 func (f *forwarder) ask(ctx context.Context, r *dns.Msg, dnssec bool) (*dns.Msg, error) {
 	resolvers, err := f.resolvers()
 	if err != nil {
@@ -120,7 +133,10 @@ func (f *forwarder) ask(ctx context.Context, r *dns.Msg, dnssec bool) (*dns.Msg,
 	var errs []error
 	for _, resolver := range resolvers {
 		ask.Id = dns.Id()
-		answer, err := askOne(ctx, ask, resolver)
+		part, cancel := context.WithTimeout(ctx, f.timeout/time.Duration(len(resolvers)))
+		answer, err := askOne(part, ask, resolver)
+		cancel()
+		f.note(resolver, err == nil)
 		if err == nil && answer.Rcode != dns.RcodeServerFailure && answer.Rcode != dns.RcodeRefused {
 			return answer, nil
 		}
@@ -136,9 +152,8 @@ func (f *forwarder) ask(ctx context.Context, r *dns.Msg, dnssec bool) (*dns.Msg,
 func askOne(ctx context.Context, ask *dns.Msg, resolver string) (*dns.Msg, error) {
 	var answer *dns.Msg
 	for _, network := range []string{"udp", "tcp"} {
-		client := dns.Client{Net: network, Timeout: forwardTimeout, UDPSize: udpSize}
 		var err error
-		if answer, _, err = client.ExchangeContext(ctx, ask, resolver); err != nil {
+		if answer, err = askBy(ctx, network, ask, resolver); err != nil {
 			return nil, err
 		}
 		if len(answer.Question) != 1 || !strings.EqualFold(answer.Question[0].Name, ask.Question[0].Name) || answer.Question[0].Qtype != ask.Question[0].Qtype {
@@ -151,23 +166,60 @@ func askOne(ctx context.Context, ask *dns.Msg, resolver string) (*dns.Msg, error
 	return answer, nil
 }
 
-// resolvers returns the addresses of the machine's resolvers, without this server.
+func askBy(ctx context.Context, network string, ask *dns.Msg, resolver string) (*dns.Msg, error) {
+	client := dns.Client{Net: network, UDPSize: udpSize, Timeout: forwardTimeout}
+	conn, err := client.DialContext(ctx, resolver)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	// The client observes the deadline of ctx, but not its end.
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	answer, _, err := client.ExchangeWithConnContext(ctx, ask, conn)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // and not that the connection was closed
+	}
+	return answer, err
+}
+
+// note records whether a resolver has answered.
+func (f *forwarder) note(resolver string, answered bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if answered {
+		delete(f.silent, resolver)
+	} else {
+		f.silent[resolver] = f.clock.Now()
+	}
+}
+
+// resolvers returns the addresses of the machine's resolvers, without this server: in the
+// order of the file, but those last that did not answer lately.
 func (f *forwarder) resolvers() ([]string, error) {
 	config, err := dns.ClientConfigFromFile(f.file)
 	if err != nil {
 		return nil, err
 	}
-	var all []string
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all, last []string
 	own := f.own()
 	for _, server := range config.Servers {
-		if !slices.Contains(own, server) {
-			all = append(all, net.JoinHostPort(server, f.port))
+		if slices.Contains(own, server) {
+			continue
+		}
+		address := net.JoinHostPort(server, f.port)
+		if at, silent := f.silent[address]; silent && f.clock.Since(at) < avoidPeriod {
+			last = append(last, address)
+		} else {
+			all = append(all, address)
 		}
 	}
-	if len(all) == 0 {
+	if len(all)+len(last) == 0 {
 		return nil, fmt.Errorf("%s names no resolver", f.file)
 	}
-	return all, nil
+	return append(all, last...), nil
 }
 
 // lifetime returns for how long an answer may be cached.
@@ -176,7 +228,13 @@ func lifetime(answer *dns.Msg) time.Duration {
 		return 0
 	}
 	ttl := uint32(maxCacheTTL / time.Second)
-	negative := answer.Rcode == dns.RcodeNameError || len(answer.Answer) == 0
+	// An answer without records of the type, which may have those of aliases, lives as
+	// long as its start of authority says; without one it must not be cached (RFC 2308,
+	// section 5).
+	q := answer.Question[0]
+	negative := answer.Rcode == dns.RcodeNameError || !slices.ContainsFunc(answer.Answer, func(record dns.RR) bool {
+		return record.Header().Rrtype == q.Qtype || q.Qtype == dns.TypeANY
+	})
 	for _, record := range slices.Concat(answer.Answer, answer.Ns) {
 		ttl = min(ttl, record.Header().Ttl)
 		if soa, ok := record.(*dns.SOA); ok {
@@ -184,7 +242,7 @@ func lifetime(answer *dns.Msg) time.Duration {
 		}
 	}
 	if negative {
-		return 0 // without a start of authority it must not be cached (RFC 2308, section 5)
+		return 0
 	}
 	return time.Duration(ttl) * time.Second
 }

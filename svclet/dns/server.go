@@ -3,7 +3,6 @@ package dns
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -18,68 +17,66 @@ import (
 	"svc.dev/svc/svclet/services"
 )
 
-// ServiceKey is the service at whose cluster IP pods reach the server.
-var ServiceKey = services.Key{Namespace: "kube-system", Name: "kube-dns"} //nolint:gochecknoglobals // a constant
-
 const (
+	// ServicePort is the port of the service at whose cluster IP pods reach the server.
+	ServicePort = 53
 	// udpSize is the largest answer in a datagram, in bytes, that passes every network
 	// without fragments (DNS flag day 2020).
 	udpSize = 1232
-	// maxForwards bounds the questions that wait for answers of the machine's resolvers.
-	maxForwards = 1000
 	// stopTimeout bounds the wait for answers in progress.
 	stopTimeout = time.Second
-	// listenAttempts bounds the search for a port that is free for UDP and TCP.
-	listenAttempts = 10
 )
+
+// ServiceKey returns the name of the service at whose cluster IP pods reach the server.
+func ServiceKey() services.Key {
+	return services.Key{Namespace: "kube-system", Name: "kube-dns"}
+}
 
 // Options are what a server is made with.
 type Options struct {
 	// Domain is the cluster's domain, such as "cluster.local".
 	Domain   string
 	Services *services.Store
-	// ResolvConf is the file with the machine's resolvers.
+	// ResolvConf is the file with the machine's resolvers. It is read for each question
+	// that is forwarded, because it changes with the machine's network.
 	ResolvConf string
-	Clock      clock.Clock
+	// PortFile keeps the number of the port, so that a restarted agent has the same: the
+	// kernel's flows of UDP and the rules of the service proxy lead to it.
+	PortFile string
+	Clock    clock.Clock
 }
 
 // Server is the DNS server of a node.
 type Server struct {
-	zone     records.Zone
+	zone     *records.Zone
 	services *services.Store
 	forward  *forwarder
 	udp      net.PacketConn
 	tcp      net.Listener
 }
 
-// Listen returns a server that listens at a free port of the loopback address, for UDP
-// and TCP, and answers with Run.
+// Listen returns a server that listens at the loopback address, for UDP and TCP. It
+// answers as soon as Run is called; without that, Close closes its port.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{zone: records.Zone{Domain: o.Domain, Services: o.Services, Server: ServiceKey}, services: o.Services}
+	s := &Server{zone: records.New(o.Domain, o.Services, ServiceKey()), services: o.Services}
 	s.forward = newForwarder(o.ResolvConf, o.Clock, s.ownAddresses)
-	var config net.ListenConfig
 	var err error
-	for range listenAttempts {
-		if s.tcp, err = config.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
-			break
-		}
-		if s.udp, err = config.ListenPacket(ctx, "udp", s.tcp.Addr().String()); err == nil {
-			return s, nil
-		}
-		s.tcp.Close()
-	}
-	return nil, fmt.Errorf("DNS server: %w", err)
+	s.tcp, s.udp, err = listen(ctx, o.PortFile)
+	return s, err
 }
+
+// Close closes the port of a server that does not run.
+func (s *Server) Close() error { return errors.Join(s.tcp.Close(), s.udp.Close()) }
 
 // Address returns where the server listens.
 func (s *Server) Address() netip.AddrPort {
-	return netip.MustParseAddrPort(s.tcp.Addr().String())
+	return s.tcp.Addr().(*net.TCPAddr).AddrPort()
 }
 
 // ownAddresses are those at which clients reach this server: the machine's resolvers may
 // name them.
 func (s *Server) ownAddresses() []string {
-	if service := s.services.Get(ServiceKey).Service; service != nil {
+	if service := s.services.Get(ServiceKey()).Service; service != nil {
 		return service.Spec.ClusterIPs
 	}
 	return nil
@@ -89,11 +86,11 @@ func (s *Server) ownAddresses() []string {
 func (s *Server) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("dns"))
 	var serving sync.WaitGroup
+	defer serving.Wait() // also for the answers in progress
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) { s.serve(ctx, w, r) })
 	servers := []*dns.Server{{PacketConn: s.udp, Handler: handler, UDPSize: dns.MaxMsgSize}, {Listener: s.tcp, Handler: handler}}
 	for _, server := range servers {
-		started := make(chan struct{})
-		ended := make(chan struct{})
+		started, ended := make(chan struct{}), make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }
 		serving.Go(func() {
 			defer close(ended)
@@ -101,7 +98,7 @@ func (s *Server) Run(ctx context.Context) {
 				klog.FromContext(ctx).Error(err, "Failed to serve DNS")
 			}
 		})
-		select {
+		select { // a server that has not started cannot be stopped
 		case <-started:
 		case <-ended:
 		}
@@ -111,10 +108,9 @@ func (s *Server) Run(ctx context.Context) {
 	defer cancel()
 	for _, server := range servers {
 		if err := server.ShutdownContext(stop); err != nil {
-			klog.FromContext(ctx).V(2).Info("DNS answers in progress were abandoned", "err", err)
+			klog.FromContext(ctx).V(2).Info("Failed to stop the DNS server in time", "err", err)
 		}
 	}
-	serving.Wait()
 }
 
 // serve answers a message.
@@ -128,13 +124,13 @@ func (s *Server) serve(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) {
 			size = min(max(int(edns.UDPSize()), dns.MinMsgSize), udpSize)
 		}
 	}
-	if edns != nil && reply.IsEdns0() == nil {
+	switch {
+	case edns != nil:
 		reply.SetEdns0(udpSize, edns.Do())
+	case reply.Rcode > 0xF:
+		reply.Rcode = dns.RcodeServerFailure // its other bits are in the OPT record
 	}
-	if edns != nil && reply.Rcode > 0xF {
-		reply.IsEdns0().SetExtendedRcode(uint16(reply.Rcode)) //nolint:gosec // a code of 12 bits
-	}
-	reply.Compress = true
+	reply.Compress, reply.RecursionAvailable = true, true
 	reply.Truncate(size)
 	if err := w.WriteMsg(reply); err != nil {
 		klog.FromContext(ctx).V(4).Info("Failed to write a DNS answer", "client", w.RemoteAddr(), "err", err)
@@ -155,9 +151,8 @@ func (s *Server) reply(ctx context.Context, r *dns.Msg) *dns.Msg {
 		return refuse(dns.RcodeBadVers)
 	case q.Qclass != dns.ClassINET || q.Qtype == dns.TypeAXFR || q.Qtype == dns.TypeIXFR:
 		return refuse(dns.RcodeRefused)
-	}
-	if !s.services.Synced() {
-		return refuse(dns.RcodeServerFailure) // not that there is no such name
+	case !s.services.Synced() && (s.zone.Contains(q.Name) || records.IsReverse(q.Name)):
+		return refuse(dns.RcodeServerFailure) // there may be such a name
 	}
 	answer, own := s.zone.Answer(q)
 	if !own {
@@ -167,40 +162,26 @@ func (s *Server) reply(ctx context.Context, r *dns.Msg) *dns.Msg {
 		}
 		return reply
 	}
-	reply := new(dns.Msg).SetReply(r)
-	reply.Authoritative, reply.RecursionAvailable = true, true
-	if !answer.Exists {
-		reply.Rcode = dns.RcodeNameError
-	}
+	reply := new(dns.Msg).SetRcode(r, answer.Rcode)
+	reply.Authoritative = true
 	reply.Answer, reply.Extra, reply.Ns = answer.Records, answer.Extra, answer.Authority
-	rand.Shuffle(len(reply.Answer), func(i, j int) { reply.Answer[i], reply.Answer[j] = reply.Answer[j], reply.Answer[i] })
-	s.follow(ctx, r, reply)
+	if answer.Alias != "" {
+		return s.follow(ctx, r, reply, answer.Alias)
+	}
+	if len(reply.Answer) > 0 && reply.Answer[0].Header().Rrtype != dns.TypeCNAME {
+		rand.Shuffle(len(reply.Answer), func(i, j int) { reply.Answer[i], reply.Answer[j] = reply.Answer[j], reply.Answer[i] })
+	}
 	return reply
 }
 
-// follow adds what the external name of a service has.
-func (s *Server) follow(ctx context.Context, r, reply *dns.Msg) {
-	if len(reply.Answer) != 1 || r.Question[0].Qtype == dns.TypeCNAME {
-		return
-	}
-	alias, ok := reply.Answer[0].(*dns.CNAME)
-	if !ok {
-		return
-	}
-	q := dns.Question{Name: alias.Target, Qtype: r.Question[0].Qtype, Qclass: dns.ClassINET}
-	if answer, own := s.zone.Answer(q); own {
-		reply.Answer = append(reply.Answer, answer.Records...)
-		return
-	}
+// follow adds what a name outside of the zone has to the records that lead to it.
+func (s *Server) follow(ctx context.Context, r, reply *dns.Msg, name string) *dns.Msg {
 	next := r.Copy()
-	next.Question[0] = q
+	next.Question[0].Name = name
 	found, err := s.forward.exchange(ctx, next)
 	if err != nil {
-		reply.Rcode = dns.RcodeServerFailure
-		return
+		return new(dns.Msg).SetRcode(r, dns.RcodeServerFailure)
 	}
-	reply.Answer, reply.Rcode = append(reply.Answer, found.Answer...), found.Rcode
+	reply.Answer, reply.Ns, reply.Rcode = append(reply.Answer, found.Answer...), found.Ns, found.Rcode
+	return reply
 }
-
-// errBusy is returned while too many questions wait.
-var errBusy = errors.New("too many questions are being forwarded")

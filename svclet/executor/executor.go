@@ -113,6 +113,9 @@ type Options struct {
 	// Users give pods with hostUsers: false the users of their user namespace; nil if no
 	// pod gets one.
 	Users *userns.Allocator
+	// ClusterDNS returns the name servers of the cluster for pods that use them, and an
+	// error while they are not known; nil if they are those of Containers.
+	ClusterDNS func(context.Context) ([]string, error)
 	// Containers are the options of configurations that do not change with the
 	// Node.
 	Containers container.Options

@@ -21,7 +21,7 @@ func (e *Executor) createSandbox(ctx context.Context, p *corev1.Pod, op pod.Oper
 	if err != nil {
 		return failed(reason, fmt.Errorf("failed to get sandbox runtime: %w", err))
 	}
-	config, err := e.sandboxConfig(p, op.Attempt, handler)
+	config, err := e.sandboxConfig(ctx, p, op.Attempt, handler)
 	if err != nil {
 		return failed(reason, fmt.Errorf("failed to create a sandbox for pod %q: %w", p.Name, err))
 	}
@@ -35,7 +35,7 @@ func (e *Executor) createSandbox(ctx context.Context, p *corev1.Pod, op pod.Oper
 }
 
 // sandboxConfig returns the configuration of an attempt of the pod's sandbox.
-func (e *Executor) sandboxConfig(p *corev1.Pod, attempt uint32, handler string) (*runtimeapi.PodSandboxConfig, error) {
+func (e *Executor) sandboxConfig(ctx context.Context, p *corev1.Pod, attempt uint32, handler string) (*runtimeapi.PodSandboxConfig, error) {
 	r, err := e.resourcesOf(p.UID)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,14 @@ func (e *Executor) sandboxConfig(p *corev1.Pod, attempt uint32, handler string) 
 	if err != nil {
 		return nil, err
 	}
+	options := e.containerOptions()
+	if e.o.ClusterDNS != nil && container.UsesClusterDNS(&p.Spec) {
+		if options.ClusterDNS, err = e.o.ClusterDNS(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return container.Sandbox(container.SandboxInput{
-		Options: e.containerOptions(), Pod: p, Attempt: attempt,
+		Options: options, Pod: p, Attempt: attempt,
 		CgroupParent: r.cgroupParent, UserNamespace: users, SupplementalGroups: r.supplementalGroups(),
 		Warn: func(reason, message string) { e.warn(p, r, reason, message) },
 	})

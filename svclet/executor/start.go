@@ -102,7 +102,7 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 	if err != nil {
 		return "", s.failed(ctx, "CreateContainerConfigError", err)
 	}
-	sandbox, err := s.sandboxConfig(s.pod, s.sandbox().Attempt, handler)
+	sandbox, err := s.sandboxConfig(ctx, s.pod, s.sandbox().Attempt, handler)
 	if err != nil {
 		return "", s.failed(ctx, "CreateContainerConfigError", err)
 	}

@@ -143,7 +143,7 @@ func (f Files) Arguments(rootDir string, more []string) []string {
 func (f Files) ConnectedArguments(rootDir string, more []string) []string {
 	return append([]string{
 		"--config=" + f.Configuration(), "--svcconfig=" + f.Connection(),
-		"--root-dir=" + rootDir, "--cert-dir=" + filepath.Join(rootDir, "pki"), "--service-proxy", "--network-policy",
+		"--root-dir=" + rootDir, "--cert-dir=" + filepath.Join(rootDir, "pki"), "--service-proxy", "--network-policy", "--dns",
 	}, more...)
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,9 +33,9 @@ type Options struct {
 	// PodRanges returns the node's ranges of pod addresses; they may change while the
 	// proxy runs.
 	PodRanges func() []string
-	// Local are the addresses of servers on this machine that serve services while these
-	// have no endpoints: a loopback address cannot be an endpoint.
-	Local map[services.Key]netip.AddrPort
+	// Local are the servers on this machine that serve services while these have no
+	// endpoints: a loopback address cannot be an endpoint.
+	Local map[services.Key]ruleset.Fallback
 	Clock clock.WithTicker
 	// Tables returns access to nftables' tables; nil means the kernel's.
 	Tables func(family knftables.Family, name string) (knftables.Interface, error)

@@ -202,3 +202,37 @@ func TestAMachineWithoutNftablesIsToldWhatItLacks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The server of this machine serves a port while that has no endpoints of the family.
+func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
+	p, v4 := newProxy(t)
+	p.options.EndFlows = func(corev1.IPFamily, *ruleset.Stale) error { return nil }
+	p.options.Local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Address: netip.MustParseAddrPort("127.0.0.1:4053"), Port: 53}}
+	names := service("names", "10.96.0.10")
+	names.Spec.IPFamilies = append(names.Spec.IPFamilies, corev1.IPv6Protocol)
+	names.Spec.ClusterIPs = append(names.Spec.ClusterIPs, "fd00::10")
+	names.Spec.Ports = []corev1.ServicePort{
+		{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}, {Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: 53},
+		{Name: "metrics", Protocol: corev1.ProtocolTCP, Port: 9153},
+	}
+	must(t, p.options.Services.Services().Replace([]any{names}, ""))
+	must(t, p.options.Services.EndpointSlices().Replace(nil, ""))
+	expect := func(when string, want map[string]bool) {
+		t.Helper()
+		p.sync(t.Context())
+		dump := v4.Dump()
+		for rule, there := range want {
+			if strings.Contains(dump, rule) != there {
+				t.Errorf("%s: %q is there: %t\n%s", when, rule, !there, dump)
+			}
+		}
+	}
+	const udp, tcp = "meta l4proto udp dnat to 127.0.0.1:4053", "meta l4proto tcp dnat to 127.0.0.1:4053"
+	expect("without endpoints", map[string]bool{udp: true, tcp: true, "closed-ips { 10.96.0.10 . tcp . 9153": true})
+	endpoints := slice("names-1", "names", "10.244.0.5")
+	endpoints.Ports[0].Name, endpoints.Ports[0].Protocol = ptr.To("dns"), ptr.To(corev1.ProtocolUDP)
+	must(t, p.options.Services.EndpointSlices().Add(endpoints))
+	expect("with endpoints of UDP", map[string]bool{udp: false, tcp: true, "meta l4proto udp dnat to 10.244.0.5:8080": true})
+	must(t, p.options.Services.EndpointSlices().Delete(endpoints))
+	expect("without them again", map[string]bool{udp: true, tcp: true})
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -20,6 +21,9 @@ import (
 
 // Key is a namespace and a name.
 type Key = types.NamespacedName
+
+// kinds is the number of kinds in a store.
+const kinds = 2
 
 // Object is a service with its endpoint slices, of which there may be some without a
 // service.
@@ -40,9 +44,11 @@ type Store struct {
 	inNamespace map[string]int
 	// owners counts, for each address, what has it of a service: its cluster IPs and its
 	// endpoints.
-	owners map[string]map[Key]int
-	// listed are the kinds of which all objects are known.
+	owners map[netip.Addr]map[Key]int
+	// listed are the kinds of which all objects are known, and complete is closed when
+	// these are all.
 	listed    map[string]bool
+	complete  chan struct{}
 	followers []*Changes
 }
 
@@ -50,7 +56,7 @@ type Store struct {
 func New() *Store {
 	return &Store{
 		services: map[Key]*corev1.Service{}, slices: map[Key]*discoveryv1.EndpointSlice{}, slicesOf: map[Key]map[string]bool{},
-		inNamespace: map[string]int{}, owners: map[string]map[Key]int{}, listed: map[string]bool{},
+		inNamespace: map[string]int{}, owners: map[netip.Addr]map[Key]int{}, listed: map[string]bool{}, complete: make(chan struct{}),
 	}
 }
 
@@ -96,21 +102,25 @@ func (c *Changes) Signal() {
 func (c *Changes) Take() (changes map[Key]bool, synced bool) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	if !c.store.synced() {
+	if !c.store.Synced() {
 		return nil, false
 	}
 	changes, c.dirty = c.dirty, map[Key]bool{}
 	return changes, true
 }
 
+// Complete returns a channel that is closed as soon as all objects are known.
+func (s *Store) Complete() <-chan struct{} { return s.complete }
+
 // Synced reports whether all objects are known.
 func (s *Store) Synced() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced()
+	select {
+	case <-s.complete:
+		return true
+	default:
+		return false
+	}
 }
-
-func (s *Store) synced() bool { return len(s.listed) == 2 }
 
 // Keys returns the services in order.
 func (s *Store) Keys() []Key {
@@ -145,7 +155,7 @@ func (s *Store) HasNamespace(name string) bool {
 
 // ByAddress returns, in order, the services that have an address: as a cluster IP or as
 // that of an endpoint.
-func (s *Store) ByAddress(address string) []Key {
+func (s *Store) ByAddress(address netip.Addr) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sorted(maps.Keys(s.owners[address]))
@@ -166,7 +176,12 @@ func (s *Store) signal() {
 	}
 }
 
-func (s *Store) own(address string, of Key, change int) {
+// own counts what a service has of an address, in whichever notation that is.
+func (s *Store) own(text string, of Key, change int) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return // such as None, of a headless service
+	}
 	if s.owners[address] == nil {
 		s.owners[address] = map[Key]int{}
 	}
@@ -306,6 +321,9 @@ func (s kindStore[T, P]) Replace(all []any, _ string) error {
 		s.set(Key{Namespace: object.GetNamespace(), Name: object.GetName()}, object)
 	}
 	s.listed[fmt.Sprintf("%T", *new(T))] = true
+	if len(s.listed) == kinds && !s.Synced() {
+		close(s.complete)
+	}
 	return nil
 }
 

@@ -42,6 +42,9 @@ var (
 	client  ctrlclient.WithWatch
 	kubectl launch.Kubectl
 
+	// resolvConf names the machine's resolvers: at first a copy of /etc/resolv.conf.
+	resolvConf string
+
 	// clusterCIDR is the range from which the cluster allocates pod CIDRs.
 	clusterCIDR string
 )
@@ -69,9 +72,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir, err = launch.TempDir()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
+	resolvConf = filepath.Join(dir, "resolv.conf")
+	content, err := os.ReadFile("/etc/resolv.conf")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(resolvConf, content, 0o644)).To(Succeed())
 	clusterCIDR, err = launch.FreeCIDR()
 	Expect(err).NotTo(HaveOccurred())
-	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true")
+	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true", "--resolv-conf="+resolvConf)
 	DeferCleanup(func() {
 		Expect(node.Remove()).To(Succeed())
 	})

@@ -1,16 +1,12 @@
 package records
 
 import (
-	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/services"
 )
@@ -23,6 +19,8 @@ const (
 	SchemaVersion = "1.1.0"
 	// The priority and the weight of SRV records: those of the specification's examples.
 	priority, weight = 10, 100
+	// maxAliases bounds a chain of external names that point to one another.
+	maxAliases = 8
 )
 
 // Services are the services of which the records are.
@@ -32,61 +30,113 @@ type Services interface {
 	// HasNamespace reports whether a namespace has services.
 	HasNamespace(name string) bool
 	// ByAddress returns the services with a cluster IP or an endpoint of this address.
-	ByAddress(address string) []services.Key
+	ByAddress(address netip.Addr) []services.Key
 }
 
 // Zone is the cluster's domain.
 type Zone struct {
-	// Domain is its name, such as "cluster.local".
-	Domain   string
-	Services Services
-	// Server is the service of the zone's name servers.
-	Server services.Key
+	apex     string
+	services Services
+	server   services.Key
 }
+
+// New returns the zone of a domain, such as "cluster.local". server is the service of
+// its name servers.
+func New(domain string, all Services, server services.Key) *Zone {
+	return &Zone{apex: dns.CanonicalName(domain), services: all, server: server}
+}
+
+// Contains reports whether a name is in the zone.
+func (z *Zone) Contains(name string) bool { return dns.IsSubDomain(z.apex, dns.CanonicalName(name)) }
 
 // Answer is the answer to a question about the zone.
 type Answer struct {
-	// Exists is false if there is no record of that name, and none of names below it
-	// (NXDOMAIN).
-	Exists bool
+	// Rcode is NXDOMAIN if there is no record of the name, and none of names below it;
+	// with an external name, of the name that it stands for.
+	Rcode int
 	// Records answer the question, Extra are the addresses of names in them, and
-	// Authority has the start of authority if there are no records.
+	// Authority has the start of authority if nothing answers it (RFC 2308, section 2).
 	Records, Extra, Authority []dns.RR
+	// Alias is the name outside of the zone that the last of the records, of an external
+	// name, points to. It has the rest of the answer.
+	Alias string
+
+	// answered is whether there are records of the type in question.
+	answered bool
 }
 
 // Answer returns the answer to a question. It reports false for a question about names
-// outside of the zone, or about an address that no service has.
-func (z Zone) Answer(q dns.Question) (Answer, bool) {
-	name := strings.ToLower(dns.Fqdn(q.Name))
-	apex := dns.Fqdn(z.Domain)
-	var found set
-	if dns.IsSubDomain(apex, name) {
-		found = z.at(dns.SplitDomainName(strings.TrimSuffix(name, apex)))
-	} else if found = z.reverse(name); !found.exists {
-		return Answer{}, false
-	}
-	answer := Answer{Exists: found.exists}
-	for _, record := range found.records {
-		header := record.Header()
-		if header.Rrtype != q.Qtype && header.Rrtype != dns.TypeCNAME {
-			continue
+// outside of the zone, and about an address that no service has: others may know who has
+// that, and which addresses services can have no node knows.
+func (z *Zone) Answer(q dns.Question) (Answer, bool) {
+	if !z.Contains(q.Name) {
+		found := z.reverse(q.Name)
+		if !found.exists {
+			return Answer{}, false
 		}
-		header.Name, header.Class, header.Ttl = q.Name, dns.ClassINET, TTL
-		answer.Records = append(answer.Records, record)
+		var answer Answer
+		answer.take(found, q)
+		return z.complete(answer), true
 	}
-	if q.Qtype == dns.TypeSRV {
-		answer.Extra = found.targets
+	var answer Answer
+	for name, visited := q.Name, 0; ; visited++ {
+		found := z.at(name)
+		if !found.exists {
+			answer.Rcode = dns.RcodeNameError // also at the end of aliases (RFC 6604, section 3)
+			return z.complete(answer), true
+		}
+		alias := answer.take(found, dns.Question{Name: name, Qtype: q.Qtype})
+		switch {
+		case alias == "":
+			return z.complete(answer), true
+		case visited == maxAliases:
+			return Answer{Rcode: dns.RcodeServerFailure}, true
+		case !z.Contains(alias):
+			answer.Alias = alias
+			return answer, true
+		}
+		name = alias
 	}
-	if len(answer.Records) == 0 {
-		soa := z.authority()
-		soa.Hdr = dns.RR_Header{Name: apex, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: TTL}
-		answer.Authority = []dns.RR{soa}
-	}
-	return answer, true
 }
 
-// set is what a name has. Records have no names, classes and times to live yet, and
-// targets are the addresses of the names in SRV records.
+// take adds those records of a name that answer a question. It returns the name that they
+// stand for, if the question is about that.
+func (a *Answer) take(found set, q dns.Question) (alias string) {
+	records := found.records
+	if q.Qtype == dns.TypeANY && len(records) > 0 {
+		records = []dns.RR{&dns.HINFO{Hdr: of(dns.TypeHINFO), Cpu: "RFC8482"}} // its section 4.2
+	}
+	for _, record := range records {
+		header := record.Header()
+		cname, isAlias := record.(*dns.CNAME)
+		if header.Rrtype != q.Qtype && !isAlias && q.Qtype != dns.TypeANY {
+			continue
+		}
+		header.Name = q.Name
+		a.Records = append(a.Records, record)
+		if isAlias && q.Qtype != dns.TypeCNAME {
+			return cname.Target
+		}
+		a.answered = true
+	}
+	if q.Qtype == dns.TypeSRV {
+		a.Extra = found.targets
+	}
+	return ""
+}
+
+// complete adds the start of authority to an answer without records of the type.
+func (z *Zone) complete(a Answer) Answer {
+	if !a.answered {
+		soa := z.authority()
+		soa.Hdr.Name = z.apex
+		a.Authority = []dns.RR{soa}
+	}
+	return a
+}
+
+// set is what a name has. Its records have no names yet, and targets are the addresses of
+// the names in SRV records.
 type set struct {
 	exists           bool
 	records, targets []dns.RR
@@ -94,8 +144,9 @@ type set struct {
 
 func (s *set) add(records ...dns.RR) { s.records = append(s.records, records...) }
 
-// at returns what a name of the zone has. labels are those before the zone's.
-func (z Zone) at(labels []string) set {
+// at returns what a name of the zone has.
+func (z *Zone) at(name string) set {
+	labels := dns.SplitDomainName(strings.TrimSuffix(dns.CanonicalName(name), z.apex))
 	s := set{exists: true}
 	n := len(labels)
 	switch {
@@ -106,14 +157,16 @@ func (z Zone) at(labels []string) set {
 	case n == 1 && slices.Contains([]string{"svc", "pod", "dns"}, labels[0]):
 		// Only names below it have records.
 	case n == 2 && labels[1] == "dns" && labels[0] == "ns":
-		if server := z.Services.Get(z.Server).Service; server != nil {
+		if server := z.services.Get(z.server).Service; server != nil {
 			s.add(addresses(server.Spec.ClusterIPs...)...)
 		}
 	case n == 2 && labels[1] == "pod":
+		// Every address has a name in every namespace.
 	case n == 3 && labels[2] == "pod":
 		return pod(labels[0])
 	case n == 2 && labels[1] == "svc":
-		s.exists = z.Services.HasNamespace(labels[0])
+		// Without services it has no names below it.
+		s.exists = z.services.HasNamespace(labels[0])
 	case n >= 3 && n <= 5 && labels[n-1] == "svc":
 		return z.service(labels[:n-3], services.Key{Name: labels[n-3], Namespace: labels[n-2]})
 	default:
@@ -134,89 +187,111 @@ func pod(label string) set {
 
 // service returns what a service has, or a name below it: labels are those before its
 // own.
-func (z Zone) service(labels []string, key services.Key) set {
-	object := z.Services.Get(key)
+func (z *Zone) service(labels []string, key services.Key) set {
+	object := z.services.Get(key)
 	if object.Service == nil {
 		return set{}
 	}
 	spec := &object.Service.Spec
 	switch {
-	case len(labels) == 0 && spec.Type == corev1.ServiceTypeExternalName:
-		return set{exists: true, records: external(spec.ExternalName)}
-	case len(labels) == 0:
-		s := set{exists: true}
-		if !headless(spec) {
-			s.add(addresses(spec.ClusterIPs...)...)
-			return s
-		}
-		for _, e := range endpointsOf(object) {
-			s.add(addresses(e.address)...)
-		}
-		return s
+	case spec.Type == corev1.ServiceTypeExternalName && len(labels) == 0:
+		// Also a name that looks like an address is none (Service.spec.externalName).
+		return set{exists: true, records: []dns.RR{&dns.CNAME{Hdr: of(dns.TypeCNAME), Target: dns.Fqdn(spec.ExternalName)}}}
 	case spec.Type == corev1.ServiceTypeExternalName:
 		return set{}
-	case len(labels) == 2:
-		return z.port(labels[0], labels[1], key, object)
-	case strings.HasPrefix(labels[0], "_"):
-		return set{exists: slices.ContainsFunc(spec.Ports, func(p corev1.ServicePort) bool { return p.Name != "" && labels[0] == label(p.Protocol) })}
+	case headless(spec):
+		return z.headless(labels, key, object)
+	case len(labels) == 0:
+		return set{exists: true, records: addresses(spec.ClusterIPs...)}
+	}
+	port, exists := portOf(labels, spec.Ports)
+	s := set{exists: exists}
+	if port != nil {
+		own := z.serviceName(key)
+		s.add(srv(own, port.Port))
+		s.targets = named(own, spec.ClusterIPs...)
+	}
+	return s
+}
+
+// headless returns what a service without a cluster IP has: without ready endpoints,
+// nothing.
+func (z *Zone) headless(labels []string, key services.Key, object services.Object) set {
+	endpoints := endpointsOf(object)
+	if len(endpoints) == 0 {
+		return set{}
 	}
 	var s set
-	if headless(spec) {
-		for _, e := range endpointsOf(object) {
+	if len(labels) == 1 && !strings.HasPrefix(labels[0], "_") {
+		for _, e := range endpoints {
 			if e.name == labels[0] {
 				s.exists = true
 				s.add(addresses(e.address)...)
 			}
 		}
-	}
-	return s
-}
-
-// port returns the SRV records of a named port.
-func (z Zone) port(name, protocol string, key services.Key, object services.Object) set {
-	spec := &object.Service.Spec
-	i := slices.IndexFunc(spec.Ports, func(p corev1.ServicePort) bool { return "_"+p.Name == name && label(p.Protocol) == protocol })
-	if i < 0 || name == "_" {
-		return set{}
-	}
-	own, port := z.serviceName(key), &spec.Ports[i]
-	s := set{exists: true}
-	if !headless(spec) {
-		s.add(srv(own, port.Port))
-		s.targets = named(own, spec.ClusterIPs...)
 		return s
 	}
-	for _, e := range endpointsOf(object) {
-		number, found := e.ports[port.Name+" "+string(port.Protocol)]
+	var all []string
+	for _, e := range endpoints {
+		all = append(all, e.address)
+	}
+	if len(labels) == 0 {
+		return set{exists: true, records: addresses(all...)}
+	}
+	port, exists := portOf(labels, object.Service.Spec.Ports)
+	s.exists = exists
+	if port == nil {
+		return s
+	}
+	own := z.serviceName(key)
+	for _, e := range endpoints {
+		number, found := e.ports[portKey{port.Name, port.Protocol}]
 		if !found {
 			continue
 		}
 		target := e.name + "." + own
-		if record := srv(target, number); !slices.ContainsFunc(s.records, func(r dns.RR) bool { return dns.IsDuplicate(r, record) }) {
-			s.add(record)
-		}
+		s.add(srv(target, number))
 		s.targets = append(s.targets, named(target, e.address)...)
 	}
+	// A host name may have several addresses, and an address may be in several slices.
+	s.records, s.targets = dns.Dedup(s.records, nil), dns.Dedup(s.targets, nil)
 	return s
 }
 
-// label returns the label of a protocol.
-func label(p corev1.Protocol) string { return "_" + strings.ToLower(string(p)) }
+// portOf returns the port that labels name, _NAME and _PROTOCOL. It reports whether the
+// labels exist: that of a protocol does if a named port has it.
+func portOf(labels []string, ports []corev1.ServicePort) (*corev1.ServicePort, bool) {
+	protocol := labels[len(labels)-1]
+	exists := false
+	for i := range ports {
+		p := &ports[i]
+		if p.Name == "" || protocol != "_"+strings.ToLower(string(p.Protocol)) {
+			continue
+		}
+		switch {
+		case len(labels) == 1:
+			exists = true
+		case labels[0] == "_"+p.Name:
+			return p, true
+		}
+	}
+	return nil, exists
+}
 
 // reverse returns the names of an address.
-func (z Zone) reverse(name string) set {
-	address := addressOf(name)
-	var s set
-	if address == "" {
-		return s
+func (z *Zone) reverse(name string) set {
+	address, ok := addressOf(name)
+	if !ok {
+		return set{}
 	}
-	for _, key := range z.Services.ByAddress(address) {
-		object := z.Services.Get(key)
+	var s set
+	for _, key := range z.services.ByAddress(address) {
+		object := z.services.Get(key)
 		if object.Service == nil || object.Service.Spec.Type == corev1.ServiceTypeExternalName {
 			continue
 		}
 		own := z.serviceName(key)
-		if slices.Contains(object.Service.Spec.ClusterIPs, address) {
+		if slices.ContainsFunc(object.Service.Spec.ClusterIPs, func(ip string) bool { return isAddress(ip, address) }) {
 			s.add(&dns.PTR{Hdr: of(dns.TypePTR), Ptr: own})
 			continue
 		}
@@ -224,133 +299,29 @@ func (z Zone) reverse(name string) set {
 			continue
 		}
 		for _, e := range endpointsOf(object) {
-			if e.address == address {
+			if isAddress(e.address, address) {
 				s.add(&dns.PTR{Hdr: of(dns.TypePTR), Ptr: e.name + "." + own})
 			}
 		}
 	}
+	s.records = dns.Dedup(s.records, nil)
 	s.exists = len(s.records) > 0
 	return s
 }
 
-// addressOf returns the address of a name of in-addr.arpa or ip6.arpa, empty if it is
-// none.
-func addressOf(name string) string {
-	labels := dns.SplitDomainName(name)
-	slices.Reverse(labels)
-	switch {
-	case strings.HasSuffix(name, ".in-addr.arpa.") && len(labels) == 6:
-		if ip, err := netip.ParseAddr(strings.Join(labels[2:], ".")); err == nil {
-			return ip.String()
-		}
-	case strings.HasSuffix(name, ".ip6.arpa.") && len(labels) == 34:
-		var text strings.Builder
-		for i, digit := range labels[2:] {
-			if i > 0 && i%4 == 0 {
-				text.WriteByte(':')
-			}
-			text.WriteString(digit)
-		}
-		if ip, err := netip.ParseAddr(text.String()); err == nil {
-			return ip.String()
-		}
-	}
-	return ""
-}
-
-// endpoint is a ready endpoint of a service.
-type endpoint struct {
-	// name is its label below the service.
-	name, address string
-	// ports are the numbers of "NAME PROTOCOL".
-	ports map[string]int32
-}
-
-// endpointsOf returns the ready endpoints, each address once for each slice that has it.
-func endpointsOf(object services.Object) []endpoint {
-	var all []endpoint
-	for _, slice := range object.Slices {
-		if slice.AddressType == discoveryv1.AddressTypeFQDN {
-			continue
-		}
-		ports := map[string]int32{}
-		for _, p := range slice.Ports {
-			if p.Port != nil {
-				ports[ptr.Deref(p.Name, "")+" "+string(ptr.Deref(p.Protocol, corev1.ProtocolTCP))] = *p.Port
-			}
-		}
-		for _, e := range slice.Endpoints {
-			if !ptr.Deref(e.Conditions.Ready, true) {
-				continue
-			}
-			for _, address := range e.Addresses {
-				name := ptr.Deref(e.Hostname, "")
-				if name == "" {
-					name = strings.NewReplacer(".", "-", ":", "-").Replace(address)
-				}
-				all = append(all, endpoint{name, address, ports})
-			}
-		}
-	}
-	return all
-}
-
 func headless(spec *corev1.ServiceSpec) bool { return spec.ClusterIP == corev1.ClusterIPNone }
-
-// external returns the record of an external name, which may be an address.
-func external(name string) []dns.RR {
-	if records := addresses(name); len(records) > 0 {
-		return records
-	}
-	return []dns.RR{&dns.CNAME{Hdr: of(dns.TypeCNAME), Target: dns.Fqdn(name)}}
-}
-
-// addresses returns the records of addresses, each once.
-func addresses(texts ...string) []dns.RR {
-	var records []dns.RR
-	for _, text := range texts {
-		ip, err := netip.ParseAddr(text)
-		switch {
-		case err != nil:
-			continue
-		case ip.Is4():
-			records = append(records, &dns.A{Hdr: of(dns.TypeA), A: net.IP(ip.AsSlice())})
-		default:
-			records = append(records, &dns.AAAA{Hdr: of(dns.TypeAAAA), AAAA: net.IP(ip.AsSlice())})
-		}
-	}
-	return dns.Dedup(records, nil)
-}
-
-// named returns the complete records of the addresses of a name.
-func named(name string, texts ...string) []dns.RR {
-	records := addresses(texts...)
-	for _, record := range records {
-		header := record.Header()
-		header.Name, header.Class, header.Ttl = name, dns.ClassINET, TTL
-	}
-	return records
-}
-
-func srv(target string, port int32) dns.RR {
-	return &dns.SRV{Hdr: of(dns.TypeSRV), Priority: priority, Weight: weight, Port: uint16(port), Target: target} //nolint:gosec // a port
-}
-
-func of(kind uint16) dns.RR_Header {
-	return dns.RR_Header{Rrtype: kind, Class: dns.ClassINET, Ttl: TTL}
-}
 
 // authority returns the zone's start of authority. Nothing transfers the zone, so that
 // its serial number never changes.
-func (z Zone) authority() *dns.SOA {
+func (z *Zone) authority() *dns.SOA {
 	return &dns.SOA{
 		Hdr: of(dns.TypeSOA), Ns: z.name("ns.dns"), Mbox: z.name("hostmaster"),
 		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: TTL,
 	}
 }
 
-func (z Zone) name(below string) string { return below + "." + dns.Fqdn(z.Domain) }
+func (z *Zone) name(below string) string { return below + "." + z.apex }
 
-func (z Zone) serviceName(key services.Key) string {
-	return z.name(fmt.Sprintf("%s.%s.svc", key.Name, key.Namespace))
+func (z *Zone) serviceName(key services.Key) string {
+	return z.name(key.Name + "." + key.Namespace + ".svc")
 }

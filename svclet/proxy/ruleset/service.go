@@ -17,11 +17,23 @@ import (
 
 // Service is a service with its endpoints.
 type Service struct {
-	Service *corev1.Service
-	Slices  []*discoveryv1.EndpointSlice
-	// Fallback is the address of a server on this machine that serves while there are no
-	// endpoints; invalid if there is none.
-	Fallback netip.AddrPort
+	Service  *corev1.Service
+	Slices   []*discoveryv1.EndpointSlice
+	Fallback Fallback
+}
+
+// Fallback is a server on this machine that serves a port of a service, in the IP family
+// of its address, while the port has no endpoints there.
+type Fallback struct {
+	// Address is invalid if there is none.
+	Address netip.AddrPort
+	// Port is the port of the service, for any protocol; 0 means all ports.
+	Port int32
+}
+
+// serves reports whether the server serves a port in an IP family.
+func (f Fallback) serves(port int32, family corev1.IPFamily) bool {
+	return f.Address.IsValid() && (f.Port == 0 || f.Port == port) && f.Address.Addr().Is6() == (family == corev1.IPv6Protocol)
 }
 
 // Part is what one service has in a table: it does not depend on other services.
@@ -74,8 +86,8 @@ type builder struct {
 func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IPFamily, node string) *builder {
 	proto := strings.ToLower(string(port.Protocol))
 	all := endpointsOf(port, s.Slices, family, node)
-	if f := s.Fallback; len(all) == 0 && f.IsValid() && f.Addr().Is6() == (family == corev1.IPv6Protocol) {
-		all = []endpoint{{f.Addr(), int32(f.Port()), true, true, true}}
+	if f := s.Fallback; len(all) == 0 && f.serves(port.Port, family) {
+		all = []endpoint{{f.Address.Addr(), int32(f.Address.Port()), true, true, true}}
 	}
 	return &builder{
 		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all,

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/svclet/dns"
+)
+
+// dnsService makes the service at whose address pods ask for names. The DNS servers of
+// the nodes answer there while it has no endpoints.
+type dnsService struct {
+	server   *options.Options
+	keys     *certificates
+	messages io.Writer
+	program  string
+
+	description string
+}
+
+// Name implements component.Component.
+func (*dnsService) Name() string { return "DNS" }
+
+// Start implements component.Component. Without the service, the cluster works.
+func (d *dnsService) Start(ctx context.Context) error {
+	ranges, err := d.server.Network.ServiceCIDRs()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(d.keys.client("admin"))
+	if err != nil {
+		return err
+	}
+	service, err := ensureDNS(ctx, client.CoreV1().Services(dns.ServiceKey().Namespace), ranges)
+	if err != nil && ctx.Err() == nil {
+		d.description = "none: " + err.Error()
+		fmt.Fprintf(d.messages, "%s: names of services have no server until the service %s can be created: %v\n", d.program, dns.ServiceKey(), err)
+		return nil
+	}
+	d.description = service.Spec.ClusterIP
+	return err
+}
+
+// Ready implements component.Component.
+func (d *dnsService) Ready(context.Context) (string, error) { return d.description, nil }
+
+// Failed implements component.Component.
+func (*dnsService) Failed() <-chan error { return nil }
+
+// Stop implements component.Component.
+func (*dnsService) Stop() error { return nil }
+
+// ensureDNS creates the service if there is none. It never changes it: pods keep its
+// address, and users may have another one.
+func ensureDNS(ctx context.Context, services corev1client.ServiceInterface, ranges []netip.Prefix) (*corev1.Service, error) {
+	name := dns.ServiceKey().Name
+	found, err := services.Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return found, err
+	}
+	created, err := services.Create(ctx, newDNSService(ranges, true), metav1.CreateOptions{})
+	if apierrors.IsInvalid(err) {
+		// Another service has the address.
+		created, err = services.Create(ctx, newDNSService(ranges, false), metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return services.Get(ctx, name, metav1.GetOptions{})
+	}
+	return created, err
+}
+
+// newDNSService returns the service. Its selector is that of cluster add-ons for DNS, which
+// get its address when they are installed.
+func newDNSService(ranges []netip.Prefix, fixed bool) *corev1.Service {
+	labels := map[string]string{"k8s-app": "kube-dns"}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: dns.ServiceKey().Namespace, Name: dns.ServiceKey().Name, Labels: labels},
+		Spec: corev1.ServiceSpec{
+			Selector:   labels,
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{
+				{Name: "dns", Protocol: corev1.ProtocolUDP, Port: dns.ServicePort, TargetPort: intstr.FromInt32(dns.ServicePort)},
+				{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: dns.ServicePort, TargetPort: intstr.FromInt32(dns.ServicePort)},
+			},
+		},
+	}
+	// The nodes' own servers have IPv4 addresses only.
+	family := ranges[0]
+	for _, cidr := range ranges {
+		if cidr.Addr().Is4() {
+			family = cidr
+		}
+	}
+	if family.Addr().Is6() {
+		service.Spec.IPFamilies[0] = corev1.IPv6Protocol
+	}
+	if address := tenth(family); fixed && address.IsValid() {
+		service.Spec.ClusterIP = address.String()
+	}
+	return service
+}
+
+// tenth returns the tenth address of a range, where clusters have their DNS by
+// convention, or an invalid one if the range is smaller.
+func tenth(cidr netip.Prefix) netip.Addr {
+	address := cidr.Masked().Addr()
+	for range 10 {
+		address = address.Next()
+	}
+	if last := address.Next(); !cidr.Contains(last) {
+		return netip.Addr{} // it or its successor, which is the broadcast address, ends the range
+	}
+	return address
+}

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/services"
+)
+
+// defaultClusterDomain is the domain of a cluster whose names the agent answers.
+const defaultClusterDomain = "cluster.local"
+
+// nodeServices are the node's copy of services, and what works with it: the service proxy
+// and the DNS server.
+type nodeServices struct {
+	store *services.Store // nil without either
+	dns   *dns.Server     // nil if the node has none
+	// routed is whether the proxy routes the service of the DNS server to it.
+	routed bool
+	clock  clock.WithTicker
+	tasks  tasks
+}
+
+// newServices makes the node's copy of services, the proxy and the DNS server. On a
+// machine that cannot have one of them, the agent works without. Its tasks, or
+// abandon, close the port of the DNS server.
+func newServices(ctx context.Context, base common, conn connections) *nodeServices {
+	n := &nodeServices{clock: base.Clock}
+	if conn.clients == nil || !base.ServiceProxy && !base.DNS {
+		return n
+	}
+	n.store = services.New()
+	n.tasks.parts = append(n.tasks.parts, func(ctx context.Context) { n.store.Run(ctx, conn.clients.Heartbeats, conn.clients.Discovery) })
+	if base.DNS {
+		server, err := dns.Listen(ctx, dns.Options{
+			Domain: clusterDomain(base), Services: n.store, ResolvConf: ptr.Deref(base.Configuration.ResolverConfig, ""),
+			PortFile: filepath.Join(base.RootDir, "dns-port"), Clock: base.Clock,
+		})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Names of services have no DNS server on this node")
+		} else {
+			n.dns = server
+			n.tasks.parts = append(n.tasks.parts, server.Run)
+		}
+	}
+	if base.ServiceProxy {
+		run := serviceProxy(ctx, base, n)
+		n.routed = run != nil && n.dns != nil
+		if run != nil {
+			n.tasks.parts = append(n.tasks.parts, run)
+		}
+	}
+	return n
+}
+
+// abandon closes the port of a DNS server that does not run.
+func (n *nodeServices) abandon() error {
+	if n.dns == nil {
+		return nil
+	}
+	return n.dns.Close()
+}
+
+// clusterDomain returns the domain of the cluster, empty if it is not known.
+func clusterDomain(base common) string {
+	if base.DNS {
+		return cmp.Or(base.Configuration.ClusterDomain, defaultClusterDomain)
+	}
+	return base.Configuration.ClusterDomain
+}
+
+// clusterDNS returns what finds the name servers of pods that use those of the cluster;
+// nil if the configuration names them.
+func (n *nodeServices) clusterDNS(base common) func(context.Context) ([]string, error) {
+	if !base.DNS || n.store == nil || len(base.Configuration.ClusterDNS) > 0 {
+		return nil
+	}
+	return func(ctx context.Context) ([]string, error) {
+		if err := n.await(ctx); err != nil {
+			return nil, err
+		}
+		if address := nameServer(n.store.Get(dns.ServiceKey()), n.routed); address != "" {
+			return []string{address}, nil
+		}
+		return nil, nil
+	}
+}
+
+// syncWait bounds how long an attempt to start a pod waits for the copy of services.
+const syncWait = time.Second
+
+// await waits until the copy of services is complete.
+func (n *nodeServices) await(ctx context.Context) error {
+	select {
+	case <-n.store.Complete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.clock.After(syncWait):
+		return errors.New("services have not yet been read at least once, the cluster's name servers are unknown")
+	}
+}
+
+// nameServer returns the address of the service of name servers that answers: the first of
+// a family in which it has a ready endpoint or, if the proxy routes it to the node's own
+// server, which has an IPv4 address, of IPv4. It is empty if none does.
+func nameServer(object services.Object, routed bool) string {
+	if object.Service == nil {
+		return ""
+	}
+	for _, text := range object.Service.Spec.ClusterIPs {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // None
+		}
+		family := corev1.IPv4Protocol
+		if address.Is6() {
+			family = corev1.IPv6Protocol
+		}
+		if routed && family == corev1.IPv4Protocol || hasReady(object, family) {
+			return text
+		}
+	}
+	return ""
+}
+
+// hasReady reports whether a service has a ready endpoint of an IP family.
+func hasReady(object services.Object, family corev1.IPFamily) bool {
+	for _, slice := range object.Slices {
+		if string(slice.AddressType) != string(family) {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if ptr.Deref(e.Conditions.Ready, true) {
+				return true
+			}
+		}
+	}
+	return false
+}

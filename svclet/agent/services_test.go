@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/services"
+)
+
+func dnsService(ips ...string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: dns.ServiceKey().Namespace, Name: dns.ServiceKey().Name},
+		Spec:       corev1.ServiceSpec{ClusterIPs: ips},
+	}
+}
+
+func dnsEndpoints(family discoveryv1.AddressType, ready bool) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		AddressType: family,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(ready)}}},
+	}
+}
+
+func TestPodsAskAtAnAddressThatAnswers(t *testing.T) {
+	const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
+	slices := func(all ...*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice { return all }
+	for _, test := range []struct {
+		rule   string
+		object services.Object
+		routed bool
+		want   string
+	}{
+		{"there is no service", services.Object{}, true, ""},
+		{"it leads to the node's server", services.Object{Service: dnsService("10.0.0.10")}, true, "10.0.0.10"},
+		{"without the proxy it leads nowhere", services.Object{Service: dnsService("10.0.0.10")}, false, ""},
+		{"it has a ready endpoint", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, true))}, false, "10.0.0.10"},
+		{"its endpoint is not ready", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, false))}, false, ""},
+		{"the node's server has no IPv6 address", services.Object{Service: dnsService("fd00::a")}, true, ""},
+		{"the other family does", services.Object{Service: dnsService("fd00::a", "10.0.0.10")}, true, "10.0.0.10"},
+		{"an endpoint of IPv6", services.Object{Service: dnsService("fd00::a", "10.0.0.10"), Slices: slices(dnsEndpoints(v6, true))}, true, "fd00::a"},
+		{"it is headless", services.Object{Service: dnsService("None"), Slices: slices(dnsEndpoints(v4, true))}, true, ""},
+	} {
+		if got := nameServer(test.object, test.routed); got != test.want {
+			t.Errorf("%s: %q", test.rule, got)
+		}
+	}
+}
+
+func TestNameServersAreUnknownUntilTheServicesAreRead(t *testing.T) {
+	turned := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	n := &nodeServices{store: services.New(), routed: true, clock: turned}
+	base := common{Config: Config{Configuration: config.Default()}}
+	if n.clusterDNS(base) != nil {
+		t.Error("without --dns the agent has name servers")
+	}
+	base.DNS = true
+	find := n.clusterDNS(base)
+	failed := make(chan error, 1)
+	go func() { _, err := find(t.Context()); failed <- err }()
+	for !turned.HasWaiters() {
+	}
+	turned.Step(syncWait)
+	if err := <-failed; err == nil {
+		t.Error("no error before the services are read")
+	}
+	for _, err := range []error{n.store.Services().Replace([]any{dnsService("10.0.0.10")}, ""), n.store.EndpointSlices().Replace(nil, "")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := find(context.Background()); err != nil || len(got) != 1 || got[0] != "10.0.0.10" {
+		t.Errorf("%v, %v", got, err)
+	}
+	base.Configuration.ClusterDNS = []string{"192.0.2.53"}
+	if n.clusterDNS(base) != nil {
+		t.Error("--cluster-dns is not used")
+	}
+}
+
+func TestTheDomainOfTheClusterHasADefaultWithDNS(t *testing.T) {
+	base := common{Config: Config{Configuration: config.Default()}}
+	for _, test := range []struct {
+		dns        bool
+		configured string
+		want       string
+	}{{false, "", ""}, {true, "", "cluster.local"}, {true, "example.org", "example.org"}, {false, "example.org", "example.org"}} {
+		base.DNS, base.Configuration.ClusterDomain = test.dns, test.configured
+		if got := clusterDomain(base); got != test.want {
+			t.Errorf("%v: %s", test, got)
+		}
+	}
+}
