@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/load"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
+
+	"svc.dev/svc/apiserver/yamldoc"
 )
 
 // The modes of authorization.
@@ -144,6 +146,9 @@ func readFile(file string) (listed []authzconfig.AuthorizerConfiguration, conten
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, "", fmt.Errorf("--authorization-config: %w", err)
+	}
+	if err := yamldoc.Check(data); err != nil {
+		return nil, "", fmt.Errorf("--authorization-config: %s: %w", file, err)
 	}
 	configuration, err := load.LoadFromData(data)
 	if err != nil {

@@ -183,7 +183,7 @@ func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for content, want := range map[string]string{
-		"":                                     "authorizers: Required value",
+		"":                                     "the file is empty; write a YAML document",
 		head + "- {type: RBAC, name: roles}\n": "authorizers[0]: type RBAC cannot be added while the server runs, restart it",
 		head + "- {type: Magic, name: all}\n":  `authorizers[0].type: Unsupported value: "Magic"`,
 		"authorizers: [":                       "did not find expected node content",

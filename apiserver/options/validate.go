@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -160,62 +159,6 @@ func (a *Agents) validate() []error {
 		errs = append(errs, fmt.Errorf("--svclet-timeout: %s must be above 0, as 5s", a.Timeout))
 	}
 	return errs
-}
-
-// validateFiles returns the errors of flags that name files.
-func (o *Options) validateFiles() []error {
-	serving := o.SecureServing.ServerCert.CertKey
-	var errs []error
-	for _, pair := range []struct{ certFlag, cert, keyFlag, key string }{
-		{"tls-cert-file", serving.CertFile, "tls-private-key-file", serving.KeyFile},
-		{"etcd-certfile", o.Etcd.CertFile, "etcd-keyfile", o.Etcd.KeyFile},
-		{"svclet-client-certificate", o.Agents.CertFile, "svclet-client-key", o.Agents.KeyFile},
-		{"proxy-client-cert-file", o.ProxyClientCertFile, "proxy-client-key-file", o.ProxyClientKeyFile},
-	} {
-		if (pair.cert == "") != (pair.key == "") {
-			errs = append(errs, fmt.Errorf("--%s and --%s: set both or none", pair.certFlag, pair.keyFlag))
-			continue
-		}
-		errs = append(errs, readable(pair.certFlag, pair.cert)...)
-		errs = append(errs, readable(pair.keyFlag, pair.key)...)
-	}
-	errs = append(errs, readable("client-ca-file", o.Authentication.ClientCAFile)...)
-	errs = append(errs, readable("svclet-certificate-authority", o.Agents.CAFile)...)
-	errs = append(errs, readable("token-auth-file", o.Authentication.TokenAuthFile)...)
-	errs = append(errs, readable("authentication-config", o.Authentication.ConfigFile)...)
-	errs = append(errs, readable("encryption-provider-config", o.Encryption.File)...)
-	errs = append(errs, readable("oidc-ca-file", o.Authentication.OIDC.CAFile)...)
-	errs = append(errs, readable("authentication-token-webhook-config-file", o.Authentication.Webhook.ConfigFile)...)
-	errs = append(errs, readable("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile)...)
-	errs = append(errs, readable("audit-policy-file", o.Audit.PolicyFile)...)
-	errs = append(errs, readable("audit-webhook-config-file", o.Audit.WebhookOptions.ConfigFile)...)
-	errs = append(errs, readable("admission-control-config-file", o.Admission.ConfigFile)...)
-	for _, file := range o.ServiceAccounts.KeyFiles {
-		errs = append(errs, readable("service-account-key-file", file)...)
-	}
-	errs = append(errs, readable("service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile)...)
-	return append(errs, readable("etcd-cafile", o.Etcd.TrustedCAFile)...)
-}
-
-// readable returns an error unless the file of a flag can be read. An empty name is no file.
-func readable(flag, file string) []error {
-	if file == "" {
-		return nil
-	}
-	info, err := os.Stat(file)
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a directory", file)
-	}
-	if err == nil {
-		var f *os.File
-		if f, err = os.Open(file); err == nil {
-			err = f.Close()
-		}
-	}
-	if err != nil {
-		return []error{fmt.Errorf("--%s: %w; name a file that the server can read", flag, err)}
-	}
-	return nil
 }
 
 func (o *Options) validateEtcd() []error {
