@@ -33,6 +33,8 @@ var literalsAllowed = map[string]string{
 	"controllers/replicaset/kind.go":                     "one controller for two kinds: which of them it is",
 	"controllers/resourcequota/controller.go":            "the names of quota's evaluators",
 	"controllers/scheduler/metrics.go":                   "values of a label of kube-scheduler's metrics",
+	"internal/convert/autoscaling.go":                    "a field of a metric",
+	"internal/convert/networking.go":                     "a field of EndpointSlice",
 	"internal/datadir/datadir.go":                        "the directory of pods' logs",
 	"svclet/agent/server.go":                             "the cgroup of all pods in the summary",
 	"svclet/apifake/serve.go":                            "an API server for tests",

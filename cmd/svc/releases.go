@@ -47,7 +47,7 @@ func newReleases() *cobra.Command {
 		Long: `List what the releases of Kubernetes from 1.16 to 1.37 add, deprecate and remove, with
 RELEASE the kinds and versions that it serves, and with --diff everything that differs
 between two releases, fields of objects and values of enumerations among it. No cluster
-is needed.`,
+is needed. "svc convert --check" checks manifests against a release.`,
 		Example: `  svc releases
   svc releases 1.25
   svc releases --diff 1.24..1.29`,

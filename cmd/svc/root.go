@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,9 +27,24 @@ func run(args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	if code := exitCode(0); errors.As(err, &code) {
+		return int(code)
+	}
 	fmt.Fprintf(errOut, "%s: %s\n", cmd.CommandPath(), oneLine(err))
+	if code, err := strconv.Atoi(cmd.Annotations[errorCode]); err == nil {
+		return code
+	}
 	return 1
 }
+
+// errorCode is the annotation of a command with its exit code in case of an error; 1
+// without it.
+const errorCode = "svc.dev/error-code"
+
+// exitCode is a result of a command, which it has printed itself.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -53,7 +69,7 @@ of it on this machine.`,
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newUp(), newDown(), newStatus(), newReleases(), newAPIServer(), newControllerManager(), newNode(), newToken(), newUser(), newStorage(), newKubeconfig(), newUnregister(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
+	root.AddCommand(newUp(), newDown(), newStatus(), newReleases(), newConvert(), newAPIServer(), newControllerManager(), newNode(), newToken(), newUser(), newStorage(), newKubeconfig(), newUnregister(), newImage(), newKubectl(), newVersion(), newCompletion(), newReference())
 	return root
 }
 

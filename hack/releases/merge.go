@@ -150,6 +150,9 @@ func mergeKinds(all map[releases.Release]*source, facts *facts) ([]releases.Kind
 		list = append(list, *k)
 	}
 	for i := range list {
+		if k := &list[i]; k.Removed == 0 && k.Served.Last < releases.Newest {
+			k.Removed = k.Served.Last + 1
+		}
 		if k := &list[i]; k.Replacement.Empty() && (k.Deprecated != 0 || k.Removed != 0) {
 			k.Replacement = mostStable(list, k)
 		}

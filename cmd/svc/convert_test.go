@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	oldBudget = "# why\napiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {minAvailable: 1}\n"
+	newBudget = "# why\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {minAvailable: 1}\n"
+)
+
+func TestConvert(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"old.yaml": oldBudget, "new.yaml": newBudget, "broken.yaml": "a: b\n c: [\n",
+		"gone.yaml": "apiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: a}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	for _, tc := range []struct {
+		name string
+		args string
+		code int
+		out  string // the beginning of the output
+		err  string // the beginning of the standard error
+	}{
+		{name: "nothing to do", args: "--release=1.25 new.yaml", out: newBudget, err: "1 objects checked for 1.25: 0 converted, 0 to decide, 0 with warnings\n"},
+		{name: "converted", args: "--release=1.25 old.yaml", code: 1, out: newBudget, err: "old.yaml:2: changed: PodDisruptionBudget a: apiVersion: policy/v1beta1 is policy/v1\n1 objects"},
+		{name: "two files are two documents", args: "--release=1.25 new.yaml -f old.yaml", code: 1, out: newBudget + "---\n" + newBudget},
+		{name: "a decision", args: "--release=1.25 gone.yaml", code: 2, out: "apiVersion: policy/v1beta1", err: "gone.yaml:1: decide: PodSecurityPolicy a: apiVersion: policy/v1beta1 PodSecurityPolicy is not served since 1.25"},
+		{name: "as YAML", args: "--release=1.25 -o yaml old.yaml", code: 1, out: "# why\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata:\n  name: a\n"},
+		{name: "as JSON", args: "--release=1.25 -o json old.yaml", code: 1, out: "{\n  \"apiVersion\": \"policy/v1\","},
+		{name: "a list as JSON", args: "--release=1.25 -o json old.yaml new.yaml", code: 1, out: "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\","},
+		{name: "checked", args: "--check --release=1.25 old.yaml", code: 1, out: "old.yaml:2: error: PodDisruptionBudget a: apiVersion: policy/v1beta1 PodDisruptionBudget is not served since 1.25; use policy/v1 PodDisruptionBudget\n1 objects"},
+		{name: "deprecated", args: "--check --release=1.24 old.yaml", out: "old.yaml:2: warning: PodDisruptionBudget a: apiVersion: policy/v1beta1 PodDisruptionBudget is deprecated since 1.21 and not served from 1.25; use"},
+		{name: "checked as JSON", args: "--check --release=1.25 -o json old.yaml", code: 1, out: "{\n  \"release\": \"1.25\","},
+		{name: "checked as SARIF", args: "--check --release=1.25 -o sarif old.yaml", code: 1, out: "{\n  \"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\","},
+		{name: "checked as JUnit", args: "--check --release=1.25 -o junit old.yaml", code: 1, out: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites "},
+		{name: "a broken file among others", args: "--check --release=1.25 .", code: 3, out: "gone.yaml:1: decide", err: "svc convert: broken.yaml:2: invalid YAML: "},
+		{name: "no file", args: "--check", code: 3, err: "svc convert: no manifests: name files or directories"},
+		{name: "no such file", args: "absent.yaml", code: 3, err: "svc convert: stat absent.yaml: no such file or directory\n"},
+		{name: "no such release", args: "--release=1.15 new.yaml", code: 3, err: `svc convert: --release: invalid release "1.15": must be 1.16 to 1.37;`},
+		{name: "no such version", args: "--release=1.25 --output-version=policy/v1beta1 new.yaml", code: 3, err: "svc convert: --output-version: 1.25 does not serve policy/v1beta1;"},
+		{name: "no such output", args: "-o sarif new.yaml", code: 3, err: `svc convert: --output: "sarif" is unknown: must be yaml or json, or left out;`},
+		{name: "no such output of a check", args: "--check -o yaml new.yaml", code: 3, err: `svc convert: --output: "yaml" is unknown: must be json or sarif or junit, or left out;`},
+		{name: "a cluster is only checked", args: "--cluster", code: 3, err: "svc convert: --cluster: only --check reads a cluster"},
+		{name: "a cluster and files", args: "--check --cluster new.yaml", code: 3, err: "svc convert: --cluster: cannot be used together with files;"},
+		{name: "a check writes nothing", args: "--check --write new.yaml", code: 3, err: "svc convert: --write: cannot be used together with --check"},
+		{name: "the standard input is not written", args: "--write -", code: 3, err: "svc convert: --write: the standard input cannot be written;"},
+		{name: "unknown flag", args: "--chek", code: 3, err: "svc convert: unknown flag: --chek;"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out, errOut strings.Builder
+			code := run(append([]string{"convert"}, strings.Fields(tc.args)...), &out, &errOut)
+			if code != tc.code || !strings.HasPrefix(out.String(), tc.out) || !strings.HasPrefix(errOut.String(), tc.err) {
+				t.Errorf("exit code %d, want %d\n%s\n%s", code, tc.code, out.String(), errOut.String())
+			}
+		})
+	}
+}
+
+func TestConvertWritesTheFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte(oldBudget), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	if code := run([]string{"convert", "--release=1.25", "--write", file}, &out, &errOut); code != 1 || !strings.Contains(out.String(), "1 converted") {
+		t.Errorf("exit code %d, %s%s", code, out.String(), errOut.String())
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != newBudget {
+		t.Errorf("%v\n%s", err, got)
+	}
+}

@@ -1,0 +1,62 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"svc.dev/svc/internal/manifest"
+)
+
+// Live returns what is known of an object of a cluster: the manifest that was applied,
+// and the versions in which clients have written it.
+func (c *Converter) Live(gvk schema.GroupVersionKind, meta *metav1.ObjectMeta) Outcome {
+	o := Outcome{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: meta.Namespace, Name: meta.Name}
+	if applied := meta.Annotations[corev1.LastAppliedConfigAnnotation]; applied != "" {
+		documents, err := manifest.Parse("", applied)
+		if err != nil {
+			o.find(NotConvertible, Warning, "", nil, "metadata.annotations", fmt.Sprintf("the annotation %s is invalid: %v", corev1.LastAppliedConfigAnnotation, err))
+		}
+		for _, d := range documents {
+			for _, obj := range d.Objects() {
+				o.Findings = append(o.Findings, c.Object(obj).Findings...)
+			}
+		}
+		for i := range o.Findings {
+			o.Findings[i].Line = 0
+			o.Findings[i].Message = "in the manifest that was applied: " + o.Findings[i].Message
+		}
+	}
+	seen := map[string]bool{}
+	for _, f := range meta.ManagedFields {
+		gv, err := schema.ParseGroupVersion(f.APIVersion)
+		if err != nil || seen[f.Manager+" "+f.APIVersion] {
+			continue
+		}
+		seen[f.Manager+" "+f.APIVersion] = true
+		if k := c.Table.Kind(gv.WithKind(gvk.Kind)); k != nil && c.Release > k.Served.Last {
+			when := ""
+			if f.Time != nil {
+				when = " at " + f.Time.UTC().Format("2006-01-02T15:04:05Z")
+			}
+			o.find(LiveVersion, Warning, "", nil, "metadata.managedFields", fmt.Sprintf("%q has written it as %s%s, which is not served since %v", f.Manager, f.APIVersion, when, k.Served.Last+1))
+		}
+	}
+	return o
+}
+
+// Requested returns what is known of requests for a resource that a server has counted
+// as deprecated, by the release that it names as the one that removes it; ok is false
+// if the release still serves it.
+func (c *Converter) Requested(gvr schema.GroupVersionResource, subresource, removedRelease string) (o Outcome, ok bool) {
+	var major, minor int
+	if _, err := fmt.Sscanf(removedRelease, "%d.%d", &major, &minor); err != nil || major != 1 || int(c.Release) < minor {
+		return Outcome{}, false
+	}
+	o = Outcome{APIVersion: gvr.GroupVersion().String(), Kind: strings.TrimSuffix(gvr.Resource+"/"+subresource, "/")}
+	o.find(RequestedVersion, Error, Decide, nil, "apiserver_requested_deprecated_apis", fmt.Sprintf("clients have requested %s %s since the server started, which is not served since %s; the audit log names them", gvr.GroupVersion(), o.Kind, removedRelease))
+	return o, true
+}

@@ -1,0 +1,74 @@
+package convert
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"svc.dev/svc/internal/manifest"
+)
+
+// autoscaler brings metrics into the form that v2beta2 and v2 share: what is measured,
+// and a target.
+func autoscaler(e *edit) {
+	for i, metric := range manifest.Items(e.obj, "spec", "metrics") {
+		path := fmt.Sprintf("spec.metrics[%d]", i)
+		for _, form := range []struct {
+			source  string
+			rewrite func(*yaml.Node)
+		}{
+			{"resource", resourceMetric}, {"containerResource", resourceMetric},
+			{"pods", podsMetric}, {"object", objectMetric}, {"external", externalMetric},
+		} {
+			if of := manifest.Get(metric, form.source); of != nil && of.Kind == yaml.MappingNode {
+				form.rewrite(of)
+				e.changed(manifest.Key(metric, form.source), path+"."+form.source, "the metric and its target have the form of v2")
+			}
+		}
+	}
+	if status := manifest.Key(e.obj, "status"); status != nil {
+		e.changed(status, "status", "removed: the controller writes it, and in another form")
+		manifest.Delete(e.obj, "status")
+	}
+}
+
+func resourceMetric(of *yaml.Node) {
+	target(of, "Utilization", "averageUtilization", "targetAverageUtilization")
+	target(of, "AverageValue", "averageValue", "targetAverageValue")
+}
+
+func podsMetric(of *yaml.Node) {
+	measured(of, "selector")
+	target(of, "AverageValue", "averageValue", "targetAverageValue")
+}
+
+func objectMetric(of *yaml.Node) {
+	manifest.Rename(of, "target", "describedObject")
+	measured(of, "selector")
+	target(of, "Value", "value", "targetValue")
+	target(of, "AverageValue", "averageValue", "averageValue")
+}
+
+func externalMetric(of *yaml.Node) {
+	measured(of, "metricSelector")
+	target(of, "Value", "value", "targetValue")
+	target(of, "AverageValue", "averageValue", "targetAverageValue")
+}
+
+// measured moves the name and the selector of a metric into one.
+func measured(of *yaml.Node, selector string) {
+	name, labels := manifest.Delete(of, "metricName"), manifest.Delete(of, selector)
+	if name != nil || labels != nil {
+		manifest.SetFirst(of, "metric", manifest.Map("name", name, "selector", labels))
+	}
+}
+
+// target moves a value into the target. The last one decides the type, as an object or
+// external metric with an average needs no value.
+func target(of *yaml.Node, kind, key, from string) {
+	value := manifest.Delete(of, from)
+	if manifest.IsNull(value) {
+		return
+	}
+	manifest.Set(of, "target", manifest.Map("type", manifest.String(kind), key, value))
+}

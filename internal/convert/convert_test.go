@@ -1,0 +1,69 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"svc.dev/svc/internal/golden"
+	"svc.dev/svc/internal/releases"
+)
+
+// The commands of the scripts: "convert RELEASE [VERSION]" prints the converted manifest
+// and what has been changed and found, "check RELEASE" only what has been found.
+func TestScripts(t *testing.T) {
+	table, err := releases.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Run(t, func(t *testing.T) golden.Handler {
+		return func(command golden.Command) string {
+			release, err := releases.ParseRelease(command.Args[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &Converter{Table: table, Release: release, OnlyRemoved: command.Name == "check"}
+			if len(command.Args) > 1 {
+				if c.Version, err = schema.ParseGroupVersion(command.Args[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, outcomes, err := c.File("m.yaml", body(command.Body))
+			if err != nil {
+				return err.Error()
+			}
+			var out strings.Builder
+			if command.Name == "convert" {
+				out.WriteString(text)
+			}
+			code := 0
+			for _, o := range outcomes {
+				for _, change := range o.Changes {
+					if command.Name == "convert" {
+						fmt.Fprintf(&out, "* %d %s: %s\n", change.Line, change.Path, change.Message)
+					}
+				}
+				for _, f := range o.Findings {
+					fmt.Fprintf(&out, "! %d %s: %s (%s %s)\n", f.Line, f.Path, f.Message, f.Rule, strings.TrimSpace(string(f.Level)+" "+string(f.Action)))
+				}
+				if o.NotChecked != "" {
+					fmt.Fprintf(&out, "? %d %s\n", o.Line, o.NotChecked)
+				}
+				code = max(code, o.Code())
+			}
+			fmt.Fprintf(&out, "exit %d", code)
+			return out.String()
+		}
+	})
+}
+
+// body removes the indentation of continuation lines.
+func body(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString(strings.TrimPrefix(line, "  "))
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}

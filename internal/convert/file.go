@@ -1,0 +1,49 @@
+package convert
+
+import (
+	"strings"
+
+	"svc.dev/svc/internal/manifest"
+)
+
+// File converts the objects of a file. It returns the new text, in which documents
+// without changes are as they were, and what is known of each object. An error is a
+// mistake in the file, with its line.
+func (c *Converter) File(name, text string) (string, []Outcome, error) {
+	documents, err := manifest.Parse(name, text)
+	if err != nil {
+		return "", nil, err
+	}
+	var out strings.Builder
+	var outcomes []Outcome
+	for _, d := range documents {
+		changed := false
+		for _, obj := range d.Objects() {
+			o := c.Object(obj)
+			o.File, o.Line = name, d.LineOf(obj)
+			for i := range o.Changes {
+				o.Changes[i].Line = lineInFile(d, o.Line, o.Changes[i].Line)
+			}
+			for i := range o.Findings {
+				o.Findings[i].Line = lineInFile(d, o.Line, o.Findings[i].Line)
+			}
+			changed = changed || len(o.Changes) > 0
+			outcomes = append(outcomes, o)
+		}
+		text := d.Text
+		if changed {
+			if text, err = d.Write(); err != nil {
+				return "", nil, err
+			}
+		}
+		out.WriteString(text)
+	}
+	return out.String(), outcomes, nil
+}
+
+func lineInFile(d *manifest.Document, object, line int) int {
+	if line == 0 {
+		return object
+	}
+	return d.Line + line - 1
+}

@@ -1,0 +1,148 @@
+// Package inputs owns the files that a conversion reads and writes: it finds them,
+// converts each, and writes the changed ones.
+package inputs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"svc.dev/svc/internal/convert"
+	"svc.dev/svc/internal/manifest"
+)
+
+// Stdin is the name that stands for the standard input.
+const Stdin = "-"
+
+// Result is what came out of all files.
+type Result struct {
+	Files    []File
+	Outcomes []convert.Outcome
+	// Errors are mistakes in single files: the others are in the result.
+	Errors []error
+}
+
+// File is a file before and after its conversion.
+type File struct {
+	Name, Before, After string
+}
+
+// Convert converts the files of the names, which may be files, directories or Stdin. In
+// directories it reads what ends with .yaml, .yml or .json, and leaves out what is
+// hidden.
+func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, error) {
+	result := &Result{}
+	for _, name := range names {
+		if name == Stdin {
+			text, err := io.ReadAll(stdin)
+			if err != nil {
+				return nil, fmt.Errorf("standard input: %w", err)
+			}
+			result.add(c, "<stdin>", string(text), false)
+			continue
+		}
+		files, inDirectory, err := find(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			result.add(c, file, string(text), inDirectory)
+		}
+	}
+	return result, nil
+}
+
+// add converts one file.
+func (r *Result) add(c *convert.Converter, name, text string, inDirectory bool) {
+	after, outcomes, err := c.File(name, text)
+	for i := 0; err == nil && !inDirectory && i < len(outcomes); i++ {
+		if o := outcomes[i]; o.NotChecked == convert.NoObject {
+			err = fmt.Errorf("%s:%d: %s", name, o.Line, o.NotChecked)
+		}
+	}
+	var mistake *manifest.Error
+	switch {
+	case err == nil:
+		r.Files = append(r.Files, File{Name: name, Before: text, After: after})
+		r.Outcomes = append(r.Outcomes, outcomes...)
+	case inDirectory && errors.As(err, &mistake) && (mistake.Template || strings.HasSuffix(name, ".json")):
+		// A directory has other files than manifests.
+		reason := "no manifest: " + mistake.Err.Error()
+		if mistake.Template {
+			reason = "template: render it first, as with \"helm template\""
+		}
+		r.Outcomes = append(r.Outcomes, convert.Outcome{File: name, Line: mistake.Line, NotChecked: reason})
+	default:
+		r.Errors = append(r.Errors, err)
+	}
+}
+
+// find returns the files of a directory in order, or the file itself.
+func find(name string) (files []string, isDirectory bool, err error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, false, err
+	}
+	if !info.IsDir() {
+		return []string{name}, false, nil
+	}
+	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path != name && strings.HasPrefix(entry.Name(), "."):
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+		case entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+			files = append(files, path)
+		}
+		return nil
+	})
+	return files, true, err
+}
+
+// Write writes the files that have changed, each as a whole or not at all.
+func (r *Result) Write() error {
+	for _, f := range r.Files {
+		if f.Before == f.After {
+			continue
+		}
+		if err := write(f.Name, f.After); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write replaces a file, or what a link refers to, and keeps its permissions.
+func write(name, text string) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(name), ".svc-convert-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	_, err = temporary.WriteString(text)
+	err = errors.Join(err, temporary.Chmod(info.Mode().Perm()), temporary.Sync(), temporary.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), name)
+}

@@ -1,0 +1,126 @@
+package inputs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"svc.dev/svc/internal/convert"
+	"svc.dev/svc/internal/releases"
+)
+
+const (
+	old     = "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\n"
+	new     = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\n"
+	current = "apiVersion: v1\nkind: Secret\nmetadata: {name:   a}\n"
+)
+
+func converter(t *testing.T) *convert.Converter {
+	t.Helper()
+	table, err := releases.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &convert.Converter{Table: table, Release: 25}
+}
+
+func files(t *testing.T, content map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range content {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestADirectoryIsReadAndWritten(t *testing.T) {
+	dir := files(t, map[string]string{
+		"a.yaml": old, "sub/b.yml": current, "sub/c.json": `{"name": "no manifest"}`,
+		"chart/t.yaml": "a: {{ .Values.a }}\nb: [\n", "tsconfig.json": "{ // no JSON\n}",
+		".git/x.yaml": "b: [\n", "README.md": "b: [\n",
+	})
+	link := filepath.Join(dir, "sub", "link.yaml")
+	if err := os.Symlink(filepath.Join(dir, "a.yaml"), link); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Convert(converter(t), []string{dir}, nil)
+	if err != nil || len(result.Errors) > 0 {
+		t.Fatal(err, result.Errors)
+	}
+	var not []string
+	for _, o := range result.Outcomes {
+		if o.NotChecked != "" {
+			reason, _, _ := strings.Cut(o.NotChecked, ":")
+			not = append(not, filepath.Base(o.File)+" "+reason)
+		}
+	}
+	if got := strings.Join(not, ", "); got != "t.yaml template, c.json no object, tsconfig.json no manifest" {
+		t.Errorf("not checked: %s", got)
+	}
+	if err := result.Write(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a.yaml": new, "sub/b.yml": current} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		info, statErr := os.Stat(filepath.Join(dir, name))
+		if err != nil || statErr != nil || string(got) != want || info.Mode().Perm() != 0o640 {
+			t.Errorf("%s: %v %v %v, got\n%s", name, err, statErr, info.Mode(), got)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".svc-convert-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("temporary files are left: %v %v", left, err)
+	}
+}
+
+func TestWriteKeepsALink(t *testing.T) {
+	dir := files(t, map[string]string{"a.yaml": old})
+	link := filepath.Join(dir, "link.yaml")
+	if err := os.Symlink("a.yaml", link); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Convert(converter(t), []string{link}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := result.Write(); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := os.Readlink(link); err != nil || target != "a.yaml" {
+		t.Errorf("the link is %q, %v", target, err)
+	}
+	if got, err := os.ReadFile(link); err != nil || string(got) != new {
+		t.Errorf("%v, got %s", err, got)
+	}
+}
+
+func TestANamedFileHasToBeAManifest(t *testing.T) {
+	dir := files(t, map[string]string{"values.yaml": "# values\nimage: web\n", "bad.yaml": "a: b\n c: [\n", "t.yaml": "a: {{ .x }}\nb: [\n"})
+	for name, want := range map[string]string{
+		"values.yaml": "values.yaml:2: no object: it has no apiVersion and kind",
+		"bad.yaml":    "bad.yaml:2: invalid YAML",
+		"t.yaml":      "is a template: render it first",
+	} {
+		result, err := Convert(converter(t), []string{filepath.Join(dir, name)}, nil)
+		if err != nil || len(result.Errors) != 1 || !strings.Contains(result.Errors[0].Error(), want) {
+			t.Errorf("%s: %v %v", name, err, result.Errors)
+		}
+	}
+	if _, err := Convert(converter(t), []string{filepath.Join(dir, "gone")}, nil); err == nil {
+		t.Error("a file that is not there is no error")
+	}
+}
+
+func TestTheStandardInput(t *testing.T) {
+	result, err := Convert(converter(t), []string{Stdin}, strings.NewReader("---\n"+old+"---\n"))
+	if err != nil || len(result.Errors) > 0 || result.Files[0].After != "---\n"+new+"---\n" || result.Outcomes[0].File != "<stdin>" {
+		t.Errorf("%v %+v", err, result)
+	}
+}

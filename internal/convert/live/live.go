@@ -1,0 +1,121 @@
+// Package live owns what a check reads from a cluster: the metadata of objects and the
+// gauge of deprecated requests. It writes nothing.
+package live
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/internal/convert"
+)
+
+const (
+	// file stands for the file in outcomes of live objects.
+	file = "cluster"
+	// pageSize bounds what a list holds in memory.
+	pageSize = 500
+	gauge    = "apiserver_requested_deprecated_apis"
+)
+
+// Check returns what is known of the objects of a cluster, and warnings of what it could
+// not read.
+func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outcomes []convert.Outcome, warnings []string, err error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	lists, err := client.ServerPreferredResources()
+	if lists == nil && err != nil {
+		return nil, nil, err
+	}
+	if err != nil {
+		warnings = append(warnings, fmt.Sprintf("not all API groups were read: %v", err))
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || !c.Table.HasGroup(gv.Group) {
+			continue
+		}
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" { // events expire
+				continue
+			}
+			found, err := check(ctx, objects, c, gv.WithResource(r.Name), gv.WithKind(r.Kind))
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			if err != nil {
+				warnings = append(warnings, fmt.Sprintf("%s %s were not read: %v", gv, r.Name, err))
+			}
+			outcomes = append(outcomes, found...)
+		}
+	}
+	requested, err := requested(ctx, client, c)
+	if err != nil {
+		warnings = append(warnings, fmt.Sprintf("requests for deprecated versions were not read (/metrics): %v", err))
+	}
+	return append(outcomes, requested...), warnings, nil
+}
+
+// check reads the objects of a resource, page by page.
+func check(ctx context.Context, client metadata.Interface, c *convert.Converter, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind) ([]convert.Outcome, error) {
+	var outcomes []convert.Outcome
+	for next := ""; ; {
+		page, err := client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
+		if err != nil {
+			return outcomes, err
+		}
+		for i := range page.Items {
+			o := c.Live(gvk, &page.Items[i].ObjectMeta)
+			o.File = file
+			outcomes = append(outcomes, o)
+		}
+		if next = page.Continue; next == "" {
+			return outcomes, nil
+		}
+	}
+}
+
+// requested reads the gauge of requests for deprecated versions.
+func requested(ctx context.Context, client discovery.DiscoveryInterface, c *convert.Converter) ([]convert.Outcome, error) {
+	text, err := client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return parse(text, c)
+}
+
+func parse(text []byte, c *convert.Converter) ([]convert.Outcome, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	var outcomes []convert.Outcome
+	for _, m := range families[gauge].GetMetric() {
+		labels := map[string]string{}
+		for _, pair := range m.GetLabel() {
+			labels[pair.GetName()] = pair.GetValue()
+		}
+		gvr := schema.GroupVersionResource{Group: labels["group"], Version: labels["version"], Resource: labels["resource"]}
+		if o, ok := c.Requested(gvr, labels["subresource"], labels["removed_release"]); ok {
+			o.File = file
+			outcomes = append(outcomes, o)
+		}
+	}
+	return outcomes, nil
+}

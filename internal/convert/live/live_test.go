@@ -1,0 +1,116 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/internal/convert"
+	"svc.dev/svc/internal/releases"
+)
+
+// server answers as an API server with two pages of CronJobs and a group of custom
+// resources, whose objects it does not expect to be asked for.
+func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
+	t.Helper()
+	answer := func(w http.ResponseWriter, value any) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(value); err != nil {
+			t.Error(err)
+		}
+	}
+	group := func(name, version string) metav1.APIGroup {
+		gv := metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version}
+		return metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{gv}, PreferredVersion: gv}
+	}
+	resources := func(gv, name, kind string) *metav1.APIResourceList {
+		return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv,
+			APIResources: []metav1.APIResource{{Name: name, Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list"}}, {Name: name + "/status", Kind: kind, Verbs: metav1.Verbs{"get"}}}}
+	}
+	cronJob := func(name, manifest string) metav1.PartialObjectMetadata {
+		return metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: manifest}}}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}})
+	})
+	mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group("batch", "v1"), group("example.com", "v1")}})
+	})
+	mux.HandleFunc("GET /apis/batch/v1", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, resources("batch/v1", "cronjobs", "CronJob"))
+	})
+	mux.HandleFunc("GET /apis/example.com/v1", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, resources("example.com/v1", "things", "Thing"))
+	})
+	mux.HandleFunc("GET /apis/batch/v1/cronjobs", func(w http.ResponseWriter, r *http.Request) {
+		page := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		if r.URL.Query().Get("continue") == "" {
+			page.Continue = "more"
+			page.Items = []metav1.PartialObjectMetadata{cronJob("old", `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"old"}}`)}
+		} else {
+			page.Items = []metav1.PartialObjectMetadata{cronJob("new", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"new"}}`)}
+		}
+		answer(w, page)
+	})
+	mux.HandleFunc("GET /metrics", metrics)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("unexpected request %s %s", r.Method, r.URL)
+		http.NotFound(w, r)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return &rest.Config{Host: s.URL}
+}
+
+func converter(t *testing.T) *convert.Converter {
+	t.Helper()
+	table, err := releases.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &convert.Converter{Table: table, Release: 25, OnlyRemoved: true}
+}
+
+func TestCheck(t *testing.T) {
+	config := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "# TYPE apiserver_requested_deprecated_apis gauge\n"+
+			"apiserver_requested_deprecated_apis{group=\"policy\",removed_release=\"1.25\",resource=\"x\",subresource=\"\",version=\"v1beta1\"} 1\n"+
+			"apiserver_requested_deprecated_apis{group=\"autoscaling\",removed_release=\"1.26\",resource=\"y\",subresource=\"\",version=\"v2beta2\"} 1\n")
+	})
+	outcomes, warnings, err := Check(t.Context(), config, converter(t))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	var got []string
+	for _, o := range outcomes {
+		got = append(got, fmt.Sprintf("%s %s%s %d", o.APIVersion, o.Kind, o.Name, o.Code()))
+	}
+	if all := strings.Join(got, ", "); all != "batch/v1 CronJobold 1, batch/v1 CronJobnew 0, policy/v1beta1 x 2" {
+		t.Errorf("got %s", all)
+	}
+}
+
+func TestWhatCannotBeReadIsAWarning(t *testing.T) {
+	config := server(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	outcomes, warnings, err := Check(t.Context(), config, converter(t))
+	if err != nil || len(outcomes) != 2 || len(warnings) != 1 || !strings.Contains(warnings[0], "/metrics") {
+		t.Errorf("%d outcomes, %v, %v", len(outcomes), warnings, err)
+	}
+}
+
+func TestAClusterThatDoesNotAnswerIsAnError(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	if _, _, err := Check(t.Context(), &rest.Config{Host: s.URL}, converter(t)); err == nil {
+		t.Error("no error")
+	}
+}

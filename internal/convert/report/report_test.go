@@ -1,0 +1,118 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/golden"
+
+	"svc.dev/svc/internal/convert"
+)
+
+func outcomes() []convert.Outcome {
+	return []convert.Outcome{
+		{File: "a.yaml", Line: 1, APIVersion: "policy/v1beta1", Kind: "PodDisruptionBudget", Namespace: "prod", Name: "web", To: "policy/v1",
+			Changes: []convert.Change{{Line: 1, Path: "apiVersion", Message: "policy/v1beta1 is policy/v1"}},
+			Findings: []convert.Finding{
+				{Rule: convert.RemovedVersion, Level: convert.Error, Action: convert.Rewrite, Line: 1, Path: "apiVersion", Message: "not served since 1.25"},
+			}},
+		{File: "a.yaml", Line: 10, APIVersion: "v1", Kind: "Pod", Name: "x", Findings: []convert.Finding{
+			{Rule: convert.MissingField, Level: convert.Error, Action: convert.Decide, Line: 14, Path: "spec.os", Message: "the field is new in 1.23"},
+			{Rule: convert.DeprecatedMetadata, Level: convert.Warning, Line: 12, Path: "metadata.labels", Message: "deprecated <&> old"},
+		}},
+		{File: "b.yaml", Line: 1, APIVersion: "v1", Kind: "Node", Name: "n", Findings: []convert.Finding{
+			{Rule: convert.DeprecatedMetadata, Level: convert.Warning, Line: 2, Path: "metadata.labels", Message: "deprecated"},
+		}},
+		{File: "b.yaml", Line: 20, APIVersion: "example.com/v1", Kind: "X", NotChecked: "custom resource: no release has the group"},
+		{File: "cluster", APIVersion: "v1", Kind: "Secret", Name: "fine"},
+	}
+}
+
+// go test ./internal/convert/report -update rewrites the expected output.
+func TestForms(t *testing.T) {
+	r := New(25, outcomes())
+	r.Warnings = []string{"metrics were not read"}
+	for name, write := range map[string]func(*strings.Builder) error{
+		"text":      func(out *strings.Builder) error { r.Text(out, false, false); return nil },
+		"converted": func(out *strings.Builder) error { r.Text(out, true, true); return nil },
+		"json":      func(out *strings.Builder) error { return r.JSON(out) },
+		"sarif":     func(out *strings.Builder) error { return r.SARIF(out, "0.1.0") },
+		"junit":     func(out *strings.Builder) error { return r.JUnit(out) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if err := write(&out); err != nil {
+				t.Fatal(err)
+			}
+			golden.Assert(t, out.String(), name+".golden")
+		})
+	}
+	if r.Code() != 2 || r.Summary != (Summary{Checked: 4, NotChecked: 1, Convert: 1, Decide: 1, Warn: 1}) {
+		t.Errorf("code %d, %+v", r.Code(), r.Summary)
+	}
+}
+
+func TestCode(t *testing.T) {
+	all := outcomes()
+	for want, some := range map[int][]convert.Outcome{0: all[2:], 1: all[:1], 2: all[:2]} {
+		if got := New(25, some).Code(); got != want {
+			t.Errorf("code %d, want %d", got, want)
+		}
+	}
+}
+
+// What the schema of SARIF 2.1.0 requires of the parts that the report has.
+func TestSARIFHasWhatItsSchemaRequires(t *testing.T) {
+	var out strings.Builder
+	if err := New(25, outcomes()).SARIF(&out, "0.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	var log sarifLog
+	decoder := json.NewDecoder(strings.NewReader(out.String()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&log); err != nil {
+		t.Fatal(err)
+	}
+	if log.Version != "2.1.0" || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name == "" {
+		t.Fatalf("got %+v", log)
+	}
+	rules := log.Runs[0].Tool.Driver.Rules
+	for _, result := range log.Runs[0].Results {
+		if result.Message.Text == "" || rules[result.RuleIndex].ID != result.RuleID {
+			t.Errorf("result %+v", result)
+		}
+		if result.Level != "error" && result.Level != "warning" && result.Level != "note" {
+			t.Errorf("level %q", result.Level)
+		}
+		for _, l := range result.Locations {
+			if l.PhysicalLocation != nil && l.PhysicalLocation.Region.StartLine < 1 {
+				t.Errorf("location %+v", l)
+			}
+		}
+	}
+}
+
+func TestJUnitCountsWhatItLists(t *testing.T) {
+	var out strings.Builder
+	if err := New(25, outcomes()).JUnit(&out); err != nil {
+		t.Fatal(err)
+	}
+	var all junitSuites
+	if err := xml.Unmarshal([]byte(out.String()), &all); err != nil {
+		t.Fatal(err)
+	}
+	tests, failures := 0, 0
+	for _, s := range all.Suites {
+		tests += len(s.Cases)
+		for _, c := range s.Cases {
+			if c.Failure != nil {
+				failures++
+			}
+		}
+	}
+	if all.Tests != tests || all.Failures != failures || tests != 5 || failures != 2 {
+		t.Errorf("%d of %d tests, %d of %d failures", all.Tests, tests, all.Failures, failures)
+	}
+}

@@ -1,0 +1,76 @@
+package convert
+
+import "svc.dev/svc/internal/manifest"
+
+const (
+	extensionsV1beta1 = "extensions/v1beta1"
+	appsV1beta1       = "apps/v1beta1"
+	appsV1beta2       = "apps/v1beta2"
+	appsV1            = "apps/v1"
+)
+
+// steps are the conversions that do more than to change the apiVersion, or that lead to
+// another group: the table of removed versions, document 2, section 9, and later ones.
+func steps() []step {
+	return []step{
+		{[]string{"Deployment"}, []string{extensionsV1beta1, appsV1beta1, appsV1beta2}, appsV1, deployment},
+		{[]string{"DaemonSet"}, []string{extensionsV1beta1, appsV1beta2}, appsV1, daemonSet},
+		{[]string{"StatefulSet"}, []string{appsV1beta1, appsV1beta2}, appsV1, statefulSet},
+		{[]string{"ReplicaSet"}, []string{extensionsV1beta1, appsV1beta1, appsV1beta2}, appsV1, replicaSet},
+		{[]string{"NetworkPolicy"}, []string{extensionsV1beta1}, "networking.k8s.io/v1", nil},
+		{[]string{"PodSecurityPolicy"}, []string{extensionsV1beta1}, "policy/v1beta1", nil},
+		{[]string{"Ingress"}, []string{extensionsV1beta1}, "networking.k8s.io/v1beta1", nil},
+		{[]string{"Ingress"}, []string{extensionsV1beta1, "networking.k8s.io/v1beta1"}, "networking.k8s.io/v1", ingress},
+		{[]string{"HorizontalPodAutoscaler"}, []string{"autoscaling/v2beta1"}, "autoscaling/v2beta2", autoscaler},
+		{[]string{"HorizontalPodAutoscaler"}, []string{"autoscaling/v2beta2"}, "autoscaling/v2", nil},
+		{[]string{"PodDisruptionBudget"}, []string{"policy/v1beta1"}, "policy/v1", disruptionBudget},
+		{[]string{"EndpointSlice"}, []string{"discovery.k8s.io/v1beta1"}, "discovery.k8s.io/v1", endpointSlice},
+		{[]string{"Event"}, []string{"events.k8s.io/v1beta1"}, "events.k8s.io/v1", event},
+		{[]string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}, []string{"admissionregistration.k8s.io/v1beta1"}, "admissionregistration.k8s.io/v1", webhooks},
+		{[]string{"CustomResourceDefinition"}, []string{"apiextensions.k8s.io/v1beta1"}, "apiextensions.k8s.io/v1", customResourceDefinition},
+		{[]string{"LocalSubjectAccessReview", "SubjectAccessReview"}, []string{"authorization.k8s.io/v1beta1"}, "authorization.k8s.io/v1", accessReview},
+		{[]string{"CertificateSigningRequest"}, []string{"certificates.k8s.io/v1beta1"}, "certificates.k8s.io/v1", signingRequest},
+		{[]string{"PriorityLevelConfiguration"}, []string{"flowcontrol.apiserver.k8s.io/v1alpha1", "flowcontrol.apiserver.k8s.io/v1beta1", "flowcontrol.apiserver.k8s.io/v1beta2"}, "flowcontrol.apiserver.k8s.io/v1beta3", nominalShares},
+		{[]string{"PriorityLevelConfiguration"}, []string{"flowcontrol.apiserver.k8s.io/v1beta3"}, "flowcontrol.apiserver.k8s.io/v1", zeroShares},
+		{[]string{"RuntimeClass"}, []string{"node.k8s.io/v1alpha1"}, "node.k8s.io/v1", runtimeClass},
+		{[]string{"ClusterRoleBinding", "RoleBinding"}, []string{"rbac.authorization.k8s.io/v1alpha1"}, "rbac.authorization.k8s.io/v1", bindingSubjects},
+	}
+}
+
+func accessReview(e *edit) { e.rename(manifest.Get(e.obj, "spec"), "spec", "group", "groups") }
+
+func nominalShares(e *edit) {
+	e.rename(manifest.Get(e.obj, "spec", "limited"), "spec.limited", "assuredConcurrencyShares", "nominalConcurrencyShares")
+}
+
+// zeroShares keeps what 0 means before v1: the default.
+func zeroShares(e *edit) {
+	limited := manifest.Get(e.obj, "spec", "limited")
+	const key = "nominalConcurrencyShares"
+	if manifest.Text(limited, key) == "0" && manifest.Text(e.obj, "metadata", "annotations", "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares") == "" {
+		e.changed(manifest.Key(limited, key), "spec.limited."+key, "0 is left out, as it is the default, 30, in %s and none in v1", e.version)
+		manifest.Delete(limited, key)
+	}
+}
+
+func runtimeClass(e *edit) {
+	spec := manifest.Delete(e.obj, "spec")
+	for _, move := range [][2]string{{"runtimeHandler", "handler"}, {"overhead", "overhead"}, {"scheduling", "scheduling"}} {
+		if value := manifest.Delete(spec, move[0]); value != nil {
+			manifest.Set(e.obj, move[1], value)
+			e.changed(value, "spec."+move[0], "moved to %s", move[1])
+		}
+	}
+}
+
+func bindingSubjects(e *edit) {
+	for _, subject := range manifest.Items(e.obj, "subjects") {
+		if manifest.Delete(subject, "apiVersion") == nil {
+			continue
+		}
+		if kind := manifest.Text(subject, "kind"); kind != "ServiceAccount" {
+			manifest.SetAfter(subject, "kind", "apiGroup", manifest.String("rbac.authorization.k8s.io"))
+		}
+		e.changed(subject, "subjects", "apiVersion of the subject is apiGroup")
+	}
+}

@@ -1,0 +1,245 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Document is a document of a file: an object, a List of objects, or something else.
+type Document struct {
+	File string
+	// Line is that of its text in the file, from 1.
+	Line int
+	// Text is what the file has, its separator included.
+	Text string
+	// Root is the content, with aliases and merge keys replaced by what they refer to;
+	// nil if there is none but comments.
+	Root *yaml.Node
+	// JSON reports whether the text is JSON.
+	JSON bool
+}
+
+// Error is a mistake in a file.
+type Error struct {
+	File string
+	Line int
+	// Template reports whether the text has actions of a template language.
+	Template bool
+	Err      error
+}
+
+func (e *Error) Error() string {
+	if e.Template {
+		return fmt.Sprintf("%s:%d: %v: the file is a template: render it first, as with \"helm template\"", e.File, e.Line, e.Err)
+	}
+	return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Parse splits a file into its documents. The texts of these, joined, are the file's.
+func Parse(file, text string) ([]*Document, error) {
+	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)) {
+		d := &Document{File: file, Line: 1, Text: text, JSON: true}
+		return []*Document{d}, d.parse()
+	}
+	if strings.HasSuffix(file, ".json") {
+		return nil, jsonMistake(file, text)
+	}
+	var documents []*Document
+	line := 1
+	for _, part := range split(text) {
+		d := &Document{File: file, Line: line, Text: part}
+		if err := d.parse(); err != nil {
+			return nil, err
+		}
+		documents = append(documents, d)
+		line += strings.Count(part, "\n")
+	}
+	return documents, nil
+}
+
+// jsonMistake returns an error with the line of a mistake in JSON.
+func jsonMistake(file, text string) error {
+	var syntax *json.SyntaxError
+	line, err := 1, json.Unmarshal([]byte(text), new(map[string]any))
+	if errors.As(err, &syntax) {
+		line += strings.Count(text[:min(int(syntax.Offset), len(text))], "\n")
+	}
+	return &Error{File: file, Line: line, Err: fmt.Errorf("invalid JSON: %w", err)}
+}
+
+// split cuts a stream before each line that begins a document.
+func split(text string) []string {
+	var parts []string
+	start, at := 0, 0
+	for line := range strings.Lines(text) {
+		if at > start && isSeparator(line) {
+			parts = append(parts, text[start:at])
+			start = at
+		}
+		at += len(line)
+	}
+	return append(parts, text[start:])
+}
+
+func isSeparator(line string) bool {
+	rest, found := strings.CutPrefix(line, "---")
+	return found && (strings.TrimSpace(rest) == "" || rest[0] == ' ' || rest[0] == '\t')
+}
+
+// parse reads Text into Root.
+func (d *Document) parse() error {
+	text := d.Text
+	if d.JSON {
+		text = strings.ReplaceAll(text, "\t", " ") // outside of strings only: JSON has no tabs in them
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	var root yaml.Node
+	switch err := decoder.Decode(&root); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return d.mistake(err)
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		if err == nil {
+			err = errors.New("a second document begins without a line ---")
+		}
+		return d.mistake(err)
+	}
+	content := root.Content[0]
+	// A comment before the first key belongs to the document's node.
+	if content.HeadComment == "" {
+		content.HeadComment = root.HeadComment
+	}
+	if content.Kind == yaml.ScalarNode && content.Tag == "!!null" {
+		return nil
+	}
+	budget := maxNodes
+	if err := expand(content, 0, &budget); err != nil {
+		return d.mistake(err)
+	}
+	d.Root = content
+	return nil
+}
+
+var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
+
+// mistake returns an error with the line in the file.
+func (d *Document) mistake(err error) error {
+	parts := lineOf.FindStringSubmatch(strings.TrimPrefix(err.Error(), "yaml: "))
+	line := 1
+	if n, convErr := strconv.Atoi(parts[1]); convErr == nil {
+		line = n
+	}
+	return &Error{File: d.File, Line: d.Line + line - 1, Template: strings.Contains(d.Text, "{{"), Err: errors.New("invalid YAML: " + parts[2])}
+}
+
+// Bounds of what aliases expand to: one within itself has no end.
+const (
+	maxDepth = 200
+	maxNodes = 1 << 18
+)
+
+// expand replaces aliases and merge keys below a node.
+func expand(n *yaml.Node, depth int, budget *int) error {
+	if *budget--; depth > maxDepth || *budget < 0 {
+		return errors.New("the document is too large or nested too deeply, or an alias refers to itself")
+	}
+	n.Anchor = ""
+	if n.Kind == yaml.MappingNode {
+		if err := merge(n); err != nil {
+			return err
+		}
+	}
+	for i, child := range n.Content {
+		if child.Kind == yaml.AliasNode {
+			child = clone(child.Alias)
+			n.Content[i] = child
+		}
+		if err := expand(child, depth+1, budget); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge replaces the merge keys of a mapping by the entries that they refer to.
+func merge(m *yaml.Node) error {
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Tag != "!!merge" {
+			continue
+		}
+		from := m.Content[i+1]
+		sources := []*yaml.Node{from}
+		if from.Kind == yaml.SequenceNode {
+			sources = from.Content
+		}
+		m.Content = append(m.Content[:i:i], m.Content[i+2:]...)
+		for _, source := range sources {
+			if source.Kind == yaml.AliasNode {
+				source = source.Alias
+			}
+			if source.Kind != yaml.MappingNode {
+				return fmt.Errorf("line %d: a merge key refers to something else than a mapping", from.Line)
+			}
+			for j := 0; j+1 < len(source.Content); j += 2 {
+				if Get(m, source.Content[j].Value) == nil {
+					m.Content = append(m.Content, clone(source.Content[j]), clone(source.Content[j+1]))
+				}
+			}
+		}
+		i -= 2
+	}
+	return nil
+}
+
+func clone(n *yaml.Node) *yaml.Node {
+	c := *n
+	c.Content = make([]*yaml.Node, len(n.Content))
+	for i := range n.Content {
+		c.Content[i] = clone(n.Content[i])
+	}
+	return &c
+}
+
+// LineOf returns the line of a node in the file.
+func (d *Document) LineOf(n *yaml.Node) int {
+	if n == nil || n.Line == 0 {
+		return d.Line
+	}
+	return d.Line + n.Line - 1
+}
+
+// Objects returns the objects of the document: its root or, if that is a List, the
+// items of it. Mappings without apiVersion or kind are among them.
+func (d *Document) Objects() []*yaml.Node {
+	if d.Root == nil {
+		return nil
+	}
+	return objects(d.Root)
+}
+
+func objects(n *yaml.Node) []*yaml.Node {
+	items := Get(n, "items")
+	if items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(Text(n, "kind"), "List") {
+		return []*yaml.Node{n}
+	}
+	var list []*yaml.Node
+	for _, item := range items.Content {
+		if Get(item, "kind") == nil && item.Kind == yaml.MappingNode && Text(n, "kind") != "List" {
+			// Items of a typed list may leave out what the list says.
+			item.Content = append([]*yaml.Node{String("apiVersion"), String(Text(n, "apiVersion")), String("kind"), String(strings.TrimSuffix(Text(n, "kind"), "List"))}, item.Content...)
+		}
+		list = append(list, objects(item)...)
+	}
+	return list
+}
