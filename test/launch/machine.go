@@ -106,7 +106,7 @@ func (m *Machine) Remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	_, err := containerd.Reset(ctx, m.config, containerd.Leavings{Dir: m.agentDir(), LogsDir: filepath.Join(m.Dir, "logs"), Cgroup: m.Bridge})
-	errs := []error{err, left(m.Dir, m.config.Dir, m.Bridge)}
+	errs := []error{err, Left(m.Dir, m.config.Dir, m.Bridge)}
 	if errors.Join(errs...) == nil {
 		errs = append(errs, os.RemoveAll(m.Dir))
 	}
@@ -126,9 +126,9 @@ func awaitNoCgroup(name string) error {
 	return err
 }
 
-// left returns what there is of a node that should have gone: mounts in dir,
+// Left returns what there is of a node that should have gone: mounts in dir,
 // processes of the containerd in its own directory, the bridge.
-func left(dir, containerdDir, bridge string) error {
+func Left(dir, containerdDir, bridge string) error {
 	var errs []error
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	errs = append(errs, err)

@@ -91,7 +91,7 @@ func (n *Node) Remove() error {
 		_, err := n.Reset()
 		errs = append(errs, err)
 	}
-	errs = append(errs, left(n.dataDir, n.ContainerdDir(), n.Bridge), RemoveCgroup(n.Bridge))
+	errs = append(errs, Left(n.dataDir, n.ContainerdDir(), n.Bridge), RemoveCgroup(n.Bridge))
 	return errors.Join(errs...)
 }
 

@@ -78,7 +78,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(os.WriteFile(resolvConf, content, 0o644)).To(Succeed())
 	clusterCIDR, err = launch.FreeCIDR()
 	Expect(err).NotTo(HaveOccurred())
-	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true", "--resolv-conf="+resolvConf)
+	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--node-cidr-mask-size=26",
+		"--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true", "--resolv-conf="+resolvConf)
 	DeferCleanup(func() {
 		Expect(node.Remove()).To(Succeed())
 	})
