@@ -14,6 +14,7 @@ import (
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/cpus"
 	"svc.dev/svc/svclet/devices"
+	"svc.dev/svc/svclet/memory"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/podresources"
@@ -45,12 +46,17 @@ func newAllocations(base common, conn connections, available resources, held *de
 			return nil, tasks{}, err
 		}
 	}
+	if c.MemoryManagerPolicy == config.MemoryManagerStatic {
+		if o.Memory, err = staticMemory(base, available, machine); err != nil {
+			return nil, tasks{}, err
+		}
+	}
 	m, err := allocation.New(o)
 	if err != nil {
 		return nil, tasks{}, err
 	}
 	shown := podresources.New(podresources.Options{
-		Dir: filepath.Join(base.RootDir, "pod-resources"), Active: table.Active, CPUs: m, Devices: held, WithoutGet: base.WithoutPodResourcesGet,
+		Dir: filepath.Join(base.RootDir, "pod-resources"), Active: table.Active, CPUs: m, Memory: m, Devices: held, WithoutGet: base.WithoutPodResourcesGet,
 	})
 	return m, tasks{parts: []func(context.Context){m.Run, held.Run, shown.Run}}, nil
 }
@@ -72,6 +78,29 @@ func staticCPUs(c *config.Configuration, available resources, machine *topology.
 	return cpus.NewStatic(machine, options, reserved, int((total.MilliValue()+999)/1000))
 }
 
+// staticMemory makes the policy by which containers have memory of NUMA nodes of their own.
+func staticMemory(base common, available resources, machine *topology.Topology) (*memory.Static, error) {
+	if nodes := len(machine.Nodes()); nodes > maxAlignedNodes {
+		return nil, fmt.Errorf("--memory-manager-policy=Static: the machine has %d NUMA nodes: must be None above %d", nodes, maxAlignedNodes)
+	}
+	perNode := map[int]memory.Amounts{}
+	for _, r := range base.Configuration.ReservedMemory {
+		node := int(r.NumaNode)
+		if perNode[node] == nil {
+			perNode[node] = memory.Amounts{}
+		}
+		for name, q := range r.Limits {
+			perNode[node][name] += q.Value()
+		}
+	}
+	total := reserved(base, available)[corev1.ResourceMemory]
+	static, err := memory.NewStatic(machine, perNode, total.Value())
+	if err != nil {
+		return nil, fmt.Errorf("--reserved-memory: %w", err)
+	}
+	return static, nil
+}
+
 // newDevices makes what knows the devices of the node.
 func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
 	machine, err := topology.Read("/")
@@ -88,7 +117,7 @@ func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
 func allocated(m *allocation.Manager, d *devices.Manager) func(context.Context, types.UID, string) (container.Allocation, error) {
 	return func(ctx context.Context, uid types.UID, name string) (container.Allocation, error) {
 		all, err := d.Start(ctx, uid, name)
-		all.CPUs = m.CPUs(uid, name)
+		all.CPUs, all.Memory = m.CPUs(uid, name), m.MemoryNodes(uid, name)
 		return all, err
 	}
 }

@@ -141,7 +141,7 @@ func newResizes(base common) (podmanager.Resizes, error) {
 		return podmanager.Resizes{}, nil
 	}
 	allocated, err := resize.Load(base.RootDir)
-	return podmanager.Resizes{Allocations: allocated, Options: admit.ResizeOptions{StaticCPUs: base.Configuration.CPUManagerPolicy == config.CPUManagerStatic}}, err
+	return podmanager.Resizes{Allocations: allocated, Options: admit.ResizeOptions{StaticCPUs: base.Configuration.CPUManagerPolicy == config.CPUManagerStatic, StaticMemory: base.Configuration.MemoryManagerPolicy == config.MemoryManagerStatic}}, err
 }
 
 func machineOptions(base common) pod.Options {

@@ -1,3 +1,3 @@
-// Package allocation owns what the node allocates to single containers: CPUs, devices
-// and, through the topology policy, the NUMA nodes that these come from.
+// Package allocation owns what the node allocates to single containers: CPUs, memory,
+// devices and, through the topology policy, the NUMA nodes that these come from.
 package allocation

@@ -18,6 +18,7 @@ import (
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/checkpoint"
 	"svc.dev/svc/svclet/cpus"
+	"svc.dev/svc/svclet/memory"
 	"svc.dev/svc/svclet/topology"
 )
 
@@ -56,6 +57,8 @@ type Options struct {
 	PerPod bool
 	// CPUs is the static policy; nil for none.
 	CPUs *cpus.Static
+	// Memory is the Static policy; nil for None.
+	Memory *memory.Static
 	// Dir is the directory of checkpoints.
 	Dir string
 	// Providers are further resources.
@@ -87,6 +90,13 @@ const (
 // New returns a manager with the allocations of the checkpoints.
 func New(o Options) (*Manager, error) {
 	m := &Manager{o: o, changed: make(chan struct{}, 1), providers: o.Providers}
+	ofMemory, err := loadMemory(o.Memory, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if ofMemory != nil {
+		m.providers = append([]Provider{ofMemory}, m.providers...)
+	}
 	file := checkpoint.File{Path: filepath.Join(o.Dir, cpuCheckpoint), Version: cpuCheckpointVersion}
 	var saved cpuState
 	found, err := file.Load(&saved)

@@ -22,6 +22,7 @@ import (
 
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/cpus"
+	"svc.dev/svc/svclet/memory"
 	"svc.dev/svc/svclet/topology"
 	"svc.dev/svc/svclet/topology/topologytest"
 )
@@ -197,5 +198,55 @@ func TestAPodThatLacksOneResourceKeepsNone(t *testing.T) {
 	}
 	if own := m.Exclusive("1", "a"); own != nil {
 		t.Errorf("it keeps CPUs %v", own)
+	}
+}
+
+func TestMemoryIsAlignedWithCPUsAndSurvivesARestart(t *testing.T) {
+	dir, machine := t.TempDir(), topologytest.Regular(2, 1, 4, 1, 1<<30)
+	withMemory := func(o *Options) {
+		static, err := memory.NewStatic(machine, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Memory, o.Merger.Policy = static, topology.SingleNUMANode
+	}
+	m := newManager(t, dir, withMemory)
+	first, second := guaranteed("1", "3"), guaranteed("2", "4")
+	large := resource.MustParse("800Mi")
+	for _, p := range []*corev1.Pod{first, second} {
+		r := p.Spec.Containers[0].Resources
+		r.Requests[corev1.ResourceMemory], r.Limits[corev1.ResourceMemory] = large, large
+	}
+	admitted(t, m, first)
+	admitted(t, m, second)
+	for range 2 {
+		if a, b := m.MemoryNodes("1", "a"), m.MemoryNodes("2", "a"); a != "0" || b != "1" {
+			t.Errorf("%s, %s", a, b)
+		}
+		if a, b := m.CPUs("1", "a"), m.CPUs("2", "a"); a != "1-3" || b != "4-7" {
+			t.Errorf("%s, %s", a, b)
+		}
+		m = newManager(t, dir, withMemory)
+	}
+	if got := m.Memory("1", "a"); len(got) != 1 || got[0].Bytes != large.Value() {
+		t.Errorf("%v", got)
+	}
+	if all := m.AllocatableMemory(); len(all) != 2 || all[1].Nodes[0] != 1 || all[1].Bytes != 1<<30 {
+		t.Errorf("%v", all)
+	}
+	third := guaranteed("3", "1")
+	third.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = large
+	third.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory] = large
+	if refusal := m.Admit(third); refusal == nil || refusal.Reason != TopologyReason {
+		t.Errorf("more than a node has: %v", refusal)
+	}
+	m.Retain([]*corev1.Pod{second})
+	if nodes := m.MemoryNodes("1", "a"); nodes != "" {
+		t.Errorf("an ended pod has memory of %s", nodes)
+	}
+	o := m.o
+	o.Memory = nil
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "memory_manager_state")) {
+		t.Errorf("the checkpoint of another policy: %v", err)
 	}
 }

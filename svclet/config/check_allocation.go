@@ -22,6 +22,32 @@ func (s *Settings) cpuOptionsFit() string {
 	return ""
 }
 
+// memoryPolicyFits checks the memory manager's policy, its gate and its reservations.
+func (s *Settings) memoryPolicyFits() string {
+	c := s.Configuration
+	switch static := c.MemoryManagerPolicy == MemoryManagerStatic; {
+	case !static && len(c.ReservedMemory) > 0:
+		return s.at("reservedMemory") + " needs memoryManagerPolicy (--memory-manager-policy) Static: set it, or leave the reservations out"
+	case static && s.FeatureGates != nil && !s.FeatureGates.Enabled(gateMemoryManager):
+		return s.at("memoryManagerPolicy") + " is Static: needs the feature gate " + gateMemoryManager
+	case static && len(c.ReservedMemory) == 0:
+		return s.at("memoryManagerPolicy") + " is Static: set reservedMemory (--reserved-memory), too"
+	}
+	return ""
+}
+
+// logQueryFits checks the gate of queries for logs.
+func (s *Settings) logQueryFits() string {
+	c := s.Configuration
+	switch asked := c.EnableSystemLogQuery != nil && *c.EnableSystemLogQuery; {
+	case asked && c.EnableSystemLogHandler != nil && !*c.EnableSystemLogHandler:
+		return s.at("enableSystemLogQuery") + " is true: needs enableSystemLogHandler, too"
+	case asked && s.FeatureGates != nil && !s.FeatureGates.Enabled(gateLogQuery):
+		return s.at("enableSystemLogQuery") + " is true: needs the feature gate " + gateLogQuery
+	}
+	return ""
+}
+
 // topologyOptionsFit checks the options of the topology manager and their gates.
 func (s *Settings) topologyOptionsFit() string {
 	given := s.Configuration.TopologyManagerPolicyOptions

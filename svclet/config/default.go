@@ -120,6 +120,7 @@ func defaultServer(c *Configuration) {
 	c.Authorization.Webhook.CacheUnauthorizedTTL = seconds(30)
 	c.EnableDebuggingHandlers = ptr.To(true)
 	c.EnableSystemLogHandler = ptr.To(true)
+	c.EnableSystemLogQuery = ptr.To(false)
 	c.EnableProfilingHandler = ptr.To(true)
 	c.EnableDebugFlagsHandler = ptr.To(true)
 	c.StreamingConnectionIdleTimeout = seconds(4 * 60 * 60)
@@ -167,6 +168,7 @@ func defaultPods(c *Configuration) {
 	c.CgroupsPerQOS = ptr.To(true)
 	c.CgroupDriver = "cgroupfs"
 	c.CPUManagerPolicy = "none"
+	c.MemoryManagerPolicy = kubeletconfig.NoneMemoryManagerPolicy
 	c.CPUManagerReconcilePeriod = seconds(10)
 	c.TopologyManagerPolicy = "none"
 	c.TopologyManagerScope = "container"

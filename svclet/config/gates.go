@@ -25,6 +25,9 @@ const (
 	gateReadyToStart    = "PodReadyToStartContainersCondition"
 	gateSidecars        = "SidecarContainers"
 	gateRotateServing   = "RotateSvcletServerCertificate"
+	gateCheckpoint      = "ContainerCheckpoint"
+	gateLogQuery        = "NodeLogQuery"
+	gateMemoryManager   = "MemoryManager"
 	gateUserNamespaces  = "UserNamespacesStatelessPodsSupport"
 	gateWatchList       = "WatchList"
 )
@@ -45,6 +48,9 @@ func gateEffects() map[string]string {
 		gateCFSQuotaPeriod:  "`cpuCFSQuotaPeriod` may be other than 100ms.",
 		gateLoggingAlpha:    "The options of the formats of logs may be set.",
 		gateLoggingBeta:     "The format of logs may be json.",
+		gateCheckpoint:      "`POST /checkpoint/NAMESPACE/POD/CONTAINER` of the agent's server writes the state of a container to a file, if the container runtime can.",
+		gateLogQuery:        "`enableSystemLogQuery` may be true.",
+		gateMemoryManager:   "`memoryManagerPolicy` may be Static.",
 		gateUserNamespaces:  "Pods with `hostUsers: false` get a user namespace of their own, if the container runtime can; without it they do not start.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
 		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
@@ -65,6 +71,8 @@ type Gates struct {
 	// UserNamespaces gives pods with hostUsers: false a user namespace
 	// (UserNamespacesStatelessPodsSupport).
 	UserNamespaces bool
+	// Checkpoint serves /checkpoint/ (ContainerCheckpoint).
+	Checkpoint bool
 	// WatchList requests lists as streams.
 	WatchList bool
 	// WithoutSidecars refuses pods with init containers that are restarted
@@ -98,7 +106,7 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
 		WithoutCDIDevices: !gates.Enabled(gateCDIDevices), WithoutPodResourcesGet: !gates.Enabled(gatePodResourcesGet),
 		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
-		UserNamespaces: gates.Enabled(gateUserNamespaces),
-		WithoutResize:  !gates.Enabled(gateResize),
+		Checkpoint: gates.Enabled(gateCheckpoint), UserNamespaces: gates.Enabled(gateUserNamespaces),
+		WithoutResize: !gates.Enabled(gateResize),
 	}
 }

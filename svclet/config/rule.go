@@ -12,9 +12,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
 	"svc.dev/svc/internal/suggest"
@@ -50,6 +52,31 @@ func multipleOf(unit, high int64) *Rule {
 	return &Rule{takes, func(value any) string {
 		if n := value.(int64); n <= 0 || n > high || n%unit != 0 {
 			return "must be " + takes
+		}
+		return ""
+	}}
+}
+
+// memoryReservations accepts amounts of memory and huge pages of NUMA nodes, each once.
+func memoryReservations() *Rule {
+	return &Rule{"", func(value any) string {
+		seen := map[string]bool{}
+		for _, r := range value.([]kubeletconfig.MemoryReservation) {
+			if r.NumaNode < 0 || len(r.Limits) == 0 {
+				return fmt.Sprintf("must have a NUMA node from 0 and an amount: has node %d and %d amounts", r.NumaNode, len(r.Limits))
+			}
+			for name, q := range r.Limits {
+				at := fmt.Sprintf("%s of NUMA node %d", name, r.NumaNode)
+				switch {
+				case name != corev1.ResourceMemory && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+					return fmt.Sprintf("must be of memory or %sSIZE: has %s", corev1.ResourceHugePagesPrefix, at)
+				case q.Sign() <= 0:
+					return fmt.Sprintf("must be more than 0: has %s %s", q.String(), at)
+				case seen[at]:
+					return "must have each resource once: has twice " + at
+				}
+				seen[at] = true
+			}
 		}
 		return ""
 	}}

@@ -25,20 +25,16 @@ func ignoredSettings() []Setting {
 func unimplementedSettings() []Setting {
 	const (
 		notify = "svclet is not notified by memory cgroups yet"
-		memory = "svclet does not assign NUMA memory yet"
 		qos    = "svclet does not protect memory by QoS class yet"
 	)
 	return []Setting{
 		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: notify},
 		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
 		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
-		{Flag: "memory-manager-policy", Field: "memoryManagerPolicy", Later: memory, Harmless: []string{`"None"`}},
-		{Flag: "reserved-memory", Field: "reservedMemory", Later: memory},
 		{Field: "memoryThrottlingFactor", Later: qos, Harmless: []string{"0.9"}},
 		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
 			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
-		{Field: "enableSystemLogQuery", Later: "svclet does not search the logs of the system yet", Harmless: []string{"false"}},
 		{Field: "tracing", Later: "svclet sends no traces yet", Harmless: []string{"{}"}},
 		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},
 	}

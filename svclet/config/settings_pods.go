@@ -83,6 +83,12 @@ func allocationSettings() []Setting {
 			Usage: "Options of the static policy, as key=true: full-pcpus-only allocates whole cores (beta); distribute-cpus-across-numa takes CPUs evenly from NUMA nodes, align-by-socket considers the CPUs of a socket as aligned (alpha: feature gate CPUManagerPolicyAlphaOptions)."},
 		{Flag: "cpu-manager-reconcile-period", Field: "cpuManagerReconcilePeriod", Deprecated: true, Rule: positive(),
 			Usage: "How often the CPUs of running containers are compared with those they should have (alpha)."},
+		{Flag: "memory-manager-policy", Field: "memoryManagerPolicy", Deprecated: true, Rule: oneOf("None", MemoryManagerStatic),
+			Usage: "None, or Static: containers of guaranteed pods get memory of as few NUMA nodes as possible (feature gate MemoryManager). Needs --reserved-memory. " +
+				"Before it is changed, the node has to be drained and memory_manager_state removed from the root directory."},
+		{Flag: "reserved-memory", Field: "reservedMemory", Deprecated: true, Rule: memoryReservations(),
+			Usage: "Memory of NUMA nodes that the policy Static keeps from pods, such as 0:memory=1Gi,hugepages-2Mi=64Mi. " +
+				"The memory of all nodes must be the sum of memory in --svc-reserved, --system-reserved and memory.available in --eviction-hard. It may be given several times."},
 		{Flag: "topology-manager-policy", Field: "topologyManagerPolicy", Deprecated: true, Rule: oneOf("none", "best-effort", "restricted", "single-numa-node"),
 			Usage: "How resources are aligned by NUMA node: none; best-effort admits every pod; restricted rejects pods for which the preferred nodes have not enough; single-numa-node rejects those that need more than one."},
 		{Flag: "topology-manager-policy-options", Field: "topologyManagerPolicyOptions", Deprecated: true,
@@ -92,10 +98,11 @@ func allocationSettings() []Setting {
 	}
 }
 
-// Values of cpuManagerPolicy and topologyManagerScope.
+// Values of cpuManagerPolicy, memoryManagerPolicy and topologyManagerScope.
 const (
-	CPUManagerStatic = "static"
-	TopologyScopePod = "pod"
+	CPUManagerStatic    = "static"
+	MemoryManagerStatic = "Static"
+	TopologyScopePod    = "pod"
 )
 
 func processSettings() []Setting {

@@ -17,6 +17,7 @@ func serverSettings() []Setting {
 		{Flag: "healthz-port", Field: "healthzPort", Deprecated: true, Rule: from(0, 65535), Usage: "Port of the health endpoint. 0 disables it."},
 		{Flag: "enable-debugging-handlers", Field: "enableDebuggingHandlers", Deprecated: true, Usage: "Serve container logs, exec, attach, port forwarding and profiles."},
 		{Field: "enableSystemLogHandler", Usage: "Serve /var/log at /logs/."},
+		{Field: "enableSystemLogQuery", Usage: "Let clients query the logs of services of the machine, by /logs/?query=NAME (feature gate NodeLogQuery)."},
 		{Field: "enableProfilingHandler", Usage: "Serve /debug/pprof/."},
 		{Field: "enableDebugFlagsHandler", Usage: "Serve /debug/flags/v, which sets the log verbosity."},
 		{Flag: "contention-profiling", Field: "enableContentionProfiling", Deprecated: true, Usage: "Enable block profiling, if profiles are served."},

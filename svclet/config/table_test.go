@@ -17,6 +17,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"svc.dev/svc/internal/featuregates"
 )
 
@@ -124,6 +125,11 @@ func sample(t *testing.T, s *Setting, field reflect.Type) (string, any) {
 		return "a=1,b*=2", logsapi.VModuleConfiguration{{FilePattern: "a", Verbosity: 1}, {FilePattern: "b*", Verbosity: 2}}
 	case []corev1.Taint:
 		return "a=b:NoSchedule,c=:NoExecute", []corev1.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}}
+	case []kubeletconfig.MemoryReservation:
+		return "0:hugepages-2Mi=4Mi,memory=1Gi;1:memory=2Gi", []kubeletconfig.MemoryReservation{
+			{NumaNode: 0, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), "hugepages-2Mi": resource.MustParse("4Mi")}},
+			{NumaNode: 1, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}},
+		}
 	case []string:
 		return "x,y", []string{"x", "y"}
 	case map[string]string:

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 // value is the value of a flag. It implements pflag.Value. A list or a map in
@@ -54,6 +55,8 @@ func (v *value) Set(text string) error {
 			return errors.New("is not a list of pattern=N")
 		}
 		return nil
+	case *[]kubeletconfig.MemoryReservation:
+		return addReservations(p, first, text)
 	case *[]corev1.Taint:
 		return addTo(p, first, text, parseTaint)
 	case *[]string:
@@ -168,6 +171,49 @@ func addPairs[T any](m *map[string]T, first bool, text, between string, parse fu
 	return nil
 }
 
+// addReservations adds the memory of NUMA nodes: NODE:RESOURCE=AMOUNT,...;NODE:...
+func addReservations(list *[]kubeletconfig.MemoryReservation, first bool, text string) error {
+	if first {
+		*list = []kubeletconfig.MemoryReservation{}
+	}
+	for part := range strings.SplitSeq(text, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		node, amounts, found := strings.Cut(part, ":")
+		number, err := strconv.ParseInt(node, 10, 32)
+		if !found || err != nil {
+			return errors.New("has a part that is not like 0:memory=1Gi")
+		}
+		pairs := map[string]resource.Quantity{}
+		if err := addPairs(&pairs, true, amounts, "=", func(_, s string) (resource.Quantity, error) {
+			q, err := resource.ParseQuantity(s)
+			if err != nil {
+				err = errors.New("has an amount that is not like 1Gi")
+			}
+			return q, err
+		}); err != nil {
+			return err
+		}
+		r := kubeletconfig.MemoryReservation{NumaNode: int32(number), Limits: corev1.ResourceList{}}
+		for name, q := range pairs {
+			r.Limits[corev1.ResourceName(name)] = q
+		}
+		*list = append(*list, r)
+	}
+	return nil
+}
+
+func showReservations(list []kubeletconfig.MemoryReservation) string {
+	var all []string
+	for _, r := range list {
+		all = append(all, fmt.Sprintf("%d:%s", r.NumaNode, joined(r.Limits, func(name corev1.ResourceName, q resource.Quantity) []string {
+			return []string{string(name) + "=" + q.String()}
+		})))
+	}
+	return strings.Join(all, ";")
+}
+
 // parseTaint parses key=value:effect, or key:effect.
 func parseTaint(text string) (corev1.Taint, error) {
 	pair, effect, found := strings.Cut(text, ":")
@@ -207,6 +253,8 @@ func show(v reflect.Value, separator string) string {
 			}
 			return all
 		})
+	case []kubeletconfig.MemoryReservation:
+		return showReservations(p)
 	case []corev1.Taint:
 		var all []string
 		for _, taint := range p {
@@ -222,7 +270,7 @@ func show(v reflect.Value, separator string) string {
 	}
 }
 
-func joined[V any](m map[string]V, parts func(string, V) []string) string {
+func joined[K ~string, V any](m map[K]V, parts func(K, V) []string) string {
 	var all []string
 	for key, value := range sorted(m) {
 		all = append(all, parts(key, value)...)
@@ -245,7 +293,7 @@ func (v *value) Type() string {
 		return "pairs"
 	case reflect.TypeFor[map[string][]string]():
 		return "headers"
-	case reflect.TypeFor[[]corev1.Taint](), reflect.TypeFor[[]string]():
+	case reflect.TypeFor[[]corev1.Taint](), reflect.TypeFor[[]kubeletconfig.MemoryReservation](), reflect.TypeFor[[]string]():
 		return "list"
 	}
 	switch t.Kind() {

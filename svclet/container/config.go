@@ -61,6 +61,8 @@ type Input struct {
 type Allocation struct {
 	// CPUs are the CPUs that it may use, as "0-3,8"; empty for all.
 	CPUs string
+	// Memory are the NUMA nodes whose memory it uses, as "0,1"; empty for all.
+	Memory string
 	// Devices and CDIDevices are what it may use of the host's devices; Envs, Mounts and
 	// Annotations are what it needs for that.
 	Devices     []*runtimeapi.Device
@@ -120,7 +122,7 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 	}
 	known := expand.Lookup(environment.values)
 	resources := Resources(in.Options, in.Pod, in.Container)
-	resources.CpusetCpus = own.CPUs
+	resources.CpusetCpus, resources.CpusetMems = own.CPUs, own.Memory
 	return &runtimeapi.ContainerConfig{
 		Metadata:   &runtimeapi.ContainerMetadata{Name: in.Container.Name, Attempt: in.Attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: in.Container.Image},

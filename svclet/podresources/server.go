@@ -1,5 +1,5 @@
 // Package podresources owns the pod resources API (v1), by which monitoring agents on the
-// node learn which CPUs and devices containers have.
+// node learn which CPUs, memory and devices containers have.
 package podresources
 
 import (
@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/devices"
 )
 
@@ -28,6 +29,14 @@ type CPUs interface {
 	// containers can have alone.
 	Exclusive(uid types.UID, container string) []int64
 	AllocatableCPUs() []int64
+}
+
+// Memory is the memory of containers.
+type Memory interface {
+	// Memory returns what a container has alone, AllocatableMemory what containers can
+	// have alone.
+	Memory(uid types.UID, container string) []allocation.Memory
+	AllocatableMemory() []allocation.Memory
 }
 
 // Devices are the devices of containers.
@@ -42,6 +51,7 @@ type Options struct {
 	Dir     string
 	Active  func() []*corev1.Pod
 	CPUs    CPUs
+	Memory  Memory
 	Devices Devices
 	// WithoutGet refuses the method Get (SvcletPodResourcesGet=false).
 	WithoutGet bool
@@ -111,7 +121,9 @@ func (s *Server) Get(_ context.Context, request *api.GetPodResourcesRequest) (*a
 
 // GetAllocatableResources implements the API.
 func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
-	return &api.AllocatableResourcesResponse{CpuIds: s.o.CPUs.AllocatableCPUs(), Devices: shown(s.o.Devices.All())}, nil
+	return &api.AllocatableResourcesResponse{
+		CpuIds: s.o.CPUs.AllocatableCPUs(), Memory: shownMemory(s.o.Memory.AllocatableMemory()), Devices: shown(s.o.Devices.All()),
+	}, nil
 }
 
 // of returns the resources of a pod's containers that run together.
@@ -122,8 +134,20 @@ func (s *Server) of(p *corev1.Pod) *api.PodResources {
 	})
 	for _, c := range slices.Concat(sidecars, p.Spec.Containers) {
 		all.Containers = append(all.Containers, &api.ContainerResources{
-			Name: c.Name, CpuIds: s.o.CPUs.Exclusive(p.UID, c.Name), Devices: shown(s.o.Devices.Of(p.UID, c.Name)),
+			Name: c.Name, CpuIds: s.o.CPUs.Exclusive(p.UID, c.Name), Memory: shownMemory(s.o.Memory.Memory(p.UID, c.Name)), Devices: shown(s.o.Devices.Of(p.UID, c.Name)),
 		})
+	}
+	return all
+}
+
+func shownMemory(list []allocation.Memory) []*api.ContainerMemory {
+	var all []*api.ContainerMemory
+	for _, m := range list {
+		of := &api.ContainerMemory{MemoryType: string(m.Kind), Size: uint64(m.Bytes), Topology: &api.TopologyInfo{}}
+		for _, node := range m.Nodes {
+			of.Topology.Nodes = append(of.Topology.Nodes, &api.NUMANode{ID: int64(node)})
+		}
+		all = append(all, of)
 	}
 	return all
 }

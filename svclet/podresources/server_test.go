@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/devices"
 )
 
@@ -30,6 +31,17 @@ func (held) Exclusive(uid types.UID, container string) []int64 {
 }
 
 func (held) AllocatableCPUs() []int64 { return []int64{1, 2, 3} }
+
+func (held) Memory(uid types.UID, container string) []allocation.Memory {
+	if uid == "u" && container == "c" {
+		return []allocation.Memory{{Nodes: []int{0, 1}, Kind: corev1.ResourceMemory, Bytes: 5}}
+	}
+	return nil
+}
+
+func (held) AllocatableMemory() []allocation.Memory {
+	return []allocation.Memory{{Nodes: []int{0}, Kind: corev1.ResourceMemory, Bytes: 7}}
+}
 
 func (held) Of(uid types.UID, container string) []devices.Device {
 	if uid == "u" && container == "c" {
@@ -48,7 +60,7 @@ func serve(t *testing.T, withoutGet bool) (api.PodResourcesListerClient, *gomega
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "setup"}}, Containers: []corev1.Container{{Name: "c"}, {Name: "d"}},
 	}}
-	s := New(Options{Dir: dir, Active: func() []*corev1.Pod { return []*corev1.Pod{pod} }, CPUs: held{}, Devices: held{}, WithoutGet: withoutGet})
+	s := New(Options{Dir: dir, Active: func() []*corev1.Pod { return []*corev1.Pod{pod} }, CPUs: held{}, Memory: held{}, Devices: held{}, WithoutGet: withoutGet})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(ctx) })
@@ -66,6 +78,10 @@ func TestTheResourcesOfContainersAreListed(t *testing.T) {
 	containers := list.GetPodResources()[0].GetContainers()
 	g.Expect(containers).To(gomega.HaveLen(2), "init containers have ended")
 	g.Expect(containers[0].GetCpuIds()).To(gomega.Equal([]int64{1, 2}))
+	memory := containers[0].GetMemory()[0]
+	g.Expect(memory.GetMemoryType()).To(gomega.Equal("memory"))
+	g.Expect(memory.GetSize()).To(gomega.Equal(uint64(5)))
+	g.Expect(memory.GetTopology().GetNodes()).To(gomega.HaveLen(2))
 	device := containers[0].GetDevices()[0]
 	g.Expect(device.GetResourceName()).To(gomega.Equal("example.com/gpu"))
 	g.Expect(device.GetDeviceIds()).To(gomega.Equal([]string{"a"}))

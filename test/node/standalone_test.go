@@ -102,6 +102,10 @@ fileCheckFrequency: 1s
 httpCheckFrequency: 1s
 evictionHard: {memory.available: 0%}  # the disk of the machine is as full as it is
 imageGCHighThresholdPercent: 100
+podPidsLimit: 200
+memoryManagerPolicy: Static
+systemReserved: {memory: 100Mi}
+reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]
 readOnlyPort: `+readOnly+`
 port: `+freePort()+`
 healthzPort: 0
@@ -138,6 +142,43 @@ healthzPort: 0
 		Expect(get(ctx, "http://"+changed.Status.PodIP+":8080/")).To(Equal("changed\n"))
 		Expect(os.Remove(filepath.Join(manifests, "job.json"))).To(Succeed())
 		Eventually(pod(ctx, "job")).Should(BeNil())
+	})
+
+	It("bounds a fork bomb, which harms no other pod", func(ctx SpecContext) {
+		before := await(ctx, "web", beReady())
+		write("bomb.yaml", printer("bomb", "terminationGracePeriodSeconds: 0", "while true; do sleep 1000 & done; echo unreachable"))
+		bomb := await(ctx, "bomb", Or(container("main", running()), inPhase(corev1.PodFailed)))
+		log := func() (string, error) {
+			files, err := filepath.Glob(filepath.Join(machine.Dir, "logs", "*_bomb-alone_*", "main", "0.log"))
+			if err != nil || len(files) == 0 {
+				return "", err
+			}
+			content, err := os.ReadFile(files[0])
+			return string(content), err
+		}
+		Eventually(log).Should(MatchRegexp("can't fork|Resource temporarily unavailable"))
+		await(ctx, "bomb", inPhase(corev1.PodFailed))
+		Expect(get(ctx, "http://"+before.Status.PodIP+":8080/")).To(Equal("changed\n"))
+		Expect(containerID(await(ctx, "web", beReady()), "main")).To(Equal(containerID(before, "main")))
+		Expect(os.Remove(filepath.Join(manifests, "bomb.yaml"))).To(Succeed())
+		Eventually(pod(ctx, "bomb")).Should(BeNil())
+		Eventually(func() ([]string, error) {
+			return filepath.Glob("/sys/fs/cgroup/*" + machine.CgroupRoot() + "/kubepods/*/pod" + string(bomb.UID))
+		}).Should(BeEmpty())
+	})
+
+	It("gives guaranteed pods memory of NUMA nodes", func(ctx SpecContext) {
+		write("bound.yaml", strings.Replace(webServer("bound", ""), "image: ", "resources: {limits: {cpu: 100m, memory: 64Mi}}, image: ", 1))
+		p := await(ctx, "bound", beReady())
+		state, err := os.ReadFile(filepath.Join(machine.Dir, "agent", "memory_manager_state"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(state)).To(MatchRegexp(`"%s":\{"main":\{"nodes":\[\d+],"amounts":\{"memory":67108864}}}`, p.UID))
+		if _, err := os.Stat("/sys/fs/cgroup/cpuset"); err == nil { // cgroup v1
+			_, id, _ := strings.Cut(containerID(p, "main"), "://")
+			nodes, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/cpuset", machine.CgroupRoot(), "kubepods", "pod"+string(p.UID), id, "cpuset.mems"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(state)).To(ContainSubstring("[" + strings.TrimSpace(string(nodes)) + "]"))
+		}
 	})
 
 	It("keeps all pods when files are invalid, and names the files", func(ctx SpecContext) {
