@@ -74,7 +74,7 @@ func execute(s *config.Settings, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends svclet at once
-	err = runAgent(ctx, s, agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, Version: version})
+	err = runAgent(ctx, s, agent.Config{Flags: s.Flags, Gates: s.Gates, Configuration: s.Configuration, Version: version, SetVerbosity: setVerbosity})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -106,6 +106,12 @@ func startLogs(s *config.Settings) error {
 	}
 	klog.Background().V(5).Info("Configuration in force", "configuration", klog.Format(config.Shown(s.Configuration)))
 	return nil
+}
+
+// setVerbosity sets the verbosity of the logs, which is global.
+func setVerbosity(level string) error {
+	_, err := logs.GlogSetter(level)
+	return err
 }
 
 // setClientFeatures sets the feature gates of client-go, which are global, to those

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/clock"
@@ -206,8 +207,9 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	return agent.Config{
 		Flags: flags, Gates: config.NewGates(utilfeature.DefaultFeatureGate), Configuration: c, Containerd: n.runtime,
 		MakeCgroupRoot: n.options.cgroupRoot == "", LogLinksDir: n.dir.LogLinks(),
-		API:     n.keys.client("node"),
-		Version: release.Public(n.server.Release, release.SVCVersion()).Info().GitVersion,
+		API:          n.keys.client("node"),
+		SetVerbosity: func(level string) error { _, err := logs.GlogSetter(level); return err },
+		Version:      release.Public(n.server.Release, release.SVCVersion()).Info().GitVersion,
 	}
 }
 

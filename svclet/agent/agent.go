@@ -44,6 +44,8 @@ type Config struct {
 	// LogLinksDir has the links to the logs of containers that collectors of logs
 	// read; empty means /var/log/containers.
 	LogLinksDir string
+	// SetVerbosity sets the verbosity of the logs of the process; nil refuses that.
+	SetVerbosity func(level string) error
 	// Clock is the real one if it is nil.
 	Clock clock.WithTickerAndDelayedExecution
 }

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,7 +50,7 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 	parts := server.Parts{
 		Pods: servedPods{p.Manager, conn.runtime}, Runtime: conn.runtime, SyncLoop: p.Manager,
 		Configz: func() any { return shown }, Clock: base.Clock,
-		Stats: measured, Requests: base.metrics,
+		Stats: measured, SetVerbosity: base.SetVerbosity, Journal: server.Journalctl, Requests: base.metrics,
 		Metrics: base.metrics.Gatherer(), Resource: registry(measured.Resource()), Cadvisor: registry(measured.Cadvisor()),
 		Probes: registry(p.probeMetrics...),
 	}
@@ -55,6 +58,12 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		parts.Reviews = conn.clients.Client
 	}
 	o := serverOptions(base)
+	if base.Checkpoint {
+		o.CheckpointDirectory = filepath.Join(base.RootDir, "checkpoints")
+		if err := os.MkdirAll(o.CheckpointDirectory, 0o700); err != nil {
+			return nil, tasks{}, fmt.Errorf("--root-dir: %w", err)
+		}
+	}
 	renewal, err := useCertificates(ctx, base, &o, n)
 	if err != nil {
 		return nil, tasks{}, err
@@ -78,6 +87,7 @@ func serverOptions(base common) server.Options {
 		AuthorizedTTL:     c.Authorization.Webhook.CacheAuthorizedTTL.Duration, UnauthorizedTTL: c.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
 		EnableDebuggingHandlers: ptr.Deref(c.EnableDebuggingHandlers, true), EnableSystemLogHandler: ptr.Deref(c.EnableSystemLogHandler, true),
 		EnableProfilingHandler: ptr.Deref(c.EnableProfilingHandler, true), EnableDebugFlagsHandler: ptr.Deref(c.EnableDebugFlagsHandler, true),
+		EnableSystemLogQuery:           ptr.Deref(c.EnableSystemLogQuery, false),
 		StreamingConnectionIdleTimeout: max(c.StreamingConnectionIdleTimeout.Duration, 0),
 		SyncLoopTimeout:                max(2*c.SyncFrequency.Duration, 5*time.Minute),
 	}

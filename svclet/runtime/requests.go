@@ -146,6 +146,16 @@ func (c *Client) ExecSync(
 	return stdout, stderr, exitCode, err
 }
 
+// Checkpoint writes the state of a container to a file, which the runtime creates. A
+// timeout of zero is the runtime's own; CRI counts it in whole seconds.
+func (c *Client) Checkpoint(ctx context.Context, id, location string, timeout time.Duration) error {
+	return c.do(ctx, "checkpoint_container", "checkpoint container "+id, func(ctx context.Context) error {
+		return c.runtime.CheckpointContainer(ctx, &runtimeapi.CheckpointContainerRequest{
+			ContainerId: id, Location: location, Timeout: int64(wholeSeconds(timeout) / time.Second),
+		})
+	})
+}
+
 // ReopenLog makes the runtime write a container's log to a new file of the same
 // name, after the old one has been renamed.
 func (c *Client) ReopenLog(ctx context.Context, id string) error {

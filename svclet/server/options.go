@@ -65,6 +65,11 @@ type Options struct {
 	// EnableDebugFlagsHandler lets the verbosity of logs be set at
 	// /debug/flags/v.
 	EnableDebugFlagsHandler bool
+	// EnableSystemLogQuery lets clients query the logs of services at /logs/.
+	EnableSystemLogQuery bool
+	// CheckpointDirectory is where containers are written to at /checkpoint/; empty
+	// disables that.
+	CheckpointDirectory string
 	// LogDirectory is the directory of system logs, by default /var/log.
 	LogDirectory string
 

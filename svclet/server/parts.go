@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,9 @@ type Runtime interface {
 	// Pod observes a pod now.
 	Pod(ctx context.Context, uid types.UID) (pod.Observed, error)
 	ContainerStatus(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error)
+	// Checkpoint writes the state of a container to a file; a timeout of zero is the
+	// runtime's own.
+	Checkpoint(ctx context.Context, id, location string, timeout time.Duration) error
 	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
 	// Exec, Attach and PortForward return the URL at which the runtime serves the
 	// stream.
@@ -70,6 +74,8 @@ type Parts struct {
 	Reviews auth.Reviews
 	// SetVerbosity sets the log verbosity, for /debug/flags/v.
 	SetVerbosity func(level string) error
+	// Journal runs journalctl and writes what it prints, for queries of /logs/.
+	Journal func(ctx context.Context, args []string, out io.Writer) error
 	// Clock is used for the expiry of certificates and of cached reviews, and for the
 	// limits of streams.
 	Clock clock.WithDelayedExecution

@@ -15,6 +15,9 @@ import (
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.addPublic(mux)
+	if s.o.CheckpointDirectory != "" {
+		mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", s.checkpoint)
+	}
 	if s.o.EnableDebuggingHandlers {
 		s.addDebugging(mux)
 	} else {
@@ -79,7 +82,11 @@ func (s *Server) addDebugging(mux *http.ServeMux) {
 		mux.HandleFunc("GET /configz", s.configz)
 	}
 	if s.o.EnableSystemLogHandler {
-		mux.Handle("GET /logs/", http.StripPrefix("/logs", systemLogs(s.o.LogDirectory)))
+		logs := systemLogs(s.o.LogDirectory)
+		if s.o.EnableSystemLogQuery {
+			logs = s.queriedLogs(logs)
+		}
+		mux.Handle("GET /logs/", http.StripPrefix("/logs", logs))
 	} else {
 		mux.HandleFunc("/logs/", disabled("logs endpoint is disabled."))
 	}
@@ -158,7 +165,7 @@ func metricPath(path string) string {
 	}
 	if slices.Contains([]string{
 		"healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource", "run", "exec", "attach",
-		"portForward", "containerLogs", "configz", "runningpods", "logs", "debug",
+		"portForward", "containerLogs", "configz", "runningpods", "logs", "debug", "checkpoint",
 	}, first) {
 		return first
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -39,7 +40,20 @@ type fakeRuntime struct {
 	attached []*runtimeapi.AttachRequest
 	dialled  int
 	refuse   error
-	redirect string
+	// checkpoints are the ID, the file and the timeout of each.
+	checkpoints []string
+	redirect    string
+}
+
+// Checkpoint implements server.Runtime.
+func (f *fakeRuntime) Checkpoint(_ context.Context, id, location string, timeout time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return f.refuse
+	}
+	f.checkpoints = append(f.checkpoints, fmt.Sprint(id, " ", filepath.Base(location), " ", timeout))
+	return nil
 }
 
 func newFakeRuntime(t *testing.T) *fakeRuntime {

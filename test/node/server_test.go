@@ -194,4 +194,22 @@ spec:
 		Expect(ask("/healthz")).To(Equal("ok"))
 		Expect(ask("/configz")).To(ContainSubstring(`"kubeletconfig"`))
 	})
+
+	It("changes the verbosity of logs, and asks the runtime for checkpoints", func(ctx SpecContext) {
+		proxied := "/api/v1/nodes/" + nodeName(ctx) + "/proxy"
+		for _, level := range []string{"1", "0"} {
+			out, errOut, err := in(ctx, level, "replace", "--raw", proxied+"/debug/flags/v", "-f", "-")
+			Expect(err).NotTo(HaveOccurred(), errOut)
+			Expect(out).To(Equal("successfully set klog.logging.verbosity to " + level))
+		}
+		_, errOut, err := in(ctx, "loud", "replace", "--raw", proxied+"/debug/flags/v", "-f", "-")
+		Expect(err).To(HaveOccurred())
+		Expect(errOut).To(HavePrefix("Error from server (BadRequest)"))
+		out, errOut, err := in(ctx, "", "create", "--raw", proxied+"/checkpoint/"+namespace+"/web/main", "-f", "-")
+		if err != nil { // containerd before 2.0, or without CRIU
+			Expect(errOut).To(ContainSubstring("checkpointing of " + namespace + "/web/main failed ("))
+			return
+		}
+		Expect(out).To(MatchRegexp(`^{"items":\[".*/checkpoints/checkpoint-web_` + namespace + `-main-.*\.tar"]}$`))
+	})
 })
