@@ -61,7 +61,7 @@ func (o *NodeOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.proxy, "service-proxy", o.proxy, "Route the addresses of services to their endpoints with nftables. Turn it off to use another proxy.")
 	flags.BoolVar(&o.policies, "network-policy", o.policies, "Filter the connections of pods with nftables, as network policies require. Turn it off to use another implementation.")
 	flags.BoolVar(&o.dns, "dns", o.dns, "Answer questions about names of services, at the tenth address of --service-cluster-ip-range, and let pods ask there. Turn it off to leave pods without names of services.")
-	flags.StringVar(&o.resolvConf, "resolv-conf", o.resolvConf, "File with the machine's resolvers, to which questions about other names are forwarded.")
+	flags.StringVar(&o.resolvConf, "resolv-conf", o.resolvConf, "File with the machine's resolvers: pods with the dnsPolicy Default use them, and questions about names outside of the cluster are forwarded to them.")
 	flags.Int32Var(&o.port, "node-port", o.port, "Port at which the API server reaches the node agent, on all addresses; 0 picks a free one.")
 	flags.Int32Var(&o.healthzPort, "node-healthz-port", o.healthzPort, "Port of the node agent's health endpoint, on the loopback address; 0 means none.")
 	flags.StringVar(&o.cgroupRoot, "cgroup-root", o.cgroupRoot, "Existing cgroup that becomes the parent of the pods' cgroups. By default svc creates one.")

@@ -27,8 +27,11 @@ type nodeServices struct {
 	dns   *dns.Server     // nil if the node has none
 	// routed is whether the proxy routes the service of the DNS server to it.
 	routed bool
-	clock  clock.WithTicker
-	tasks  tasks
+	// forbidden reports whether the node may not read services, so that the copy never
+	// becomes complete.
+	forbidden func(context.Context) bool
+	clock     clock.WithTicker
+	tasks     tasks
 }
 
 // newServices makes the node's copy of services, the proxy and the DNS server. On a
@@ -40,6 +43,9 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 		return n
 	}
 	n.store = services.New()
+	n.forbidden = func(ctx context.Context) bool {
+		return services.Forbidden(ctx, conn.clients.Heartbeats, conn.clients.Discovery)
+	}
 	n.tasks.parts = append(n.tasks.parts, func(ctx context.Context) { n.store.Run(ctx, conn.clients.Heartbeats, conn.clients.Discovery) })
 	if base.DNS {
 		server, err := dns.Listen(ctx, dns.Options{
@@ -87,6 +93,9 @@ func (n *nodeServices) clusterDNS(base common) func(context.Context) ([]string, 
 	}
 	return func(ctx context.Context) ([]string, error) {
 		if err := n.await(ctx); err != nil {
+			if n.forbidden(ctx) {
+				return nil, nil // pods have the node's resolvers, and a warning
+			}
 			return nil, err
 		}
 		if address := nameServer(n.store.Get(dns.ServiceKey()), n.routed); address != "" {

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,20 +59,23 @@ func TestPodsAskAtAnAddressThatAnswers(t *testing.T) {
 
 func TestNameServersAreUnknownUntilTheServicesAreRead(t *testing.T) {
 	turned := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	n := &nodeServices{store: services.New(), routed: true, clock: turned}
+	var forbidden atomic.Bool
+	n := &nodeServices{store: services.New(), routed: true, clock: turned, forbidden: func(context.Context) bool { return forbidden.Load() }}
 	base := common{Config: Config{Configuration: config.Default()}}
 	if n.clusterDNS(base) != nil {
 		t.Error("without --dns the agent has name servers")
 	}
 	base.DNS = true
 	find := n.clusterDNS(base)
-	failed := make(chan error, 1)
-	go func() { _, err := find(t.Context()); failed <- err }()
-	for !turned.HasWaiters() {
-	}
-	turned.Step(syncWait)
-	if err := <-failed; err == nil {
-		t.Error("no error before the services are read")
+	for _, may := range []bool{true, false} {
+		forbidden.Store(!may)
+		failed := make(chan error, 1)
+		go func() { _, err := find(t.Context()); failed <- err }()
+		gomega.NewWithT(t).Eventually(turned.HasWaiters).Should(gomega.BeTrue())
+		turned.Step(syncWait)
+		if err := <-failed; (err != nil) != may {
+			t.Errorf("before the services are read, which is permitted: %t: %v", may, err)
+		}
 	}
 	for _, err := range []error{n.store.Services().Replace([]any{dnsService("10.0.0.10")}, ""), n.store.EndpointSlices().Replace(nil, "")} {
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -70,6 +72,18 @@ func (s *Store) Run(ctx context.Context, core, discovery rest.Interface) {
 	watching.Go(func() {
 		reflector.Run(ctx, discovery, "endpointslices", fields.Everything(), &discoveryv1.EndpointSlice{}, "endpoint slices", s.EndpointSlices())
 	})
+}
+
+// Forbidden reports whether the API server forbids this node to read services or endpoint
+// slices: then no store becomes complete. Kubernetes' own grants its nodes no endpoint
+// slices.
+func Forbidden(ctx context.Context, core, discovery rest.Interface) bool {
+	for _, request := range []*rest.Request{core.Get().Resource("services"), discovery.Get().Resource("endpointslices")} {
+		if err := request.VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(ctx).Error(); apierrors.IsForbidden(err) {
+			return true
+		}
+	}
+	return false
 }
 
 // Changes are the services that have changed in a store.
