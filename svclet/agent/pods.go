@@ -148,6 +148,7 @@ func machineOptions(base common) pod.Options {
 	return pod.Options{
 		MaxBackOff:     ptr.Deref(base.Configuration.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{}).Duration,
 		DeadContainers: ptr.To(int(base.DeadContainersPerContainer)), DeadContainerTTL: base.MinimumContainerTTL,
+		KeepVolumes:    base.KeepTerminatedPodVolumes,
 		WithoutHostIPs: base.WithoutHostIPs, WithoutReadyToStart: base.WithoutReadyToStart, WithoutResize: base.WithoutResize,
 	}
 }

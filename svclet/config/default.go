@@ -54,6 +54,8 @@ type Flags struct {
 	RootDir string `flag:"root-dir"`
 	// AllocatableIgnoresEviction makes what eviction thresholds keep free allocatable.
 	AllocatableIgnoresEviction bool `flag:"experimental-allocatable-ignore-eviction"`
+	// KeepTerminatedPodVolumes keeps the volumes of ended pods until these are deleted.
+	KeepTerminatedPodVolumes bool `flag:"keep-terminated-pod-volumes"`
 	// DeadContainers is how many terminated containers of the node are kept,
 	// DeadContainersPerContainer how many of each container, and MinimumContainerTTL how
 	// long in any case.

@@ -17,7 +17,6 @@ func ignoredSettings() []Setting {
 			Usage: "Previous minor release, such as 1.35, whose hidden metrics are shown."},
 		{Flag: "cloud-config", Deprecated: true, fallback: "", NoEffect: noCloud, Usage: "Configuration of the cloud provider. Removal in 1.24 or later."},
 		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Path to the mounter binary. Removal in 1.24 or later."},
-		{Flag: "keep-terminated-pod-volumes", Deprecated: true, fallback: false, NoEffect: "svclet removes the volumes of terminated pods", Usage: "Keep the volumes of terminated pods."},
 	}
 }
 

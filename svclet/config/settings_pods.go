@@ -25,6 +25,7 @@ func podSettings() []Setting {
 		{Flag: "volume-stats-agg-period", Field: "volumeStatsAggPeriod", Deprecated: true,
 			Usage: "How often the disk usage of volumes is computed. 0 means never; in a file, where 0 means the default, a negative value does."},
 		{Flag: "local-storage-capacity-isolation", Field: "localStorageCapacityIsolation", Deprecated: true, Usage: "Report and isolate ephemeral storage as a resource of the node."},
+		{Flag: "keep-terminated-pod-volumes", Deprecated: true, Usage: "Keep the volumes, and the cgroups, of pods that have ended mounted until the pods are deleted."},
 		{Flag: "maximum-dead-containers", Deprecated: true, Rule: from(-1, math.MaxInt32),
 			Usage: "Maximum number of terminated containers of the node that are kept; the oldest are removed first. A negative value means no limit. The newest instance of a container is kept in any case."},
 		{Flag: "maximum-dead-containers-per-container", Deprecated: true, Rule: from(-1, math.MaxInt32),

@@ -14,10 +14,11 @@ func (m *Machine) end() (released bool) {
 		return false
 	}
 	m.ended = true
-	if !m.tornDown {
+	leaving := m.removed || m.killed != nil || m.pod.DeletionTimestamp != nil
+	if !m.tornDown && (leaving || !m.options.KeepVolumes) {
 		m.request(Operation{Kind: TearDown})
 	}
-	if m.removed || m.killed != nil || m.pod.DeletionTimestamp != nil {
+	if leaving {
 		m.clear()
 	} else {
 		m.prune()

@@ -30,6 +30,9 @@ type Options struct {
 	// (--minimum-container-ttl-duration).
 	DeadContainers   *int
 	DeadContainerTTL time.Duration
+	// KeepVolumes keeps the volumes of a pod that has ended until it is deleted
+	// (--keep-terminated-pod-volumes).
+	KeepVolumes bool
 	// RecursiveReadOnly reports whether the runtime supports recursive read-only
 	// mounts (KEP-3857).
 	RecursiveReadOnly bool

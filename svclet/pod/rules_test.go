@@ -254,3 +254,34 @@ func TestAContainerThatNeverRanReportsTheEpochAsStart(t *testing.T) {
 		t.Errorf("it ran from %s to %s", state.StartedAt, state.FinishedAt)
 	}
 }
+
+func TestVolumesOfAnEndedPodAreKeptUntilItIsDeleted(t *testing.T) {
+	w := newEnvironment(t, corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a:1"}}})
+	w.m = New(w.pod.DeepCopy(), Options{KeepVolumes: true})
+	w.observe()
+	settle := func() (tornDown bool) {
+		w.next()
+		for range 20 {
+			if len(w.inFlight) == 0 {
+				return tornDown
+			}
+			tornDown = tornDown || w.inFlight[0].Kind == TearDown
+			w.finish(w.inFlight[0], Result{})
+			w.next()
+		}
+		t.Fatal("it never comes to rest")
+		return false
+	}
+	settle()
+	w.exit(w.newest("a"), 0, "Completed")
+	w.observe()
+	if settle() || w.out.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("a pod that is %s has lost its volumes", w.out.Status.Phase)
+	}
+	now := metav1.NewTime(w.now)
+	w.pod.DeletionTimestamp, w.pod.DeletionGracePeriodSeconds = &now, ptr.To[int64](0)
+	w.update()
+	if !settle() || !w.out.Released {
+		t.Error("a deleted pod keeps its volumes")
+	}
+}
