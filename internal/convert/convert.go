@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,6 +93,9 @@ type Converter struct {
 	Version schema.GroupVersion
 	// OnlyRemoved leaves deprecated versions as they are.
 	OnlyRemoved bool
+	// Patch reports whether the objects are patches: what they do not have is in the
+	// object that they change, so nothing is written out and nothing is required.
+	Patch bool
 }
 
 // Object converts an object in place and returns what has been found and changed.
@@ -152,9 +156,14 @@ func (c *Converter) convert(o *Outcome, obj *yaml.Node, k *releases.Kind) *relea
 		o.offByDefault(k, at)
 		return k
 	}
-	e := &edit{obj: obj, outcome: o, from: k, to: to}
+	if wrong := c.wrongTypes(k, obj); len(wrong) > 0 {
+		o.find(NotConvertible, Error, Decide, at, "apiVersion", fmt.Sprintf("%s is not converted: values have the wrong type", name(k)))
+		o.Findings = append(o.Findings, wrong...)
+		return nil
+	}
+	e := &edit{obj: obj, outcome: o, from: k, to: to, patch: c.Patch}
 	if !e.run(steps()) {
-		o.find(RemovedVersion, Error, Decide, at, "apiVersion", fmt.Sprintf("%s cannot be converted to %s: write it again", name(k), name(to)))
+		o.find(NotConvertible, Error, Decide, at, "apiVersion", fmt.Sprintf("%s cannot be converted to %s: write it again", name(k), name(to)))
 		return nil
 	}
 	if !served {
@@ -162,6 +171,14 @@ func (c *Converter) convert(o *Outcome, obj *yaml.Node, k *releases.Kind) *relea
 	}
 	o.offByDefault(to, at)
 	return to
+}
+
+// wrongTypes returns what is wrong with the types of values in an object of kind k.
+func (c *Converter) wrongTypes(k *releases.Kind, obj *yaml.Node) []Finding {
+	var o Outcome
+	w := walk{table: c.Table, release: max(k.Served.Last, releases.Oldest), outcome: &o}
+	w.object(c.Table.Type(k), obj, "")
+	return slices.DeleteFunc(o.Findings, func(f Finding) bool { return f.Rule != WrongType })
 }
 
 // target returns the kind that an object of kind k is converted to, or nil if it stays.

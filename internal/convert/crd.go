@@ -29,6 +29,9 @@ func customResourceDefinition(e *edit) {
 	forEachVersion(e, spec)
 	crdConversion(e, spec)
 	group := manifest.Text(spec, "group")
+	if e.patch {
+		return
+	}
 	if (strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io")) && manifest.Text(e.obj, "metadata", "annotations", "api-approved.kubernetes.io") == "" {
 		e.decide(manifest.Get(spec, "group"), "metadata.annotations", "v1 requires the annotation api-approved.kubernetes.io for groups of kubernetes.io and k8s.io")
 	}

@@ -23,6 +23,7 @@ type edit struct {
 	obj      *yaml.Node
 	outcome  *Outcome
 	from, to *releases.Kind
+	patch    bool // see Converter.Patch
 	// version is the apiVersion that the object has before the present step.
 	version string
 }
@@ -89,7 +90,7 @@ func lineOf(n *yaml.Node) int {
 
 // keep writes out the default of the old version where the new one has another.
 func (e *edit) keep(in *yaml.Node, path, key string, value *yaml.Node, now string) {
-	if !manifest.IsNull(manifest.Get(in, key)) {
+	if e.patch || in == nil || in.Kind != yaml.MappingNode || !manifest.IsNull(manifest.Get(in, key)) {
 		return
 	}
 	manifest.Set(in, key, value)

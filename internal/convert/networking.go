@@ -17,7 +17,7 @@ func ingress(e *edit) {
 		for j, path := range manifest.Items(manifest.Get(rule, "http"), "paths") {
 			at := fmt.Sprintf("spec.rules[%d].http.paths[%d]", i, j)
 			backend(e, manifest.Get(path, "backend"), at+".backend")
-			if manifest.IsNull(manifest.Get(path, "pathType")) {
+			if !e.patch && manifest.IsNull(manifest.Get(path, "pathType")) {
 				manifest.SetAfter(path, "path", "pathType", manifest.String("ImplementationSpecific"))
 				e.changed(path, at+".pathType", "required in v1: the default of %s, ImplementationSpecific, is written out", e.version)
 			}
@@ -97,6 +97,9 @@ func event(e *edit) {
 		e.changed(manifest.Key(e.obj, "kind"), "deprecatedCount", "removed, with deprecatedLastTimestamp: not permitted on new events")
 	}
 	manifest.Delete(manifest.Get(e.obj, "series"), "state")
+	if e.patch {
+		return
+	}
 	for _, key := range []string{"action", "reason", "reportingController", "reportingInstance", "eventTime"} {
 		if manifest.Text(e.obj, key) == "" {
 			e.decide(manifest.Key(e.obj, "kind"), key, "required in v1")

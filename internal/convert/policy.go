@@ -30,11 +30,11 @@ func webhooks(e *edit) {
 		e.keep(hook, path, "failurePolicy", manifest.String("Ignore"), "it is Fail in v1")
 		e.keep(hook, path, "matchPolicy", manifest.String("Exact"), "it is Equivalent in v1")
 		e.keep(hook, path, "timeoutSeconds", manifest.Int(30), "it is 10 in v1")
-		if len(manifest.Items(hook, "admissionReviewVersions")) == 0 {
+		if !e.patch && len(manifest.Items(hook, "admissionReviewVersions")) == 0 {
 			manifest.Delete(hook, "admissionReviewVersions")
 			e.keep(hook, path, "admissionReviewVersions", manifest.List(manifest.String("v1beta1")), "it is required in v1")
 		}
-		if effects := manifest.Text(hook, "sideEffects"); effects != "None" && effects != "NoneOnDryRun" {
+		if effects := manifest.Text(hook, "sideEffects"); effects != "None" && effects != "NoneOnDryRun" && (effects != "" || !e.patch) {
 			at := manifest.Get(hook, "sideEffects")
 			if at == nil {
 				at = hook
@@ -55,6 +55,13 @@ const knownUsages = "signing,digital signature,content commitment,key encipherme
 // signingRequest asks for the signer, and writes out the default usages.
 func signingRequest(e *edit) {
 	spec := manifest.Get(e.obj, "spec")
+	if e.patch {
+		return
+	}
+	if manifest.IsNull(spec) {
+		e.decide(e.obj, "spec", "the object has no spec")
+		return
+	}
 	switch signer := manifest.Text(spec, "signerName"); signer {
 	case "":
 		e.decide(manifest.Key(e.obj, "spec"), "spec.signerName", "required in v1: name the signer, such as kubernetes.io/kube-apiserver-client")

@@ -24,7 +24,7 @@ func deployment(e *edit) {
 	case extensionsV1beta1:
 		e.keep(spec, "spec", "progressDeadlineSeconds", manifest.Int(unlimited), "it is 600 in apps/v1")
 		e.keep(spec, "spec", "revisionHistoryLimit", manifest.Int(unlimited), "it is 10 in apps/v1")
-		if kind := manifest.Text(spec, "strategy", "type"); kind == "" || kind == "RollingUpdate" {
+		if kind := manifest.Text(spec, "strategy", "type"); !e.patch && (kind == "" || kind == "RollingUpdate") {
 			rolling := manifest.Ensure(manifest.Ensure(spec, "strategy"), "rollingUpdate")
 			e.keep(rolling, "spec.strategy.rollingUpdate", "maxSurge", manifest.Int(1), "it is 25% in apps/v1")
 			e.keep(rolling, "spec.strategy.rollingUpdate", "maxUnavailable", manifest.Int(1), "it is 25% in apps/v1")
@@ -55,6 +55,9 @@ func statefulSet(e *edit) {
 func replicaSet(e *edit) { selector(e) }
 
 func onDelete(e *edit, spec *yaml.Node) {
+	if e.patch {
+		return
+	}
 	e.keep(manifest.Ensure(spec, "updateStrategy"), "spec.updateStrategy", "type", manifest.String("OnDelete"), "it is RollingUpdate in apps/v1")
 }
 
@@ -62,6 +65,9 @@ func onDelete(e *edit, spec *yaml.Node) {
 // take from the template. It returns the spec, or nil if there is none.
 func selector(e *edit) *yaml.Node {
 	spec := manifest.Get(e.obj, "spec")
+	if e.patch {
+		return spec
+	}
 	if manifest.IsNull(spec) {
 		e.decide(e.obj, "spec", "the object has no spec")
 		return nil

@@ -59,8 +59,12 @@ func Items(n *yaml.Node, keys ...string) []*yaml.Node {
 	return nil
 }
 
-// Set sets a key of a mapping: in its place, or after the last.
+// Set sets a key of a mapping: in its place, or after the last. It does nothing to what
+// is not a mapping.
 func Set(m *yaml.Node, key string, value *yaml.Node) {
+	if m == nil || m.Kind != yaml.MappingNode {
+		return
+	}
 	if i := index(m, key); i >= 0 {
 		m.Content[i+1] = value
 		return
@@ -70,7 +74,7 @@ func Set(m *yaml.Node, key string, value *yaml.Node) {
 
 // SetFirst is Set, except that a new key is before the others.
 func SetFirst(m *yaml.Node, key string, value *yaml.Node) {
-	if index(m, key) >= 0 {
+	if m == nil || m.Kind != yaml.MappingNode || index(m, key) >= 0 {
 		Set(m, key, value)
 		return
 	}

@@ -12,6 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+
 	"svc.dev/svc/internal/convert"
 	"svc.dev/svc/internal/manifest"
 )
@@ -50,15 +54,49 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 		if err != nil {
 			return nil, err
 		}
+		patches, err := patchesOf(files)
+		if err != nil {
+			return nil, err
+		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				return nil, err
 			}
-			result.add(c, file, string(text), inDirectory)
+			of := *c
+			of.Patch = patches[filepath.Clean(file)]
+			result.add(&of, file, string(text), inDirectory)
 		}
 	}
 	return result, nil
+}
+
+// patchesOf returns the files that the kustomizations among the files use as patches.
+func patchesOf(files []string) (map[string]bool, error) {
+	patches := map[string]bool{}
+	for _, file := range files {
+		if !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)) {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var k types.Kustomization
+		if err := yaml.Unmarshal(text, &k); err != nil {
+			continue // the conversion of the file reports a mistake in it
+		}
+		dir := filepath.Dir(file)
+		for _, patch := range k.PatchesStrategicMerge {
+			patches[filepath.Join(dir, string(patch))] = true
+		}
+		for _, patch := range append(k.Patches, k.PatchesJson6902...) {
+			if patch.Path != "" {
+				patches[filepath.Join(dir, patch.Path)] = true
+			}
+		}
+	}
+	return patches, nil
 }
 
 // add converts one file.

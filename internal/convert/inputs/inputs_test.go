@@ -124,3 +124,31 @@ func TestTheStandardInput(t *testing.T) {
 		t.Errorf("%v %+v", err, result)
 	}
 }
+
+func TestPatchesOfKustomizationsAreNotCompleted(t *testing.T) {
+	const patch = "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 3}\n"
+	dir := files(t, map[string]string{
+		"kustomization.yaml":  "resources: [whole.yaml]\npatchesStrategicMerge: [patch.yaml]\npatches:\n- path: sub/more.yaml\n- target: {kind: Deployment}\n  patch: '[]'\n",
+		"patch.yaml":          patch,
+		"sub/more.yaml":       patch,
+		"whole.yaml":          patch,
+		"b/kustomization.yml": "patches: 1\n",
+	})
+	result, err := Convert(converter(t), []string{dir}, nil)
+	if err != nil || len(result.Errors) > 0 {
+		t.Fatal(err, result.Errors)
+	}
+	want := strings.Replace(patch, "extensions/v1beta1", "apps/v1", 1)
+	for _, f := range result.Files {
+		switch base := filepath.Base(f.Name); base {
+		case "patch.yaml", "more.yaml":
+			if f.After != want {
+				t.Errorf("%s:\n%s", base, f.After)
+			}
+		case "whole.yaml":
+			if f.After == want {
+				t.Error("the defaults of a whole object are not written out")
+			}
+		}
+	}
+}
