@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,85 +221,6 @@ func TestUnusualMessages(t *testing.T) {
 	if got := summary(f.ask("web.shop.svc.cluster.local.", dns.TypeA)); got != "NOERROR 10.96.0.7" {
 		t.Errorf("after malformed packets: %s", got)
 	}
-}
-
-// resolver is one of the machine's resolvers.
-type resolver struct {
-	*dns.Server
-	asked  atomic.Int32
-	silent atomic.Bool
-	last   atomic.Pointer[dns.Msg]
-}
-
-// newResolver starts a resolver, by UDP and TCP.
-func newResolver(t testing.TB, address string) *resolver {
-	t.Helper()
-	tcp, err := net.Listen("tcp", address)
-	must(t, err)
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
-	must(t, err)
-	r := &resolver{Server: &dns.Server{Listener: tcp}}
-	r.Handler = dns.HandlerFunc(r.answer)
-	var running sync.WaitGroup
-	t.Cleanup(running.Wait) // after those below
-	for _, server := range []*dns.Server{r.Server, {PacketConn: udp, Handler: r.Handler}} {
-		started := make(chan struct{})
-		server.NotifyStartedFunc = func() { close(started) }
-		running.Go(func() { _ = server.ActivateAndServe() })
-		<-started
-		t.Cleanup(func() { _ = server.Shutdown() })
-	}
-	return r
-}
-
-func (r *resolver) port() string {
-	_, port, _ := net.SplitHostPort(r.Listener.Addr().String())
-	return port
-}
-
-// answer answers by the question's first label.
-func (r *resolver) answer(w dns.ResponseWriter, m *dns.Msg) {
-	r.asked.Add(1)
-	r.last.Store(m.Copy())
-	if r.silent.Load() {
-		return
-	}
-	q := m.Question[0]
-	reply := new(dns.Msg).SetReply(m)
-	reply.RecursionAvailable = true
-	header := func(kind uint16) dns.RR_Header {
-		return dns.RR_Header{Name: q.Name, Rrtype: kind, Class: dns.ClassINET, Ttl: 20}
-	}
-	soa := &dns.SOA{Hdr: dns.RR_Header{Name: "example.com.", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 3600}, Ns: "ns.example.com.", Mbox: "x.example.com.", Minttl: 10}
-	address := &dns.A{Hdr: header(dns.TypeA), A: net.IPv4(192, 0, 2, 1)}
-	switch label, _, _ := strings.Cut(strings.ToLower(q.Name), "."); label {
-	case "absent":
-		reply.Rcode, reply.Ns = dns.RcodeNameError, []dns.RR{soa}
-	case "unsure":
-		reply.Rcode = dns.RcodeNameError
-	case "fails":
-		reply.Rcode = dns.RcodeServerFailure
-	case "extended":
-		reply.SetEdns0(udpSize, false)
-		reply.Rcode = dns.RcodeBadCookie
-	case "other":
-		reply.Question = []dns.Question{{Name: "www.example.com.", Qtype: q.Qtype, Qclass: q.Qclass}}
-		reply.Answer = []dns.RR{address}
-	case "long":
-		for i := range byte(200) {
-			reply.Answer = append(reply.Answer, &dns.A{Hdr: header(dns.TypeA), A: net.IPv4(192, 0, 2, i)})
-		}
-		if w.LocalAddr().Network() == "udp" {
-			reply.Truncate(udpSize)
-		}
-	default:
-		if q.Qtype == dns.TypeA {
-			reply.Answer = []dns.RR{address}
-		} else {
-			reply.Ns = []dns.RR{soa}
-		}
-	}
-	_ = w.WriteMsg(reply)
 }
 
 func TestAnswersOfResolversAreCachedForAsLongAsTheySay(t *testing.T) {
