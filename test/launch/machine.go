@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -147,6 +148,9 @@ func Left(dir, containerdDir, bridge string) error {
 	}
 	if _, err := net.InterfaceByName(bridge); err == nil {
 		errs = append(errs, fmt.Errorf("the bridge %s is left", bridge))
+	}
+	if tables, err := exec.Command("nft", "list", "tables").Output(); err == nil && strings.Contains(string(tables), " "+bridge) {
+		errs = append(errs, fmt.Errorf("rules of %s are left: %s", bridge, tables))
 	}
 	return errors.Join(errs...)
 }
