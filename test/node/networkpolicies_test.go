@@ -129,6 +129,7 @@ var _ = Describe("network policies", func() {
 		p.policy(ctx, "x", "deny", "{podSelector: {}, policyTypes: [Ingress, Egress]}")
 		p.expect(ctx, func(from, to, _ string) bool { return isIn(from, "z") && isIn(to, "z") })
 		Expect(get(ctx, "http://"+p.pods["x/a"].Status.PodIP+"/")).To(Equal("a\n"))
+		Expect(p.spaces["x"].exec(ctx, "a", "nslookup kubernetes.default.svc.cluster.local 2>&1 || true")).To(ContainSubstring("Name:"))
 
 		By("ingress by the labels of namespace and pod, egress by a port's name")
 		p.policy(ctx, "x", "in", "{podSelector: {matchLabels: {pod: a}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: z}}, podSelector: {matchLabels: {pod: b}}}], ports: [{port: 81}]}]}")
