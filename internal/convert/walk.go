@@ -15,6 +15,7 @@ type walk struct {
 	table   *releases.Table
 	release releases.Release
 	outcome *Outcome
+	patch   bool // directives of strategic merge patches are allowed
 }
 
 // object compares the fields of a mapping with those of a type.
@@ -32,6 +33,9 @@ func (w *walk) object(of *releases.Type, n *yaml.Node, path string) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		if w.patch && strings.HasPrefix(key.Value, "$") {
+			continue
+		}
 		at := join(path, key.Value)
 		if seen[key.Value] {
 			w.outcome.find(DuplicateField, Error, Decide, key, at, "the field is there twice")

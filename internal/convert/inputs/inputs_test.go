@@ -126,7 +126,7 @@ func TestTheStandardInput(t *testing.T) {
 }
 
 func TestPatchesOfKustomizationsAreNotCompleted(t *testing.T) {
-	const patch = "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 3}\n"
+	const patch = "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 3, $retainKeys: [replicas]}\n"
 	dir := files(t, map[string]string{
 		"kustomization.yaml":  "resources: [whole.yaml]\npatchesStrategicMerge: [patch.yaml]\npatches:\n- path: sub/more.yaml\n- target: {kind: Deployment}\n  patch: '[]'\n",
 		"patch.yaml":          patch,
@@ -139,6 +139,11 @@ func TestPatchesOfKustomizationsAreNotCompleted(t *testing.T) {
 		t.Fatal(err, result.Errors)
 	}
 	want := strings.Replace(patch, "extensions/v1beta1", "apps/v1", 1)
+	for _, o := range result.Outcomes {
+		if base := filepath.Base(o.File); (o.Code() == 2) != (base == "whole.yaml") && o.NotChecked == "" {
+			t.Errorf("%s: %+v", base, o.Findings)
+		}
+	}
 	for _, f := range result.Files {
 		switch base := filepath.Base(f.Name); base {
 		case "patch.yaml", "more.yaml":
