@@ -136,6 +136,16 @@ func (r *running) do(t *testing.T, method, path, body string, anonymous bool) (i
 // as makes a request with a token, if it is not empty.
 func (r *running) as(t *testing.T, token, method, path, body string) (int, string) {
 	t.Helper()
+	code, content, err := r.try(t, token, method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, content
+}
+
+// try is as, for a request that the server may abort.
+func (r *running) try(t *testing.T, token, method, path, body string) (int, string, error) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -148,14 +158,11 @@ func (r *running) as(t *testing.T, token, method, path, body string) (int, strin
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(content)
+	return resp.StatusCode, string(content), err
 }
 
 func TestAServerServesItsReleaseAndLeavesNoGoroutine(t *testing.T) {
