@@ -87,10 +87,10 @@ func patchesOf(files []string) (map[string]bool, error) {
 			continue // the conversion of the file reports a mistake in it
 		}
 		dir := filepath.Dir(file)
-		for _, patch := range k.PatchesStrategicMerge {
+		for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // kustomizations of old releases have the deprecated field
 			patches[filepath.Join(dir, string(patch))] = true
 		}
-		for _, patch := range append(k.Patches, k.PatchesJson6902...) {
+		for _, patch := range k.Patches {
 			if patch.Path != "" {
 				patches[filepath.Join(dir, patch.Path)] = true
 			}
