@@ -6,18 +6,22 @@ import (
 	"net/url"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/dns"
 	"svc.dev/svc/svclet/proxy"
 	"svc.dev/svc/svclet/proxy/ruleset"
+	"svc.dev/svc/svclet/servicehealth"
 	"svc.dev/svc/svclet/services"
 )
 
-// serviceProxy makes the proxy of services, and returns what runs it. On a machine that
-// cannot have one it logs why, and returns nil.
-func serviceProxy(ctx context.Context, base common, n *nodeServices) func(context.Context) {
+// serviceProxy makes the proxy of services and the servers of their health check node
+// ports, and returns what runs them. On a machine that cannot have a proxy it logs why,
+// and returns nothing.
+func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder record.EventRecorder) []func(context.Context) {
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
 		Services: n.store, Local: map[services.Key]ruleset.Fallback{}, Node: base.name, Clock: base.Clock,
@@ -46,7 +50,13 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices) func(contex
 		logger.Error(err, "Services have no proxy on this node")
 		return nil
 	}
-	return p.Run
+	health := servicehealth.New(servicehealth.Options{
+		Services: n.store, Node: base.name, Proxied: p.Written, Clock: base.Clock,
+		Warn: func(service *corev1.Service, reason, message string) {
+			recorder.Event(service, corev1.EventTypeWarning, reason, message)
+		},
+	})
+	return []func(context.Context){p.Run, health.Run}
 }
 
 // loopback returns the address of a server whose URL has a loopback address, or an

@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 )
 
 // serviceProxy logs that only Linux has a proxy of services.
-func serviceProxy(ctx context.Context, _ common, _ *nodeServices) func(context.Context) {
+func serviceProxy(ctx context.Context, _ common, _ *nodeServices, _ record.EventRecorder) []func(context.Context) {
 	klog.FromContext(ctx).Error(errors.ErrUnsupported, "Services have no proxy on this node, which needs Linux")
 	return nil
 }

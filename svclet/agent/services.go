@@ -60,11 +60,9 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 		}
 	}
 	if base.ServiceProxy {
-		run := serviceProxy(ctx, base, n)
-		n.routed = run != nil && n.dns != nil
-		if run != nil {
-			n.tasks.parts = append(n.tasks.parts, run)
-		}
+		parts := serviceProxy(ctx, base, n, conn.events.Any())
+		n.routed = len(parts) > 0 && n.dns != nil
+		n.tasks.parts = append(n.tasks.parts, parts...)
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +65,7 @@ type Proxy struct {
 	options Options
 	changes *services.Changes
 	tables  []*table
+	written atomic.Bool
 }
 
 // New returns a proxy that changes nothing before Run. The error says what the machine
@@ -126,6 +128,9 @@ func (p *Proxy) Run(ctx context.Context) {
 	}
 }
 
+// Written reports whether the tables have the services and endpoints of the last sync.
+func (p *Proxy) Written() bool { return p.written.Load() }
+
 // sync applies the changes since the last call. It reports whether all tables have them.
 func (p *Proxy) sync(ctx context.Context) bool {
 	changes, synced := p.changes.Take()
@@ -148,6 +153,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 			klog.FromContext(ctx).V(4).Info("Wrote service rules", "family", t.family, "operations", operations, "took", p.options.Clock.Since(began))
 		}
 	}
+	p.written.Store(done)
 	return done
 }
 

@@ -32,6 +32,11 @@ kind: Service
 metadata: {name: balanced}
 spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 8093, targetPort: 8080}]}
 ---
+apiVersion: v1
+kind: Service
+metadata: {name: near}
+spec: {type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: web}, ports: [{port: 8094, targetPort: 8080}]}
+---
 `+labelled(webServer("one", ""))+"\n---\n"+labelled(webServer("two", ""))+"\n---\n"+sleeper("client", ""))
 		s.await(ctx, "one", beReady())
 		two := s.await(ctx, "two", beReady())
@@ -53,12 +58,20 @@ spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 8093, targetPort
 		balanced := net.JoinHostPort(two.Status.HostIP, "8093")
 		Eventually(func() (string, error) { return get(ctx, "http://"+balanced+"/") }).Should(BeElementOf("one\n", "two\n"))
 		Eventually(answers(ctx, s, balanced)).Should(Equal([]string{"one", "two"}))
+		By("the health check node port of a load balancer whose connections stay on the node")
+		port := s.run(ctx, "get", "service", "near", "-o=jsonpath={.spec.healthCheckNodePort}")
+		health := func() (string, error) { return get(ctx, "http://"+net.JoinHostPort(two.Status.HostIP, port)+"/") }
+		Eventually(health).Should(And(ContainSubstring(`"localEndpoints":2`), ContainSubstring(`"serviceProxyHealthy":true`)))
 		By("one pod less")
 		s.run(ctx, "delete", "pod", "two")
 		Eventually(answers(ctx, s, ip)).Should(Equal([]string{"one"}))
 		By("no pod: connections are refused at once")
 		s.run(ctx, "delete", "pod", "one")
 		Eventually(func() string { return s.exec(ctx, "client", "wget -O - http://"+ip+"/ 2>&1 || true") }).Should(ContainSubstring("refused"))
+		Eventually(func() error {
+			_, err := health()
+			return err
+		}).Should(MatchError(ContainSubstring("503")))
 	})
 
 	It("sends a client's connections to the same pod with session affinity", func(ctx SpecContext) {

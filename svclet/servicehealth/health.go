@@ -1,0 +1,43 @@
+package servicehealth
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/services"
+)
+
+// health is what the server of a service answers with.
+type health struct {
+	port int32
+	// endpoints is the number of ready endpoints on this node, each counted once whatever
+	// the number of its ports.
+	endpoints int
+}
+
+// healthOf returns what a node answers about a service. The port is 0 if it answers
+// nothing: only a load balancer's service whose external traffic stays on the node has
+// one, unless another proxy serves it.
+func healthOf(object services.Object, node string) health {
+	s := object.Service
+	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		return health{}
+	}
+	if _, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]; foreign {
+		return health{}
+	}
+	ready := map[netip.Addr]bool{}
+	for _, slice := range object.Slices {
+		for _, e := range slice.Endpoints {
+			if ptr.Deref(e.NodeName, "") != node || !ptr.Deref(e.Conditions.Ready, true) || len(e.Addresses) == 0 {
+				continue
+			}
+			if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
+				ready[address] = true
+			}
+		}
+	}
+	return health{s.Spec.HealthCheckNodePort, len(ready)}
+}
