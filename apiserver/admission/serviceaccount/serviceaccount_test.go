@@ -149,6 +149,8 @@ func TestPodsThatAreRefused(t *testing.T) {
 			`pods "p" is forbidden: container c with envVar E referencing secret.secretName="other" is not allowed because service account strict does not reference that secret`},
 		{"in those of init containers", `spec: {serviceAccountName: strict, initContainers: [{name: c, env: [{name: E, valueFrom: {secretKeyRef: {name: other, key: k}}}]}]}`,
 			`pods "p" is forbidden: init container c with envVar E referencing secret.secretName="other" is not allowed because service account strict does not reference that secret`},
+		{"in all variables of a secret", `spec: {serviceAccountName: strict, initContainers: [{name: c, envFrom: [{secretRef: {name: other}}]}]}`,
+			`pods "p" is forbidden: init container c with envFrom referencing secret.secretName="other" is not allowed because service account strict does not reference that secret`},
 		{"and as pull secrets", `spec: {serviceAccountName: strict, imagePullSecrets: [{name: other}]}`,
 			`pods "p" is forbidden: imagePullSecrets[0].name="other" is not allowed because service account strict does not reference that imagePullSecret`},
 	} {
