@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,7 +66,8 @@ var hostile = map[string]http.HandlerFunc{
 
 // backend is a webhook whose responses a test changes.
 type backend struct {
-	answer http.HandlerFunc
+	// answer is also read by requests that the server repeats after the one of a test.
+	answer atomic.Pointer[http.HandlerFunc]
 	file   string // a kubeconfig
 }
 
@@ -74,7 +76,7 @@ func newBackend(t *testing.T) *backend {
 	b := &backend{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		b.answer(w, req)
+		(*b.answer.Load())(w, req)
 	}))
 	t.Cleanup(server.Close)
 	b.file = write(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -92,7 +94,7 @@ func (b *backend) review(t *testing.T, configure func(*options.Options), request
 	r := start(t, o)
 	for name, answer := range hostile {
 		t.Run(name, func(t *testing.T) {
-			b.answer = answer
+			b.answer.Store(&answer)
 			code, body, err := request(r)
 			// The server aborts a response that begins when the request's time is up.
 			refused := err != nil && strings.Contains(err.Error(), "stream error")
