@@ -185,7 +185,7 @@ var _ = Describe("encryption at rest", func() {
 		Expect(string(out)).To(And(ContainSubstring(want), MatchRegexp(`\A[^\n]*\n\z`)))
 	},
 		Entry("empty", "", "is empty"),
-		Entry("not YAML", "{", "error decoding"),
+		Entry("not YAML", "{", "encryption.yaml: yaml: line 1: "),
 		Entry("a key of a wrong length", encryptionConfig("{aesgcm: {keys: [{name: a, secret: YQ==}]}}"),
 			"resources[0].providers[0].aesgcm.keys[0].secret: Invalid value"),
 	)
