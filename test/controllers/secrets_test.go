@@ -54,7 +54,13 @@ var _ = Describe("the log", func() {
 		Expect(err).NotTo(HaveOccurred())
 		filled := secret("filled", corev1.SecretTypeServiceAccountToken, nil)
 		filled.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
-		Eventually(func() error { _, err := secrets.Create(ctx, filled, metav1.CreateOptions{}); return err }).Should(Succeed())
+		// A token secret without an account is removed.
+		Eventually(func() error {
+			_, err := admin.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+			return err
+		}).Should(Succeed())
+		_, err = secrets.Create(ctx, filled, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() ([]byte, error) {
 			filled, err = secrets.Get(ctx, "filled", metav1.GetOptions{})
 			return filled.Data[corev1.ServiceAccountTokenKey], err
