@@ -8,7 +8,6 @@
 // Pods, the runtime, statistics and metrics are passed to it. Authentication and
 // authorization are in package auth, streams in package stream.
 //
-// These paths of kubelet are not supported: /checkpoint (its feature gate is off),
-// /statusz and /flagz (likewise), the query parameters of /logs that search the
-// system's journal, and /metrics/slis.
+// These paths of kubelet are not supported: /statusz and /flagz (their feature gates
+// are off), and /metrics/slis.
 package server

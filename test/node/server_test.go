@@ -205,9 +205,23 @@ spec:
 		_, errOut, err := in(ctx, "loud", "replace", "--raw", proxied+"/debug/flags/v", "-f", "-")
 		Expect(err).To(HaveOccurred())
 		Expect(errOut).To(HavePrefix("Error from server (BadRequest)"))
-		out, errOut, err := in(ctx, "", "create", "--raw", proxied+"/checkpoint/"+namespace+"/web/main", "-f", "-")
+		checkpoint := func() (string, error) {
+			out, errOut, err := in(ctx, "", "create", "--raw", proxied+"/checkpoint/"+namespace+"/web/main", "-f", "-")
+			return out + errOut, err
+		}
+		out, err := checkpoint()
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("Forbidden (user=kube-apiserver-kubelet-client, verb=create, resource=nodes, subresource(s)=[checkpoint])"))
+		run(ctx, "create", "clusterrole", "checkpoints", "--verb=create", "--resource=nodes/checkpoint")
+		DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "clusterrole,clusterrolebinding", "checkpoints") })
+		run(ctx, "create", "clusterrolebinding", "checkpoints", "--clusterrole=checkpoints", "--user=kube-apiserver-kubelet-client")
+		// The agent asks for permissions again after a while.
+		Eventually(func() string {
+			out, err = checkpoint()
+			return out
+		}).ShouldNot(ContainSubstring("Forbidden"))
 		if err != nil { // containerd before 2.0, or without CRIU
-			Expect(errOut).To(ContainSubstring("checkpointing of " + namespace + "/web/main failed ("))
+			Expect(out).To(ContainSubstring("checkpointing of " + namespace + "/web/main failed ("))
 			return
 		}
 		Expect(out).To(MatchRegexp(`^{"items":\[".*/checkpoints/checkpoint-web_` + namespace + `-main-.*\.tar"]}$`))
