@@ -59,7 +59,8 @@ func newAgentTransport(secured transport.TLSConfig, certificate func() *tls.Cert
 	}
 	config.VerifyConnection = notAPIServer
 	base := &http.Transport{
-		TLSClientConfig: config, TLSHandshakeTimeout: timeout, MaxIdleConnsPerHost: 25,
+		// An agent that says nothing ends the handshake sooner, with an error that names it.
+		TLSClientConfig: config, TLSHandshakeTimeout: 2 * timeout, MaxIdleConnsPerHost: 25,
 		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dialTLS(ctx, dialer(timeout), network, address)
