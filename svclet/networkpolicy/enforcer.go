@@ -2,11 +2,7 @@ package networkpolicy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,6 +16,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/networkpolicy/ruleset"
+	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/reflector"
 	"svc.dev/svc/svclet/runtime"
 )
@@ -84,12 +81,10 @@ type table struct {
 // machine lacks.
 func New(o Options) (*Enforcer, error) {
 	if o.Tables == nil {
-		o.Tables = func(family knftables.Family, name string) (knftables.Interface, error) {
-			return knftables.New(family, name)
-		}
+		o.Tables = nft.Tables
 	}
 	if o.Sysctl == nil {
-		o.Sysctl = writeSysctl
+		o.Sysctl = nft.SetParameter
 	}
 	e := &Enforcer{options: o, state: newState(o.Node)}
 	for _, family := range families {
@@ -222,7 +217,7 @@ func (e *Enforcer) check(ctx context.Context) {
 
 // filterBridge makes connections between pods of the same bridge pass the rules.
 func (e *Enforcer) filterBridge(ctx context.Context) {
-	for _, name := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
+	for _, name := range nft.BridgeParameters() {
 		err := e.options.Sysctl(name, "1")
 		if err == nil || e.warned {
 			continue
@@ -269,26 +264,4 @@ func (e *Enforcer) Adopt(pods []runtime.Pod) { e.state.adopt(pods) }
 func (e *Enforcer) Release(uid types.UID) { e.state.release(uid) }
 
 // Remove removes the rules of an enforcer with a bridge. A machine without nft has none.
-func Remove(ctx context.Context, bridge string) error {
-	for _, family := range families {
-		nft, err := knftables.New(family, tableName(bridge))
-		if errors.Is(err, exec.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		tx := nft.NewTransaction()
-		tx.Add(&knftables.Table{})
-		tx.Delete(&knftables.Table{})
-		if err := nft.Run(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeSysctl sets a parameter of the kernel.
-func writeSysctl(name, value string) error {
-	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
-}
+func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, tableName(bridge)) }

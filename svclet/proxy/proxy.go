@@ -4,11 +4,7 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/knftables"
 
+	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/proxy/ruleset"
 	"svc.dev/svc/svclet/services"
 )
@@ -72,12 +69,10 @@ type Proxy struct {
 // lacks.
 func New(o Options) (*Proxy, error) {
 	if o.Tables == nil {
-		o.Tables = func(family knftables.Family, name string) (knftables.Interface, error) {
-			return knftables.New(family, name)
-		}
+		o.Tables = nft.Tables
 	}
 	if o.Sysctl == nil {
-		o.Sysctl = writeSysctl
+		o.Sysctl = nft.SetParameter
 	}
 	if o.EndFlows == nil {
 		o.EndFlows = endFlows
@@ -266,41 +261,16 @@ func (t *table) keep(parts map[services.Key]ruleset.Part) {
 }
 
 // Remove removes the rules of a proxy with a bridge. A machine without nft has none.
-func Remove(ctx context.Context, bridge string) error {
-	for _, family := range []knftables.Family{knftables.IPv4Family, knftables.IPv6Family} {
-		nft, err := knftables.New(family, bridge)
-		if errors.Is(err, exec.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		tx := nft.NewTransaction()
-		tx.Add(&knftables.Table{})
-		tx.Delete(&knftables.Table{})
-		if err := nft.Run(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, bridge) }
 
 // setSysctls sets the kernel parameters that the rules need.
 func setSysctls(ctx context.Context, set func(name, value string) error) {
 	logger := klog.FromContext(ctx)
-	for _, name := range []string{
-		// The answers of pods on the same bridge pass the rules, too.
-		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
-		// Connections of this machine to 127.0.0.1 and a node port leave it for a pod.
-		"net/ipv4/conf/all/route_localnet",
-	} {
+	// The answers of pods on the same bridge pass the rules, too. Connections of this
+	// machine to 127.0.0.1 and a node port leave it for a pod.
+	for _, name := range append(nft.BridgeParameters(), "net/ipv4/conf/all/route_localnet") {
 		if err := set(name, "1"); err != nil {
 			logger.Error(err, "Failed to set kernel parameter, some connections to services may fail", "parameter", name)
 		}
 	}
-}
-
-// writeSysctl sets a parameter of the kernel.
-func writeSysctl(name, value string) error {
-	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
 }

@@ -1,0 +1,53 @@
+// Package nft owns what the agent's users of nftables share: access to the kernel's
+// tables, their removal, and the kernel parameters by which connections between pods of
+// a bridge pass the rules.
+package nft
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"sigs.k8s.io/knftables"
+)
+
+// families are those of the tables.
+var families = [...]knftables.Family{knftables.IPv4Family, knftables.IPv6Family}
+
+// BridgeParameters returns the kernel parameters, with the value 1, by which connections
+// between pods of the same bridge pass the rules.
+func BridgeParameters() []string {
+	return []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"}
+}
+
+// Tables returns access to the kernel's tables of a family with a name.
+func Tables(family knftables.Family, name string) (knftables.Interface, error) {
+	return knftables.New(family, name)
+}
+
+// Remove removes the tables with a name. A machine without nft has none.
+func Remove(ctx context.Context, name string) error {
+	for _, family := range families {
+		tables, err := Tables(family, name)
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tx := tables.NewTransaction()
+		tx.Add(&knftables.Table{})
+		tx.Delete(&knftables.Table{})
+		if err := tables.Run(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetParameter sets a parameter of the kernel, which is named as its file below /proc/sys.
+func SetParameter(name, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
+}
