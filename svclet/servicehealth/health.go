@@ -22,10 +22,7 @@ type health struct {
 // one, unless another proxy serves it.
 func healthOf(object services.Object, node string) health {
 	s := object.Service
-	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		return health{}
-	}
-	if _, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]; foreign {
+	if s == nil || services.Foreign(s) || s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return health{}
 	}
 	ready := map[netip.Addr]bool{}

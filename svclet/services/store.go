@@ -24,6 +24,12 @@ import (
 // Key is a namespace and a name.
 type Key = types.NamespacedName
 
+// Foreign reports whether another proxy serves a service: a label has its name.
+func Foreign(s *corev1.Service) bool {
+	_, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]
+	return foreign
+}
+
 // kinds is the number of kinds in a store.
 const kinds = 2
 

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/services"
 )
 
 // Service is a service with its endpoints.
@@ -68,8 +70,7 @@ func PartOf(s Service, family corev1.IPFamily, node string) Part {
 
 // served reports whether this proxy serves the service.
 func served(s *corev1.Service) bool {
-	_, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]
-	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && !foreign
+	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && !services.Foreign(s)
 }
 
 // builder adds one port of a service to a part.
