@@ -29,7 +29,7 @@ spec:
   containers:
   - name: main
     image: localhost/svc/busybox:1
-    command: [sh, -c, 'if [ -e /state/began ]; then echo again; else touch /state/began; for i in 1 2 3; do echo line $i; done; sleep 0.2; echo wrong >&2; fi; mkfifo /f; while read line < /f; do [ "$line" = end ] && exit 3; echo "$line"; done']
+    command: [sh, -c, 'if [ -e /state/began ]; then echo again; else touch /state/began; for i in 1 2 3; do echo line $i; done; sleep 0.2; echo wrong >&2; fi; mkfifo /f; exec 3<>/f; while read line <&3; do [ "$line" = end ] && exit 3; echo "$line"; done']
     volumeMounts: [{name: state, mountPath: /state}]
   - name: other
     image: localhost/svc/busybox:1
