@@ -29,6 +29,7 @@ import (
 	resources "svc.dev/svc/controllers/discovery"
 	"svc.dev/svc/controllers/election"
 	"svc.dev/svc/controllers/events"
+	"svc.dev/svc/internal/clientcert"
 )
 
 // host has what the controllers of one term share: connections, caches, clients.
@@ -50,6 +51,9 @@ func newHost(ctx context.Context, m *Manager, term *election.Term) (*host, error
 	h.api.Wrap(term.Guard)
 	h.api.Dial = renewOnConnect(term, h.api.Dial)
 	var err error
+	if h.api, err = clientcert.Renewed(h.api); err != nil {
+		return nil, err
+	}
 	if h.http, err = rest.HTTPClientFor(h.api); err != nil {
 		return nil, err
 	}

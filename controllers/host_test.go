@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"svc.dev/svc/controllers/election"
+	"svc.dev/svc/internal/clientcert/clientcerttest"
 )
 
 func TestEventsAreNotWrittenAfterTheTerm(t *testing.T) {
@@ -71,4 +72,18 @@ func TestEventsAreNotWrittenAfterTheTerm(t *testing.T) {
 	if created != 1 {
 		t.Errorf("%d events are created, want 1", created)
 	}
+}
+
+func TestRequestsOfControllersSurviveTheRenewalOfTheirCertificate(t *testing.T) {
+	s := clientcerttest.New(t, nil)
+	m, err := New(Config{Options: NewOptions(), API: s.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHost(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	s.Check(t, h.http.Transport)
 }

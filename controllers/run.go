@@ -18,6 +18,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/election"
 	"svc.dev/svc/controllers/events"
+	"svc.dev/svc/internal/clientcert"
 )
 
 // Config configures a Manager.
@@ -79,7 +80,11 @@ func New(c Config) (*Manager, error) {
 	m.api.UserAgent = userAgent
 	m.api.WarningHandlerWithContext = rest.NoWarnings{}
 	e := c.Options.Election
-	own := rest.CopyConfig(m.api)
+	own, err := clientcert.Renewed(m.api)
+	if err != nil {
+		return nil, err
+	}
+	own = rest.CopyConfig(own)
 	own.Timeout = m.requestTimeout()
 	if m.live, err = client.NewWithWatch(own, client.Options{Scheme: m.scheme}); err != nil {
 		return nil, err

@@ -3,14 +3,16 @@ package clientcert
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+
+	"svc.dev/svc/internal/clientcert/clientcerttest"
 )
 
 // write writes a new pair for a name.
@@ -85,44 +87,76 @@ func TestFilesThatAreNoPairAreRefused(t *testing.T) {
 }
 
 func TestARequestInFlightKeepsItsConnection(t *testing.T) {
-	f, dir := open(t)
-	more := make(chan struct{})
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Client", req.TLS.PeerCertificates[0].DNSNames[0])
-		_, _ = io.WriteString(w, "a")
-		_ = http.NewResponseController(w).Flush()
-		if req.URL.Path == "/slow" {
-			<-more
-			_, _ = io.WriteString(w, "b")
-		}
-	}))
-	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	transport := New(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, f.Current)
-	defer transport.CloseIdleConnections()
-	get := func(path string) *http.Response {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	s := clientcerttest.New(t, nil)
+	config, err := Renewed(s.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer utilnet.CloseIdleConnectionsFor(client.Transport)
+	s.Check(t, client.Transport)
+}
+
+// An authority may be renewed, too.
+func TestAServerIsVerifiedByTheCurrentAuthorities(t *testing.T) {
+	s := clientcerttest.New(t, nil)
+	file := filepath.Join(s.Dir, "ca.crt")
+	right, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _, err := cert.GenerateSelfSignedCertKey("other", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := Renewed(s.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer utilnet.CloseIdleConnectionsFor(client.Transport)
+	ask := func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/who", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
+		resp, err := client.Do(req)
+		if err == nil {
+			resp.Body.Close()
 		}
-		t.Cleanup(func() { resp.Body.Close() })
-		return resp
+		return err
 	}
-	slow := get("/slow")
-	write(t, dir, "second")
-	if client := get("/").Header.Get("Client"); client != "second" {
-		t.Errorf("a new request has the certificate of %q", client)
+	if err := ask(); err == nil {
+		t.Fatal("a server of another authority is accepted")
 	}
-	close(more)
-	content, err := io.ReadAll(slow.Body)
-	if err != nil || string(content) != "ab" || slow.Header.Get("Client") != "first" {
-		t.Errorf("the request in flight got %q of %q, %v", content, slow.Header.Get("Client"), err)
+	if err := os.WriteFile(file+".new", right, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(); err != nil {
+		t.Errorf("after the renewal of the authority: %v", err)
+	}
+}
+
+func TestConnectionsWithoutFilesStayAsTheyAre(t *testing.T) {
+	for name, config := range map[string]*rest.Config{
+		"a token":     {Host: "https://server", BearerToken: "a"},
+		"certificate": {Host: "https://server", TLSClientConfig: rest.TLSClientConfig{CertData: []byte("a"), KeyData: []byte("b")}},
+		"transport":   {Host: "https://server", Transport: http.DefaultTransport},
+	} {
+		if got, err := Renewed(config); err != nil || got != config {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ package clientcert
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"sync"
 
@@ -16,10 +17,13 @@ import (
 type Transport struct {
 	base    *http.Transport
 	current func() *tls.Certificate
+	// authorities returns those of the server; nil is for those of base.
+	authorities func() *x509.CertPool
 
-	mu   sync.Mutex
-	pair *tls.Certificate
-	next *http.Transport
+	mu    sync.Mutex
+	pair  *tls.Certificate
+	roots *x509.CertPool
+	next  *http.Transport
 }
 
 // New returns a transport that is as base, which has a TLSClientConfig and is not used
@@ -47,19 +51,23 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 func (t *Transport) get() *http.Transport {
-	pair := t.current()
+	pair, roots := t.current(), t.base.TLSClientConfig.RootCAs
+	if t.authorities != nil {
+		roots = t.authorities()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.next != nil && t.pair == pair {
+	if t.next != nil && t.pair == pair && t.roots == roots {
 		return t.next
 	}
 	if t.next != nil {
 		t.next.CloseIdleConnections()
 	}
 	next := t.base.Clone()
+	next.TLSClientConfig.RootCAs = roots
 	if pair != nil {
 		next.TLSClientConfig.Certificates = []tls.Certificate{*pair}
 	}
-	t.pair, t.next = pair, utilnet.SetTransportDefaults(next)
+	t.pair, t.roots, t.next = pair, roots, utilnet.SetTransportDefaults(next)
 	return t.next
 }

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/internal/clientcert"
 )
 
 // Clients reach the API server over one connection, and know kinds by their Go
@@ -65,6 +67,9 @@ func New(config *rest.Config, c clock.PassiveClock) (*Clients, error) {
 	config.AcceptContentTypes = apiruntime.ContentTypeProtobuf + "," + apiruntime.ContentTypeJSON
 	from := config.TLSClientConfig
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &unauthorized{next, from, c} })
+	if config, err = clientcert.Renewed(config); err != nil {
+		return nil, fmt.Errorf("--svcconfig: %w", err)
+	}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err

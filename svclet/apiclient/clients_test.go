@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/internal/clientcert/clientcerttest"
 )
 
 func TestRateLimitAppliesToAllButHeartbeatsAndEvents(t *testing.T) {
@@ -46,4 +48,13 @@ func TestContentTypeOfProtobufIsKubernetesOwn(t *testing.T) {
 			t.Errorf("%q goes as %q, want %q", named, got, want)
 		}
 	}
+}
+
+func TestRequestsOfTheAgentSurviveTheRenewalOfItsCertificate(t *testing.T) {
+	s := clientcerttest.New(t, nil)
+	a, err := New(s.Client(), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Check(t, a.Core.(*rest.RESTClient).Client.Transport)
 }
