@@ -1,5 +1,5 @@
-// Package live owns what a check reads from a cluster: the metadata of objects and the
-// gauge of deprecated requests. It writes nothing.
+// Package live owns what a check reads from a cluster: the metadata of objects, the
+// manifests of Helm releases, and the gauge of deprecated requests. It writes nothing.
 package live
 
 import (
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -64,6 +65,15 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 			outcomes = append(outcomes, found...)
 		}
 	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, unread := helmReleases(ctx, typed, c)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	outcomes, warnings = append(outcomes, found...), append(warnings, unread...)
 	requested, err := requested(ctx, client, c)
 	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("requests for deprecated versions were not read (/metrics): %v", err))
@@ -74,20 +84,19 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 // check reads the objects of a resource, page by page.
 func check(ctx context.Context, client metadata.Interface, c *convert.Converter, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind) ([]convert.Outcome, error) {
 	var outcomes []convert.Outcome
-	for next := ""; ; {
+	err := pages(func(next string) (string, error) {
 		page, err := client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
 		if err != nil {
-			return outcomes, err
+			return "", err
 		}
 		for i := range page.Items {
 			o := c.Live(gvk, &page.Items[i].ObjectMeta)
 			o.File = file
 			outcomes = append(outcomes, o)
 		}
-		if next = page.Continue; next == "" {
-			return outcomes, nil
-		}
-	}
+		return page.Continue, nil
+	})
+	return outcomes, err
 }
 
 // requested reads the gauge of requests for deprecated versions.

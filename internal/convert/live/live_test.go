@@ -1,6 +1,9 @@
 package live
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,8 +19,8 @@ import (
 	"svc.dev/svc/internal/releases"
 )
 
-// server answers as an API server with two pages of CronJobs and a group of custom
-// resources, whose objects it does not expect to be asked for.
+// server answers as an API server with two pages of CronJobs, two Helm releases, of
+// which one cannot be read, and a group of custom resources, whose objects it does not expect to be asked for.
 func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 	t.Helper()
 	answer := func(w http.ResponseWriter, value any) {
@@ -61,6 +64,23 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 		}
 		answer(w, page)
 	})
+	mux.HandleFunc("GET /api/v1/secrets", func(w http.ResponseWriter, r *http.Request) {
+		if selector := r.URL.Query().Get("labelSelector"); selector != "owner=helm,status=deployed" {
+			t.Errorf("secrets listed by %q", selector)
+		}
+		list := corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}}
+		if r.URL.Query().Get("continue") == "" {
+			list.Continue = "more"
+			list.Items = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "sh.helm.release.v1.web.v2", Namespace: "a"}, Data: map[string][]byte{
+				"release": helm(t, `{"name":"web","namespace":"a","manifest":"---\napiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: charted}\n"}`)}}}
+		} else {
+			list.Items = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: "a"}, Data: map[string][]byte{"release": []byte("?")}}}
+		}
+		answer(w, list)
+	})
+	mux.HandleFunc("GET /api/v1/configmaps", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusForbidden)
+	})
 	mux.HandleFunc("GET /metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("unexpected request %s %s", r.Method, r.URL)
@@ -69,6 +89,20 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return &rest.Config{Host: s.URL}
+}
+
+// helm returns a release as Helm stores it.
+func helm(t *testing.T, release string) []byte {
+	t.Helper()
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	if _, err := w.Write([]byte(release)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(base64.StdEncoding.EncodeToString(compressed.Bytes()))
 }
 
 func converter(t *testing.T) *convert.Converter {
@@ -87,14 +121,17 @@ func TestCheck(t *testing.T) {
 			"apiserver_requested_deprecated_apis{group=\"autoscaling\",removed_release=\"1.26\",resource=\"y\",subresource=\"\",version=\"v2beta2\"} 1\n")
 	})
 	outcomes, warnings, err := Check(t.Context(), config, converter(t))
-	if err != nil || len(warnings) > 0 {
-		t.Fatal(err, warnings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(warnings) != 2 || !strings.HasPrefix(warnings[0], "the Helm release in Secret a/broken was not read: ") || !strings.HasPrefix(warnings[1], "Helm releases in ConfigMaps were not read: ") {
+		t.Errorf("warnings: %q", warnings)
 	}
 	var got []string
 	for _, o := range outcomes {
 		got = append(got, fmt.Sprintf("%s %s%s %d", o.APIVersion, o.Kind, o.Name, o.Code()))
 	}
-	if all := strings.Join(got, ", "); all != "batch/v1 CronJobold 1, batch/v1 CronJobnew 0, policy/v1beta1 x 2" {
+	if all := strings.Join(got, ", "); all != "batch/v1 CronJobold 1, batch/v1 CronJobnew 0, policy/v1beta1 PodDisruptionBudgetcharted 1, policy/v1beta1 x 2" {
 		t.Errorf("got %s", all)
 	}
 }
@@ -102,7 +139,7 @@ func TestCheck(t *testing.T) {
 func TestWhatCannotBeReadIsAWarning(t *testing.T) {
 	config := server(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	outcomes, warnings, err := Check(t.Context(), config, converter(t))
-	if err != nil || len(outcomes) != 2 || len(warnings) != 1 || !strings.Contains(warnings[0], "/metrics") {
+	if err != nil || len(outcomes) != 3 || len(warnings) != 3 || !strings.Contains(warnings[2], "/metrics") {
 		t.Errorf("%d outcomes, %v, %v", len(outcomes), warnings, err)
 	}
 }
