@@ -17,8 +17,8 @@ import (
 var flowSchemas = resource.Type[*flowcontrolv1.FlowSchema]{
 	Name: "flowschemas",
 	Versions: []resource.Version{
-		resource.Convert(flowSchemaFromV1beta3, flowSchemaToV1beta3).On(),
-		resource.Convert(flowSchemaFromV1beta2, flowSchemaToV1beta2).On(),
+		resource.Convert(flowSchemaFromV1beta3, flowSchemaToV1beta3),
+		resource.Convert(flowSchemaFromV1beta2, flowSchemaToV1beta2),
 	},
 	Default: func(fs *flowcontrolv1.FlowSchema) {
 		fs.Spec.MatchingPrecedence = cmp.Or(fs.Spec.MatchingPrecedence, 1000)

@@ -23,8 +23,8 @@ const maxQueues int32 = 10_000_000
 var priorityLevels = resource.Type[*flowcontrolv1.PriorityLevelConfiguration]{
 	Name: "prioritylevelconfigurations",
 	Versions: []resource.Version{
-		resource.Convert(priorityLevelFromV1beta3, priorityLevelToV1beta3).On(),
-		resource.Convert(priorityLevelFromV1beta2, priorityLevelToV1beta2).On(),
+		resource.Convert(priorityLevelFromV1beta3, priorityLevelToV1beta3),
+		resource.Convert(priorityLevelFromV1beta2, priorityLevelToV1beta2),
 	},
 	Default:    defaultPriorityLevel,
 	Validate:   validatePriorityLevel,

@@ -221,7 +221,7 @@ func event() *resource.Kind {
 			out.ObjectMeta, out.Note = in.ObjectMeta, in.Message
 			return nil
 		},
-	).On().WithFieldLabels(map[string]string{"note": "message"})
+	).WithFieldLabels(map[string]string{"note": "message"})
 	return resource.Type[*corev1.Event]{
 		Name: "events", Namespaced: true, Versions: []resource.Version{second},
 		Default: func(e *corev1.Event) { resource.FillEmpty(&e.Type, "Normal") },

@@ -16,9 +16,6 @@ type Version struct {
 	// GVK is the version's group, version and kind. The group may differ from
 	// the hub's (Event is served in the core group and in events.k8s.io).
 	GVK schema.GroupVersionKind
-	// OnByDefault serves a beta version without --runtime-config. Stable
-	// versions are always on, alpha ones never.
-	OnByDefault bool
 	// Validate, if set, validates objects that clients write in this version,
 	// instead of the hub's Validate and ValidateUpdate. It is given hub objects; old
 	// is a nil interface on create.
@@ -87,12 +84,6 @@ func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
 // WithoutDefaults is the target of a conversion to the hub that does not fill in
 // defaults: a field that the object does not have stays absent.
 type WithoutDefaults struct{ runtime.GroupVersioner }
-
-// On returns the version with OnByDefault set.
-func (v Version) On() Version {
-	v.OnByDefault = true
-	return v
-}
 
 // ValidatedBy returns the version with Validate set.
 func (v Version) ValidatedBy(validate func(obj, old runtime.Object) field.ErrorList) Version {

@@ -1,17 +1,18 @@
 // Package release owns the Kubernetes release that the server emulates: the content
 // of /version, and the API versions that are served.
 //
-// The types of k8s.io/api have the releases in which they were introduced and
-// removed, so that one binary can serve exactly the versions of a given release.
+// What each release serves is in the table of package releases, so that one binary
+// can serve exactly the versions of a given release.
 package release
 
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
-	baseversion "k8s.io/component-base/version"
+	"github.com/spf13/pflag"
+
+	"svc.dev/svc/internal/releases"
 )
 
 // Release is a release of the API, such as 1.28.
@@ -20,20 +21,23 @@ type Release struct{ Major, Minor int }
 // Default is the release that the specification describes.
 var Default = Release{1, 28}
 
-// Newest is the release of the libraries: no later one is known to this build.
-var Newest = mustParse(baseversion.DefaultKubeBinaryVersion)
+// Newest is the newest release that this build knows.
+var Newest = Release{1, int(releases.Newest)}
 
-// Parse parses "1.28" (a leading v is allowed). It returns an error if the text is
-// not a release or the release is newer than this build.
+// latest is what the flag accepts for Newest.
+const latest = "latest"
+
+// Parse parses "1.28" ("v1.28" and "1.28.3" are the same release) or "latest". The
+// error lists what is accepted.
 func Parse(s string) (Release, error) {
-	r, err := parse(s)
+	if s == latest {
+		return Newest, nil
+	}
+	r, err := releases.ParseRelease(s)
 	if err != nil {
-		return Release{}, err
+		return Release{}, fmt.Errorf("%w, or %s", err, latest)
 	}
-	if r.Major != Newest.Major || Newest.Before(r) {
-		return Release{}, fmt.Errorf("release %q is not known to this build: choose one from %d.0 to %s", s, Newest.Major, Newest)
-	}
-	return r, nil
+	return Release{1, int(r)}, nil
 }
 
 // String returns the release in the form that Parse accepts.
@@ -44,20 +48,30 @@ func (r Release) Before(other Release) bool {
 	return cmp.Or(cmp.Compare(r.Major, other.Major), cmp.Compare(r.Minor, other.Minor)) < 0
 }
 
-func parse(s string) (Release, error) {
-	major, minor, ok := strings.Cut(strings.TrimPrefix(s, "v"), ".")
-	a, errMajor := strconv.ParseUint(major, 10, 16)
-	b, errMinor := strconv.ParseUint(minor, 10, 16)
-	if !ok || errMajor != nil || errMinor != nil {
-		return Release{}, fmt.Errorf("%q is not a release: write MAJOR.MINOR, such as %s", s, Default)
-	}
-	return Release{int(a), int(b)}, nil
+// inTable returns the release as the table of releases has it.
+func (r Release) inTable() releases.Release { return releases.Release(r.Minor) }
+
+// AddFlags adds the flag --release and its name in kube-apiserver.
+func AddFlags(fs *pflag.FlagSet, r *Release) {
+	fs.Var((*flag)(r), "release", fmt.Sprintf("Release of Kubernetes whose API is served, from %v to %v, or %s.",
+		releases.Oldest, releases.Newest, latest))
+	fs.Var((*flag)(r), "emulated-version", "Another name of --release, as kube-apiserver has it: also kube=X.Y.")
 }
 
-func mustParse(s string) Release {
-	r, err := parse(s)
-	if err != nil {
-		panic(err)
+// flag is a flag whose value is a release.
+type flag Release
+
+// Set implements pflag.Value.
+func (f *flag) Set(text string) error {
+	parsed, err := Parse(strings.TrimPrefix(text, "kube="))
+	if err == nil {
+		*f = flag(parsed)
 	}
-	return r
+	return err
 }
+
+// String implements pflag.Value.
+func (f *flag) String() string { return Release(*f).String() }
+
+// Type implements pflag.Value.
+func (f *flag) Type() string { return "release" }

@@ -3,6 +3,9 @@ package release
 import (
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+	baseversion "k8s.io/component-base/version"
 )
 
 func TestParse(t *testing.T) {
@@ -14,12 +17,14 @@ func TestParse(t *testing.T) {
 		{name: "a release", in: "1.28", want: Release{1, 28}},
 		{name: "a leading v is allowed", in: "v1.21", want: Release{1, 21}},
 		{name: "the newest is the libraries'", in: Newest.String(), want: Newest},
-		{name: "a later one is unknown", in: "1.99", err: `release "1.99" is not known to this build: choose one from 1.0 to ` + Newest.String()},
-		{name: "another major is unknown", in: "2.0", err: "not known to this build"},
-		{name: "a patch is not part of a release", in: "1.28.3", err: `"1.28.3" is not a release: write MAJOR.MINOR, such as 1.28`},
-		{name: "a bare major is not a release", in: "1", err: "is not a release"},
-		{name: "nothing is not a release", in: "", err: "is not a release"},
-		{name: "a negative is not a release", in: "1.-3", err: "is not a release"},
+		{name: "the latest", in: "latest", want: Newest},
+		{name: "a patch is of its release", in: "1.28.3", want: Release{1, 28}},
+		{name: "a later one", in: "1.99", err: `invalid release "1.99": must be 1.16 to 1.37, or latest`},
+		{name: "an older one", in: "1.15", err: `invalid release "1.15"`},
+		{name: "another major", in: "2.0", err: `invalid release "2.0"`},
+		{name: "a bare major", in: "1", err: `invalid release "1"`},
+		{name: "nothing", in: "", err: `invalid release ""`},
+		{name: "a negative", in: "1.-3", err: `invalid release "1.-3"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Parse(tc.in)
@@ -61,5 +66,29 @@ func TestInfoIsTheReleasesAndNotTheLibraries(t *testing.T) {
 	}
 	if info.GoVersion == "" || info.Compiler == "" || !strings.Contains(info.Platform, "/") {
 		t.Errorf("goVersion, compiler, platform = %q, %q, %q", info.GoVersion, info.Compiler, info.Platform)
+	}
+}
+
+func TestTheFlagHasTwoNames(t *testing.T) {
+	for want, args := range map[string][]string{
+		"1.28": nil, "1.25": {"--release=1.25"}, "1.31": {"--emulated-version=kube=1.31"}, "1.30": {"--emulated-version=1.30"}, "1.37": {"--release=latest"},
+	} {
+		r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
+		AddFlags(fs, &r)
+		if err := fs.Parse(args); err != nil || r.String() != want {
+			t.Errorf("%v: got %v, %v", args, r, err)
+		}
+	}
+	r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
+	AddFlags(fs, &r)
+	want := `invalid argument "1.99" for "--release" flag: invalid release "1.99": must be 1.16 to 1.37, or latest`
+	if err := fs.Parse([]string{"--release=1.99"}); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestTheNewestReleaseIsThatOfTheLibraries(t *testing.T) {
+	if Newest.String() != baseversion.DefaultKubeBinaryVersion {
+		t.Errorf("the table of releases ends with %v, the libraries are of %s", Newest, baseversion.DefaultKubeBinaryVersion)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/internal/releases"
 )
 
 // runtimeConfig is the value of --runtime-config. The more specific key applies: a
@@ -33,12 +34,16 @@ type runtimeConfig struct {
 // apiextensions.k8s.io/v1. The error names every key that is unknown, has an invalid
 // value, or enables a version that the release does not have.
 func NewServed(r Release, config map[string]string, kinds []*resource.Kind, others ...schema.GroupVersion) (Served, error) {
-	s := Served{release: r, config: runtimeConfig{
+	table, err := releases.LoadKinds()
+	if err != nil {
+		return Served{}, err
+	}
+	s := Served{release: r, table: table, config: runtimeConfig{
 		stabilities: map[stability]bool{},
 		versions:    map[schema.GroupVersion]bool{},
 		resources:   map[schema.GroupVersionResource]bool{},
 	}}
-	known := knownResources(r, kinds)
+	known := s.knownResources(kinds)
 	for _, gv := range others {
 		known[gv.WithResource("")] = true
 	}
@@ -115,7 +120,7 @@ func parseSwitch(value string) (bool, error) {
 
 // knownResources returns all resources of the kinds in all versions and, with an
 // empty resource, the versions. The value is whether the release has it.
-func knownResources(r Release, kinds []*resource.Kind) map[schema.GroupVersionResource]bool {
+func (s Served) knownResources(kinds []*resource.Kind) map[schema.GroupVersionResource]bool {
 	known := map[schema.GroupVersionResource]bool{}
 	add := func(gv schema.GroupVersion, name string, exists bool) {
 		for _, gvr := range []schema.GroupVersionResource{gv.WithResource(name), gv.WithResource("")} {
@@ -123,9 +128,8 @@ func knownResources(r Release, kinds []*resource.Kind) map[schema.GroupVersionRe
 		}
 	}
 	for _, k := range kinds {
-		add(k.Hub.GroupVersion(), k.Name, r.has(k.New()))
-		for _, v := range k.Versions {
-			add(v.GVK.GroupVersion(), k.Name, r.has(v.New()))
+		for _, gvk := range k.GVKs() {
+			add(gvk.GroupVersion(), k.Name, s.has(gvk))
 		}
 	}
 	return known

@@ -25,15 +25,13 @@ import (
 )
 
 func TestServes(t *testing.T) {
-	on := true
 	for _, tc := range []struct {
-		name        string
-		release     Release
-		config      map[string]string
-		resource    string
-		example     runtime.Object
-		onByDefault bool
-		want        bool
+		name     string
+		release  Release
+		config   map[string]string
+		resource string
+		example  runtime.Object
+		want     bool
 	}{
 		{name: "stable is on", resource: "deployments", example: &appsv1.Deployment{}, want: true},
 		{name: "the core version is on", resource: "configmaps", example: &corev1.ConfigMap{}, want: true},
@@ -42,9 +40,9 @@ func TestServes(t *testing.T) {
 		{name: "events.k8s.io v1 not in 1.18", release: Release{1, 18}, resource: "events", example: &eventsv1.Event{}},
 		{name: "flow control v1 not yet in 1.28", resource: "flowschemas", example: &flowcontrolv1.FlowSchema{}},
 		{name: "flow control v1 since 1.29", release: Release{1, 29}, resource: "flowschemas", example: &flowcontrolv1.FlowSchema{}, want: true},
-		{name: "flow control v1beta3 in 1.28", resource: "flowschemas", example: &flowcontrolv1beta3.FlowSchema{}, onByDefault: on, want: true},
-		{name: "flow control v1beta2 in 1.28", resource: "flowschemas", example: &flowcontrolv1beta2.FlowSchema{}, onByDefault: on, want: true},
-		{name: "flow control v1beta2 removed in 1.29", release: Release{1, 29}, resource: "flowschemas", example: &flowcontrolv1beta2.FlowSchema{}, onByDefault: on},
+		{name: "flow control v1beta3 in 1.28", resource: "flowschemas", example: &flowcontrolv1beta3.FlowSchema{}, want: true},
+		{name: "flow control v1beta2 in 1.28", resource: "flowschemas", example: &flowcontrolv1beta2.FlowSchema{}, want: true},
+		{name: "flow control v1beta2 removed in 1.29", release: Release{1, 29}, resource: "flowschemas", example: &flowcontrolv1beta2.FlowSchema{}},
 		{name: "admission policy v1 not yet in 1.28", resource: "validatingadmissionpolicies", example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
 		{name: "admission webhooks v1 in 1.28", resource: "validatingwebhookconfigurations", example: &admissionregistrationv1.ValidatingWebhookConfiguration{}, want: true},
 		{name: "service CIDR v1 not yet in 1.28", resource: "servicecidrs", example: &networkingv1.ServiceCIDR{}},
@@ -65,7 +63,7 @@ func TestServes(t *testing.T) {
 		{name: "all can be turned off", config: map[string]string{"api/all": "false"}, resource: "deployments", example: &appsv1.Deployment{}},
 		{name: "a stability wins over all", config: map[string]string{"api/all": "false", "api/ga": "true"}, resource: "deployments", example: &appsv1.Deployment{}, want: true},
 		{name: "all beta can be turned on", config: map[string]string{"api/beta": ""}, resource: "validatingadmissionpolicies", example: &admissionregistrationv1beta1.ValidatingAdmissionPolicy{}, want: true},
-		{name: "all beta can be turned off", config: map[string]string{"api/beta": "false"}, resource: "flowschemas", example: &flowcontrolv1beta3.FlowSchema{}, onByDefault: on},
+		{name: "all beta can be turned off", config: map[string]string{"api/beta": "false"}, resource: "flowschemas", example: &flowcontrolv1beta3.FlowSchema{}},
 		{name: "all alpha can be turned on", release: Release{1, 30}, config: map[string]string{"api/alpha": ""}, resource: "volumeattributesclasses", example: &storagev1alpha1.VolumeAttributesClass{}, want: true},
 		{name: "all does not bring back what the release lacks", config: map[string]string{"api/all": ""}, resource: "flowschemas", example: &flowcontrolv1.FlowSchema{}},
 	} {
@@ -77,7 +75,7 @@ func TestServes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.Serves(gvkOf(t, tc.example), tc.resource, tc.example, tc.onByDefault); got != tc.want {
+			if got := s.Serves(gvkOf(t, tc.example), tc.resource); got != tc.want {
 				t.Errorf("Serves = %v, want %v", got, tc.want)
 			}
 		})
@@ -183,8 +181,8 @@ func TestRuntimeConfigMayTurnOffWhatTheReleaseLacks(t *testing.T) {
 func kindsForTest() []*resource.Kind {
 	declarations := []resource.Declaration{
 		resource.Type[*flowcontrolv1.FlowSchema]{Name: "flowschemas", Versions: []resource.Version{
-			converted[flowcontrolv1.FlowSchema, flowcontrolv1beta3.FlowSchema]().On(),
-			converted[flowcontrolv1.FlowSchema, flowcontrolv1beta2.FlowSchema]().On(),
+			converted[flowcontrolv1.FlowSchema, flowcontrolv1beta3.FlowSchema](),
+			converted[flowcontrolv1.FlowSchema, flowcontrolv1beta2.FlowSchema](),
 		}},
 		resource.Type[*appsv1.Deployment]{Name: "deployments"},
 		resource.Type[*corev1.ConfigMap]{Name: "configmaps"},

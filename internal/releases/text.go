@@ -31,6 +31,17 @@ var text string
 // Load returns the table of this binary. It parses it at each call: callers keep it.
 func Load() (*Table, error) { return parse(text) }
 
+// LoadKinds returns the table of this binary without its types, which are most of it.
+func LoadKinds() (*Table, error) {
+	kinds := text
+	for _, word := range []string{"\ntype ", "\nenum "} {
+		if i := strings.Index(kinds, word); i >= 0 {
+			kinds = kinds[:i]
+		}
+	}
+	return parse(kinds)
+}
+
 // Digest returns the digest of the table's text.
 func Digest(text string) string {
 	for line := range strings.Lines(text) {
