@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go.opentelemetry.io/otel"
 	"io"
 	"os"
 	"os/signal"
@@ -101,6 +102,9 @@ func startLogs(s *config.Settings) error {
 	// Contextual logging is on regardless of its feature gate: it silences libraries
 	// whose errors svclet handles.
 	klog.EnableContextualLogging(true)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		klog.Background().Info("Failed to send spans", "err", err)
+	}))
 	for _, warning := range s.Warnings {
 		klog.Background().Info(warning)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -23,6 +24,7 @@ type connections struct {
 	runtime   *runtime.Client
 	listeners *server.Listeners // nil with enableServer: false
 	events    *events.Recorder
+	tracer    tracing.TracerProvider // nil if no spans are sent
 }
 
 // connect makes the clients of the API server and of the container runtime, opens
@@ -31,9 +33,15 @@ func connect(ctx context.Context, base common) (connections, error) {
 	var conn connections
 	var err error
 	c := base.Configuration
+	if conn.tracer, err = newTracer(ctx, base); err != nil {
+		return connections{}, err
+	}
 	if base.API != nil {
 		api := rest.CopyConfig(base.API)
 		api.Wrap(base.metrics.Client)
+		if conn.tracer != nil {
+			api.Wrap(tracing.WrapperFor(conn.tracer))
+		}
 		if conn.clients, err = apiclient.New(api, base.Clock); err != nil {
 			return connections{}, err
 		}
@@ -42,11 +50,13 @@ func connect(ctx context.Context, base common) (connections, error) {
 	if err != nil {
 		return connections{}, err
 	}
-	if conn.runtime, err = runtime.Connect(ctx, runtimeOptions(c, base.metrics, base.Clock)); err != nil {
+	if conn.runtime, err = runtime.Connect(ctx, runtimeOptions(c, base.metrics, conn.tracer, base.Clock)); err != nil {
+		endTracing(conn.tracer)
 		return connections{}, err
 	}
 	if ptr.Deref(c.EnableServer, true) {
 		if conn.listeners, err = server.Listen(ctx, serverOptions(base)); err != nil {
+			endTracing(conn.tracer)
 			return connections{}, errors.Join(err, conn.runtime.Close())
 		}
 	}
@@ -57,7 +67,9 @@ func connect(ctx context.Context, base common) (connections, error) {
 // close ends the connections but for the ports, which the server closes.
 func (c connections) close() error {
 	c.events.Stop()
-	return c.runtime.Close()
+	err := c.runtime.Close()
+	endTracing(c.tracer)
+	return err
 }
 
 // abandon ends the connections and closes the ports, on which no server serves.
@@ -88,13 +100,14 @@ func (c connections) heartbeats() rest.Interface {
 // minSyncFrequency is the shortest --sync-frequency that takes effect.
 const minSyncFrequency = time.Second
 
-func runtimeOptions(c *config.Configuration, m *metrics.Metrics, clock clock.Clock) runtime.Options {
+func runtimeOptions(c *config.Configuration, m *metrics.Metrics, tracer tracing.TracerProvider, clock clock.Clock) runtime.Options {
 	return runtime.Options{
 		RuntimeEndpoint: c.ContainerRuntimeEndpoint,
 		ImageEndpoint:   c.ImageServiceEndpoint,
 		RequestTimeout:  c.RuntimeRequestTimeout.Duration,
 		CheckPeriod:     max(c.SyncFrequency.Duration, minSyncFrequency),
 		Record:          m.RuntimeOperation,
+		Tracer:          tracer,
 		Clock:           clock,
 	}
 }

@@ -95,7 +95,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 		ClusterDNS: services.clusterDNS(base),
 	})
 	manager := podmanager.New(podmanager.Options{
-		Queue: queue, Table: table, Executor: operations,
+		Queue: queue, Table: table, Executor: withTracing(operations, conn.tracer),
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},

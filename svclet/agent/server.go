@@ -52,7 +52,7 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		Configz: func() any { return shown }, Clock: base.Clock,
 		Stats: measured, SetVerbosity: base.SetVerbosity, Journal: server.Journalctl, Requests: base.metrics,
 		Metrics: base.metrics.Gatherer(), Resource: registry(measured.Resource()), Cadvisor: registry(measured.Cadvisor()),
-		Probes: registry(p.probeMetrics...),
+		Probes: registry(p.probeMetrics...), Tracer: conn.tracer,
 	}
 	if conn.clients != nil {
 		parts.Reviews = conn.clients.Client

@@ -20,7 +20,7 @@ func TestTheRuntimeIsListedOncePerSyncFrequency(t *testing.T) {
 	} {
 		c := config.Default()
 		c.SyncFrequency.Duration = frequency
-		if got := runtimeOptions(c, metrics.New("node", clock.RealClock{}), clock.RealClock{}).CheckPeriod; got != want {
+		if got := runtimeOptions(c, metrics.New("node", clock.RealClock{}), nil, clock.RealClock{}).CheckPeriod; got != want {
 			t.Errorf("syncFrequency %s: the runtime is listed each %s, want %s", frequency, got, want)
 		}
 	}

@@ -1,6 +1,11 @@
 package config
 
 import (
+	"fmt"
+
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	"k8s.io/utils/ptr"
+
 	"svc.dev/svc/svclet/cpus"
 	"svc.dev/svc/svclet/topology"
 )
@@ -44,6 +49,24 @@ func (s *Settings) logQueryFits() string {
 		return s.at("enableSystemLogQuery") + " is true: needs enableSystemLogHandler, too"
 	case asked && s.FeatureGates != nil && !s.FeatureGates.Enabled(gateLogQuery):
 		return s.at("enableSystemLogQuery") + " is true: needs the feature gate " + gateLogQuery
+	}
+	return ""
+}
+
+// tracingFits checks where spans are sent, and the gate.
+func (s *Settings) tracingFits() string {
+	c := s.Configuration.Tracing
+	if c == nil {
+		return ""
+	}
+	if s.FeatureGates != nil && !s.FeatureGates.Enabled(gateTracing) {
+		return s.at("tracing") + " needs the feature gate " + gateTracing
+	}
+	if rate := ptr.Deref(c.SamplingRatePerMillion, 0); rate < 0 || rate > 1_000_000 {
+		return fmt.Sprintf("%s: samplingRatePerMillion is %d: must be from 0 to 1000000", s.at("tracing"), rate)
+	}
+	if errs := tracingapi.ValidateTracingConfiguration(c, nil, nil); len(errs) > 0 {
+		return fmt.Sprintf("%s: endpoint is %q: must be HOST:PORT, or begin with dns:// or unix://", s.at("tracing"), *c.Endpoint)
 	}
 	return ""
 }

@@ -30,6 +30,7 @@ const (
 	gateMemoryManager   = "MemoryManager"
 	gateUserNamespaces  = "UserNamespacesStatelessPodsSupport"
 	gateWatchList       = "WatchList"
+	gateTracing         = "SvcletTracing"
 )
 
 // gateEffects returns the effect of each gate.
@@ -52,6 +53,7 @@ func gateEffects() map[string]string {
 		gateLogQuery:        "`enableSystemLogQuery` may be true.",
 		gateMemoryManager:   "`memoryManagerPolicy` may be Static.",
 		gateUserNamespaces:  "Pods with `hostUsers: false` get a user namespace of their own, if the container runtime can; without it they do not start.",
+		gateTracing:         "`tracing` may be set.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
 		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
 		gateNodeSwap:        "`memorySwap.swapBehavior` may be LimitedSwap.",

@@ -34,7 +34,6 @@ func unimplementedSettings() []Setting {
 		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
 			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
-		{Field: "tracing", Later: "svclet sends no traces yet", Harmless: []string{"{}"}},
 		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},
 	}
 }

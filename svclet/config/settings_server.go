@@ -20,6 +20,8 @@ func serverSettings() []Setting {
 		{Field: "enableSystemLogQuery", Usage: "Let clients query the logs of services of the machine, by /logs/?query=NAME (feature gate NodeLogQuery)."},
 		{Field: "enableProfilingHandler", Usage: "Serve /debug/pprof/."},
 		{Field: "enableDebugFlagsHandler", Usage: "Serve /debug/flags/v, which sets the log verbosity."},
+		{Field: "tracing", Usage: "Send spans of the agent's server, of requests to the API server and of requests to the container runtime to an OTLP collector by gRPC, without TLS (feature gate SvcletTracing): " +
+			"endpoint, by default localhost:4317, and samplingRatePerMillion, by default 0: only requests whose client has sampled them."},
 		{Flag: "contention-profiling", Field: "enableContentionProfiling", Deprecated: true, Usage: "Enable block profiling, if profiles are served."},
 		{Flag: "streaming-connection-idle-timeout", Field: "streamingConnectionIdleTimeout", Deprecated: true,
 			Usage: "Idle timeout of a stream (exec, attach, port forwarding). 0 means none; in a file, where 0 means the default, a negative value does."},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,8 @@ type Options struct {
 	// Record, if set, is called after each request. operation is the label
 	// operation_type of kubelet_runtime_operations_total and the related metrics.
 	Record func(operation string, took time.Duration, err error)
+	// Tracer records spans of requests; nil records none.
+	Tracer trace.TracerProvider
 	// Clock is the system clock by default.
 	Clock clock.Clock
 }
@@ -106,7 +109,7 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 	runtime, err := cri.NewRemoteRuntimeServiceBuilder().
 		WithEndpoint(options.RuntimeEndpoint).
 		WithConnectionTimeout(options.RequestTimeout).
-		WithTracerProvider(nil).
+		WithTracerProvider(options.Tracer).
 		Build(quiet(ctx))
 	if err != nil {
 		return nil, explain(ctx, runtimeService, options.RuntimeEndpoint, options.RequestTimeout, err)
@@ -115,7 +118,7 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 	c.images, err = cri.NewRemoteImageServiceBuilder().
 		WithEndpoint(options.ImageEndpoint).
 		WithConnectionTimeout(options.RequestTimeout).
-		WithTracerProvider(nil).
+		WithTracerProvider(options.Tracer).
 		Build(quiet(ctx))
 	if err != nil {
 		err = explain(ctx, imageService, options.ImageEndpoint, options.RequestTimeout, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -81,6 +82,8 @@ type Parts struct {
 	Clock clock.WithDelayedExecution
 	// Requests, if set, counts requests.
 	Requests Requests
+	// Tracer, if set, records spans of requests.
+	Tracer trace.TracerProvider
 }
 
 // Requests counts requests.

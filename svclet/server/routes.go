@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 )
 
@@ -27,7 +29,7 @@ func (s *Server) Handler() http.Handler {
 			mux.HandleFunc(path, disabled("Debug endpoints are disabled."))
 		}
 	}
-	return s.counted("readwrite", s.checked(mux))
+	return s.counted("readwrite", s.checked(s.traced(mux)))
 }
 
 // ReadOnlyHandler returns the handler of the port without authentication: what
@@ -36,7 +38,7 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) ReadOnlyHandler() http.Handler {
 	mux := http.NewServeMux()
 	s.addPublic(mux)
-	return s.counted("readonly", mux)
+	return s.counted("readonly", s.traced(mux))
 }
 
 // HealthHandler returns the handler of the health port.
@@ -154,6 +156,17 @@ func (s *Server) counted(server string, next http.Handler) http.Handler {
 		defer s.parts.Requests.Begin(metricMethod(r.Method), path, server, long)()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// traced records a span of each request, which continues that of the client.
+func (s *Server) traced(next http.Handler) http.Handler {
+	if s.parts.Tracer == nil {
+		return next
+	}
+	return otelhttp.NewHandler(next, "svclet", otelhttp.WithPropagators(tracing.Propagators()), otelhttp.WithTracerProvider(s.parts.Tracer),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
+			return metricMethod(r.Method) + " /" + metricPath(r.URL.Path)
+		}))
 }
 
 // metricPath and metricMethod bound the values of metric labels.
