@@ -21,11 +21,31 @@ const (
 	Secret
 	PersistentVolumeClaim
 	ServiceAccount
+	// ResourceClaim is of the group resource.k8s.io; [ResourceClaims] yields those of a pod.
+	ResourceClaim
 )
 
-// Resource returns the resource of the kind, all of which are in the core group.
+// Resource returns the resource of the kind. All that [References] yields are in the core
+// group.
 func (k ReferenceKind) Resource() string {
-	return [...]string{"configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts"}[k]
+	return [...]string{"configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts", "resourceclaims"}[k]
+}
+
+// ResourceClaims yields the resource claims of a pod. Its status has the names of those that
+// were made of templates.
+func ResourceClaims(pod *corev1.Pod) iter.Seq[Reference] {
+	return func(yield func(Reference) bool) {
+		for _, c := range pod.Spec.ResourceClaims {
+			if c.ResourceClaimName != nil && !yield(Reference{ResourceClaim, *c.ResourceClaimName}) {
+				return
+			}
+		}
+		for _, c := range pod.Status.ResourceClaimStatuses {
+			if c.ResourceClaimName != nil && !yield(Reference{ResourceClaim, *c.ResourceClaimName}) {
+				return
+			}
+		}
+	}
 }
 
 // References yields the objects that a pod refers to: its service account, pull

@@ -19,6 +19,8 @@ type Options struct {
 	AppArmor bool
 	// WithoutSidecars refuses pods with init containers that are restarted.
 	WithoutSidecars bool
+	// Claims accepts pods with resource claims.
+	Claims bool
 	// Pressure are the pressure conditions of the node, under which it admits fewer pods.
 	Pressure []corev1.NodeConditionType
 	// ShuttingDown refuses all pods, because the node shuts down.
@@ -218,11 +220,11 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 // otherwise ignore silently.
 func featuresSupported(c candidate) *Refusal {
 	claims := c.pod.Spec.ResourceClaims
-	if len(claims) == 0 {
+	if len(claims) == 0 || c.options.Claims {
 		return nil
 	}
 	return &Refusal{
 		Reason:  "UnexpectedAdmissionError",
-		Message: fmt.Sprintf("resource claim %q: dynamic resource allocation is not supported on this node", claims[0].Name),
+		Message: fmt.Sprintf("resource claim %q: the feature gate DynamicResourceAllocation is off on this node", claims[0].Name),
 	}
 }

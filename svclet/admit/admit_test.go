@@ -181,7 +181,7 @@ func TestAdmit(t *testing.T) {
 		{name: "a sidecar without the gate", pod: testPod("p", sidecar), options: Options{WithoutSidecars: true}, reason: "InitContainerRestartPolicyForbidden",
 			message: `Init container "proxy" may not have a non-default restartPolicy: the feature gate SidecarContainers is off`},
 		{name: "a resource claim", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
-			reason: "UnexpectedAdmissionError", message: `resource claim "gpu": dynamic resource allocation is not supported on this node`},
+			reason: "UnexpectedAdmissionError", message: `resource claim "gpu": the feature gate DynamicResourceAllocation is off on this node`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sysctls, err := NewSysctls([]string{"net.core.*"}, "6.1.0-13-amd64")

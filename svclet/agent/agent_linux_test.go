@@ -31,6 +31,8 @@ type machine struct {
 	// replace parts of agents.
 	adjust    func(*config.Flags, *config.Configuration)
 	overrides overrides
+	// gates changes the feature gates of agents; nil changes none.
+	gates func(*config.Gates)
 	// api is the agents' API server; nil without one.
 	api   *apifake.Server
 	agent *Agent
@@ -86,6 +88,9 @@ func (m *machine) attempt(ctx context.Context) (*Agent, error) {
 		m.adjust(&flags, c)
 	}
 	o := Config{Flags: flags, Configuration: c, Version: "v1.36.0", LogLinksDir: filepath.Join(m.dir, "links")}
+	if m.gates != nil {
+		m.gates(&o.Gates)
+	}
 	if m.api != nil {
 		o.API = m.api.Config()
 	}

@@ -7,13 +7,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
 	"svc.dev/svc/svclet/allocation"
+	"svc.dev/svc/svclet/claims"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/cpus"
 	"svc.dev/svc/svclet/devices"
+	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/memory"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/podmanager"
@@ -22,7 +25,7 @@ import (
 )
 
 // newAllocations makes what allocates resources to single containers.
-func newAllocations(base common, conn connections, available resources, held *devices.Manager, table *podmanager.Table) (*allocation.Manager, tasks, error) {
+func newAllocations(base common, conn connections, available resources, held *devices.Manager, prepared preparedClaims, table *podmanager.Table) (*allocation.Manager, tasks, error) {
 	c := base.Configuration
 	machine, err := topology.Read("/")
 	if err != nil {
@@ -55,9 +58,13 @@ func newAllocations(base common, conn connections, available resources, held *de
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	shown := podresources.New(podresources.Options{
+	resources := podresources.Options{
 		Dir: filepath.Join(base.RootDir, "pod-resources"), Active: table.Active, CPUs: m, Memory: m, Devices: held, WithoutGet: base.WithoutPodResourcesGet,
-	})
+	}
+	if prepared.manager != nil && base.ClaimResources {
+		resources.Claims = prepared.manager
+	}
+	shown := podresources.New(resources)
 	return m, tasks{parts: []func(context.Context){m.Run, held.Run, shown.Run}}, nil
 }
 
@@ -114,10 +121,46 @@ func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
 }
 
 // allocated returns what a container has of the node alone.
-func allocated(m *allocation.Manager, d *devices.Manager) func(context.Context, types.UID, string) (container.Allocation, error) {
-	return func(ctx context.Context, uid types.UID, name string) (container.Allocation, error) {
-		all, err := d.Start(ctx, uid, name)
-		all.CPUs, all.Memory = m.CPUs(uid, name), m.MemoryNodes(uid, name)
+func allocated(m *allocation.Manager, d *devices.Manager, prepared *claims.Manager) func(context.Context, *corev1.Pod, *corev1.Container) (container.Allocation, error) {
+	return func(ctx context.Context, p *corev1.Pod, c *corev1.Container) (container.Allocation, error) {
+		all, err := d.Start(ctx, p.UID, c.Name)
+		if err != nil {
+			return all, err
+		}
+		all.CPUs, all.Memory = m.CPUs(p.UID, c.Name), m.MemoryNodes(p.UID, c.Name)
+		if prepared == nil {
+			return all, nil
+		}
+		names, err := prepared.CDIDevices(p, c)
+		for _, name := range names {
+			all.CDIDevices = append(all.CDIDevices, &runtimeapi.CDIDevice{Name: name})
+		}
 		return all, err
 	}
+}
+
+// preparedClaims are the resource claims of pods; all of it is nil while no pod may have one.
+type preparedClaims struct {
+	manager *claims.Manager
+	claims  interface {
+		executor.Claims
+		Pods() []types.UID
+	}
+	tasks tasks
+}
+
+// newClaims makes what lets drivers prepare the resource claims of pods.
+func newClaims(base common, conn connections) (preparedClaims, error) {
+	if !base.Claims {
+		return preparedClaims{}, nil
+	}
+	o := claims.Options{Dir: base.RootDir}
+	if conn.clients != nil {
+		o.Get = conn.clients.ResourceClaim
+	}
+	m, err := claims.New(o)
+	if err != nil {
+		return preparedClaims{}, err
+	}
+	return preparedClaims{manager: m, claims: m, tasks: tasks{parts: []func(context.Context){func(ctx context.Context) { <-ctx.Done(); m.Close() }}}}, nil
 }

@@ -76,7 +76,12 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	allocations, allocationTasks, err := newAllocations(base, conn, available, held, table)
+	prepared, err := newClaims(base, conn)
+	if err != nil {
+		return nil, tasks{}, err
+	}
+	all.add(prepared.tasks)
+	allocations, allocationTasks, err := newAllocations(base, conn, available, held, prepared, table)
 	if err != nil {
 		return nil, tasks{}, err
 	}
@@ -90,7 +95,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 	}
 	operations := executor.New(executor.Options{
 		Runtime: conn.runtime, Images: images, Volumes: volumes, Logs: logs, Objects: objects, Cgroups: cgroups,
-		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held), Users: users,
+		Hooks: probes, Events: conn.events, Metrics: base.metrics, Clock: base.Clock, Node: n.Object, Containers: containers, Allocated: allocated(allocations, held, prepared.manager), Users: users, Claims: prepared.claims,
 		Network:    base.connectionRules(),
 		ClusterDNS: services.clusterDNS(base),
 	})
@@ -98,14 +103,14 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 		Queue: queue, Table: table, Executor: withTracing(operations, conn.tracer),
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
-		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs},
+		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs, Claims: prepared.claims},
 		Admission: admission, Allocations: allocations, Resizes: resizes, Pressure: base.conditions.Get, MaxDeadContainers: int(base.DeadContainers), ShuttingDown: base.shutdown.IsShuttingDown, Machine: machineOptions(base),
 	})
 	if base.Containerd != nil && conn.clients != nil {
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
 	}
 	all.add(cgroupTasks)
-	all.add(pluginTasks(base, drivers, held, queue))
+	all.add(pluginTasks(base, drivers, held, prepared, queue))
 	all.add(allocationTasks)
 	all.parts = append(all.parts, logs.Run, probes.Run, statuses.Run,
 		func(ctx context.Context) { watchRuntime(ctx, conn.runtime, queue) },
@@ -165,7 +170,7 @@ func admissionOptions(base common, available resources, appArmor bool) (admit.Op
 	if err != nil {
 		return admit.Options{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
-	return admit.Options{Sysctls: sysctls, AppArmor: appArmor && !base.WithoutAppArmor, WithoutSidecars: base.WithoutSidecars}, nil
+	return admit.Options{Sysctls: sysctls, AppArmor: appArmor && !base.WithoutAppArmor, WithoutSidecars: base.WithoutSidecars, Claims: base.Claims}, nil
 }
 
 // newSources makes where pods come from.

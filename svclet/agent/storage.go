@@ -67,11 +67,12 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 }
 
 // pluginTasks register plugins, and refresh the volumes of CSI drivers.
-func pluginTasks(base common, drivers *csi.Manager, held *devices.Manager, queue *podmanager.Queue) tasks {
-	watcher := plugins.New(plugins.Options{
-		Dir: drivers.Dir(), Clock: base.Clock,
-		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: drivers, registerapi.DevicePlugin: held},
-	})
+func pluginTasks(base common, drivers *csi.Manager, held *devices.Manager, prepared preparedClaims, queue *podmanager.Queue) tasks {
+	handlers := map[string]plugins.Handler{registerapi.CSIPlugin: drivers, registerapi.DevicePlugin: held}
+	if prepared.manager != nil {
+		handlers[registerapi.DRAPlugin] = prepared.manager
+	}
+	watcher := plugins.New(plugins.Options{Dir: drivers.Dir(), Clock: base.Clock, Handlers: handlers})
 	return tasks{parts: []func(context.Context){watcher.Run, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
 }
 

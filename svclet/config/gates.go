@@ -6,6 +6,8 @@ import "k8s.io/component-base/featuregate"
 // components of a cluster can have the same gates, and have no effect.
 const (
 	gatePodResourcesGet = "SvcletPodResourcesGet"
+	gateClaims          = "DynamicResourceAllocation"
+	gateClaimResources  = "SvcletPodResourcesDynamicResources"
 	gateCDIDevices      = "DevicePluginCDIDevices"
 	gateAppArmor        = "AppArmor"
 	gateShutdown        = "GracefulNodeShutdown"
@@ -37,6 +39,8 @@ const (
 func gateEffects() map[string]string {
 	return map[string]string{
 		gatePodResourcesGet: "The pod resources API has the method Get.",
+		gateClaims:          "Drivers prepare the resource claims of pods; without it pods with resource claims are rejected.",
+		gateClaimResources:  "The pod resources API shows the devices of resource claims.",
 		gateCDIDevices:      "Containers get the CDI devices that device plugins name.",
 		gateAppArmor:        "Pods that ask for an AppArmor profile are taken, if the host has AppArmor.",
 		gateCPUAlpha:        "`cpuManagerPolicyOptions` may have distribute-cpus-across-numa and align-by-socket.",
@@ -73,6 +77,11 @@ type Gates struct {
 	// UserNamespaces gives pods with hostUsers: false a user namespace
 	// (UserNamespacesStatelessPodsSupport).
 	UserNamespaces bool
+	// Claims lets drivers prepare the resource claims of pods (DynamicResourceAllocation).
+	Claims bool
+	// ClaimResources shows the devices of claims in the pod resources API
+	// (SvcletPodResourcesDynamicResources).
+	ClaimResources bool
 	// Checkpoint serves /checkpoint/ (ContainerCheckpoint).
 	Checkpoint bool
 	// WatchList requests lists as streams.
@@ -108,6 +117,7 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
 		WithoutCDIDevices: !gates.Enabled(gateCDIDevices), WithoutPodResourcesGet: !gates.Enabled(gatePodResourcesGet),
 		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
+		Claims: gates.Enabled(gateClaims), ClaimResources: gates.Enabled(gateClaimResources),
 		Checkpoint: gates.Enabled(gateCheckpoint), UserNamespaces: gates.Enabled(gateUserNamespaces),
 		WithoutResize: !gates.Enabled(gateResize),
 	}

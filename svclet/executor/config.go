@@ -54,7 +54,7 @@ func (s *start) config(ctx context.Context, ref, handler string, images map[stri
 		Volumes: volumes(mounted.volumes, images), SupplementalGroups: mounted.supplementalGroups(),
 	}
 	if s.o.Allocated != nil {
-		if in.Allocation, err = s.o.Allocated(ctx, s.pod.UID, s.container.Name); err != nil {
+		if in.Allocation, err = s.o.Allocated(ctx, s.pod, s.container); err != nil {
 			return nil, err
 		}
 	}

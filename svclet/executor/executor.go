@@ -73,6 +73,14 @@ type Network interface {
 	Release(uid types.UID)
 }
 
+// Claims are the resource claims of pods.
+type Claims interface {
+	// Prepare prepares those of a pod before its sandbox is created.
+	Prepare(ctx context.Context, p *corev1.Pod) error
+	// Unprepare releases those of a pod whose containers have ended.
+	Unprepare(ctx context.Context, uid types.UID) error
+}
+
 // Hooks run the lifecycle hooks of containers.
 type Hooks interface {
 	Hook(ctx context.Context, kind probe.HookKind, p *corev1.Pod, c *corev1.Container, containerID, podIP string) error
@@ -109,7 +117,9 @@ type Options struct {
 	Node func() *corev1.Node
 	// Allocated returns what a container of a pod that is about to start has of the node
 	// alone; nil if there is no such thing.
-	Allocated func(ctx context.Context, uid types.UID, name string) (container.Allocation, error)
+	Allocated func(ctx context.Context, p *corev1.Pod, c *corev1.Container) (container.Allocation, error)
+	// Claims prepare the resource claims of pods; nil if no pod may have one.
+	Claims Claims
 	// Users give pods with hostUsers: false the users of their user namespace; nil if no
 	// pod gets one.
 	Users *userns.Allocator

@@ -28,6 +28,11 @@ func (e *Executor) createSandbox(ctx context.Context, p *corev1.Pod, op pod.Oper
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return failed(reason, fmt.Errorf("failed to create a sandbox for pod %q: %w", p.Name, err))
 	}
+	if e.o.Claims != nil {
+		if err := e.o.Claims.Prepare(ctx, p); err != nil {
+			return failed("FailedPrepareDynamicResources", fmt.Errorf("failed to prepare dynamic resources: %w", err))
+		}
+	}
 	began := e.o.Clock.Now()
 	_, err = e.o.Runtime.RunSandbox(ctx, config, handler)
 	e.o.Metrics.SandboxRun(handler, e.o.Clock.Since(began), err)

@@ -59,6 +59,11 @@ func (e *Executor) setUp(ctx context.Context, p *corev1.Pod) pod.Result {
 
 // tearDown releases what setUp has made.
 func (e *Executor) tearDown(ctx context.Context, p *corev1.Pod) pod.Result {
+	if e.o.Claims != nil {
+		if err := e.o.Claims.Unprepare(ctx, p.UID); err != nil {
+			return failed("FailedKillPod", err)
+		}
+	}
 	if err := e.o.Volumes.Unmount(ctx, p.UID); err != nil {
 		return failed("FailedKillPod", err)
 	}

@@ -30,6 +30,11 @@ type Leftovers struct {
 		// Sweep removes the logs of all pods that are not known.
 		Sweep(known func(types.UID) bool) error
 	}
+	// Claims is nil if no pod may have resource claims.
+	Claims interface {
+		// Pods returns the pods for which resource claims are prepared.
+		Pods() []types.UID
+	}
 }
 
 // removeOrphans ends the pods that no source has, once every source has delivered
@@ -51,7 +56,7 @@ func (m *Manager) startOrphan(ctx context.Context, orphan runtime.Pod) {
 	})
 }
 
-// removeLeftovers removes the directories, cgroups and logs of pods that are not
+// removeLeftovers removes the directories, cgroups, logs and claims of pods that are not
 // known. It reads files: it runs in a goroutine of its own.
 func (m *Manager) removeLeftovers(ctx context.Context) {
 	logger := klog.FromContext(ctx)
@@ -67,10 +72,14 @@ func (m *Manager) removeLeftovers(ctx context.Context) {
 	if err != nil {
 		logger.Error(err, "Failed to list pod logs")
 	}
+	var withClaims []types.UID
+	if m.o.Leftovers.Claims != nil {
+		withClaims = m.o.Leftovers.Claims.Pods()
+	}
 	started := make(chan struct{})
 	m.o.Queue.add(func(ctx context.Context, m *Manager) {
 		defer close(started)
-		for _, uid := range slices.Concat(withVolumes, withCgroups, withLogs) {
+		for _, uid := range slices.Concat(withVolumes, withCgroups, withLogs, withClaims) {
 			// Until its leftovers are removed, no pod of this UID starts.
 			if !m.IsKnown(uid) {
 				m.startOrphan(ctx, runtime.Pod{UID: uid})

@@ -20,6 +20,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"svc.dev/svc/svclet/allocation"
+	"svc.dev/svc/svclet/claims"
 	"svc.dev/svc/svclet/devices"
 )
 
@@ -45,6 +46,11 @@ type Devices interface {
 	All() []devices.Device
 }
 
+// Claims are the resource claims of containers.
+type Claims interface {
+	Of(p *corev1.Pod, c *corev1.Container) []claims.Resource
+}
+
 // Options configure a server.
 type Options struct {
 	// Dir is the directory of the socket.
@@ -53,6 +59,9 @@ type Options struct {
 	CPUs    CPUs
 	Memory  Memory
 	Devices Devices
+	// Claims is nil if the devices of resource claims are not shown
+	// (SvcletPodResourcesDynamicResources=false).
+	Claims Claims
 	// WithoutGet refuses the method Get (SvcletPodResourcesGet=false).
 	WithoutGet bool
 }
@@ -133,9 +142,36 @@ func (s *Server) of(p *corev1.Pod) *api.PodResources {
 		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
 	})
 	for _, c := range slices.Concat(sidecars, p.Spec.Containers) {
-		all.Containers = append(all.Containers, &api.ContainerResources{
+		resources := &api.ContainerResources{
 			Name: c.Name, CpuIds: s.o.CPUs.Exclusive(p.UID, c.Name), Memory: shownMemory(s.o.Memory.Memory(p.UID, c.Name)), Devices: shown(s.o.Devices.Of(p.UID, c.Name)),
+		}
+		if s.o.Claims != nil {
+			resources.DynamicResources = shownClaims(s.o.Claims.Of(p, &c))
+		}
+		all.Containers = append(all.Containers, resources)
+	}
+	return all
+}
+
+// shownClaims returns the devices of claims, one entry for each claim.
+func shownClaims(list []claims.Resource) []*api.DynamicResource {
+	var all []*api.DynamicResource
+	for _, r := range list {
+		i := slices.IndexFunc(all, func(d *api.DynamicResource) bool {
+			return d.GetClaimNamespace() == r.ClaimNamespace && d.GetClaimName() == r.ClaimName
 		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, &api.DynamicResource{ClaimNamespace: r.ClaimNamespace, ClaimName: r.ClaimName})
+		}
+		device := &api.ClaimResource{DriverName: r.Driver, PoolName: r.Pool, DeviceName: r.Device}
+		if r.ShareID != "" {
+			device.ShareId = &r.ShareID
+		}
+		for _, name := range r.CDI {
+			device.CdiDevices = append(device.CdiDevices, &api.CDIDevice{Name: name})
+		}
+		all[i].ClaimResources = append(all[i].ClaimResources, device)
 	}
 	return all
 }

@@ -17,6 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"svc.dev/svc/svclet/allocation"
+	"svc.dev/svc/svclet/claims"
 	"svc.dev/svc/svclet/devices"
 )
 
@@ -54,13 +55,27 @@ func (held) All() []devices.Device {
 	return []devices.Device{{Resource: "example.com/gpu", IDs: []string{"a", "b"}}}
 }
 
+func (heldClaims) Of(_ *corev1.Pod, c *corev1.Container) []claims.Resource {
+	if c.Name != "c" {
+		return nil
+	}
+	return []claims.Resource{
+		{ClaimNamespace: "ns", ClaimName: "a", Driver: "d", Pool: "p", Device: "0", CDI: []string{"d/gpu=0"}},
+		{ClaimNamespace: "ns", ClaimName: "a", Driver: "d", Pool: "p", Device: "1", ShareID: "s"},
+		{ClaimNamespace: "ns", ClaimName: "b", Driver: "d", Pool: "p", Device: "2"},
+	}
+}
+
+// heldClaims are two claims of container c.
+type heldClaims struct{}
+
 func serve(t *testing.T, withoutGet bool) (api.PodResourcesListerClient, *gomega.WithT) {
 	g := gomega.NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "pod-resources")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "setup"}}, Containers: []corev1.Container{{Name: "c"}, {Name: "d"}},
 	}}
-	s := New(Options{Dir: dir, Active: func() []*corev1.Pod { return []*corev1.Pod{pod} }, CPUs: held{}, Memory: held{}, Devices: held{}, WithoutGet: withoutGet})
+	s := New(Options{Dir: dir, Active: func() []*corev1.Pod { return []*corev1.Pod{pod} }, CPUs: held{}, Memory: held{}, Devices: held{}, Claims: heldClaims{}, WithoutGet: withoutGet})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(ctx) })
@@ -86,6 +101,13 @@ func TestTheResourcesOfContainersAreListed(t *testing.T) {
 	g.Expect(device.GetResourceName()).To(gomega.Equal("example.com/gpu"))
 	g.Expect(device.GetDeviceIds()).To(gomega.Equal([]string{"a"}))
 	g.Expect(device.GetTopology().GetNodes()[0].GetID()).To(gomega.Equal(int64(1)))
+	claimed := containers[0].GetDynamicResources()
+	g.Expect(claimed).To(gomega.HaveLen(2))
+	g.Expect(claimed[0].GetClaimResources()).To(gomega.HaveLen(2))
+	g.Expect(claimed[0].GetClaimResources()[0].GetCdiDevices()[0].GetName()).To(gomega.Equal("d/gpu=0"))
+	g.Expect(claimed[0].GetClaimResources()[1].GetShareId()).To(gomega.Equal("s"))
+	g.Expect(claimed[1].GetClaimName()).To(gomega.Equal("b"))
+	g.Expect(containers[1].GetDynamicResources()).To(gomega.BeEmpty())
 	g.Expect(containers[1].GetCpuIds()).To(gomega.BeEmpty())
 
 	one, err := client.Get(t.Context(), &api.GetPodResourcesRequest{PodNamespace: "ns", PodName: "p"})

@@ -86,7 +86,7 @@ func references(pod *corev1.Pod) []podspec.Reference {
 			all = append(all, ref)
 		}
 	}
-	return slices.Clip(all)
+	return slices.Clip(slices.AppendSeq(all, podspec.ResourceClaims(pod)))
 }
 
 func (g *graph) setVolume(v *corev1.PersistentVolume) {

@@ -59,6 +59,7 @@ var checks = map[[2]string]check{
 	{"", "persistentvolumeclaims"}:          checkClaim,
 	{"", "persistentvolumes"}:               checkVolume,
 	{"", "serviceaccounts"}:                 checkAccount,
+	{"resource.k8s.io", "resourceclaims"}:   checkResourceClaim,
 	{"storage.k8s.io", "volumeattachments"}: checkAttachment,
 	{"storage.k8s.io", "csinodes"}:          checkOwn("a CSINode", ""),
 	{"coordination.k8s.io", "leases"}:       checkOwn("a node lease", corev1.NamespaceNodeLease),
@@ -157,6 +158,17 @@ func checkClaim(ctx context.Context, a *Authorizer, node string, attrs authorize
 		return "cannot get subresource", nil
 	}
 	return a.related(ctx, node, podspec.PersistentVolumeClaim, attrs)
+}
+
+// checkResourceClaim allows a node to read the resource claims of its pods.
+func checkResourceClaim(ctx context.Context, a *Authorizer, node string, attrs authorizer.Attributes) (string, error) {
+	switch {
+	case attrs.GetVerb() != "get":
+		return "can only get individual resources of this type", nil
+	case attrs.GetSubresource() != "":
+		return "cannot get subresource", nil
+	}
+	return a.related(ctx, node, podspec.ResourceClaim, attrs)
 }
 
 // checkVolume allows a node to read the volumes that its pods use, to list and watch

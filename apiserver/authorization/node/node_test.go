@@ -72,7 +72,10 @@ spec:
   serviceAccountName: account
   imagePullSecrets: [{name: pull}]
   containers: [{name: c, envFrom: [{configMapRef: {name: settings}}]}]
-  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]`
+  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]
+  resourceClaims: [{name: gpu, resourceClaimName: gpus}, {name: net, resourceClaimTemplateName: nets}]
+status:
+  resourceClaimStatuses: [{name: net, resourceClaimName: mine-net}]`
 	otherPod = `
 metadata: {name: theirs, namespace: shop}
 spec: {nodeName: n2, serviceAccountName: other, imagePullSecrets: [{name: others}], containers: []}`
@@ -123,6 +126,11 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 		{"secrets of all namespaces", "list", "", "secrets", "", "", "can only read namespaced object of this type"},
 		{"the deletion of a secret", "delete", "", "secrets", "shop", "pull", "can only read resources of this type"},
 		{"a config map of its pod", "get", "", "configmaps", "shop", "settings", ""},
+		{"a resource claim of its pod", "get", "resource.k8s.io", "resourceclaims", "shop", "gpus", ""},
+		{"one that was made for it", "get", "resource.k8s.io", "resourceclaims", "shop", "mine-net", ""},
+		{"another resource claim", "get", "resource.k8s.io", "resourceclaims", "shop", "theirs", unrelated},
+		{"a list of resource claims", "list", "resource.k8s.io", "resourceclaims", "shop", "", "can only get individual resources of this type"},
+		{"the status of a resource claim", "get", "resource.k8s.io", "resourceclaims/status", "shop", "gpus", "cannot get subresource"},
 		{"a claim of its pod", "get", "", "persistentvolumeclaims", "shop", "data", ""},
 		{"a list of claims", "list", "", "persistentvolumeclaims", "shop", "", "can only get individual resources of this type"},
 		{"the status of a claim of its pod", "patch", "", "persistentvolumeclaims/status", "shop", "data", ""},

@@ -328,3 +328,16 @@ func (r *Runtime) CPUs(id string) string {
 	}
 	return ""
 }
+
+// CDIDevices returns the names of the CDI devices of a container.
+func (r *Runtime) CDIDevices(id string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	if c := r.containers[id]; c != nil {
+		for _, d := range c.config.GetCDIDevices() {
+			all = append(all, d.GetName())
+		}
+	}
+	return all
+}
