@@ -32,12 +32,13 @@ const enforceRetry = time.Minute
 
 // newCgroups makes the cgroups of pods, and the updater of those of QoS classes. Its
 // tasks keep both in order, and the processes of the system in theirs.
-func newCgroups(base common, conn connections, available resources, o overrides) (cgroups, *cgroup.QOSUpdater, tasks, error) {
+func newCgroups(base common, conn connections, available resources, protected cgroup.Protection, o overrides) (cgroups, *cgroup.QOSUpdater, tasks, error) {
 	t, err := newSystemCgroup(base.Configuration.SystemCgroups, base.Clock, o)
 	if err != nil {
 		return nil, nil, tasks{}, err
 	}
 	options, err := cgroupOptions(base, available)
+	options.Protection = protected
 	if err != nil {
 		return nil, nil, tasks{}, err
 	}
@@ -59,6 +60,18 @@ func newCgroups(base common, conn connections, available resources, o overrides)
 	qos := cgroup.NewQOSUpdater(all.UpdateClasses, base.Clock, resync)
 	t.parts = append(t.parts, qos.Run, func(ctx context.Context) { enforce(ctx, manager, conn.events, base.Clock) })
 	return all, qos, t, nil
+}
+
+// protection returns how the memory that pods request is protected on cgroup v2.
+func protection(base common) cgroup.Protection {
+	switch policy := base.Configuration.MemoryReservationPolicy; {
+	case !base.MemoryQoS:
+		return ""
+	case policy == "":
+		return cgroup.ProtectAll
+	default:
+		return cgroup.Protection(policy)
+	}
 }
 
 func cgroupOptions(base common, available resources) (cgroup.Options, error) {

@@ -53,11 +53,11 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 		return nil, tasks{}, err
 	}
 	all.add(localTasks(volumes))
-	cgroups, qos, cgroupTasks, err := newCgroups(base, conn, available, o)
+	containers, err := containerOptions(base)
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	containers, err := containerOptions(base)
+	cgroups, qos, cgroupTasks, err := newCgroups(base, conn, available, containers.Protection, o)
 	if err != nil {
 		return nil, tasks{}, err
 	}

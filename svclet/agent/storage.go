@@ -134,6 +134,9 @@ func containerOptions(base common) (container.Options, error) {
 		RecordResources:      !base.WithoutResize,
 		LimitedSwap:          c.MemorySwap.SwapBehavior == config.LimitedSwap,
 	}
+	if host.CgroupV2 {
+		options.Protection, options.ThrottlingFactor = protection(base), ptr.Deref(c.MemoryThrottlingFactor, 0)
+	}
 	if c.CPUCFSQuotaPeriod != nil {
 		options.CPUCFSQuotaPeriod = c.CPUCFSQuotaPeriod.Duration
 	}

@@ -29,6 +29,9 @@ type bounds struct {
 	shares uint64
 	// burstable and bestEffort are memory limits in bytes; 0 leaves them unchanged.
 	burstable, bestEffort int64
+	// requested and burstableRequested are the bytes that the guaranteed and the burstable
+	// pods request.
+	requested, burstableRequested int64
 }
 
 // boundsOf computes the limits of the classes from the allocatable memory in
@@ -46,7 +49,7 @@ func boundsOf(pods []*corev1.Pod, allocatable int64, percentage int) bounds {
 			milliCPU += requests.Cpu().MilliValue()
 		}
 	}
-	b := bounds{shares: Shares(milliCPU)}
+	b := bounds{shares: Shares(milliCPU), requested: requested[corev1.PodQOSGuaranteed], burstableRequested: requested[corev1.PodQOSBurstable]}
 	if percentage == 0 {
 		return b
 	}
@@ -121,6 +124,9 @@ func (m *Manager) UpdateClasses(active []*corev1.Pod) error {
 		var also bool
 		also, err = m.bound(corev1.PodQOSBestEffort, nil, wanted.bestEffort)
 		reached = reached && also
+	}
+	if err == nil {
+		err = m.protect(wanted)
 	}
 	m.bounds = bounds{}
 	if err == nil && reached {

@@ -28,6 +28,8 @@ type Limits struct {
 	// Hugepages are bytes by page size in bytes. Sizes that are not in the map are
 	// limited to 0.
 	Hugepages map[int64]int64
+	// Protected are the values of memory.min and memory.low, in bytes (cgroup v2).
+	Protected map[string]int64
 	// CPUs is a list of CPUs ("0-3").
 	CPUs string
 }

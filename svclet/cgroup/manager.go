@@ -51,6 +51,9 @@ type Options struct {
 	// that lower classes may not use. 0 means no limit.
 	QOSReserved int
 
+	// Protection is how memory is protected; empty on cgroup v1.
+	Protection Protection
+
 	// Hierarchies are the mount points of the controllers of cgroup v1, by their
 	// names. Nil means that the machine's cgroups are used.
 	Hierarchies map[string]string
@@ -202,7 +205,11 @@ func (m *Manager) Enforce(event func(kind, reason, message string)) error {
 		n := m.options.Driver.name(reserved.cgroup)
 		err := m.tree.exists(m.options.Driver.path(n))
 		if err == nil {
-			err = m.tree.set(n, resourceLimits(reserved.resources, reserved.compressible))
+			limits := resourceLimits(reserved.resources, reserved.compressible)
+			if limits.Memory != nil && m.options.Protection != "" && m.options.Protection != ProtectNone {
+				limits.Protected = map[string]int64{MemoryMin: *limits.Memory}
+			}
+			err = m.tree.set(n, limits)
 		}
 		if err != nil {
 			failures = append(failures, fail(fmt.Sprintf("Failed to enforce %s Cgroup Limits on %q: %v", reserved.title, reserved.cgroup, err)))
@@ -267,7 +274,9 @@ func (m *Manager) write(pod *corev1.Pod, what string, write func(name, Limits) e
 	if err != nil {
 		return err
 	}
-	if err := write(n, PodLimits(pod, m.options.CPU, m.options.PodMaxPIDs)); err != nil {
+	limits := PodLimits(pod, m.options.CPU, m.options.PodMaxPIDs)
+	limits.Protected = m.podProtection(pod)
+	if err := write(n, limits); err != nil {
 		return fmt.Errorf("failed to %s for %v : %w", what, []string(n), err)
 	}
 	return nil

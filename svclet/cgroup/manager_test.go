@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,9 @@ func (r *recorded) step(what string, n name, limits Limits) error {
 	}
 	if limits.PIDs != nil {
 		text += fmt.Sprintf(" pids=%d", *limits.PIDs)
+	}
+	for _, file := range slices.Sorted(maps.Keys(limits.Protected)) {
+		text += fmt.Sprintf(" %s=%d", file, limits.Protected[file])
 	}
 	r.steps = append(r.steps, text)
 	if path == r.failing || limits.Memory != nil && *limits.Memory > 0 && *limits.Memory < r.used[path] {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -91,6 +92,12 @@ func (h *host) manager(n name, limits Limits) (cgroups.Manager, *cgroups.Resourc
 
 func (h *host) resources(limits Limits) *cgroups.Resources {
 	resources := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true, PidsLimit: limits.PIDs, CpusetCpus: limits.CPUs}
+	if h.v2 && len(limits.Protected) > 0 {
+		resources.Unified = map[string]string{}
+		for file, bytes := range limits.Protected {
+			resources.Unified[file] = strconv.FormatInt(bytes, 10)
+		}
+	}
 	if limits.Memory != nil {
 		resources.Memory = *limits.Memory
 	}

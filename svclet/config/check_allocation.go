@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	tracingapi "k8s.io/component-base/tracing/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/cpus"
@@ -49,6 +50,21 @@ func (s *Settings) logQueryFits() string {
 		return s.at("enableSystemLogQuery") + " is true: needs enableSystemLogHandler, too"
 	case asked && s.FeatureGates != nil && !s.FeatureGates.Enabled(gateLogQuery):
 		return s.at("enableSystemLogQuery") + " is true: needs the feature gate " + gateLogQuery
+	}
+	return ""
+}
+
+// memoryQoSFits checks the settings of MemoryQoS and their gate.
+func (s *Settings) memoryQoSFits() string {
+	c := s.Configuration
+	off := s.FeatureGates != nil && !s.FeatureGates.Enabled(gateMemoryQoS)
+	switch factor := ptr.Deref(c.MemoryThrottlingFactor, defaultThrottling); {
+	case !(factor > 0 && factor <= 1): // also if it is not a number
+		return fmt.Sprintf("%s is %v: must be above 0, and at most 1", s.at("memoryThrottlingFactor"), factor)
+	case off && factor != defaultThrottling:
+		return s.at("memoryThrottlingFactor") + " needs the feature gate " + gateMemoryQoS
+	case off && c.MemoryReservationPolicy == kubeletconfig.TieredReservationMemoryReservationPolicy:
+		return s.at("memoryReservationPolicy") + " needs the feature gate " + gateMemoryQoS
 	}
 	return ""
 }

@@ -166,6 +166,7 @@ func defaultPods(c *Configuration) {
 	c.ImageMinimumGCAge = seconds(120)
 	c.MaxPods = 110
 	c.UserNamespaces = &kubeletconfig.UserNamespaces{IDsPerPod: ptr.To[int64](userBlock)}
+	c.MemoryThrottlingFactor = ptr.To(defaultThrottling)
 	c.PodPidsLimit = ptr.To[int64](-1)
 	c.CgroupsPerQOS = ptr.To(true)
 	c.CgroupDriver = "cgroupfs"
@@ -187,6 +188,9 @@ func defaultPods(c *Configuration) {
 	c.ConfigMapAndSecretChangeDetectionStrategy = kubeletconfig.WatchChangeDetectionStrategy
 	c.CrashLoopBackOff.MaxContainerRestartPeriod = ptr.To(seconds(300))
 }
+
+// defaultThrottling is the memoryThrottlingFactor of release 1.28.
+const defaultThrottling = 0.9
 
 const defaultCFSQuotaPeriod = 100 * time.Millisecond
 

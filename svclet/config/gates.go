@@ -21,6 +21,7 @@ const (
 	gateLoggingAlpha    = "LoggingAlphaOptions"
 	gateLoggingBeta     = "LoggingBetaOptions"
 	gateResize          = "InPlacePodVerticalScaling"
+	gateMemoryQoS       = "MemoryQoS"
 	gateNodeSwap        = "NodeSwap"
 	gateHostIPs         = "PodHostIPs"
 	gateQOSReserved     = "QOSReserved"
@@ -60,6 +61,7 @@ func gateEffects() map[string]string {
 		gateTracing:         "`tracing` may be set.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
 		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
+		gateMemoryQoS:       "On cgroup v2, the memory that pods request is protected from reclaim, and containers are throttled before they reach their limits.",
 		gateNodeSwap:        "`memorySwap.swapBehavior` may be LimitedSwap.",
 		gateHostIPs:         "`status.hostIPs` of pods has all addresses of the node.",
 		gateReadyToStart:    "Pods have the condition PodReadyToStartContainers.",
@@ -77,6 +79,8 @@ type Gates struct {
 	// UserNamespaces gives pods with hostUsers: false a user namespace
 	// (UserNamespacesStatelessPodsSupport).
 	UserNamespaces bool
+	// MemoryQoS protects the memory that pods request (MemoryQoS).
+	MemoryQoS bool
 	// Claims lets drivers prepare the resource claims of pods (DynamicResourceAllocation).
 	Claims bool
 	// ClaimResources shows the devices of claims in the pod resources API
@@ -117,7 +121,8 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		WithoutAppArmor: !gates.Enabled(gateAppArmor), WatchList: gates.Enabled(gateWatchList),
 		WithoutCDIDevices: !gates.Enabled(gateCDIDevices), WithoutPodResourcesGet: !gates.Enabled(gatePodResourcesGet),
 		WithoutSidecars: !gates.Enabled(gateSidecars), WithoutHostIPs: !gates.Enabled(gateHostIPs), WithoutReadyToStart: !gates.Enabled(gateReadyToStart),
-		Claims: gates.Enabled(gateClaims), ClaimResources: gates.Enabled(gateClaimResources),
+		MemoryQoS: gates.Enabled(gateMemoryQoS),
+		Claims:    gates.Enabled(gateClaims), ClaimResources: gates.Enabled(gateClaimResources),
 		Checkpoint: gates.Enabled(gateCheckpoint), UserNamespaces: gates.Enabled(gateUserNamespaces),
 		WithoutResize: !gates.Enabled(gateResize),
 	}

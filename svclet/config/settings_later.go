@@ -24,14 +24,11 @@ func ignoredSettings() []Setting {
 func unimplementedSettings() []Setting {
 	const (
 		notify = "svclet is not notified by memory cgroups yet"
-		qos    = "svclet does not protect memory by QoS class yet"
 	)
 	return []Setting{
 		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: notify},
 		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
 		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
-		{Field: "memoryThrottlingFactor", Later: qos, Harmless: []string{"0.9"}},
-		{Field: "memoryReservationPolicy", Later: qos, Harmless: []string{`"None"`}},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
 			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
 		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},

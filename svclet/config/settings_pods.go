@@ -69,6 +69,9 @@ func resourceSettings() []Setting {
 			Usage: "Share of the requested memory that is reserved at the QoS level, such as memory=50% (alpha; feature gate QOSReserved). " +
 				"Burstable pods cannot use that share of the requests of guaranteed pods, best-effort pods not that of both."},
 		{Field: "singleProcessOOMKill", Usage: "Kill a single process of a container that runs out of memory, instead of all (memory.oom.group). Cgroup v2 only; on v1 it cannot be false."},
+		{Field: "memoryThrottlingFactor", Usage: "With the feature gate MemoryQoS on cgroup v2, a container is throttled when it uses its memory request and this part of what is between that and its limit, or the node's allocatable without a limit."},
+		{Field: "memoryReservationPolicy", Rule: oneOf("", "None", "TieredReservation"),
+			Usage: "What the feature gate MemoryQoS protects of the memory that pods request, on cgroup v2: by default all of it from any reclaim (memory.min); TieredReservation only that of guaranteed pods, while that of burstable ones is reclaimed last (memory.low); None nothing."},
 		{Field: "memorySwap.swapBehavior", Rule: oneOf("", "NoSwap", "LimitedSwap"),
 			Usage: "Swap available to containers: NoSwap (the default), or LimitedSwap: burstable pods may swap in proportion to their memory requests (cgroup v2, feature gate NodeSwap)."},
 	}

@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"strings"
+	"svc.dev/svc/svclet/cgroup"
 	"testing"
 	"time"
 
@@ -173,6 +174,21 @@ func TestResources(t *testing.T) {
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, MemoryLimitInBytes: 64 << 20, MemorySwapLimitInBytes: 64 << 20, OomScoreAdj: 999}},
 		{name: "no swap, cgroup v2", requests: list("memory", "4Gi"), change: func(o *Options) { o.Host.CgroupV2, o.Host.SwapController = true, true },
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 500, Unified: map[string]string{"memory.oom.group": "1", "memory.swap.max": "0"}}},
+		{name: "memory protected and throttled", requests: list("memory", "1Gi"), limits: list("memory", "2Gi"), change: func(o *Options) {
+			o.Host.CgroupV2, o.SingleProcessOOMKill, o.Protection, o.ThrottlingFactor = true, true, cgroup.ProtectAll, 0.9
+		}, want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, MemoryLimitInBytes: 2 << 30, OomScoreAdj: 875,
+			Unified: map[string]string{"memory.min": "1073741824", "memory.low": "0", "memory.high": "2040107008"}}},
+		{name: "throttled before allocatable", requests: list("memory", "1Gi"), change: func(o *Options) {
+			o.Host.CgroupV2, o.SingleProcessOOMKill, o.Protection, o.ThrottlingFactor = true, true, cgroup.ProtectTiered, 0.5
+			o.Allocatable = list("memory", "3Gi")
+		}, want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 875,
+			Unified: map[string]string{"memory.min": "0", "memory.low": "1073741824", "memory.high": "2147483648"}}},
+		{name: "the guaranteed protected, not throttled", requests: list("memory", "4Gi", "cpu", "1"), limits: list("memory", "4Gi", "cpu", "1"), change: func(o *Options) {
+			o.Host.CgroupV2, o.SingleProcessOOMKill, o.Protection, o.ThrottlingFactor = true, true, cgroup.ProtectTiered, 0.9
+		}, want: &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100000, CpuQuota: 100000, MemoryLimitInBytes: 4 << 30, OomScoreAdj: -997,
+			Unified: map[string]string{"memory.min": "4294967296", "memory.low": "0"}}},
+		{name: "no protection on cgroup v1", requests: list("memory", "4Gi"), change: func(o *Options) { o.Protection, o.ThrottlingFactor = cgroup.ProtectAll, 0.9 },
+			want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 500}},
 		{name: "swap in proportion", requests: list("memory", "4Gi"), change: func(o *Options) {
 			o.Host.CgroupV2, o.Host.SwapController, o.Host.SwapCapacity, o.LimitedSwap = true, true, 1<<30, true
 		}, want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 500, Unified: map[string]string{"memory.oom.group": "1", "memory.swap.max": "536870912"}}},

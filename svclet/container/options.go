@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/cgroup"
 )
 
 // Options are the node's part of a configuration, the same for all pods. Fields
@@ -36,6 +38,13 @@ type Options struct {
 	// LimitedSwap lets burstable containers swap in proportion to their memory
 	// requests (memorySwap.swapBehavior: LimitedSwap). Cgroup v2 only.
 	LimitedSwap bool
+
+	// Protection is how the memory that containers request is protected from reclaim;
+	// unless it is empty, a container is throttled before it reaches its limit, or without
+	// one the node's allocatable: when it uses its request and ThrottlingFactor of what is
+	// above that (KEP-2570). Cgroup v2 only.
+	Protection       cgroup.Protection
+	ThrottlingFactor float64
 
 	// RecordResources records, on each container, the CPU and memory that it is created
 	// with: they may change in place.

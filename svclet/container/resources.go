@@ -1,6 +1,8 @@
 package container
 
 import (
+	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,7 @@ func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtime
 	resources.OomScoreAdj = oomScoreAdjust(pod, container, o.Host.MemoryCapacity)
 	resources.HugepageLimits = hugepageLimits(o, pod, container)
 	setSwap(o, resources, pod, container)
+	setMemoryQoS(o, resources, pod, container)
 	return resources
 }
 
@@ -130,6 +133,38 @@ func setSwap(o Options, resources *runtimeapi.LinuxContainerResources, pod *core
 		}
 		resources.Unified["memory.swap.max"] = strconv.FormatInt(swapLimit(o, pod, container), 10)
 	}
+}
+
+// setMemoryQoS protects the memory that a container requests, and throttles a container that
+// comes near its limit (KEP-2570).
+func setMemoryQoS(o Options, resources *runtimeapi.LinuxContainerResources, pod *corev1.Pod, container *corev1.Container) {
+	if !o.Host.CgroupV2 || o.Protection == "" {
+		return
+	}
+	if resources.Unified == nil {
+		resources.Unified = map[string]string{}
+	}
+	request := container.Resources.Requests.Memory().Value()
+	for file, bytes := range o.Protection.Of(podspec.QOSClassOf(pod), request) {
+		resources.Unified[file] = strconv.FormatInt(bytes, 10)
+	}
+	if high := throttledAt(o, request, container.Resources.Limits.Memory().Value()); high > 0 {
+		resources.Unified[cgroup.MemoryHigh] = strconv.FormatInt(high, 10)
+	}
+}
+
+// throttledAt returns memory.high of a container, in bytes and whole pages; 0 if it is not
+// throttled, as guaranteed containers are not.
+func throttledAt(o Options, request, limit int64) int64 {
+	if limit == 0 {
+		limit = o.Allocatable.Memory().Value()
+	}
+	page := float64(os.Getpagesize())
+	high := int64(math.Floor((float64(request)+float64(limit-request)*o.ThrottlingFactor)/page) * page)
+	if limit == 0 || high <= request {
+		return 0
+	}
+	return high
 }
 
 func swapLimit(o Options, pod *corev1.Pod, container *corev1.Container) int64 {
