@@ -34,14 +34,24 @@ func readThresholds(c *config.Configuration) ([]threshold.Threshold, error) {
 // newEviction makes what evicts pods, by the node's thresholds and the pods' own limits.
 func newEviction(base common, conn connections, p *pods, n *node.Node, measured *stats.Provider, images *collect.Collector) *eviction.Manager {
 	c := base.Configuration
-	return eviction.NewManager(eviction.Options{
+	o := eviction.Options{
 		Pods: p.Manager, Stats: measured, Clock: base.Clock, Thresholds: base.thresholds,
 		TransitionPeriod: c.EvictionPressureTransitionPeriod.Duration, MaxPodGrace: int64(c.EvictionMaxPodGracePeriod),
 		StorageLimits: ptr.Deref(c.LocalStorageCapacityIsolation, true),
 		Conditions:    base.conditions, Changed: n.Changed,
 		Event:    nodeEvents(base, conn),
 		FreeDisk: images.RemoveUnused,
-	})
+	}
+	if c.KernelMemcgNotification && !cgroup.Unified() {
+		o.Notify = func(signal threshold.Signal, bytes int64, crossed func()) (func(), error) {
+			of := "/"
+			if signal == threshold.AllocatableMemory {
+				of = c.CgroupRoot + "/kubepods"
+			}
+			return cgroup.WatchMemory(of, bytes, crossed)
+		}
+	}
+	return eviction.NewManager(o)
 }
 
 // newCollector makes what removes unused images.

@@ -15,6 +15,8 @@ func evictionSettings() []Setting {
 			Usage: "Thresholds that evict pods after their grace period, as memory.available<300Mi. Each needs one in --eviction-soft-grace-period."},
 		{Flag: "eviction-soft-grace-period", Field: "evictionSoftGracePeriod", Deprecated: true,
 			Usage: "How long soft thresholds are met before pods are evicted, as memory.available=30s."},
+		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Deprecated: true,
+			Usage: "Measure the memory of the node as soon as the kernel notices that a threshold may be met, and not only every ten seconds. Cgroup v1 only: v2 has no such notification."},
 		{Flag: "eviction-max-pod-grace-period", Field: "evictionMaxPodGracePeriod", Deprecated: true,
 			Usage: "Maximum grace period, in seconds, of pods that soft thresholds evict. A negative value leaves the pod's own."},
 		{Flag: "eviction-minimum-reclaim", Field: "evictionMinimumReclaim", Deprecated: true,

@@ -22,11 +22,7 @@ func ignoredSettings() []Setting {
 
 // unimplementedSettings are kubelet's settings that svclet does not implement yet.
 func unimplementedSettings() []Setting {
-	const (
-		notify = "svclet is not notified by memory cgroups yet"
-	)
 	return []Setting{
-		{Flag: "kernel-memcg-notification", Field: "kernelMemcgNotification", Later: notify},
 		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
 		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{

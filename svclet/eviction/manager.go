@@ -62,6 +62,9 @@ type Options struct {
 	Changed    func()
 	// Event records an event about the node.
 	Event func(kind, reason, message string)
+	// Notify calls crossed each time that the memory that the signal is of crosses a number of
+	// bytes in use, until stop is called (--kernel-memcg-notification). It may be nil.
+	Notify func(signal threshold.Signal, bytes int64, crossed func()) (stop func(), err error)
 	// FreeDisk removes what no pod uses from the node's disks. It may be nil.
 	FreeDisk func(ctx context.Context) error
 }
@@ -71,21 +74,21 @@ type Options struct {
 type Manager struct {
 	o        Options
 	pressure *Pressure
+	notices  notices
 }
 
 // NewManager returns a manager that does nothing before [Manager.Run].
 func NewManager(o Options) *Manager {
-	return &Manager{o: o, pressure: NewPressure(o.Thresholds, o.TransitionPeriod)}
+	return &Manager{o: o, pressure: NewPressure(o.Thresholds, o.TransitionPeriod), notices: newNotices()}
 }
 
 // Run evicts pods until ctx is done. It measures nothing while there is no threshold
 // and no pod has a limit.
 func (m *Manager) Run(ctx context.Context) {
+	defer m.notices.stop()
 	for {
-		select {
-		case <-ctx.Done():
+		if !m.wait(ctx) {
 			return
-		case <-m.o.Clock.After(period):
 		}
 		for m.sync(ctx) { // one pod at a time, until the node has no pressure
 		}
@@ -131,6 +134,7 @@ func (m *Manager) measure(ctx context.Context) *statsapi.Summary {
 		}
 		return nil
 	}
+	m.watch(ctx, summary)
 	return summary
 }
 

@@ -61,7 +61,7 @@ func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := &statsapi.Summary{Node: statsapi.NodeStats{
-		Memory: &statsapi.MemoryStats{AvailableBytes: ptr.To(m.memory * gib), WorkingSetBytes: ptr.To[uint64](gib)},
+		Memory: &statsapi.MemoryStats{AvailableBytes: ptr.To(m.memory * gib), WorkingSetBytes: ptr.To[uint64](gib), UsageBytes: ptr.To[uint64](2 * gib)},
 		Fs:     &statsapi.FsStats{AvailableBytes: ptr.To(m.disk * gib), CapacityBytes: ptr.To[uint64](100 * gib)},
 	}}
 	for _, p := range m.pods {

@@ -16,11 +16,8 @@ type Signals map[threshold.Signal]Observation
 // Observe returns the signals of a summary.
 func Observe(s *statsapi.Summary) Signals {
 	observed := Signals{}
-	observed.memory(threshold.Memory, s.Node.Memory)
-	for i := range s.Node.SystemContainers {
-		if c := &s.Node.SystemContainers[i]; c.Name == statsapi.SystemContainerPods {
-			observed.memory(threshold.AllocatableMemory, c.Memory)
-		}
+	for signal, m := range memoryOf(s) {
+		observed.memory(signal, m)
 	}
 	observed.files(threshold.NodeFs, threshold.NodeFsInodes, s.Node.Fs)
 	if r := s.Node.Runtime; r != nil {
@@ -31,6 +28,17 @@ func Observe(s *statsapi.Summary) Signals {
 		observed[threshold.PID] = Observation{*r.MaxPID - *r.NumOfRunningProcesses, *r.MaxPID}
 	}
 	return observed
+}
+
+// memoryOf returns the memory that signals are of.
+func memoryOf(s *statsapi.Summary) map[threshold.Signal]*statsapi.MemoryStats {
+	all := map[threshold.Signal]*statsapi.MemoryStats{threshold.Memory: s.Node.Memory}
+	for i := range s.Node.SystemContainers {
+		if c := &s.Node.SystemContainers[i]; c.Name == statsapi.SystemContainerPods {
+			all[threshold.AllocatableMemory] = c.Memory
+		}
+	}
+	return all
 }
 
 // memory observes memory. That which has no limit does not run out.
