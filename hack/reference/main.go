@@ -31,6 +31,7 @@ func main() {
 		"docs/reference/controllers.md":                          page,
 		"docs/reference/feature-gates.md":                        featureGates,
 		"docs/reference/svclet.md":                               svclet,
+		"docs/reference/svclet-since.md":                         since,
 		"config/rbac/zz_generated.controller-manager.yaml":       role,
 		"config/aggregated/system/zz_generated.apiservices.yaml": apiServices,
 		"config/aggregated/system/zz_generated.registrar.yaml":   registrar,
