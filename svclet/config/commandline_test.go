@@ -142,7 +142,7 @@ func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 		"--seccomp-default":                   "",
 		"-v=4 --vmodule=a=1":                  "",
 		"--feature-gates=QOSReserved=true --qos-reserved=memory=0%": "--feature-gates is deprecated; set featureGates in the file of --config|--qos-reserved is deprecated; set qosReserved in the file of --config",
-		"--feature-gates=ProcMountType=true":                            "--feature-gates is deprecated; set featureGates in the file of --config|--feature-gates (featureGates): svclet does not act on ProcMountType",
+		"--feature-gates=ProcMountType=true":                        "--feature-gates is deprecated; set featureGates in the file of --config|--feature-gates (featureGates): svclet does not act on ProcMountType",
 		"--container-runtime-endpoint=/s":                           "",
 		"--experimental-mounter-path=x":                             "--experimental-mounter-path is deprecated and has no effect: svclet mounts by itself",
 		"--minimum-container-ttl-duration=1s":                       "--minimum-container-ttl-duration is deprecated",
