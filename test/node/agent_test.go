@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/launch"
@@ -201,6 +202,29 @@ var _ = Describe("svclet as a process of its own", Ordered, ContinueOnFailure, f
 		names := []string{"second", "127.0.0.1", s.await(ctx, "later", beReady()).Status.HostIP}
 		Expect(cluster.Authority.Server(machine.Dir, "serving", "system:node:second", names...)).To(Succeed())
 		Eventually(func() (string, error) { return s.try(ctx, "logs", "later") }).Should(Equal("serving at :8080\n"))
+	})
+
+	It("renews the tokens of pods before they expire", func(ctx SpecContext) {
+		Expect(agent.Stop(launch.Patience)).To(BeZero())
+		const life = 20 * time.Second // renewed at the age of 6 to 16 s
+		through := cluster
+		through.Server = shortTokens(server, cluster, "system:node:second", life)
+		Expect(agent.Configure(through)).To(Succeed())
+		Expect(agent.Start()).To(Succeed())
+		s.apply(ctx, sleeper("tokens", ""))
+		s.await(ctx, "tokens", beReady())
+		mounted := func() string { return s.exec(ctx, "tokens", "cat "+accountDir+"/token") }
+		user, first := "system:serviceaccount:"+s.name+":default", mounted()
+		Expect(userOf(ctx, server, first)).To(Equal(user))
+		Eventually(func(g Gomega) {
+			now := mounted()
+			if _, err := userOf(ctx, server, now); err != nil {
+				Expect(mounted()).NotTo(Equal(now), "the token in the pod is valid at any time: %v", err)
+			}
+			_, err := userOf(ctx, server, first)
+			g.Expect(err).To(MatchError(apierrors.IsUnauthorized, "the first token has expired"))
+		}).WithPolling(time.Second).Should(Succeed())
+		Expect(userOf(ctx, server, mounted())).To(Equal(user))
 	})
 })
 
