@@ -126,6 +126,11 @@ func (l *lazyCache) GetList(ctx context.Context, key string, opts storage.ListOp
 		// The cache would ignore the limit.
 		return l.Interface.GetList(ctx, key, opts, list)
 	}
+	if opts.Predicate.Continue != "" && opts.ResourceVersion == "0" {
+		// The token has the version (document 1, section 4). With 0, the cache would
+		// ignore the limit.
+		opts.ResourceVersion = ""
+	}
 	c, err := l.open(ctx)
 	if err != nil {
 		return err

@@ -46,7 +46,9 @@ func shortTokens(server *launch.Server, cluster launch.Cluster, user string, lif
 	to, err := url.Parse(cluster.Server)
 	Expect(err).NotTo(HaveOccurred())
 
-	isToken := func(r *http.Request) bool { return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token") }
+	isToken := func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token")
+	}
 	between := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1,

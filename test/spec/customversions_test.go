@@ -110,6 +110,14 @@ var _ = Describe("Custom resources over time", func() {
 				"x-kubernetes-validations":[`+strings.Join(rules, ",")+`]}`), 422)
 			Expect(status.Message).To(ContainSubstring("contributed to estimated rule cost total exceeding"))
 		})
+		It("a rule whose cost at run time is beyond the budget fails the request", func(ctx SpecContext) {
+			path := defineSpec(ctx, "exceeding", "", `{"type":"object","properties":{"list":{"type":"array","maxItems":700,"items":{"type":"integer"}}},
+				"x-kubernetes-validations":[{"rule":"self.list.all(a, self.list.all(b, a + b >= 0))"}]}`)
+			create(ctx, path, thing("exceeding", "v1", `{"list":[1,2,3]}`))
+			status := failed(send(ctx, launch.Request{Method: "POST", Path: path, ContentType: inJSON, Body: strings.Replace(
+				thing("exceeding", "v1", `{"list":[`+strings.TrimSuffix(strings.Repeat("1,", 700), ",")+`]}`), `"t"`, `"large"`, 1)}), 422)
+			Expect(status.Message).To(ContainSubstring("call cost exceeds limit"))
+		})
 		It("a field that is not declared is refused when the rule is checked", func(ctx SpecContext) {
 			status := failed(post(ctx, "undeclared", `{"type":"object","properties":{"a":{"type":"string"}},"x-kubernetes-validations":[{"rule":"self.b == 'x'"}]}`), 422)
 			Expect(status.Message).To(ContainSubstring("undefined field 'b'"))
@@ -119,10 +127,12 @@ var _ = Describe("Custom resources over time", func() {
 	DescribeTable("Document 2, section 2: the libraries of expressions", func(ctx SpecContext, name, rule string) {
 		path := defineSpec(ctx, name, "", `{"type":"object","properties":{"list":{"type":"array","maxItems":9,"items":{"type":"integer"}},
 			"set":{"type":"array","maxItems":9,"x-kubernetes-list-type":"set","items":{"type":"string","maxLength":9}},"text":{"type":"string","maxLength":50},"class":{"type":"string"},
-			"a-b":{"type":"string"}},"x-kubernetes-validations":[{"rule":"`+rule+`"}]}`)
-		create(ctx, path, thing(name, "v1", `{"list":[1,2,2,3],"set":["a","b"],"text":"abc 123","class":"c","a-b":"d"}`))
+			"a-b":{"type":"string"},"a__b":{"type":"string"},"in":{"type":"string"},"maps":{"type":"array","maxItems":3,
+			"items":{"type":"array","maxItems":9,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
+			"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string","maxLength":9},"v":{"type":"integer"}}}}}},"x-kubernetes-validations":[{"rule":"`+rule+`"}]}`)
+		create(ctx, path, thing(name, "v1", `{"list":[1,2,2,3],"set":["a","b"],"text":"abc 123","class":"c","a-b":"d","a__b":"u","in":"i","maps":[[{"name":"a","v":1},{"name":"b","v":2}],[{"name":"b","v":2},{"name":"a","v":1}],[{"name":"c","v":3},{"name":"a","v":9}]]}`))
 		failed(send(ctx, launch.Request{Method: "POST", Path: path, ContentType: inJSON, Body: strings.Replace(
-			thing(name, "v1", `{"list":[5,1],"set":["z"],"text":"none","class":"x","a-b":"x"}`), `"t"`, `"refused"`, 1)}), 422)
+			thing(name, "v1", `{"list":[5,1],"set":["z"],"text":"none","class":"x","a-b":"x","a__b":"x","in":"x","maps":[[{"name":"x","v":0}],[],[{"name":"y","v":0}]]}`), `"t"`, `"refused"`, 1)}), 422)
 	},
 		Entry("indexOf and lastIndexOf", "celindex", "self.list.indexOf(2) == 1 && self.list.lastIndexOf(2) == 2"),
 		Entry("min, max and sum", "celsum", "self.list.min() == 1 && self.list.max() == 3 && self.list.sum() == 8"),
@@ -134,5 +144,9 @@ var _ = Describe("Custom resources over time", func() {
 		Entry("URLs", "celurl", "isURL('https://a.example:8080/p?q=1') && url('https://a.example:8080/p?q=1').getHost() == 'a.example:8080' && url('https://a.example:8080/p?q=1').getPort() == '8080' && "+
 			"url('https://a.example:8080/p?q=1').getQuery()['q'] == ['1'] && url('https://a.example:8080/p?q=1').getEscapedPath() == '/p' && !isURL(self.text) && self.text != 'none'"),
 		Entry("has", "celhas", "has(self.text) && self.text != 'none'"),
+		Entry("maps are equal in any order", "celmapequal", "self.maps[0] == self.maps[1]"),
+		Entry("maps are merged by their keys", "celmapmerge", "(self.maps[0] + self.maps[2]).map(e, e.name) == ['a', 'b', 'c'] && (self.maps[0] + self.maps[2])[0].v == 9"),
+		Entry("lists that are atomic keep their order", "celatomic", "self.list == [1, 2, 2, 3] && self.list != [2, 1, 2, 3]"),
+		Entry("names with underscores and reserved words", "celreserved", "self.a__underscores__b == 'u' && self.__in__ == 'i'"),
 	)
 })

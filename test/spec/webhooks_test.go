@@ -110,6 +110,15 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 			Eventually(ctx, func() int { return post(ctx, ns, "?dryRun=All").Status }).Should(Equal(201))
 		}
 	})
+	It("a field of a variable without a type is looked up when the expression is evaluated (document 2, section 2)", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		url, authority := refusing()
+		const condition = `"sideEffects":"None","matchConditions":[{"name":"c","expression":"!has(object.nothing) && has(object.metadata.name)"}]`
+		parse(register(ctx, ns, url, authority, condition), 201)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(post(ctx, ns, "?dryRun=All").Body).To(ContainSubstring("asked with dryRun true"))
+		}).Should(Succeed())
+	})
 })
 
 var _ = Describe("Custom resources whose conversion webhook fails", func() {
