@@ -97,7 +97,7 @@ func exercise(t *testing.T, k *resource.Kind, obj, old runtime.Object) {
 }
 
 // fill fills an object from a seed, with pointers unset now and then.
-func fill(obj runtime.Object, seed int64) {
+func fill(obj runtime.Object, seed int64, more ...any) {
 	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(_ *metav1.TypeMeta, _ randfill.Continue) {},
 		func(f *metav1.FieldsV1, _ randfill.Continue) { *f = *metav1.NewFieldsV1("{}") },
@@ -111,7 +111,7 @@ func fill(obj runtime.Object, seed int64) {
 				*v = intstr.FromString(c.String(0))
 			}
 		},
-	).Fill(obj)
+	).Funcs(more...).Fill(obj)
 }
 
 func TestTheGroupsAreInTheOrderOfKubernetes(t *testing.T) {

@@ -23,10 +23,11 @@ import (
 func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *genericapiserver.GenericAPIServer,
 	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
 ) (*aggregatorserver.APIAggregator, error) {
-	config := c.linkConfig(shared, library{
+	own := library{
 		scheme: aggregatorscheme.Scheme, codecs: aggregatorscheme.Codecs, version: apiregistrationv1.SchemeGroupVersion,
 		definitions: aggregatoropenapi.GetOpenAPIDefinitions,
-	})
+	}
+	config := c.linkConfig(shared, own)
 	config.SkipOpenAPIInstallation = true
 	config.DisabledPostStartHooks = sets.NewString(libraryInformers)
 	made := aggregatorserver.Config{
@@ -43,6 +44,9 @@ func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *ge
 		return nil, err
 	}
 	if err := addAggregatorHooks(&config, server); err != nil {
+		return nil, err
+	}
+	if err := c.addOlderAPIServices(&config, server.GenericAPIServer, own); err != nil {
 		return nil, err
 	}
 	return server, c.registerVersions(&config, server, crds, groups)
@@ -96,6 +100,9 @@ func (c *chain) registerVersions(config *genericapiserver.RecommendedConfig, ser
 	}
 	if crds != nil {
 		registered.Local = append(registered.Local, apiextensionsv1.SchemeGroupVersion)
+		if c.servesOlder(olderDefinitions) {
+			registered.Local = append(registered.Local, olderDefinitions.GroupVersion())
+		}
 		registered.CRDs = crds.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	}
 	registration, err := aggregation.New(registered)

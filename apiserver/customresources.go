@@ -21,10 +21,11 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	if !c.stores.served.ServesOther(apiextensionsv1.SchemeGroupVersion) {
 		return nil, nil
 	}
-	config := c.linkConfig(shared, library{
+	own := library{
 		scheme: apiextensionsserver.Scheme, codecs: apiextensionsserver.Codecs, version: apiextensionsv1.SchemeGroupVersion,
 		definitions: apiextensionsopenapi.GetOpenAPIDefinitions,
-	})
+	}
+	config := c.linkConfig(shared, own)
 	made := apiextensionsserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
@@ -36,6 +37,9 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	}
 	server, err := made.Complete().New(notFound(&config))
 	if err != nil {
+		return nil, err
+	}
+	if err := c.addOlderDefinitions(&config, server.GenericAPIServer, own); err != nil {
 		return nil, err
 	}
 	handler := server.GenericAPIServer.Handler

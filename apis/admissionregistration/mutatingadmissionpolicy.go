@@ -2,6 +2,8 @@ package admissionregistration
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -9,6 +11,10 @@ import (
 
 var mutatingAdmissionPolicies = resource.Type[*admissionv1.MutatingAdmissionPolicy]{
 	Name: "mutatingadmissionpolicies", Categories: categories(), AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[admissionv1.MutatingAdmissionPolicy, admissionv1beta1.MutatingAdmissionPolicy](),
+		resource.Alike[admissionv1.MutatingAdmissionPolicy, admissionv1alpha1.MutatingAdmissionPolicy](),
+	},
 	Default: func(p *admissionv1.MutatingAdmissionPolicy) {
 		resource.Fill(&p.Spec.FailurePolicy, admissionv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)

@@ -2,6 +2,8 @@ package admissionregistration
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -9,6 +11,10 @@ import (
 
 var mutatingAdmissionPolicyBindings = resource.Type[*admissionv1.MutatingAdmissionPolicyBinding]{
 	Name: "mutatingadmissionpolicybindings", Categories: categories(), AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[admissionv1.MutatingAdmissionPolicyBinding, admissionv1beta1.MutatingAdmissionPolicyBinding](),
+		resource.Alike[admissionv1.MutatingAdmissionPolicyBinding, admissionv1alpha1.MutatingAdmissionPolicyBinding](),
+	},
 	Default: func(b *admissionv1.MutatingAdmissionPolicyBinding) { defaultMatch(b.Spec.MatchResources) },
 	Validate: func(b *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 		path := field.NewPath("spec")

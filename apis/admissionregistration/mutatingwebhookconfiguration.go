@@ -2,6 +2,7 @@ package admissionregistration
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -9,24 +10,22 @@ import (
 
 var mutatingWebhookConfigurations = resource.Type[*admissionv1.MutatingWebhookConfiguration]{
 	Name: "mutatingwebhookconfigurations", Categories: categories(), AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[admissionv1.MutatingWebhookConfiguration, admissionv1beta1.MutatingWebhookConfiguration]().
+			DefaultedBy(defaultMutatingV1beta1).ValidatedBy(validateMutatingV1beta1),
+	},
 	Default: func(c *admissionv1.MutatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			defaultWebhook(mutatingWebhook(&c.Webhooks[i]))
 			resource.Fill(&c.Webhooks[i].ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
 		}
 	},
-	Validate: func(c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		var errs field.ErrorList
-		for i := range c.Webhooks {
-			errs = append(errs, validateReinvocation(field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"), *c.Webhooks[i].ReinvocationPolicy)...)
-		}
-		return append(validateWebhooks(mutatingWebhooks(c)), errs...)
-	},
+	Validate: validateReinvocations,
 	ValidateCreate: func(c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		return compileWebhooks(mutatingWebhooks(c))
+		return validateNewWebhooks(mutatingWebhooks(c), leniency{})
 	},
 	ValidateUpdate: func(c, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		return compileChangedWebhooks(mutatingWebhooks(c), mutatingWebhooks(old))
+		return validateChangedWebhooks(mutatingWebhooks(c), mutatingWebhooks(old), leniencyOf(mutatingWebhooks(old)))
 	},
 	Generation:     true,
 	RequireVersion: true,
@@ -48,6 +47,14 @@ func mutatingWebhook(h *admissionv1.MutatingWebhook) webhook {
 		failurePolicy: &h.FailurePolicy, matchPolicy: &h.MatchPolicy, sideEffects: &h.SideEffects, timeout: &h.TimeoutSeconds,
 		namespaces: &h.NamespaceSelector, objects: &h.ObjectSelector,
 	}
+}
+
+func validateReinvocations(c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	for i := range c.Webhooks {
+		errs = append(errs, validateReinvocation(field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"), *c.Webhooks[i].ReinvocationPolicy)...)
+	}
+	return errs
 }
 
 func validateReinvocation(path *field.Path, policy admissionv1.ReinvocationPolicyType) field.ErrorList {

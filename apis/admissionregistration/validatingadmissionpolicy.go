@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -23,6 +25,10 @@ const (
 
 var validatingAdmissionPolicies = resource.Type[*admissionv1.ValidatingAdmissionPolicy]{
 	Name: "validatingadmissionpolicies", Categories: categories(), AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[admissionv1.ValidatingAdmissionPolicy, admissionv1beta1.ValidatingAdmissionPolicy](),
+		resource.Alike[admissionv1.ValidatingAdmissionPolicy, admissionv1alpha1.ValidatingAdmissionPolicy](),
+	},
 	Default: func(p *admissionv1.ValidatingAdmissionPolicy) {
 		resource.Fill(&p.Spec.FailurePolicy, admissionv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)

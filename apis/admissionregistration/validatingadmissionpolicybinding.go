@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -11,6 +13,10 @@ import (
 
 var validatingAdmissionPolicyBindings = resource.Type[*admissionv1.ValidatingAdmissionPolicyBinding]{
 	Name: "validatingadmissionpolicybindings", Categories: categories(), AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1beta1.ValidatingAdmissionPolicyBinding](),
+		resource.Alike[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1alpha1.ValidatingAdmissionPolicyBinding](),
+	},
 	Default: func(b *admissionv1.ValidatingAdmissionPolicyBinding) { defaultMatch(b.Spec.MatchResources) },
 	Validate: func(b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 		path := field.NewPath("spec")

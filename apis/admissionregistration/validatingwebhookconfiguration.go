@@ -2,6 +2,7 @@ package admissionregistration
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -9,19 +10,20 @@ import (
 
 var validatingWebhookConfigurations = resource.Type[*admissionv1.ValidatingWebhookConfiguration]{
 	Name: "validatingwebhookconfigurations", Categories: categories(), AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[admissionv1.ValidatingWebhookConfiguration, admissionv1beta1.ValidatingWebhookConfiguration]().
+			DefaultedBy(defaultValidatingV1beta1).ValidatedBy(validateValidatingV1beta1),
+	},
 	Default: func(c *admissionv1.ValidatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			defaultWebhook(validatingWebhook(&c.Webhooks[i]))
 		}
 	},
-	Validate: func(c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		return validateWebhooks(validatingWebhooks(c))
-	},
 	ValidateCreate: func(c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		return compileWebhooks(validatingWebhooks(c))
+		return validateNewWebhooks(validatingWebhooks(c), leniency{})
 	},
 	ValidateUpdate: func(c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		return compileChangedWebhooks(validatingWebhooks(c), validatingWebhooks(old))
+		return validateChangedWebhooks(validatingWebhooks(c), validatingWebhooks(old), leniencyOf(validatingWebhooks(old)))
 	},
 	Generation:     true,
 	RequireVersion: true,

@@ -44,13 +44,42 @@ func defaultWebhook(h webhook) {
 	}
 }
 
-func validateWebhooks(hooks []webhook) field.ErrorList {
+// leniency says which rules of v1 do not hold: those that v1beta1 did not have, for
+// its clients and for what it has left in the storage (document 2, section 9).
+type leniency struct {
+	sideEffects, sameNames bool
+}
+
+// leniencyOf returns the rules of v1 that stored webhooks break, so that they can be
+// updated.
+func leniencyOf(stored []webhook) leniency {
+	var l leniency
+	names := map[string]bool{}
+	for _, h := range stored {
+		if len(validateSideEffects(field.NewPath("sideEffects"), *h.sideEffects)) > 0 {
+			l.sideEffects = true
+		}
+		l.sameNames = l.sameNames || names[h.name]
+		names[h.name] = true
+	}
+	return l
+}
+
+func validateNewWebhooks(hooks []webhook, l leniency) field.ErrorList {
+	return append(validateWebhooks(hooks, l), compileWebhooks(hooks)...)
+}
+
+func validateChangedWebhooks(hooks, old []webhook, l leniency) field.ErrorList {
+	return append(validateWebhooks(hooks, l), compileChangedWebhooks(hooks, old)...)
+}
+
+func validateWebhooks(hooks []webhook, l leniency) field.ErrorList {
 	var errs field.ErrorList
 	var names []string
 	for i, h := range hooks {
 		path := field.NewPath("webhooks").Index(i)
-		errs = append(errs, validateWebhook(path, h)...)
-		if h.name != "" && slices.Contains(names, h.name) {
+		errs = append(errs, validateWebhook(path, h, l)...)
+		if h.name != "" && slices.Contains(names, h.name) && !l.sameNames {
 			errs = append(errs, field.Duplicate(path.Child("name"), h.name))
 		}
 		names = append(names, h.name)
@@ -58,14 +87,19 @@ func validateWebhooks(hooks []webhook) field.ErrorList {
 	return errs
 }
 
-func validateWebhook(path *field.Path, h webhook) field.ErrorList {
+func validateWebhook(path *field.Path, h webhook, l leniency) field.ErrorList {
 	errs := validation.IsFullyQualifiedName(path.Child("name"), h.name)
 	for i := range h.rules {
 		errs = append(errs, validateRule(path.Child("rules").Index(i), &h.rules[i])...)
 	}
 	errs = append(errs, validateFailurePolicy(path.Child("failurePolicy"), **h.failurePolicy)...)
 	errs = append(errs, validateMatchPolicy(path.Child("matchPolicy"), **h.matchPolicy)...)
-	errs = append(errs, validateSideEffects(path.Child("sideEffects"), *h.sideEffects)...)
+	if effects := *h.sideEffects; l.sideEffects && effects != nil {
+		errs = append(errs, resource.OneOf(path.Child("sideEffects"), *effects, admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun,
+			admissionv1.SideEffectClassSome, admissionv1.SideEffectClassUnknown)...)
+	} else {
+		errs = append(errs, validateSideEffects(path.Child("sideEffects"), effects)...)
+	}
 	if t := **h.timeout; t < 1 || t > 30 {
 		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), t, "the timeout value must be between 1 and 30 seconds"))
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authenticationv1alpha1 "k8s.io/api/authentication/v1alpha1"
+	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +17,8 @@ import (
 
 // selfSubjectReviews return the user who posts the review.
 var selfSubjectReviews = resource.Virtual[*authenticationv1.SelfSubjectReview]{
-	Name: "selfsubjectreviews",
+	Name:     "selfsubjectreviews",
+	Versions: []resource.Version{resource.Alike[authenticationv1.SelfSubjectReview, authenticationv1beta1.SelfSubjectReview](), resource.Alike[authenticationv1.SelfSubjectReview, authenticationv1alpha1.SelfSubjectReview]()},
 	Run: func(ctx context.Context, env *resource.Env, _ *authenticationv1.SelfSubjectReview, _ bool) (runtime.Object, error) {
 		who, err := Requester(ctx)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -18,7 +19,8 @@ import (
 // audiences that the review names, by default for one of the API server's; if the
 // server has none, audiences are not checked.
 var tokenReviews = resource.Virtual[*authenticationv1.TokenReview]{
-	Name: "tokenreviews",
+	Name:     "tokenreviews",
+	Versions: []resource.Version{resource.Alike[authenticationv1.TokenReview, authenticationv1beta1.TokenReview]()},
 	Run: func(ctx context.Context, env *resource.Env, review *authenticationv1.TokenReview, _ bool) (runtime.Object, error) {
 		if review.Spec.Token == "" {
 			return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")

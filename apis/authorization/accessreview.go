@@ -4,6 +4,7 @@ import (
 	"context"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,7 +17,8 @@ import (
 
 // subjectAccessReviews report whether a user may do something.
 var subjectAccessReviews = resource.Virtual[*authorizationv1.SubjectAccessReview]{
-	Name: "subjectaccessreviews",
+	Name:     "subjectaccessreviews",
+	Versions: []resource.Version{resource.Alike[authorizationv1.SubjectAccessReview, authorizationv1beta1.SubjectAccessReview]()},
 	Run: func(ctx context.Context, env *resource.Env, review *authorizationv1.SubjectAccessReview, _ bool) (runtime.Object, error) {
 		if err := invalid("SubjectAccessReview", validateSubjectAccessReview(review)); err != nil {
 			return nil, err
@@ -29,7 +31,8 @@ var subjectAccessReviews = resource.Virtual[*authorizationv1.SubjectAccessReview
 // selfSubjectAccessReviews report whether the user who posts the review may do
 // something.
 var selfSubjectAccessReviews = resource.Virtual[*authorizationv1.SelfSubjectAccessReview]{
-	Name: "selfsubjectaccessreviews",
+	Name:     "selfsubjectaccessreviews",
+	Versions: []resource.Version{resource.Alike[authorizationv1.SelfSubjectAccessReview, authorizationv1beta1.SelfSubjectAccessReview]()},
 	Run: func(ctx context.Context, env *resource.Env, review *authorizationv1.SelfSubjectAccessReview, _ bool) (runtime.Object, error) {
 		if err := invalid("SelfSubjectAccessReview", validateSelfSubjectAccessReview(review)); err != nil {
 			return nil, err
@@ -48,6 +51,7 @@ var selfSubjectAccessReviews = resource.Virtual[*authorizationv1.SelfSubjectAcce
 // reviews can be granted for one namespace.
 var localSubjectAccessReviews = resource.Virtual[*authorizationv1.LocalSubjectAccessReview]{
 	Name:       "localsubjectaccessreviews",
+	Versions:   []resource.Version{resource.Alike[authorizationv1.LocalSubjectAccessReview, authorizationv1beta1.LocalSubjectAccessReview]()},
 	Namespaced: true,
 	Run: func(ctx context.Context, env *resource.Env, review *authorizationv1.LocalSubjectAccessReview, _ bool) (runtime.Object, error) {
 		if err := invalid("LocalSubjectAccessReview", validateLocalSubjectAccessReview(review)); err != nil {
@@ -61,7 +65,8 @@ var localSubjectAccessReviews = resource.Virtual[*authorizationv1.LocalSubjectAc
 // selfSubjectRulesReviews list what the user who posts the review may do in a
 // namespace.
 var selfSubjectRulesReviews = resource.Virtual[*authorizationv1.SelfSubjectRulesReview]{
-	Name: "selfsubjectrulesreviews",
+	Name:     "selfsubjectrulesreviews",
+	Versions: []resource.Version{resource.Alike[authorizationv1.SelfSubjectRulesReview, authorizationv1beta1.SelfSubjectRulesReview]()},
 	Run: func(ctx context.Context, env *resource.Env, review *authorizationv1.SelfSubjectRulesReview, _ bool) (runtime.Object, error) {
 		who, err := authentication.Requester(ctx)
 		if err != nil {

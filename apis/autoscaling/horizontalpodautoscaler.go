@@ -10,12 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	autoscalingv2beta2 "svc.dev/svc/apis/removed/autoscaling/v2beta2"
 	"svc.dev/svc/apis/resource"
 )
 
 var horizontalPodAutoscalers = resource.Type[*autoscalingv2.HorizontalPodAutoscaler]{
 	Name: "horizontalpodautoscalers", ShortNames: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true,
-	Versions: []resource.Version{resource.Convert(fromV1, toV1)},
+	Versions: []resource.Version{
+		resource.Convert(fromV1, toV1),
+		resource.Alike[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2beta2.HorizontalPodAutoscaler](),
+		resource.Convert(fromV2beta1, toV2beta1),
+	},
 	Default:  defaultHorizontalPodAutoscaler,
 	Validate: validateHorizontalPodAutoscaler,
 	ValidateCreate: func(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {

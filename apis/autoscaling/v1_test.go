@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/randfill"
+
+	autoscalingv2beta1 "svc.dev/svc/apis/removed/autoscaling/v2beta1"
 )
 
 func TestVersion1CarriesTheRestInAnnotations(t *testing.T) {
@@ -119,6 +121,41 @@ func FuzzVersion1ThroughVersion2(f *testing.F) {
 		once := through1(t, hub)
 		if twice := through1(t, once); !apiequality.Semantic.DeepEqual(once, twice) {
 			t.Errorf("a second way changes the object:\n%s", cmp.Diff(once, twice))
+		}
+	})
+}
+
+// FuzzVersion2ThroughVersion2beta1 checks that nothing is lost on the way from version
+// 2 to version 2beta1 and back.
+func FuzzVersion2ThroughVersion2beta1(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		hub, back := &autoscalingv2.HorizontalPodAutoscaler{}, &autoscalingv2.HorizontalPodAutoscaler{}
+		filler(data).Fill(hub)
+		before := hub.DeepCopy()
+		var beta autoscalingv2beta1.HorizontalPodAutoscaler
+		if err := toV2beta1(hub, &beta); err != nil {
+			t.Fatal(err)
+		}
+		encoded, err := beta.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded autoscalingv2beta1.HorizontalPodAutoscaler
+		if err := decoded.Unmarshal(encoded); err != nil {
+			t.Fatal(err)
+		}
+		if !apiequality.Semantic.DeepEqual(&beta, &decoded) {
+			t.Errorf("protobuf changes the object:\n%s", cmp.Diff(&beta, &decoded))
+		}
+		if err := fromV2beta1(decoded.DeepCopyObject().(*autoscalingv2beta1.HorizontalPodAutoscaler), back); err != nil {
+			t.Fatal(err)
+		}
+		if !apiequality.Semantic.DeepEqual(before, back) {
+			t.Errorf("the way through version 2beta1 changes the object:\n%s", cmp.Diff(before, back))
+		}
+		if !apiequality.Semantic.DeepEqual(before, hub) {
+			t.Error("the conversion modified its input")
 		}
 	})
 }

@@ -10,9 +10,11 @@ import (
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
+	batchv1beta1 "k8s.io/api/batch/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -23,6 +25,10 @@ import (
 
 var cronJobs = resource.Type[*batchv1.CronJob]{
 	Name: "cronjobs", ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
+	Versions: []resource.Version{
+		resource.Alike[batchv1.CronJob, batchv1beta1.CronJob](),
+		resource.Also[batchv1beta1.CronJob](schema.GroupVersion{Group: batchv1.GroupName, Version: "v2alpha1"}),
+	},
 	NameRule: cronJobName,
 	Default:  defaultCronJob,
 	Validate: validateCronJob,

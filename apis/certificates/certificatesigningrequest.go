@@ -30,14 +30,19 @@ const (
 
 var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSigningRequest]{
 	Name: "certificatesigningrequests", ShortNames: []string{"csr"},
+	Versions: []resource.Version{
+		resource.Convert(requestFromV1beta1, requestToV1beta1).DefaultedBy(defaultRequestV1beta1).ValidatedBy(validateRequestV1beta1),
+	},
 	NameRule:      resource.PathSegmentName,
 	PrepareCreate: signWithUser,
 	PrepareUpdate: func(_ context.Context, _ *resource.Env, r, old *certificatesv1.CertificateSigningRequest) {
 		r.Spec = old.Spec
 	},
-	Validate:      validateRequest,
-	Status:        true,
-	PrepareStatus: prepareStatus,
+	// The spec does not change, and a client of v1beta1 may have written one that v1
+	// refuses.
+	ValidateCreate: validateRequest,
+	Status:         true,
+	PrepareStatus:  prepareStatus,
 	ValidateStatus: func(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 		return append(validateStatus(r, old), validateNoApproval(r, old)...)
 	},
@@ -98,14 +103,8 @@ var usages = []certificatesv1.KeyUsage{
 }
 
 func validateRequest(r *certificatesv1.CertificateSigningRequest) field.ErrorList {
-	var errs field.ErrorList
 	path := field.NewPath("spec")
-	if err := checkPKCS10(r.Spec.Request); err != nil {
-		errs = append(errs, field.Invalid(path.Child("request"), r.Spec.Request, err.Error()))
-	}
-	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(path.Child("usages"), ""))
-	}
+	errs := validateAnyRequest(r)
 	for i, usage := range r.Spec.Usages {
 		errs = append(errs, resource.OneOf(path.Child("usages").Index(i), usage, usages...)...)
 		if slices.Contains(r.Spec.Usages[:i], usage) {
@@ -114,9 +113,21 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest) field.ErrorLis
 	}
 	if r.Spec.SignerName == legacySigner {
 		errs = append(errs, field.Invalid(path.Child("signerName"), r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
-	} else {
-		errs = append(errs, validateSigner(path.Child("signerName"), r.Spec.SignerName)...)
 	}
+	return errs
+}
+
+// validateAnyRequest has the rules that v1 and v1beta1 share.
+func validateAnyRequest(r *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if err := checkPKCS10(r.Spec.Request); err != nil {
+		errs = append(errs, field.Invalid(path.Child("request"), r.Spec.Request, err.Error()))
+	}
+	if len(r.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(path.Child("usages"), ""))
+	}
+	errs = append(errs, validateSigner(path.Child("signerName"), r.Spec.SignerName)...)
 	if s := r.Spec.ExpirationSeconds; s != nil && *s < minExpiration {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
 	}

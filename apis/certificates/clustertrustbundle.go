@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -18,6 +20,7 @@ const maxTrustBundle = 1 << 20
 
 var clusterTrustBundles = resource.Type[*certificatesv1.ClusterTrustBundle]{
 	Name:     "clustertrustbundles",
+	Versions: []resource.Version{resource.Alike[certificatesv1.ClusterTrustBundle, certificatesv1beta1.ClusterTrustBundle](), resource.Alike[certificatesv1.ClusterTrustBundle, certificatesv1alpha1.ClusterTrustBundle]()},
 	NameRule: resource.PathSegmentName, // and what Validate says, which knows the signer
 	Validate: validateBundle,
 	ValidateUpdate: func(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -12,6 +13,7 @@ import (
 
 var leases = resource.Type[*coordinationv1.Lease]{
 	Name: "leases", Namespaced: true, AnyFinalizer: true,
+	Versions:       []resource.Version{resource.Alike[coordinationv1.Lease, coordinationv1beta1.Lease]()},
 	Validate:       validateLease,
 	CreateOnUpdate: true,
 	RequireVersion: true,

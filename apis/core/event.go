@@ -16,7 +16,7 @@ import (
 
 var events = resource.Type[*corev1.Event]{
 	Name: "events", ShortNames: []string{"ev"}, Namespaced: true, AnyFinalizer: true,
-	Versions:       []resource.Version{eventsV1},
+	Versions:       []resource.Version{eventsV1, eventsV1beta1},
 	NameRule:       path.ValidatePathSegmentName,
 	Validate:       func(e *corev1.Event) field.ErrorList { return validateEvent(e, "reportingComponent") },
 	CreateOnUpdate: true,

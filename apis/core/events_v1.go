@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	eventsv1beta1 "k8s.io/api/events/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,18 +18,41 @@ import (
 
 // eventsV1 is the version of events.k8s.io: the same objects with other field
 // names.
-var eventsV1 = resource.Convert(eventFromV1, eventToV1).ValidatedBy(validateEventV1).WithFieldLabels(map[string]string{
-	"reason":                    "reason",
-	"regarding.kind":            "involvedObject.kind",
-	"regarding.namespace":       "involvedObject.namespace",
-	"regarding.name":            "involvedObject.name",
-	"regarding.uid":             "involvedObject.uid",
-	"regarding.apiVersion":      "involvedObject.apiVersion",
-	"regarding.resourceVersion": "involvedObject.resourceVersion",
-	"regarding.fieldPath":       "involvedObject.fieldPath",
-	"reportingController":       "reportingComponent",
-	"type":                      "type",
-})
+var eventsV1 = resource.Convert(eventFromV1, eventToV1).ValidatedBy(validateEventV1).WithFieldLabels(eventsLabels())
+
+// eventsV1beta1 is the older version, with the fields of v1 and without its rules.
+var eventsV1beta1 = resource.Convert(
+	func(in *eventsv1beta1.Event, out *corev1.Event) error {
+		var same eventsv1.Event
+		resource.CopyFields(in, &same)
+		return eventFromV1(&same, out)
+	},
+	func(in *corev1.Event, out *eventsv1beta1.Event) error {
+		var same eventsv1.Event
+		if err := eventToV1(in, &same); err != nil {
+			return err
+		}
+		resource.CopyFields(&same, out)
+		return nil
+	},
+).ValidatedBy(func(obj, _ runtime.Object) field.ErrorList {
+	return validateEvent(obj.(*corev1.Event), "reportingController")
+}).WithFieldLabels(eventsLabels())
+
+func eventsLabels() map[string]string {
+	return map[string]string{
+		"reason":                    "reason",
+		"regarding.kind":            "involvedObject.kind",
+		"regarding.namespace":       "involvedObject.namespace",
+		"regarding.name":            "involvedObject.name",
+		"regarding.uid":             "involvedObject.uid",
+		"regarding.apiVersion":      "involvedObject.apiVersion",
+		"regarding.resourceVersion": "involvedObject.resourceVersion",
+		"regarding.fieldPath":       "involvedObject.fieldPath",
+		"reportingController":       "reportingComponent",
+		"type":                      "type",
+	}
+}
 
 func eventFromV1(in *eventsv1.Event, out *corev1.Event) error {
 	*out = corev1.Event{

@@ -10,10 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -28,13 +31,17 @@ const (
 
 var endpointSlices = resource.Type[*discoveryv1.EndpointSlice]{
 	Name: "endpointslices", Namespaced: true,
+	Versions: []resource.Version{
+		resource.Convert(sliceFromV1beta1, sliceToV1beta1),
+		resource.Also[discoveryv1beta1.EndpointSlice](schema.GroupVersion{Group: discoveryv1.GroupName, Version: "v1alpha1"}),
+	},
 	Default: func(s *discoveryv1.EndpointSlice) {
 		for i := range s.Ports {
 			resource.Fill(&s.Ports[i].Name, "")
 			resource.Fill(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 		}
 	},
-	PrepareCreate: func(_ context.Context, _ *resource.Env, s *discoveryv1.EndpointSlice) { dropTopology(s) },
+	PrepareCreate: func(ctx context.Context, _ *resource.Env, s *discoveryv1.EndpointSlice) { dropTopology(ctx, s, nil) },
 	PrepareUpdate: prepareSliceUpdate,
 	Validate:      validateSlice,
 	ValidateUpdate: func(s, old *discoveryv1.EndpointSlice) field.ErrorList {
@@ -53,17 +60,35 @@ var endpointSlices = resource.Type[*discoveryv1.EndpointSlice]{
 
 var sliceDoc = discoveryv1.EndpointSlice{}.SwaggerDoc()
 
-// dropTopology drops the field that v1 has only for clients of v1beta1.
-func dropTopology(s *discoveryv1.EndpointSlice) {
+// dropTopology drops the field that only clients of v1beta1 may write. What an object
+// has stays in an update that does not change its endpoints; otherwise the name of a
+// node in it becomes nodeName. old is nil on create.
+func dropTopology(ctx context.Context, s, old *discoveryv1.EndpointSlice) {
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.APIVersion == discoveryv1beta1.SchemeGroupVersion.Version {
+		return
+	}
+	nodes := map[string]bool{}
+	if old != nil {
+		if apiequality.Semantic.DeepEqual(old.Endpoints, s.Endpoints) {
+			return
+		}
+		for _, e := range old.Endpoints {
+			nodes[e.DeprecatedTopology[corev1.LabelHostname]] = true
+		}
+	}
 	for i := range s.Endpoints {
-		s.Endpoints[i].DeprecatedTopology = nil
+		e := &s.Endpoints[i]
+		if node, ok := e.DeprecatedTopology[corev1.LabelHostname]; ok && e.NodeName == nil && nodes[node] && len(apivalidation.NameIsDNSSubdomain(node, false)) == 0 {
+			e.NodeName = &node
+		}
+		e.DeprecatedTopology = nil
 	}
 }
 
 // prepareSliceUpdate increments the generation when labels change, too: a label
 // names the service of a slice.
-func prepareSliceUpdate(_ context.Context, _ *resource.Env, s, old *discoveryv1.EndpointSlice) {
-	dropTopology(s)
+func prepareSliceUpdate(ctx context.Context, _ *resource.Env, s, old *discoveryv1.EndpointSlice) {
+	dropTopology(ctx, s, old)
 	if s.Generation == old.Generation && !apiequality.Semantic.DeepEqual(s.Labels, old.Labels) {
 		s.Generation++
 	}

@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1beta1 "k8s.io/api/flowcontrol/v1beta1"
+	flowcontrolv1beta2 "k8s.io/api/flowcontrol/v1beta2"
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,8 +20,10 @@ import (
 var flowSchemas = resource.Type[*flowcontrolv1.FlowSchema]{
 	Name: "flowschemas",
 	Versions: []resource.Version{
-		resource.Convert(flowSchemaFromV1beta3, flowSchemaToV1beta3),
-		resource.Convert(flowSchemaFromV1beta2, flowSchemaToV1beta2),
+		resource.Alike[flowcontrolv1.FlowSchema, flowcontrolv1beta3.FlowSchema](),
+		resource.Alike[flowcontrolv1.FlowSchema, flowcontrolv1beta2.FlowSchema](),
+		resource.Alike[flowcontrolv1.FlowSchema, flowcontrolv1beta1.FlowSchema](),
+		resource.Also[flowcontrolv1beta1.FlowSchema](v1alpha1),
 	},
 	Default: func(fs *flowcontrolv1.FlowSchema) {
 		fs.Spec.MatchingPrecedence = cmp.Or(fs.Spec.MatchingPrecedence, 1000)

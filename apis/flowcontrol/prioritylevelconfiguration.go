@@ -21,11 +21,8 @@ const defaultShares int32 = 30
 const maxQueues int32 = 10_000_000
 
 var priorityLevels = resource.Type[*flowcontrolv1.PriorityLevelConfiguration]{
-	Name: "prioritylevelconfigurations",
-	Versions: []resource.Version{
-		resource.Convert(priorityLevelFromV1beta3, priorityLevelToV1beta3),
-		resource.Convert(priorityLevelFromV1beta2, priorityLevelToV1beta2),
-	},
+	Name:       "prioritylevelconfigurations",
+	Versions:   priorityLevelVersions(),
 	Default:    defaultPriorityLevel,
 	Validate:   validatePriorityLevel,
 	Status:     true,

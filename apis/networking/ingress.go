@@ -19,6 +19,7 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 var ingresses = resource.Type[*networkingv1.Ingress]{
 	Name: "ingresses", ShortNames: []string{"ing"}, Namespaced: true,
+	Versions: ingressVersions(),
 	Validate: validateIngress,
 	Warn:     warnIngress,
 	Status:   true,

@@ -2,6 +2,7 @@ package networking
 
 import (
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,7 +15,8 @@ import (
 const maxController = 250
 
 var ingressClasses = resource.Type[*networkingv1.IngressClass]{
-	Name: "ingressclasses",
+	Name:     "ingressclasses",
+	Versions: []resource.Version{resource.Alike[networkingv1.IngressClass, networkingv1beta1.IngressClass]()},
 	Default: func(c *networkingv1.IngressClass) {
 		if c.Spec.Parameters != nil {
 			resource.Fill(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)

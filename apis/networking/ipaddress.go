@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,6 +15,10 @@ import (
 
 var ipAddresses = resource.Type[*networkingv1.IPAddress]{
 	Name: "ipaddresses", Singular: "ipaddress", ShortNames: []string{"ip"},
+	Versions: []resource.Version{
+		resource.Alike[networkingv1.IPAddress, networkingv1beta1.IPAddress](),
+		resource.Also[networkingv1beta1.IPAddress](schema.GroupVersion{Group: networkingv1.GroupName, Version: "v1alpha1"}),
+	},
 	NameRule: canonicalIP,
 	Validate: func(a *networkingv1.IPAddress) field.ErrorList {
 		return validateParent(field.NewPath("spec", "parentRef"), a.Spec.ParentRef)

@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -13,7 +15,11 @@ import (
 )
 
 var serviceCIDRs = resource.Type[*networkingv1.ServiceCIDR]{
-	Name:     "servicecidrs",
+	Name: "servicecidrs",
+	Versions: []resource.Version{
+		resource.Alike[networkingv1.ServiceCIDR, networkingv1beta1.ServiceCIDR](),
+		resource.Also[networkingv1beta1.ServiceCIDR](schema.GroupVersion{Group: networkingv1.GroupName, Version: "v1alpha1"}),
+	},
 	Validate: func(c *networkingv1.ServiceCIDR) field.ErrorList { return validateServiceCIDRs(c.Spec.CIDRs) },
 	ValidateUpdate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 		return validateSameCIDRs(c.Spec.CIDRs, old.Spec.CIDRs)

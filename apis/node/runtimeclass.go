@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	nodev1beta1 "k8s.io/api/node/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,6 +16,10 @@ import (
 
 var runtimeClasses = resource.Type[*nodev1.RuntimeClass]{
 	Name: "runtimeclasses", AnyFinalizer: true,
+	Versions: []resource.Version{
+		resource.Alike[nodev1.RuntimeClass, nodev1beta1.RuntimeClass](),
+		resource.Convert(classFromV1alpha1, classToV1alpha1),
+	},
 	Validate: validateRuntimeClass,
 	ValidateUpdate: func(c, old *nodev1.RuntimeClass) field.ErrorList {
 		return apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))

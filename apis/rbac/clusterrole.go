@@ -2,6 +2,8 @@ package rbac
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1alpha1 "k8s.io/api/rbac/v1alpha1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -10,6 +12,7 @@ import (
 
 var clusterRoles = resource.Type[*rbacv1.ClusterRole]{
 	Name:     "clusterroles",
+	Versions: []resource.Version{resource.Alike[rbacv1.ClusterRole, rbacv1beta1.ClusterRole](), resource.Alike[rbacv1.ClusterRole, rbacv1alpha1.ClusterRole]()},
 	NameRule: resource.PathSegmentName,
 	Validate: func(r *rbacv1.ClusterRole) field.ErrorList {
 		return append(validateRules(field.NewPath("rules"), r.Rules, false), validateAggregation(r.AggregationRule)...)

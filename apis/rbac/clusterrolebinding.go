@@ -2,13 +2,18 @@ package rbac
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
 )
 
 var clusterRoleBindings = resource.Type[*rbacv1.ClusterRoleBinding]{
-	Name:     "clusterrolebindings",
+	Name: "clusterrolebindings",
+	Versions: []resource.Version{
+		resource.Alike[rbacv1.ClusterRoleBinding, rbacv1beta1.ClusterRoleBinding](),
+		resource.Convert(clusterRoleBindingFromV1alpha1, clusterRoleBindingToV1alpha1),
+	},
 	NameRule: resource.PathSegmentName,
 	Default:  func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
 	Validate: func(b *rbacv1.ClusterRoleBinding) field.ErrorList {

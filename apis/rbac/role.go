@@ -2,6 +2,8 @@ package rbac
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1alpha1 "k8s.io/api/rbac/v1alpha1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -9,6 +11,7 @@ import (
 
 var roles = resource.Type[*rbacv1.Role]{
 	Name: "roles", Namespaced: true,
+	Versions: []resource.Version{resource.Alike[rbacv1.Role, rbacv1beta1.Role](), resource.Alike[rbacv1.Role, rbacv1alpha1.Role]()},
 	NameRule: resource.PathSegmentName,
 	Validate: func(r *rbacv1.Role) field.ErrorList {
 		return validateRules(field.NewPath("rules"), r.Rules, true)

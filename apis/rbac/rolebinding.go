@@ -2,6 +2,7 @@ package rbac
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -9,6 +10,10 @@ import (
 
 var roleBindings = resource.Type[*rbacv1.RoleBinding]{
 	Name: "rolebindings", Namespaced: true,
+	Versions: []resource.Version{
+		resource.Alike[rbacv1.RoleBinding, rbacv1beta1.RoleBinding](),
+		resource.Convert(roleBindingFromV1alpha1, roleBindingToV1alpha1),
+	},
 	NameRule: resource.PathSegmentName,
 	Default:  func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
 	Validate: func(b *rbacv1.RoleBinding) field.ErrorList {

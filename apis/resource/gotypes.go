@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	metricsscheme "k8s.io/metrics/pkg/client/clientset/versioned/scheme"
+
+	"svc.dev/svc/apis/removed"
 )
 
-// schemes returns the schemes with the published Go types: those of k8s.io/api,
-// and those of modules of their own.
+// schemes returns the schemes with the published Go types: those of k8s.io/api, those
+// of modules of their own, and those that k8s.io/api no longer has.
 func schemes() []*runtime.Scheme {
-	return []*runtime.Scheme{clientgoscheme.Scheme, metricsscheme.Scheme}
+	return []*runtime.Scheme{clientgoscheme.Scheme, metricsscheme.Scheme, removed.Scheme()}
 }
 
 // Types returns the published types of a version, by kind. The options of
@@ -47,7 +49,7 @@ func mustGVK(obj runtime.Object) schema.GroupVersionKind {
 			return gvks[0]
 		}
 	}
-	panic(fmt.Sprintf("resource: %T is not a type of k8s.io/api", obj))
+	panic(fmt.Sprintf("resource: %T is not a published type", obj))
 }
 
 func listGVK(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -260,6 +260,7 @@ func (t Type[T]) eraseHooks(k *Kind) {
 // Kind implements Declaration.
 func (v Virtual[T]) Kind() *Kind {
 	k := newKind[T](v.Name, v.Singular, v.Namespaced)
+	k.Versions = v.Versions
 	k.Default = change[T](nil)
 	k.Answer = func(ctx context.Context, env *Env, obj runtime.Object, dryRun bool) (runtime.Object, error) {
 		return v.Run(ctx, env, obj.(T), dryRun)

@@ -48,8 +48,19 @@ func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 		if err := v.register(s, k); err != nil {
 			return fmt.Errorf("version %s: %w", v.GVK.GroupVersion(), err)
 		}
+		v.addDefaults(s)
 	}
 	return nil
+}
+
+func (v Version) addDefaults(s *runtime.Scheme) {
+	if v.Default == nil {
+		return
+	}
+	s.AddTypeDefaultingFunc(v.New(), func(obj any) { v.Default(obj.(runtime.Object)) })
+	if list, err := newOf(listGVK(v.GVK)); err == nil {
+		s.AddTypeDefaultingFunc(list, func(obj any) { defaultItems(obj.(runtime.Object), v.Default) })
+	}
 }
 
 // GVKs returns all versions of the kind, the hub first.

@@ -33,7 +33,7 @@ type Type[T Object] struct {
 	Categories []string
 	// Namespaced says that objects live in a namespace.
 	Namespaced bool
-	// Versions are the versions served beside the hub, each made by Convert.
+	// Versions are the versions served beside the hub, each made by Convert or Alike.
 	Versions []Version
 
 	// NameRule validates a name; prefix is true when a generateName is
@@ -214,6 +214,8 @@ type Virtual[T Object] struct {
 	Name       string
 	Singular   string
 	Namespaced bool
+	// Versions are the versions in which an object may be posted beside the hub.
+	Versions []Version
 	// Run answers a posted object.
 	Run func(ctx context.Context, env *Env, obj T, dryRun bool) (runtime.Object, error)
 }

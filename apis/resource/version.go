@@ -11,7 +11,7 @@ import (
 )
 
 // Version is a version of a kind other than its hub: a Go type and the
-// functions between the two. Convert makes it.
+// functions between the two. Convert and Alike make it.
 type Version struct {
 	// GVK is the version's group, version and kind. The group may differ from
 	// the hub's (Event is served in the core group and in events.k8s.io).
@@ -20,6 +20,9 @@ type Version struct {
 	// instead of the hub's Validate and ValidateUpdate. It is given hub objects; old
 	// is a nil interface on create.
 	Validate func(obj, old runtime.Object) field.ErrorList
+	// Default, if set, fills in what this version defaults otherwise than the hub, in an
+	// object of this version that a client sends. The hub's defaults come after it.
+	Default func(obj runtime.Object)
 	// FieldLabels, if set, are the field selectors of this version beyond
 	// metadata.name and metadata.namespace, each with the hub's path for it
 	// ("regarding.name": "involvedObject.name").
@@ -69,6 +72,9 @@ func Convert[Hub, Other any, PHub object[Hub], POther object[Other]](
 				return err
 			}
 			hubList := hub.NewList()
+			if hubList == nil {
+				return nil // a virtual type
+			}
 			otherList, err := newOf(listGVK(mustGVK(prototype)))
 			if err != nil {
 				return fmt.Errorf("no list type: %w", err)
@@ -88,6 +94,13 @@ type WithoutDefaults struct{ runtime.GroupVersioner }
 // ValidatedBy returns the version with Validate set.
 func (v Version) ValidatedBy(validate func(obj, old runtime.Object) field.ErrorList) Version {
 	v.Validate = validate
+	return v
+}
+
+// DefaultedBy returns the version with Default set; f is given a pointer to the
+// version's Go type.
+func (v Version) DefaultedBy(f func(obj runtime.Object)) Version {
+	v.Default = f
 	return v
 }
 

@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -25,6 +27,10 @@ const (
 
 var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
 	Name: "priorityclasses", ShortNames: []string{"pc"},
+	Versions: []resource.Version{
+		resource.Alike[schedulingv1.PriorityClass, schedulingv1beta1.PriorityClass](),
+		resource.Also[schedulingv1beta1.PriorityClass](schema.GroupVersion{Group: schedulingv1.GroupName, Version: "v1alpha1"}),
+	},
 	Default: func(pc *schedulingv1.PriorityClass) {
 		resource.Fill(&pc.PreemptionPolicy, corev1.PreemptLowerPriority)
 	},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,6 +27,7 @@ const (
 
 var csiDrivers = resource.Type[*storagev1.CSIDriver]{
 	Name: "csidrivers", ReturnDeleted: true,
+	Versions: []resource.Version{resource.Alike[storagev1.CSIDriver, storagev1beta1.CSIDriver]()},
 	Default: func(d *storagev1.CSIDriver) {
 		spec := &d.Spec
 		resource.Fill(&spec.AttachRequired, true)

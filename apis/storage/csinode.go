@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,6 +18,7 @@ const maxNodeID = 256
 
 var csiNodes = resource.Type[*storagev1.CSINode]{
 	Name: "csinodes", ReturnDeleted: true,
+	Versions:       []resource.Version{resource.Alike[storagev1.CSINode, storagev1beta1.CSINode]()},
 	Validate:       validateCSINode,
 	ValidateUpdate: validateSameDrivers,
 	RequireVersion: true,

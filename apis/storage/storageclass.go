@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -25,6 +26,7 @@ const (
 
 var storageClasses = resource.Type[*storagev1.StorageClass]{
 	Name: "storageclasses", ShortNames: []string{"sc"}, ReturnDeleted: true,
+	Versions: []resource.Version{resource.Alike[storagev1.StorageClass, storagev1beta1.StorageClass]()},
 	Default: func(c *storagev1.StorageClass) {
 		resource.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		resource.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)

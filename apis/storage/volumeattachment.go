@@ -4,6 +4,8 @@ import (
 	"math"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1alpha1 "k8s.io/api/storage/v1alpha1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,6 +22,7 @@ const (
 
 var volumeAttachments = resource.Type[*storagev1.VolumeAttachment]{
 	Name: "volumeattachments", ReturnDeleted: true,
+	Versions: []resource.Version{resource.Alike[storagev1.VolumeAttachment, storagev1beta1.VolumeAttachment](), resource.Alike[storagev1.VolumeAttachment, storagev1alpha1.VolumeAttachment]()},
 	Default:  defaultAttachment,
 	Validate: validateAttachment,
 	ValidateUpdate: func(a, old *storagev1.VolumeAttachment) field.ErrorList {

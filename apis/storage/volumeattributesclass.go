@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1alpha1 "k8s.io/api/storage/v1alpha1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -11,6 +13,7 @@ import (
 
 var volumeAttributesClasses = resource.Type[*storagev1.VolumeAttributesClass]{
 	Name: "volumeattributesclasses", ShortNames: []string{"vac"}, ReturnDeleted: true,
+	Versions: []resource.Version{resource.Alike[storagev1.VolumeAttributesClass, storagev1beta1.VolumeAttributesClass](), resource.Alike[storagev1.VolumeAttributesClass, storagev1alpha1.VolumeAttributesClass]()},
 	Validate: func(c *storagev1.VolumeAttributesClass) field.ErrorList {
 		path := field.NewPath("parameters")
 		errs := append(validateDriver(field.NewPath("driverName"), c.DriverName), validateParameters(path, c.Parameters)...)

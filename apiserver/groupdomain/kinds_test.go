@@ -11,8 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,6 +74,9 @@ func filler(seed int64) *randfill.Filler {
 		func(e *authenticationv1.ExtraValue, _ randfill.Continue) { *e = []string{"value"} },
 		func(e *authorizationv1.ExtraValue, _ randfill.Continue) { *e = []string{"value"} },
 		func(e *certificatesv1.ExtraValue, _ randfill.Continue) { *e = []string{"value"} },
+		func(e *authenticationv1beta1.ExtraValue, _ randfill.Continue) { *e = []string{"value"} },
+		func(e *authorizationv1beta1.ExtraValue, _ randfill.Continue) { *e = []string{"value"} },
+		func(e *certificatesv1beta1.ExtraValue, _ randfill.Continue) { *e = []string{"value"} },
 		func(s *string, c randfill.Continue) { *s = "text" },
 		func(o *metav1.TypeMeta, _ randfill.Continue) {},
 		func(o *metav1.LabelSelector, _ randfill.Continue) {},

@@ -1,0 +1,106 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	apiregistrationv1beta1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1beta1"
+	apiservicestorage "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
+
+	"svc.dev/svc/apiserver/view"
+)
+
+// The kinds of the libraries' servers, which install v1 only, in the version that
+// releases before 1.22 serve, too (document 2, section 9).
+var (
+	olderDefinitions = schema.GroupVersionKind{Group: apiextensions.GroupName, Version: "v1beta1", Kind: "CustomResourceDefinition"}
+	olderAPIServices = schema.GroupVersionKind{Group: apiregistrationv1beta1.GroupName, Version: "v1beta1", Kind: "APIService"}
+)
+
+// servesOlder reports whether the release serves one of these versions.
+func (c *chain) servesOlder(gvk schema.GroupVersionKind) bool {
+	return c.stores.served.Serves(gvk, "")
+}
+
+// addOlderDefinitions serves definitions in v1beta1.
+func (c *chain) addOlderDefinitions(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer, own library) error {
+	if !c.servesOlder(olderDefinitions) {
+		return nil
+	}
+	main, err := customresourcedefinition.NewREST(own.scheme, config.RESTOptionsGetter)
+	if err != nil {
+		return err
+	}
+	main.CreateStrategy = definitionStrategy{main.CreateStrategy}
+	server.RegisterDestroyFunc(main.Destroy)
+	const resource = "customresourcedefinitions"
+	return c.addOlder(config, server, own, olderDefinitions, map[string]rest.Storage{
+		resource: main, resource + "/status": customresourcedefinition.NewStatusREST(own.scheme, main),
+	})
+}
+
+// addOlderAPIServices serves APIServices in v1beta1.
+func (c *chain) addOlderAPIServices(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer, own library) error {
+	if !c.servesOlder(olderAPIServices) {
+		return nil
+	}
+	main := apiservicestorage.NewREST(own.scheme, config.RESTOptionsGetter)
+	server.RegisterDestroyFunc(main.Destroy)
+	const resource = "apiservices"
+	return c.addOlder(config, server, own, olderAPIServices, map[string]rest.Storage{
+		resource: main, resource + "/status": apiservicestorage.NewStatusREST(own.scheme, main),
+	})
+}
+
+func (c *chain) addOlder(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer, own library,
+	gvk schema.GroupVersionKind, storage map[string]rest.Storage,
+) error {
+	version, err := view.View{
+		Scheme:              own.scheme,
+		Admission:           config.AdmissionControl,
+		Authorizer:          config.Authorization.Authorizer,
+		Equivalents:         server.EquivalentResourceRegistry,
+		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
+		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
+	}.InstallVersion(server.Handler.GoRestfulContainer, gvk.GroupVersion(), storage, own.codecs)
+	if err != nil {
+		return err
+	}
+	server.AggregatedDiscoveryGroupManager.AddGroupVersion(gvk.Group, apidiscoveryv2.APIVersionDiscovery{
+		Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: gvk.Version, Resources: version.Resources,
+	})
+	return nil
+}
+
+// definitionStrategy is the strategy of new definitions without the rules that v1beta1
+// did not have: schemas are optional and need not be structural, and unknown fields may
+// be preserved.
+type definitionStrategy struct{ rest.RESTCreateStrategy }
+
+// Validate implements rest.RESTCreateStrategy. The rules of an update hold as far as the
+// old object satisfies them; here that is the object itself.
+func (definitionStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	definition := obj.(*apiextensions.CustomResourceDefinition)
+	named := func(name string, prefix bool) []string {
+		faults := apivalidation.NameIsDNSSubdomain(name, prefix)
+		if want := definition.Spec.Names.Plural + "." + definition.Spec.Group; name != want {
+			faults = append(faults, fmt.Sprintf("must be %s: spec.names.plural and spec.group", want))
+		}
+		return faults
+	}
+	errs := apivalidation.ValidateObjectMeta(&definition.ObjectMeta, false, named, field.NewPath("metadata"))
+	stored := definition.DeepCopy()
+	stored.ResourceVersion = "1" // an update has one
+	return append(errs, validation.ValidateCustomResourceDefinitionUpdate(ctx, stored, stored.DeepCopy())...)
+}

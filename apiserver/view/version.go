@@ -1,0 +1,21 @@
+package view
+
+import (
+	"fmt"
+
+	"github.com/emicklei/go-restful/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// InstallVersion adds the web service of a version whose storage is not that of kinds,
+// by its paths, to the container.
+func (v View) InstallVersion(container *restful.Container, gv schema.GroupVersion, storage map[string]rest.Storage, codecs runtime.NegotiatedSerializer) (Version, error) {
+	resources, err := v.install(container, gv, map[schema.GroupVersion]map[string]rest.Storage{gv: storage}, codecs, managedfields.NewDeducedTypeConverter())
+	if err != nil {
+		return Version{}, fmt.Errorf("group version %s: %w", gv, err)
+	}
+	return Version{GroupVersion: gv, Resources: resources}, nil
+}

@@ -1,0 +1,310 @@
+package spec
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"svc.dev/svc/test/launch"
+)
+
+// removedVersion is an object of a row of document 2, section 9, removed versions.
+type removedVersion struct {
+	// release is the minor release that removed the version.
+	release int
+	// path is the collection's path in the removed version, successor in the one that
+	// replaces it; empty where nothing does.
+	path, successor string
+	// warning is that of requests to the removed version.
+	warning string
+	// body is the object, named n, without its apiVersion and kind.
+	body string
+	// becomes are the fields of the object in the successor, by paths with dots and
+	// indexes; stays those that the removed version returns.
+	becomes, stays map[string]any
+	// name is the object's name if it must be a certain one.
+	name string
+	// posted says that the type is not stored.
+	posted bool
+}
+
+const (
+	group22      = "is deprecated in v1.19+, unavailable in v1.22+"
+	role         = `"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]`
+	bound        = `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"n"},"subjects":[{"kind":"User","name":"u"}]`
+	ingressRules = `"rules":[{"http":{"paths":[{"path":"/","backend":{"serviceName":"s","servicePort":"web"}}]}}]`
+	hpa          = `"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":3`
+	flow         = `"spec":{"type":"Limited","limited":{"assuredConcurrencyShares":7,"limitResponse":{"type":"Reject"}}}`
+	flowSpec     = `"spec":{"priorityLevelConfiguration":{"name":"global-default"}}`
+	webhooks     = `"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://localhost:1"},"sideEffects":"Some","rules":[{"operations":["CREATE"],"apiGroups":["example.com"],"apiVersions":["v1"],"resources":["things"]}]}]`
+)
+
+func ingressBecomes() map[string]any {
+	return map[string]any{
+		"spec.defaultBackend.service.name": "d", "spec.defaultBackend.service.port.number": 80.0,
+		"spec.rules.0.http.paths.0.backend.service.port.name": "web", "spec.rules.0.http.paths.0.pathType": "ImplementationSpecific",
+	}
+}
+
+func webhookBecomes() map[string]any {
+	return map[string]any{
+		"webhooks.0.failurePolicy": "Ignore", "webhooks.0.matchPolicy": "Exact", "webhooks.0.timeoutSeconds": 30.0, "webhooks.0.sideEffects": "Some",
+		"webhooks.0.admissionReviewVersions.0": "v1beta1",
+	}
+}
+
+// removedVersions are the rows of the releases after 1.16, in their order.
+func removedVersions() []removedVersion {
+	const rbac, storage, flowcontrol = "/apis/rbac.authorization.k8s.io/", "/apis/storage.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/"
+	const admission, authorization, ns = "/apis/admissionregistration.k8s.io/", "/apis/authorization.k8s.io/", "/namespaces/default/"
+	flows := func(release int, version, warning, next, shares string) []removedVersion {
+		warning += "; use flowcontrol.apiserver.k8s.io/v1beta3 "
+		return []removedVersion{
+			{release: release, path: flowcontrol + version + "/flowschemas", successor: flowcontrol + next + "/flowschemas", body: flowSpec, warning: "FlowSchema " + warning + "FlowSchema"},
+			{
+				release: release, path: flowcontrol + version + "/prioritylevelconfigurations", successor: flowcontrol + next + "/prioritylevelconfigurations", body: flow,
+				warning: "PriorityLevelConfiguration " + warning + "PriorityLevelConfiguration", becomes: map[string]any{"spec.limited." + shares: 7.0}, stays: map[string]any{"spec.limited.assuredConcurrencyShares": 7.0},
+			},
+		}
+	}
+	alike := func(release int, path, version, next, warning, body string) removedVersion {
+		return removedVersion{release: release, path: fmt.Sprintf(path, version), successor: fmt.Sprintf(path, next), warning: warning, body: body}
+	}
+	rows := []removedVersion{
+		{release: 22, path: admission + "v1beta1/mutatingwebhookconfigurations", successor: admission + "v1/mutatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
+			warning: "MutatingWebhookConfiguration is deprecated in v1.16+, unavailable in v1.22+; use admissionregistration.k8s.io/v1 MutatingWebhookConfiguration"},
+		{release: 22, path: admission + "v1beta1/validatingwebhookconfigurations", successor: admission + "v1/validatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
+			warning: "ValidatingWebhookConfiguration is deprecated in v1.16+, unavailable in v1.22+; use admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration"},
+		{release: 22, path: "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions", successor: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+			name: "olds.example.com", body: `"spec":{"group":"example.com","version":"v1","names":{"plural":"olds","kind":"Old"},"additionalPrinterColumns":[{"name":"A","type":"string","JSONPath":".a"}]}`,
+			becomes: map[string]any{"spec.scope": "Namespaced", "spec.preserveUnknownFields": true, "spec.versions.0.name": "v1", "spec.versions.0.additionalPrinterColumns.0.jsonPath": ".a"},
+			warning: "CustomResourceDefinition is deprecated in v1.16+, unavailable in v1.22+; use apiextensions.k8s.io/v1 CustomResourceDefinition"},
+		{release: 22, path: "/apis/apiregistration.k8s.io/v1beta1/apiservices", successor: "/apis/apiregistration.k8s.io/v1/apiservices",
+			name: "v9.old.example.com", body: `"spec":{"group":"old.example.com","version":"v9","groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,"service":{"name":"s","namespace":"default"}}`,
+			warning: "APIService " + group22 + "; use apiregistration.k8s.io/v1 APIService"},
+		{release: 22, path: "/apis/authentication.k8s.io/v1beta1/tokenreviews", successor: "/apis/authentication.k8s.io/v1/tokenreviews", posted: true,
+			body: `"spec":{"token":"t"}`, warning: "TokenReview " + group22 + "; use authentication.k8s.io/v1 TokenReview"},
+		{release: 22, path: authorization + "v1beta1/subjectaccessreviews", successor: authorization + "v1/subjectaccessreviews", posted: true,
+			body:    `"spec":{"user":"u","group":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods"}}`,
+			warning: "SubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 SubjectAccessReview", stays: map[string]any{"status.allowed": true}},
+		{release: 22, path: authorization + "v1beta1/selfsubjectaccessreviews", successor: authorization + "v1/selfsubjectaccessreviews", posted: true,
+			body:    `"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}`,
+			warning: "SelfSubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 SelfSubjectAccessReview", stays: map[string]any{"status.allowed": true}},
+		{release: 22, path: authorization + "v1beta1" + ns + "localsubjectaccessreviews", successor: authorization + "v1" + ns + "localsubjectaccessreviews", posted: true,
+			body:    `"spec":{"user":"u","group":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}}`,
+			warning: "LocalSubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 LocalSubjectAccessReview", stays: map[string]any{"status.allowed": true}},
+		{release: 22, path: authorization + "v1beta1/selfsubjectrulesreviews", successor: authorization + "v1/selfsubjectrulesreviews", posted: true,
+			body: `"spec":{"namespace":"default"}`, warning: "SelfSubjectRulesReview " + group22 + "; use authorization.k8s.io/v1 SelfSubjectRulesReview"},
+		{release: 22, path: "/apis/certificates.k8s.io/v1beta1/certificatesigningrequests", successor: "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			body: `"spec":{"request":"` + certificateRequest() + `"}`, warning: "CertificateSigningRequest " + group22 + "; use certificates.k8s.io/v1 CertificateSigningRequest",
+			becomes: map[string]any{"spec.signerName": "kubernetes.io/legacy-unknown", "spec.usages.0": "digital signature"}},
+		alike(22, "/apis/coordination.k8s.io/%s"+ns+"leases", "v1beta1", "v1", "Lease "+group22+"; use coordination.k8s.io/v1 Lease", `"spec":{"holderIdentity":"h"}`),
+		{release: 22, path: "/apis/extensions/v1beta1" + ns + "ingresses", successor: "/apis/networking.k8s.io/v1" + ns + "ingresses",
+			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
+			warning: "Ingress is deprecated in v1.14+, unavailable in v1.22+; use networking.k8s.io/v1 Ingress"},
+		{release: 22, path: "/apis/networking.k8s.io/v1beta1" + ns + "ingresses", successor: "/apis/networking.k8s.io/v1" + ns + "ingresses",
+			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
+			warning: "Ingress " + group22 + "; use networking.k8s.io/v1 Ingress"},
+		alike(22, "/apis/networking.k8s.io/%s/ingressclasses", "v1beta1", "v1", "IngressClass "+group22+"; use networking.k8s.io/v1 IngressClassList", `"spec":{"controller":"example.com/c"}`),
+		alike(22, rbac+"%s/clusterroles", "v1beta1", "v1", "ClusterRole is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRole", role),
+		alike(22, rbac+"%s/clusterrolebindings", "v1beta1", "v1", "ClusterRoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRoleBinding", bound),
+		alike(22, rbac+"%s"+ns+"roles", "v1beta1", "v1", "Role is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 Role", role),
+		alike(22, rbac+"%s"+ns+"rolebindings", "v1beta1", "v1", "RoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 RoleBinding", bound),
+		alike(22, "/apis/scheduling.k8s.io/%s/priorityclasses", "v1beta1", "v1", "PriorityClass is deprecated in v1.14+, unavailable in v1.22+; use scheduling.k8s.io/v1 PriorityClass", `"value":5`),
+		alike(22, storage+"%s/csidrivers", "v1beta1", "v1", "CSIDriver "+group22+"; use storage.k8s.io/v1 CSIDriver", `"spec":{}`),
+		alike(22, storage+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[]}`),
+		alike(22, storage+"%s/storageclasses", "v1beta1", "v1", "StorageClass "+group22+"; use storage.k8s.io/v1 StorageClass", `"provisioner":"p"`),
+		alike(22, storage+"%s/volumeattachments", "v1beta1", "v1", "VolumeAttachment "+group22+"; use storage.k8s.io/v1 VolumeAttachment",
+			`"spec":{"attacher":"a","nodeName":"n","source":{"persistentVolumeName":"v"}}`),
+
+		alike(25, "/apis/batch/%s"+ns+"cronjobs", "v1beta1", "v1", "CronJob is deprecated in v1.21+, unavailable in v1.25+; use batch/v1 CronJob",
+			`"spec":{"schedule":"@daily","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`),
+		{release: 25, path: "/apis/discovery.k8s.io/v1beta1" + ns + "endpointslices", successor: "/apis/discovery.k8s.io/v1" + ns + "endpointslices",
+			body:    `"addressType":"IPv4","endpoints":[{"addresses":["10.1.2.3"],"topology":{"topology.kubernetes.io/zone":"z","rack":"r"}}]`,
+			becomes: map[string]any{"endpoints.0.zone": "z", "endpoints.0.deprecatedTopology.rack": "r"}, stays: map[string]any{"endpoints.0.topology.rack": "r"},
+			warning: "EndpointSlice is deprecated in v1.21+, unavailable in v1.25+; use discovery.k8s.io/v1 EndpointSlice"},
+		{release: 25, path: "/apis/events.k8s.io/v1beta1" + ns + "events", successor: "/apis/events.k8s.io/v1" + ns + "events",
+			body: `"type":"Other","note":"m","deprecatedCount":3,"regarding":{"namespace":"default","name":"p"}`, becomes: map[string]any{"type": "Other", "deprecatedCount": 3.0},
+			warning: "Event is deprecated in v1.22+, unavailable in v1.25+"},
+		{release: 25, path: "/apis/autoscaling/v2beta1" + ns + "horizontalpodautoscalers", successor: "/apis/autoscaling/v2" + ns + "horizontalpodautoscalers",
+			body:    `"spec":{` + hpa + `,"metrics":[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":60}}]}`,
+			becomes: map[string]any{"spec.metrics.0.resource.target.averageUtilization": 60.0}, stays: map[string]any{"spec.metrics.0.resource.targetAverageUtilization": 60.0},
+			warning: "HorizontalPodAutoscaler is deprecated in v1.22+, unavailable in v1.25+; use autoscaling/v2 HorizontalPodAutoscaler"},
+		{release: 25, path: "/apis/policy/v1beta1" + ns + "poddisruptionbudgets", successor: "/apis/policy/v1" + ns + "poddisruptionbudgets",
+			body: `"spec":{"minAvailable":1,"selector":{}}`, becomes: map[string]any{"spec.selector.matchExpressions.0.operator": "Exists"}, stays: map[string]any{"spec.selector": map[string]any{}},
+			warning: "PodDisruptionBudget is deprecated in v1.21+, unavailable in v1.25+; use policy/v1 PodDisruptionBudget"},
+		{release: 25, path: "/apis/policy/v1beta1/podsecuritypolicies",
+			body:    `"spec":{"seLinux":{"rule":"RunAsAny"},"runAsUser":{"rule":"RunAsAny"},"fsGroup":{"rule":"RunAsAny"},"supplementalGroups":{"rule":"RunAsAny"}}`,
+			stays:   map[string]any{"spec.allowPrivilegeEscalation": true},
+			warning: "PodSecurityPolicy is deprecated in v1.21+, unavailable in v1.25+"},
+		alike(25, "/apis/node.k8s.io/%s/runtimeclasses", "v1beta1", "v1", "RuntimeClass is deprecated in v1.22+, unavailable in v1.25+", `"handler":"h"`),
+
+		alike(26, "/apis/autoscaling/%s"+ns+"horizontalpodautoscalers", "v2beta2", "v2",
+			"HorizontalPodAutoscaler is deprecated in v1.23+, unavailable in v1.26+; use autoscaling/v2 HorizontalPodAutoscaler", `"spec":{`+hpa+`,"behavior":{"scaleDown":{"selectPolicy":"Disabled"}}}`),
+		alike(27, storage+"%s"+ns+"csistoragecapacities", "v1beta1", "v1", "CSIStorageCapacity is deprecated in v1.24+, unavailable in v1.27+; use storage.k8s.io/v1 CSIStorageCapacity",
+			`"storageClassName":"s","capacity":"1Gi"`),
+	}
+	rows = append(rows, flows(26, "v1beta1", "is deprecated in v1.23+, unavailable in v1.26+", "v1beta2", "assuredConcurrencyShares")...)
+	return append(rows, flows(29, "v1beta2", "is deprecated in v1.26+, unavailable in v1.29+", "v1beta3", "nominalConcurrencyShares")...)
+}
+
+var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnFailure, func() {
+	var dataDir string
+	var current *launch.Server
+	var release int
+
+	// at starts the server of a release on the objects of the releases before it.
+	at := func(ctx SpecContext, minor int) *launch.Server {
+		GinkgoHelper()
+		if release == minor {
+			return current
+		}
+		if current != nil {
+			code, err := current.Stop(launch.Patience)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(code).To(BeZero(), current.Output())
+		}
+		s, err := launch.Up(ctx, dataDir, launch.WithoutControllers(fmt.Sprintf("--release=1.%d", minor))...)
+		Expect(err).NotTo(HaveOccurred())
+		current, release = s, minor
+		return s
+	}
+	request := func(ctx SpecContext, method, path, body string) launch.Response {
+		GinkgoHelper()
+		resp, err := launch.Send(ctx, current.Config, launch.Request{Method: method, Path: path, ContentType: "application/json", Body: body})
+		Expect(err).NotTo(HaveOccurred(), "%s %s", method, path)
+		return resp
+	}
+
+	BeforeAll(func() {
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		dataDir = filepath.Join(dir, "data")
+		DeferCleanup(func() {
+			if current != nil {
+				_, err := current.Stop(launch.Patience)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		})
+	})
+
+	It("1.16 serves none of the versions that it removed", func(ctx SpecContext) {
+		at(ctx, 16)
+		for _, path := range []string{
+			"/apis/extensions/v1beta1/networkpolicies", "/apis/extensions/v1beta1/daemonsets", "/apis/extensions/v1beta1/deployments",
+			"/apis/extensions/v1beta1/replicasets", "/apis/extensions/v1beta1/podsecuritypolicies", "/apis/apps/v1beta1/deployments", "/apis/apps/v1beta1/statefulsets",
+			"/apis/apps/v1beta2/daemonsets", "/apis/apps/v1beta2/deployments", "/apis/apps/v1beta2/statefulsets", "/apis/apps/v1beta2/replicasets",
+		} {
+			Expect(request(ctx, "GET", path, "").Status).To(Equal(404), path)
+		}
+		for _, path := range []string{"/apis/networking.k8s.io/v1/networkpolicies", "/apis/apps/v1/deployments", "/apis/policy/v1beta1/podsecuritypolicies"} {
+			Expect(request(ctx, "GET", path, "").Status).To(Equal(200), path)
+		}
+	})
+
+	for _, release := range []int{22, 25, 26, 27, 29} {
+		var rows []removedVersion
+		for _, row := range removedVersions() {
+			if row.release == release {
+				rows = append(rows, row)
+			}
+		}
+		name := func(i int) string {
+			if rows[i].name != "" {
+				return rows[i].name
+			}
+			return fmt.Sprintf("removed-%d-%d", release, i)
+		}
+		for i, row := range rows {
+			It(fmt.Sprintf("1.%d serves %s and warns of it", release-1, row), func(ctx SpecContext) {
+				at(ctx, release-1)
+				metadata := fmt.Sprintf(`{"name":%q}`, name(i))
+				if row.posted {
+					metadata = `{}`
+				}
+				resp := request(ctx, "POST", row.path, fmt.Sprintf(`{"metadata":%s,%s}`, metadata, row.body))
+				made := parse(resp, 201)
+				Expect(strings.Join(resp.Header["Warning"], "\n")).To(ContainSubstring(row.warning + `"`))
+				expectFields(made, row.stays)
+				if row.posted {
+					return
+				}
+				expectFields(parse(request(ctx, "GET", row.path+"/"+name(i), ""), 200), row.stays)
+				if row.successor != "" {
+					expectFields(parse(request(ctx, "GET", row.successor+"/"+name(i), ""), 200), row.becomes)
+				}
+			})
+		}
+		for i, row := range rows {
+			It(fmt.Sprintf("1.%d serves %s no more, its objects by the successor", release, row), func(ctx SpecContext) {
+				at(ctx, release)
+				Expect(request(ctx, "POST", row.path, fmt.Sprintf(`{"metadata":{"name":"again"},%s}`, row.body)).Status).To(Equal(404))
+				if row.posted || row.successor == "" {
+					return
+				}
+				object := parse(request(ctx, "GET", row.successor+"/"+name(i), ""), 200)
+				expectFields(object, row.becomes)
+				// What v1 refuses in new objects does not prevent updates of these.
+				parse(request(ctx, "PUT", row.successor+"/"+name(i), toJSON(object)), 200)
+			})
+		}
+	}
+})
+
+// String is the version and the resource.
+func (r removedVersion) String() string {
+	return strings.Replace(strings.TrimPrefix(r.path, "/apis/"), "/namespaces/default", "", 1)
+}
+
+func toJSON(obj object) string {
+	GinkgoHelper()
+	text, err := json.Marshal(obj)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// certificateRequest is a request in PEM, in base64.
+func certificateRequest() string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+// expectFields expects the values of fields by their paths.
+func expectFields(obj object, want map[string]any) {
+	GinkgoHelper()
+	for path, value := range want {
+		var at any = obj
+		for step := range strings.SplitSeq(path, ".") {
+			switch in := at.(type) {
+			case map[string]any:
+				at = in[step]
+			case []any:
+				var index int
+				_, err := fmt.Sscan(step, &index)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(len(in)).To(BeNumerically(">", index), path)
+				at = in[index]
+			}
+		}
+		Expect(at).To(Equal(value), path)
+	}
+}
