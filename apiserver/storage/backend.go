@@ -48,6 +48,10 @@ type Config struct {
 	// SharedWatches serves equal watches from one watch of the cache, with package
 	// watchmux.
 	SharedWatches bool
+	// HistoryBytes bounds the history of each watch cache: it does not grow over the
+	// library's least number of events once their objects have so many bytes in etcd.
+	// Zero is no bound besides the library's number of events.
+	HistoryBytes int
 	// Clock is that of compaction and of the watch caches; the default is the
 	// machine's. Deadlines of requests are always by the machine's clock.
 	Clock clock.WithTicker

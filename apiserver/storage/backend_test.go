@@ -51,7 +51,7 @@ func startEtcd(t *testing.T, config etcd.Config) *etcd.Server {
 
 func open(t *testing.T, member *etcd.Server) *Backend {
 	t.Helper()
-	b, err := Open(Config{Servers: member.Endpoints(), SharedWatches: true})
+	b, err := Open(Config{Servers: member.Endpoints(), SharedWatches: true, HistoryBytes: DefaultHistoryBytes})
 	if err != nil {
 		t.Fatal(err)
 	}

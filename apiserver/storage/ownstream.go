@@ -25,6 +25,9 @@ type ownStream struct {
 	// id distinguishes the streams of a client: etcd's client opens one stream
 	// for all watches whose contexts have equal metadata.
 	id string
+	// recorded reports whether the store's codec records the times of events
+	// (recordingCodec), instead of the store.
+	recorded bool
 	// failed reports whether the last read for the cache failed.
 	failed atomic.Bool
 }
@@ -45,6 +48,7 @@ func (o *ownStream) GetList(ctx context.Context, key string, opts storage.ListOp
 
 // Watch implements storage.Interface.
 func (o *ownStream) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	opts.RecordTimestamps = opts.RecordTimestamps && !o.recorded
 	return o.Interface.Watch(o.context(ctx), key, opts)
 }
 

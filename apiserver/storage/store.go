@@ -67,12 +67,17 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	versioner := storage.APIObjectVersioner{}
-	raw, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+	codec := config.Codec
+	if b.config.HistoryBytes > 0 {
+		codec = recordingCodec{codec, &history{clock: b.config.Clock, window: config.EventsHistoryWindow, limit: b.config.HistoryBytes}}
+	}
+	raw, err := etcd3.New(b.client, b.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, err
 	}
 	own := b.streams.wrap(raw)
+	own.recorded = b.config.HistoryBytes > 0
 	cached := &lazyCache{
 		Interface: raw,
 		own:       own,

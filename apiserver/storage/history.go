@@ -1,0 +1,97 @@
+package storage
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/clock"
+)
+
+// DefaultHistoryBytes is how much of a type's objects the history of its watch cache
+// holds for certain. At two KiB an object, it is 200 events a second for the 75 seconds
+// that the library keeps.
+const DefaultHistoryBytes = 32 << 20
+
+// history bounds the history of one type's watch cache by bytes.
+//
+// The library keeps as many events as happened in a time (window), however large their
+// objects are: its ring of events grows while it is full of events that were recorded
+// within the window, and shrinks when its newest quarter spans more than that. Here each
+// event takes as much of the window as its object takes of the limit, so that the ring
+// does not grow once it holds limit bytes, and shrinks when its newest quarter does.
+// It never has fewer than the library's least number of events, 100.
+//
+// The record times of a burst are later than the machine's clock; they return to it
+// when the burst is over. Besides, the library uses them for the histograms of the time
+// that an event takes through the watch cache only.
+type history struct {
+	clock  clock.PassiveClock
+	window time.Duration
+	limit  int
+
+	mu   sync.Mutex
+	next time.Time // before which no further event is recorded
+}
+
+// record returns the record time of an event whose object has size bytes.
+func (h *history) record(size int) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.clock.Now()
+	if at.Before(h.next) {
+		at = h.next
+	}
+	h.next = at.Add(time.Duration(float64(h.window) * float64(size) / float64(h.limit)))
+	return at
+}
+
+// recordingCodec is the codec of a store below a watch cache. The store decodes the
+// objects of events, and no others, without an object to decode into: these are returned
+// with their record time, which the watch cache takes off.
+type recordingCodec struct {
+	runtime.Codec
+	history *history
+}
+
+// Decode implements runtime.Decoder.
+func (c recordingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, kind, err := c.Codec.Decode(data, defaults, into)
+	if err != nil || into != nil {
+		return obj, kind, err
+	}
+	return &recordedObject{Object: obj, at: c.history.record(len(data))}, kind, nil
+}
+
+// recordedObject is the object of an event on its way from the store to the watch cache.
+type recordedObject struct {
+	runtime.Object
+	at time.Time
+}
+
+var _ storage.WatchEventWithRecordTime = &recordedObject{}
+
+// RecordTime implements storage.WatchEventWithRecordTime.
+func (o *recordedObject) RecordTime() time.Time { return o.at }
+
+// Unwrap implements storage.WatchEventWithRecordTime.
+func (o *recordedObject) Unwrap() runtime.Object { return o.Object }
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor, by which the store sets the
+// version of the object.
+func (o *recordedObject) GetObjectMeta() metav1.Object {
+	m, err := meta.Accessor(o.Object)
+	if err != nil {
+		return nil // the store reports that it cannot set the version
+	}
+	return m
+}
+
+// DeepCopyObject implements runtime.Object.
+func (o *recordedObject) DeepCopyObject() runtime.Object {
+	return &recordedObject{Object: o.Object.DeepCopyObject(), at: o.at}
+}
