@@ -126,20 +126,24 @@ type withoutDeleteCollection interface {
 	rest.StorageWithReadiness
 }
 
-// attributes returns the labels and fields that selectors of the kind can use.
+// attributes returns the labels and fields that selectors of the kind can use. The
+// watch cache keeps them for each object: empty fields are left out, since selectors
+// do not distinguish them from missing ones.
 func attributes(kind *resource.Kind) storage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		m, err := meta.Accessor(obj)
 		if err != nil {
 			return nil, nil, err
 		}
-		set := make(fields.Set, len(kind.Fields)+2)
+		set := fields.Set{}
 		set["metadata.name"] = m.GetName()
 		if kind.Namespaced {
 			set["metadata.namespace"] = m.GetNamespace()
 		}
 		for path, value := range kind.Fields {
-			set[path] = value(obj)
+			if text := value(obj); text != "" {
+				set[path] = text
+			}
 		}
 		return m.GetLabels(), set, nil
 	}

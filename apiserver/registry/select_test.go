@@ -53,17 +53,21 @@ func TestFieldSelectorsSelectByTheFieldsOfTheDeclaration(t *testing.T) {
 	s.Do(http.MethodPost, sets, at("a", "here")).Want(http.StatusCreated)
 	s.Do(http.MethodPost, sets, at("b", "there")).Want(http.StatusCreated)
 	s.Do(http.MethodPost, "/apis/apps/v1/namespaces/other/deployments", at("a", "here")).Want(http.StatusCreated)
+	s.Do(http.MethodPost, sets, at("nowhere", "\"\"")).Want(http.StatusCreated)
 	const everywhere = "/apis/apps/v1/deployments"
 	for _, test := range []struct{ path, selector, want string }{
-		{sets, "", "default/a default/b"},
+		{sets, "", "default/a default/b default/nowhere"},
 		{sets, "metadata.name=a", "default/a"},
 		{everywhere, "metadata.name=a", "default/a other/a"},
 		{everywhere, "metadata.namespace=other", "other/a"},
-		{everywhere, "metadata.namespace!=other", "default/a default/b"},
+		{everywhere, "metadata.namespace!=other", "default/a default/b default/nowhere"},
+		{everywhere, "spec.place=", "default/nowhere"},
+		{everywhere, "spec.place!=,metadata.namespace=default", "default/a default/b"},
 		{everywhere, "spec.place=here", "default/a other/a"},
-		{everywhere, "spec.place!=here", "default/b"},
+		{everywhere, "spec.place!=here", "default/b default/nowhere"},
 		{everywhere, "spec.place=here,metadata.namespace=default", "default/a"},
 		{everywhere, "spec.paused=true", ""},
+		{everywhere, "spec.paused=false,metadata.namespace=other", "other/a"},
 		{everywhere, "metadata.name=a,metadata.namespace=none", ""},
 	} {
 		if got := names(t, s.Do(http.MethodGet, test.path+"?fieldSelector="+test.selector, nil)); got != test.want {
