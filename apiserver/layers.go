@@ -8,8 +8,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/netbatch"
 	"svc.dev/svc/apiserver/routecache"
+	"svc.dev/svc/apiserver/storage"
 )
 
 // layers are the layers of the server that exist only for speed. Each is used if its
@@ -36,5 +38,23 @@ func (a layers) router() restful.RouteSelector {
 // sharedWatches reports whether equal watches share one (storage.Config.SharedWatches).
 func (a layers) sharedWatches() bool { return a.gate.Enabled(gates.SvcSharedWatches) }
 
+// historyBytes bounds the history of watch caches (storage.Config.HistoryBytes), if
+// SvcBoundedHistory is on.
+func (a layers) historyBytes() int {
+	if !a.gate.Enabled(gates.SvcBoundedHistory) {
+		return 0
+	}
+	return storage.DefaultHistoryBytes
+}
+
 // fastJSON reports whether package jsonencoding is used (view.View.FastJSON).
 func (a layers) fastJSON() bool { return a.gate.Enabled(gates.SvcFastJSON) }
+
+// items returns the cache of encoded items of lists (view.View.Items), or nil if
+// SvcCachedLists is off.
+func (a layers) items(clock clock.PassiveClock) *itemcache.Cache {
+	if !a.gate.Enabled(gates.SvcCachedLists) {
+		return nil
+	}
+	return itemcache.New(itemcache.DefaultLimit, clock)
+}

@@ -16,10 +16,12 @@ func (a layers) used() map[featuregate.Feature]bool {
 	_, batched := a.listener(nil, clock.RealClock{}).(*netbatch.Listener)
 	_, cached := a.router().(*routecache.Router)
 	return map[featuregate.Feature]bool{
-		gates.SvcBatchedWrites: batched,
-		gates.SvcSharedWatches: a.sharedWatches(),
-		gates.SvcCachedRoutes:  cached,
-		gates.SvcFastJSON:      a.fastJSON(),
+		gates.SvcBatchedWrites:  batched,
+		gates.SvcSharedWatches:  a.sharedWatches(),
+		gates.SvcCachedRoutes:   cached,
+		gates.SvcFastJSON:       a.fastJSON(),
+		gates.SvcBoundedHistory: a.historyBytes() > 0,
+		gates.SvcCachedLists:    a.items(clock.RealClock{}) != nil,
 	}
 }
 

@@ -58,7 +58,7 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, err
 	}
 	etcd := o.Etcd
-	etcd.SharedWatches, etcd.Transformers, etcd.Clock = l.sharedWatches(), s.encryption.ResourceTransformers, clock
+	etcd.SharedWatches, etcd.HistoryBytes, etcd.Transformers, etcd.Clock = l.sharedWatches(), l.historyBytes(), s.encryption.ResourceTransformers, clock
 	if s.backend, err = storage.Open(etcd); err != nil {
 		s.encryption.Close()
 		return nil, err

@@ -28,6 +28,11 @@ const (
 	// SvcFastJSON encodes and decodes JSON without reading parts of it twice
 	// (apiserver/jsonencoding).
 	SvcFastJSON featuregate.Feature = "SvcFastJSON"
+	// SvcCachedLists writes the items of repeated lists from bytes
+	// (apiserver/itemcache). It has no effect without SvcFastJSON.
+	SvcCachedLists featuregate.Feature = "SvcCachedLists"
+	// SvcBoundedHistory bounds the history of watch caches by bytes (apiserver/storage).
+	SvcBoundedHistory featuregate.Feature = "SvcBoundedHistory"
 )
 
 // APIPriorityAndFairness is the gate of --enable-priority-and-fairness.
@@ -35,7 +40,7 @@ const APIPriorityAndFairness featuregate.Feature = "APIPriorityAndFairness"
 
 // Own returns svc's own gates.
 func Own() []featuregate.Feature {
-	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcCachedRoutes, SvcFastJSON}
+	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcCachedRoutes, SvcFastJSON, SvcCachedLists, SvcBoundedHistory}
 }
 
 // unsupported are the library's gates that svc does not offer, and why.

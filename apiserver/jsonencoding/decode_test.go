@@ -41,7 +41,7 @@ func decoders(codecs runtime.NegotiatedSerializer) map[string]runtime.Decoder {
 
 func TestDecodesWhatTheLibraryDecodes(t *testing.T) {
 	defaults := map[string]*schema.GroupVersionKind{"no default": nil, "a default": {Version: "v1", Kind: "ConfigMap"}}
-	ours := decoders(New(clientgoscheme.Scheme, factory()))
+	ours := decoders(New(clientgoscheme.Scheme, factory(), nil))
 	for mode, library := range decoders(factory()) {
 		for name, gvk := range defaults {
 			for _, document := range documents {
@@ -93,7 +93,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Fatal(err)
 	}
 	document = []byte(`{"apiVersion":"v1","kind":"ConfigMap",` + string(document[1:]))
-	for name, codecs := range map[string]runtime.NegotiatedSerializer{"library": factory(), "quick": New(clientgoscheme.Scheme, factory())} {
+	for name, codecs := range map[string]runtime.NegotiatedSerializer{"library": factory(), "quick": New(clientgoscheme.Scheme, factory(), nil)} {
 		decoder := decoders(codecs)["strict"]
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

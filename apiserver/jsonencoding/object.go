@@ -88,8 +88,8 @@ func appendEntry(buffer *bytes.Buffer, entry *metav1.ManagedFieldsEntry) error {
 	text("fieldsType", entry.FieldsType)
 	if entry.FieldsV1 != nil {
 		member("fieldsV1")
-		if raw := entry.FieldsV1.GetRawBytes(); len(raw) > 0 {
-			buffer.Write(raw)
+		if raw := entry.FieldsV1.GetRawString(); raw != "" {
+			buffer.WriteString(raw)
 		} else {
 			buffer.WriteString("null")
 		}

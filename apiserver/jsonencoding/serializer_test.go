@@ -78,7 +78,7 @@ func TestEncodesWhatTheLibraryEncodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := obj.DeepCopyObject()
-			want, got := jsonOf(t, factory(), obj), jsonOf(t, New(clientgoscheme.Scheme, factory()), obj)
+			want, got := jsonOf(t, factory(), obj), jsonOf(t, New(clientgoscheme.Scheme, factory(), nil), obj)
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
 				t.Error(diff)
 			}
@@ -99,7 +99,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	raw = strings.TrimSuffix(raw, ",") + "}}}"
 	p := pod("p", entry("kubectl", raw))
-	for name, codecs := range map[string]runtime.NegotiatedSerializer{"library": factory(), "fast": New(clientgoscheme.Scheme, factory())} {
+	for name, codecs := range map[string]runtime.NegotiatedSerializer{"library": factory(), "fast": New(clientgoscheme.Scheme, factory(), nil)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

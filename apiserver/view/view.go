@@ -24,6 +24,7 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/jsonencoding"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/internal/footprint"
@@ -45,6 +46,9 @@ type View struct {
 	// FastJSON encodes and decodes JSON with package jsonencoding rather than
 	// with the library.
 	FastJSON bool
+	// Items has the encoded items of lists; nil for none. It is not used without
+	// FastJSON.
+	Items *itemcache.Cache
 }
 
 // Version is a group version that a view has installed.
@@ -91,7 +95,7 @@ func (v View) codecs() runtime.NegotiatedSerializer {
 	if !v.FastJSON {
 		return library
 	}
-	return jsonencoding.New(v.Scheme, library)
+	return jsonencoding.New(v.Scheme, library, v.Items)
 }
 
 // storage returns the storage of the kinds by the versions that serve it.

@@ -99,7 +99,7 @@ func featureGates() (string, error) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %t | %s | %s |\n", code(gate.Name), gate.Stage, gate.Default, strings.Join(by, ", "), config.GateEffect(gate.Name))
 	}
-	b.WriteString("\nThe API server also has gates of its own, which switch off layers that exist for speed: ")
+	b.WriteString("\nThe API server also has gates of its own, which switch off layers that exist for speed or memory: ")
 	for i, feature := range apigates.Own() {
 		if i > 0 {
 			b.WriteString(", ")

@@ -30,6 +30,7 @@ import (
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/inprocess"
+	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/reservation"
@@ -102,6 +103,7 @@ func (s *Stack) install(plugin admission.Interface) {
 	var err error
 	s.Groups, err = view.View{
 		FastJSON:          true,
+		Items:             itemcache.New(itemcache.DefaultLimit, clock.RealClock{}),
 		Scheme:            s.Scheme,
 		Versions:          func(k *resource.Kind) []schema.GroupVersionKind { return k.GVKs() },
 		Converter:         docs.TypeConverter,
