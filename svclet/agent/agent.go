@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -151,6 +152,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if n, err = newNode(base, conn, available, images, drivers, held); err != nil {
 		return nil, err
 	}
+	services.zone = func() string { return n.Object().Labels[corev1.LabelTopologyZone] }
 	var networkTasks tasks
 	base.network, networkTasks = networkPolicies(ctx, base, conn)
 	p, podTasks, err := newPods(ctx, base, conn, services, available, images, drivers, held, n, o)

@@ -25,6 +25,7 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
 		Services: n.store, Local: map[services.Key]ruleset.Fallback{}, Node: base.name, Clock: base.Clock,
+		Zone: func() string { return n.zone() },
 		PodRanges: func() []string {
 			return strings.FieldsFunc(base.Configuration.PodCIDR, func(r rune) bool { return r == ',' })
 		},

@@ -30,8 +30,10 @@ type nodeServices struct {
 	// forbidden reports whether the node may not read services, so that the copy never
 	// becomes complete.
 	forbidden func(context.Context) bool
-	clock     clock.WithTicker
-	tasks     tasks
+	// zone returns the zone of the node; it is set before the tasks run.
+	zone  func() string
+	clock clock.WithTicker
+	tasks tasks
 }
 
 // newServices makes the node's copy of services, the proxy and the DNS server. On a

@@ -25,6 +25,9 @@ type Options struct {
 	Services *services.Store
 	// Node is the name of this node.
 	Node string
+	// Zone returns the zone of this node, which may change while the proxy runs; empty
+	// for none.
+	Zone func() string
 	// Bridge is the interface of the node's pods; empty if another runtime connects
 	// them.
 	Bridge string
@@ -153,7 +156,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 }
 
 // check requests a sync, which writes a table again that another program has removed,
-// or whose pod ranges have changed.
+// or after a change of the node's pod ranges or zone.
 func (p *Proxy) check(ctx context.Context) {
 	for _, t := range p.tables {
 		if t.written && !t.exists(ctx) {
@@ -172,6 +175,7 @@ type table struct {
 	// table is written.
 	written bool
 	ranges  []string
+	zone    string
 	// parts are what the table has of each service, and dirty those services that may
 	// have changed since.
 	parts map[services.Key]ruleset.Part
@@ -196,8 +200,9 @@ func (t *table) exists(ctx context.Context) bool {
 func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	tx := t.nft.NewTransaction()
 	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, PodRanges: o.PodRanges()}
-	if !slices.Equal(t.ranges, rules.PodRanges) {
-		t.written, t.ranges = false, rules.PodRanges
+	at := ruleset.Place{Node: o.Node, Zone: o.Zone()}
+	if !slices.Equal(t.ranges, rules.PodRanges) || t.zone != at.Zone {
+		t.written, t.ranges, t.zone = false, rules.PodRanges, at.Zone
 	}
 	parts := map[services.Key]ruleset.Part{}
 	var stale ruleset.Stale
@@ -208,14 +213,14 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 			if service.Service == nil {
 				continue // it was deleted meanwhile, and is dirty
 			}
-			parts[k] = ruleset.PartOf(service, t.family, o.Node)
+			parts[k] = ruleset.PartOf(service, t.family, at)
 			rules.Change(tx, ruleset.Part{}, parts[k])
 			stale.Add(t.parts[k], parts[k])
 		}
 	} else {
 		for k := range t.dirty {
 			if service := o.service(k); service.Service != nil {
-				parts[k] = ruleset.PartOf(service, t.family, o.Node)
+				parts[k] = ruleset.PartOf(service, t.family, at)
 			}
 			rules.Change(tx, t.parts[k], parts[k])
 			stale.Add(t.parts[k], parts[k])

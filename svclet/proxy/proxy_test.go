@@ -43,7 +43,7 @@ func newProxy(t *testing.T) (*Proxy, *kernel) {
 	t.Helper()
 	var v4 *kernel
 	p, err := New(Options{
-		Services: services.New(), Node: "here", Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
+		Services: services.New(), Node: "here", Zone: func() string { return "" }, Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
 		EndFlows: func(corev1.IPFamily, *ruleset.Stale) error { return errors.New("no flow of UDP is expected") },
 		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {
 			k := &kernel{Fake: knftables.NewFake(family, name)}
@@ -153,6 +153,14 @@ func TestAfterAFailureTheWholeTableIsWritten(t *testing.T) {
 	v4.fail = nil
 	if !p.sync(t.Context()) || !p.Written() || !strings.Contains(v4.runs[len(v4.runs)-1], "delete table") || strings.Contains(v4.Dump(), "/db/") {
 		t.Error(v4.runs[len(v4.runs)-1])
+	}
+}
+
+func TestANodeInAnotherZoneGetsTheWholeTable(t *testing.T) {
+	p, v4 := listed(t)
+	p.options.Zone = func() string { return "east" }
+	if p.sync(t.Context()); len(v4.runs) != 2 || !strings.Contains(v4.runs[1], "delete table") {
+		t.Errorf("%d transactions", len(v4.runs))
 	}
 }
 

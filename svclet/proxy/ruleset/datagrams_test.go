@@ -24,7 +24,7 @@ func TestFlowsOfUDPEndWithTheirEndpointAndWithTheFirstEndpoint(t *testing.T) {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
 		}
 		s.Slices = []*discoveryv1.EndpointSlice{slice}
-		return ruleset.PartOf(s, corev1.IPv4Protocol, "here")
+		return ruleset.PartOf(s, corev1.IPv4Protocol, ruleset.Place{Node: "here"})
 	}
 	const udp, tcp = corev1.ProtocolUDP, corev1.ProtocolTCP
 	for _, test := range []struct {

@@ -22,6 +22,8 @@ type endpoint struct {
 	ready   bool
 	// usable is false for one that is neither ready nor serving while it terminates.
 	usable bool
+	// zones are those for which the topology hints reserve it; nil without hints.
+	zones []string
 }
 
 // String returns the endpoint in the notation of nft.
@@ -74,7 +76,13 @@ func addressesOf(e discoveryv1.Endpoint, port int32, node string) []endpoint {
 	if err != nil {
 		return nil // the API server has validated it
 	}
-	return []endpoint{{address, port, ptr.Deref(e.NodeName, "") == node, ready, usable}}
+	found := endpoint{address: address, port: port, local: ptr.Deref(e.NodeName, "") == node, ready: ready, usable: usable}
+	if e.Hints != nil {
+		for _, zone := range e.Hints.ForZones {
+			found.zones = append(found.zones, zone.Name)
+		}
+	}
+	return []endpoint{found}
 }
 
 // eligible returns those endpoints that get connections: the ready ones or, if there are
@@ -94,6 +102,39 @@ func eligible(all []endpoint, keep func(endpoint) bool) []endpoint {
 		return ready
 	}
 	return terminating
+}
+
+// near returns the ready endpoints for a zone, if the service has topology-aware routing,
+// each ready endpoint has a hint, and one is for the zone. Otherwise it returns all ready
+// ones (KEP-2433). Endpoints that terminate are eligible whatever their hints are.
+func near(all []endpoint, s *corev1.Service, zone string) []endpoint {
+	if zone == "" || !topologyAware(s) {
+		return all
+	}
+	var inZone []endpoint
+	for _, e := range all {
+		switch {
+		case !e.ready:
+		case len(e.zones) == 0:
+			return all
+		case slices.Contains(e.zones, zone):
+			inZone = append(inZone, e)
+		}
+	}
+	if len(inZone) == 0 {
+		return all
+	}
+	return inZone
+}
+
+// topologyAware reports whether the annotation of a service requires topology-aware
+// routing. The deprecated annotation has precedence.
+func topologyAware(s *corev1.Service) bool {
+	mode, found := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if !found {
+		mode = s.Annotations[corev1.AnnotationTopologyMode]
+	}
+	return mode == "Auto" || mode == "auto"
 }
 
 func anywhere(endpoint) bool { return true }

@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/svclet/proxy/ruleset"
 )
 
-// TestScripts plays the scripts of testdata, for the node "here" whose pods are in
+// TestScripts plays the scripts of testdata, for the node "here" in the zone "east" whose pods are in
 // 10.244.0.0/24 and fd00:244::/64. The commands:
 //
 //	table FAMILY BRIDGE   creates the table
@@ -60,14 +60,14 @@ func (m *model) do(c golden.Command) string {
 			m.t.Fatal(err)
 		}
 		m.service.Service.Namespace, m.service.Service.Name = "shop", "web"
-		return m.change(ruleset.PartOf(m.service, m.table.Family, "here"))
+		return m.change(ruleset.PartOf(m.service, m.table.Family, ruleset.Place{Node: "here", Zone: "east"}))
 	case "endpoints":
 		slice := &discoveryv1.EndpointSlice{}
 		if err := yaml.UnmarshalStrict([]byte(c.Body), slice); err != nil {
 			m.t.Fatal(err)
 		}
 		m.service.Slices = []*discoveryv1.EndpointSlice{slice}
-		return m.change(ruleset.PartOf(m.service, m.table.Family, "here"))
+		return m.change(ruleset.PartOf(m.service, m.table.Family, ruleset.Place{Node: "here", Zone: "east"}))
 	case "delete":
 		return m.change(ruleset.Part{})
 	case "rules":

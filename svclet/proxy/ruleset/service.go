@@ -55,15 +55,19 @@ type Key struct{ Map, Fields string }
 // The longest name of a chain that nft accepts is 127 characters long.
 const maxName = 120
 
-// PartOf returns the part of a service in the table of an IP family, on a node. It is
+// Place is where the proxy runs: a node, and its zone (topology.kubernetes.io/zone), which
+// may be empty.
+type Place struct{ Node, Zone string }
+
+// PartOf returns the part of a service in the table of an IP family, at a place. It is
 // empty for a service without addresses, or one that another proxy serves.
-func PartOf(s Service, family corev1.IPFamily, node string) Part {
+func PartOf(s Service, family corev1.IPFamily, at Place) Part {
 	part := Part{Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: Datagrams{}}
 	if !served(s.Service) || !slices.Contains(s.Service.Spec.IPFamilies, family) {
 		return part
 	}
 	for _, port := range s.Service.Spec.Ports {
-		newBuilder(&part, s, port, family, node).build()
+		newBuilder(&part, s, port, family, at).build()
 	}
 	return part
 }
@@ -81,17 +85,18 @@ type builder struct {
 	family  corev1.IPFamily
 	id      string // of names
 	proto   string
-	all     []endpoint
+	// all are the endpoints, near those that are preferred from anywhere.
+	all, near []endpoint
 }
 
-func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IPFamily, node string) *builder {
+func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IPFamily, at Place) *builder {
 	proto := strings.ToLower(string(port.Protocol))
-	all := endpointsOf(port, s.Slices, family, node)
+	all := endpointsOf(port, s.Slices, family, at.Node)
 	if f := s.Fallback; len(all) == 0 && f.serves(port.Port, family) {
-		all = []endpoint{{f.Address.Addr(), int32(f.Address.Port()), true, true, true}}
+		all = []endpoint{{address: f.Address.Addr(), port: int32(f.Address.Port()), local: true, ready: true, usable: true}}
 	}
 	return &builder{
-		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all,
+		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all, near: near(all, s.Service, at.Zone),
 		id: strings.Join([]string{s.Service.Namespace, s.Service.Name, proto, port.Name}, "/"),
 	}
 }
@@ -153,7 +158,7 @@ func (b *builder) nodePort() string { return fmt.Sprintf("%s . %d", b.proto, b.p
 func (b *builder) internal() target {
 	local := ptr.Deref(b.service.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
 	if !local {
-		return target{b.balance("service", eligible(b.all, anywhere)), rejectChain}
+		return target{b.balance("service", eligible(b.near, anywhere)), rejectChain}
 	}
 	t := target{b.balance("local", eligible(b.all, onNode)), rejectChain}
 	if len(b.all) > 0 {
@@ -169,7 +174,7 @@ func (b *builder) external() target {
 	if !b.exposed() {
 		return target{}
 	}
-	everywhere := b.balance("service", eligible(b.all, anywhere))
+	everywhere := b.balance("service", eligible(b.near, anywhere))
 	if everywhere == "" {
 		return target{closed: rejectChain}
 	}
