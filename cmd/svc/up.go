@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,12 @@ import (
 	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/controllers/hostloadbalancer"
 	"svc.dev/svc/controllers/namespace"
+	"svc.dev/svc/controllers/nodeipam"
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
 func newUp() *cobra.Command {
@@ -141,6 +144,34 @@ func (u *up) dir(cmd *cobra.Command) (datadir.Dir, error) {
 	return datadir.CurrentUser().DataDir()
 }
 
+// clusterCIDR is the default range of the addresses of pods. The first node gets the
+// default range of a single machine.
+const clusterCIDR = "10.88.0.0/16"
+
+// allocatePodCIDRs makes nodes get pod CIDRs, so that machines can join, unless the user
+// has given the addresses of this machine's pods only. Without pod CIDRs the pods of
+// several machines cannot reach each other.
+func (u *up) allocatePodCIDRs(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	allocate, err := cmd.Flags().GetBool(nodeipam.AllocateFlag)
+	if err != nil {
+		return err
+	}
+	if !given(nodeipam.AllocateFlag) {
+		allocate = given(nodeipam.ClusterFlag) || !given(cluster.PodCIDRFlag)
+		if err := u.controllers.Set(nodeipam.AllocateFlag, strconv.FormatBool(allocate)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case allocate && !given(nodeipam.ClusterFlag):
+		return u.controllers.Set(nodeipam.ClusterFlag, clusterCIDR)
+	case !allocate && !given(cluster.PodNetworkFlag):
+		u.node.PodNetwork = plan.None
+	}
+	return nil
+}
+
 // checkExclusive refuses flags that contradict what svc up does itself.
 func checkExclusive(cmd *cobra.Command, embeddedEtcd bool) error {
 	if embeddedEtcd {
@@ -175,6 +206,9 @@ func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 	setMetrics(u.server)
 	// The API server and the controllers both have this flag.
 	if err := u.controllers.Set("service-cluster-ip-range", u.server.Network.ServiceClusterIPRange); err != nil {
+		return err
+	}
+	if err := u.allocatePodCIDRs(cmd); err != nil {
 		return err
 	}
 	if embeddedEtcd && !cmd.Flags().Changed(namespace.GraceFlag) {

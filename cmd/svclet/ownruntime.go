@@ -15,6 +15,7 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/image/load"
+	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
 // ownRuntime starts a containerd of the agent's own if c names no runtime, and
@@ -32,6 +33,8 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 		return nil, fmt.Errorf("--root-dir: %w", err)
 	}
 	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd)}
+	options.PodNetwork = c.PodNetwork != plan.None && c.API != nil
+	options.AwaitPodCIDRs = options.PodNetwork
 	if c.Configuration.PodCIDR != "" && c.API == nil { // document 3 section 9: standalone only
 		options.PodCIDRs = strings.Split(c.Configuration.PodCIDR, ",")
 	}

@@ -18,8 +18,8 @@ type options struct {
 
 // The names of the flags.
 const (
-	allocateFlag = "allocate-node-cidrs"
-	clusterFlag  = "cluster-cidr"
+	AllocateFlag = "allocate-node-cidrs"
+	ClusterFlag  = "cluster-cidr"
 	serviceFlag  = "service-cluster-ip-range"
 	maskFlag     = "node-cidr-mask-size"
 	mask4Flag    = "node-cidr-mask-size-ipv4"
@@ -33,8 +33,8 @@ const (
 )
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.allocate, allocateFlag, o.allocate, "Give every node ranges of addresses for its pods, from --"+clusterFlag+".")
-	fs.StringVar(&o.clusterCIDR, clusterFlag, o.clusterCIDR, "The range of the addresses of pods: a CIDR, or one of each family with a comma between.")
+	fs.BoolVar(&o.allocate, AllocateFlag, o.allocate, "Give every node ranges of addresses for its pods, from --"+ClusterFlag+".")
+	fs.StringVar(&o.clusterCIDR, ClusterFlag, o.clusterCIDR, "The range of the addresses of pods: a CIDR, or one of each family with a comma between.")
 	fs.StringVar(&o.serviceCIDR, serviceFlag, o.serviceCIDR, "The ranges of cluster IPs, which nodes do not get.")
 	fs.IntVar(&o.mask, maskFlag, o.mask, fmt.Sprintf("The length of the prefixes of nodes' ranges. The default is %d for IPv4 and %d for IPv6. For one family only.", defaultMask4, defaultMask6))
 	fs.IntVar(&o.mask4, mask4Flag, o.mask4, fmt.Sprintf("The length of the prefixes of nodes' IPv4 ranges. The default is %d.", defaultMask4))
@@ -59,12 +59,12 @@ func (o *options) validate() []error {
 
 // clusters returns the cluster CIDRs.
 func (o *options) clusters() ([]cluster, error) {
-	ranges, err := families(clusterFlag, o.clusterCIDR)
+	ranges, err := families(ClusterFlag, o.clusterCIDR)
 	if err != nil {
 		return nil, err
 	}
 	if len(ranges) == 0 {
-		return nil, fmt.Errorf("--%s: --%s needs it, such as 10.244.0.0/16", clusterFlag, allocateFlag)
+		return nil, fmt.Errorf("--%s: --%s needs it, such as 10.244.0.0/16", ClusterFlag, AllocateFlag)
 	}
 	if o.mask != 0 && len(ranges) > 1 {
 		return nil, fmt.Errorf("--%s: give --%s and --%s instead for two families", maskFlag, mask4Flag, mask6Flag)
@@ -81,7 +81,7 @@ func (o *options) clusters() ([]cluster, error) {
 			value, otherValue = o.mask6, o.mask4
 		}
 		if otherValue != 0 && len(ranges) == 1 {
-			return nil, fmt.Errorf("--%s: --%s is %s only", other, clusterFlag, family)
+			return nil, fmt.Errorf("--%s: --%s is %s only", other, ClusterFlag, family)
 		}
 		if o.mask != 0 {
 			flag, bits = maskFlag, o.mask
@@ -89,7 +89,7 @@ func (o *options) clusters() ([]cluster, error) {
 			bits = value
 		}
 		if bits < r.Bits() || bits > r.Addr().BitLen() {
-			return nil, fmt.Errorf("--%s: %d must be between %d, as long as the prefix of --%s %s, and %d", flag, bits, r.Bits(), clusterFlag, r, r.Addr().BitLen())
+			return nil, fmt.Errorf("--%s: %d must be between %d, as long as the prefix of --%s %s, and %d", flag, bits, r.Bits(), ClusterFlag, r, r.Addr().BitLen())
 		}
 		clusters = append(clusters, cluster{r, bits})
 	}

@@ -39,6 +39,8 @@ type node struct {
 	messages io.Writer
 	program  string
 	clock    clock.WithTicker
+	// shared means that other machines may be the cluster's first node.
+	shared bool
 
 	// prepare sets these. unable says why this machine cannot run pods; then the
 	// others may be empty.
@@ -143,7 +145,9 @@ func (n *node) run(ctx context.Context) error {
 	endpoint := n.options.endpoint
 	n.version = endpoint
 	if endpoint == "" {
-		own, err := agent.StartContainerd(ctx, n.options.Containerd(n.dir, n.programs))
+		c := n.options.Containerd(n.dir, n.programs)
+		c.AwaitPodCIDRs = c.PodNetwork && n.shared
+		own, err := agent.StartContainerd(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -187,6 +191,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
 	flags.ServiceProxy, flags.NetworkPolicy, flags.DNS = n.options.proxy, n.options.policies, n.options.dns
+	flags.PodNetwork = n.options.PodNetwork
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)
 	// Pods share the disks with the other uses of this machine, which may well have

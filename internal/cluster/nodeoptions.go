@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,6 +16,7 @@ import (
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
 // The values of --node.
@@ -24,10 +26,19 @@ const (
 	NodeNever  = "false"
 )
 
+// The flags of a machine's pods on which defaults of the cluster depend.
+const (
+	PodNetworkFlag = "pod-network"
+	PodCIDRFlag    = "pod-cidr"
+)
+
 // NodeOptions are the flags that decide whether this machine is a node of the
 // cluster, and what kind of one.
 type NodeOptions struct {
-	Mode     string
+	Mode string
+	// PodNetwork is how pods of several machines reach each other: one of plan.Modes.
+	PodNetwork string
+
 	endpoint string
 	name     string
 	bridge   string
@@ -44,7 +55,7 @@ type NodeOptions struct {
 // NewNodeOptions returns the defaults.
 func NewNodeOptions() *NodeOptions {
 	defaults := config.Default()
-	return &NodeOptions{Mode: NodeAuto, bridge: containerd.DefaultBridge, proxy: true, policies: true, dns: true, port: defaults.Port, healthzPort: *defaults.HealthzPort, resolvConf: *defaults.ResolverConfig}
+	return &NodeOptions{Mode: NodeAuto, PodNetwork: plan.HostRoutes, bridge: containerd.DefaultBridge, proxy: true, policies: true, dns: true, port: defaults.Port, healthzPort: *defaults.HealthzPort, resolvConf: *defaults.ResolverConfig}
 }
 
 // AddFlags adds the flags.
@@ -56,8 +67,10 @@ func (o *NodeOptions) AddFlags(flags *pflag.FlagSet) {
 		"Socket of a container runtime that runs already (unix:///run/containerd/containerd.sock). By default svc up runs a containerd of its own.")
 	flags.StringVar(&o.name, "hostname-override", o.name, "Name of the node. The default is the name of this machine.")
 	flags.StringVar(&o.bridge, "node-bridge", o.bridge, "Network interface, made as needed, to which svc's own containerd connects pods.")
-	flags.StringVar(&o.podCIDR, "pod-cidr", o.podCIDR,
-		"Addresses for the pods of this machine, until the cluster gives its node others. The default is "+containerd.DefaultPodCIDR+", or what they were before.")
+	flags.StringVar(&o.podCIDR, PodCIDRFlag, o.podCIDR,
+		"Addresses for the pods of this machine, until the cluster gives its node others. The default is "+containerd.DefaultPodCIDR+", or what they were before. With this flag --allocate-node-cidrs is off unless it is given: use --cluster-cidr for several machines.")
+	flags.StringVar(&o.PodNetwork, PodNetworkFlag, o.PodNetwork,
+		"How the pods of this machine and those of machines that join reach each other: host-routes, by routes to machines on the same network; vxlan, in UDP packets between machines (port 8472); or none, which leaves that to another network. The default without --allocate-node-cidrs is none.")
 	flags.BoolVar(&o.proxy, "service-proxy", o.proxy, "Route the addresses of services to their endpoints with nftables. Turn it off to use another proxy.")
 	flags.BoolVar(&o.policies, "network-policy", o.policies, "Filter the connections of pods with nftables, as network policies require. Turn it off to use another implementation.")
 	flags.BoolVar(&o.dns, "dns", o.dns, "Answer questions about names of services, at the tenth address of --service-cluster-ip-range, and let pods ask there. Turn it off to leave pods without names of services.")
@@ -81,6 +94,9 @@ func (o *NodeOptions) Validate(network *options.Network) []error {
 		if port < 0 || port > 65535 {
 			errs = append(errs, fmt.Errorf("--%s: %d is not a port: choose one from 0 to 65535", name, port))
 		}
+	}
+	if !slices.Contains(plan.Modes(), o.PodNetwork) {
+		errs = append(errs, fmt.Errorf("--%s: %q is not one of %s", PodNetworkFlag, o.PodNetwork, strings.Join(plan.Modes(), ", ")))
 	}
 	c := o.Containerd("/", containerd.Programs{})
 	if err := c.Validate(); err != nil {
@@ -144,9 +160,10 @@ func (o *NodeOptions) programs() (containerd.Programs, error) {
 // data directory.
 func (o *NodeOptions) Containerd(dir datadir.Dir, programs containerd.Programs) containerd.Config {
 	c := containerd.Config{
-		Dir:      dir.Containerd(),
-		Programs: programs,
-		Bridge:   o.bridge,
+		Dir:        dir.Containerd(),
+		Programs:   programs,
+		Bridge:     o.bridge,
+		PodNetwork: o.PodNetwork != plan.None,
 	}
 	if o.podCIDR != "" {
 		c.PodCIDRs = strings.Split(o.podCIDR, ",")

@@ -167,6 +167,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	all.add(renewal(base))
 	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
+	all.add(podNetwork(ctx, base, conn))
 	all.add(services.tasks)
 	all.add(networkTasks)
 	all.add(podTasks)

@@ -7,6 +7,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
 // Configuration is the SvcletConfiguration. Its schema is that of
@@ -69,6 +71,9 @@ type Flags struct {
 	ServiceProxy bool `flag:"service-proxy"`
 	// NetworkPolicy filters the connections of pods as network policies require.
 	NetworkPolicy bool `flag:"network-policy"`
+	// PodNetwork is how the pods of this node and those of others reach each other: one of
+	// plan.Modes.
+	PodNetwork string `flag:"pod-network"`
 	// DNS answers questions about names of the cluster, at the service kube-dns while
 	// that has no endpoints, and makes pods ask there.
 	DNS bool `flag:"dns"`
@@ -91,7 +96,7 @@ type Flags struct {
 
 // DefaultFlags returns the defaults of flags (document 3 sections 5 and 9).
 func DefaultFlags() Flags {
-	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", PodInfraContainerImage: "{registry}/pause:3.9", RegisterSchedulable: true, DeadContainers: -1, DeadContainersPerContainer: 1, Version: "false"}
+	return Flags{CertDir: "/var/lib/svclet/pki", RootDir: "/var/lib/svclet", PodInfraContainerImage: "{registry}/pause:3.9", RegisterSchedulable: true, PodNetwork: plan.None, DeadContainers: -1, DeadContainersPerContainer: 1, Version: "false"}
 }
 
 // Default returns the default configuration: that of document 3, and of kubelet

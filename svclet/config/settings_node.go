@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
 func modeSettings() []Setting {
@@ -38,6 +40,8 @@ func nodeSettings() []Setting {
 		{Flag: "register-schedulable", Deprecated: true, Usage: "Register the node as schedulable. Has no effect with --register-node=false. --register-with-taints=node.kubernetes.io/unschedulable=:NoSchedule replaces it."},
 		{Flag: "service-proxy", Usage: "Route the addresses of services to their endpoints with nftables, in place of kube-proxy. Needs nftables 1.0.1 or newer."},
 		{Flag: "network-policy", Usage: "Filter the connections of this node's pods with nftables, as network policies require. Needs nftables 1.0.1 or newer."},
+		{Flag: "pod-network", Rule: oneOf(plan.Modes()...),
+			Usage: "How the pods of this node and those of other nodes reach each other: host-routes, by routes to nodes on the same network; vxlan, in UDP packets between nodes (port 8472); or none, which leaves that to another network. The same on all nodes. Needs pod CIDRs of nodes (--allocate-node-cidrs of the control plane) and, with svclet's own containerd, nftables 1.0.1 or newer."},
 		{Flag: "dns", Usage: "Answer questions about names of the cluster: --service-proxy routes the service kube-system/kube-dns to this node's own DNS server while no pod serves it. Without --cluster-dns, pods use the address of that service; the default of --cluster-domain becomes cluster.local."},
 		{Flag: "register-with-taints", Field: "registerWithTaints", Deprecated: true, Rule: taints(), Usage: "Taints that the node is registered with, as key=value:effect,key2=:effect."},
 		{Flag: "node-status-update-frequency", Field: "nodeStatusUpdateFrequency", Deprecated: true, Rule: positive(),

@@ -28,7 +28,7 @@ var ownDefaults = map[string]string{
 
 // ownFlags are those that the document does not have: it leaves services to another
 // program.
-var ownFlags = []string{"service-proxy", "network-policy", "dns"}
+var ownFlags = []string{"service-proxy", "network-policy", "pod-network", "dns"}
 
 func TestEveryFlagOfTheDocumentExistsOrIsListedAsLater(t *testing.T) {
 	file, err := os.Open("testdata/flags.txt")

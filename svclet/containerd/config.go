@@ -40,6 +40,13 @@ type Config struct {
 	// family, until [Runtime.SetPodCIDRs] sets others, which are stored. If it is
 	// empty, the ranges in use stay, and at first 10.88.0.0/24 is used.
 	PodCIDRs []string
+	// PodNetwork is true if another part of the agent connects pods to those of other
+	// nodes: it decides by [Runtime.Masquerade] which connections get the machine's
+	// address. Otherwise all that leave the machine do.
+	PodNetwork bool
+	// AwaitPodCIDRs makes pods wait for [Runtime.SetPodCIDRs] in place of the default of
+	// PodCIDRs, which other nodes may have, too.
+	AwaitPodCIDRs bool
 	// Clock is the system clock by default.
 	Clock clock.WithTicker
 }

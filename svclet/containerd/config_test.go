@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,9 +42,9 @@ func TestTheNetworkOfPodsIsABridge(t *testing.T) {
 	complete := node
 	complete.Programs.PluginDir = bin
 	for file, n := range map[string]network{
-		"network.json":           complete.network([]string{"10.88.0.0/24"}),
-		"network-dualstack.json": complete.network([]string{"10.88.0.0/24", "fd00:88::/64"}),
-		"network-bare.json":      withoutIPTables.network([]string{"10.88.0.0/24"}),
+		"network.json":           complete.network([]string{"10.88.0.0/24"}, 0),
+		"network-dualstack.json": complete.network([]string{"10.88.0.0/24", "fd00:88::/64"}, 1450),
+		"network-bare.json":      withoutIPTables.network([]string{"10.88.0.0/24"}, 0),
 	} {
 		content, err := json.MarshalIndent(n, "", "  ")
 		if err != nil {
@@ -80,7 +82,7 @@ func TestNetworkRangesAreKeptUntilOthersAreSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, after, err := config.writeNetwork()
+		before, after, err := config.writeNetwork(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +99,31 @@ func TestNetworkRangesAreKeptUntilOthersAreSet(t *testing.T) {
 	}
 }
 
+func TestPodsWaitForTheAddressesThatTheClusterAssigns(t *testing.T) {
+	config := Config{Dir: t.TempDir(), AwaitPodCIDRs: true}
+	if err := os.MkdirAll(config.cniDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, err := config.writeNetwork(1450); err != nil || len(after) > 0 {
+		t.Fatal(after, err)
+	}
+	if _, err := os.Stat(config.networkFile()); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("pods have a network before the cluster has assigned addresses", err)
+	}
+	if err := config.assign([]string{"10.88.3.0/24"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, mtu := range []int{1450, 0} { // 0: that of before
+		if _, _, err := config.writeNetwork(mtu); err != nil {
+			t.Fatal(err)
+		}
+		n, err := config.readNetwork()
+		if err != nil || n.mtu() != 1450 || !slices.Equal(n.cidrs(), []string{"10.88.3.0/24"}) {
+			t.Error(n, err)
+		}
+	}
+}
+
 func TestADamagedNetworkFileIsNamed(t *testing.T) {
 	config := Config{Dir: t.TempDir()}
 	if err := os.MkdirAll(config.cniDir(), 0o700); err != nil {
@@ -105,7 +132,7 @@ func TestADamagedNetworkFileIsNamed(t *testing.T) {
 	if err := os.WriteFile(config.networkFile(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := config.writeNetwork()
+	_, _, err := config.writeNetwork(0)
 	if err == nil || !strings.Contains(err.Error(), config.networkFile()+" is damaged: remove it") {
 		t.Error(err)
 	}
@@ -215,7 +242,8 @@ func TestContainerdVersionsAreParsed(t *testing.T) {
 
 func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 	var lines []string
-	for _, r := range iptablesRules("svc0", []string{"10.88.0.7/24", "fd00::/64"}) {
+	ranges := []string{"10.88.0.7/24", "fd00::/64"}
+	for _, r := range append(masqueradeRules("svc0", ranges), forwardRules("svc0", ranges)...) {
 		program := "iptables"
 		if r.v6 {
 			program = "ip6tables"
@@ -224,9 +252,9 @@ func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 	}
 	if want := []string{
 		"iptables -t nat POSTROUTING --source 10.88.0.0/24 ! --out-interface svc0 --jump MASQUERADE",
+		"ip6tables -t nat POSTROUTING --source fd00::/64 ! --out-interface svc0 --jump MASQUERADE",
 		"iptables -t filter FORWARD --in-interface svc0 --jump ACCEPT",
 		"iptables -t filter FORWARD --out-interface svc0 --jump ACCEPT",
-		"ip6tables -t nat POSTROUTING --source fd00::/64 ! --out-interface svc0 --jump MASQUERADE",
 		"ip6tables -t filter FORWARD --in-interface svc0 --jump ACCEPT",
 		"ip6tables -t filter FORWARD --out-interface svc0 --jump ACCEPT",
 	}; !slices.Equal(lines, want) {

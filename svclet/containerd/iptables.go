@@ -9,8 +9,21 @@ type rule struct {
 	args         []string
 }
 
-// iptablesRules returns the rules that pods with addresses of the given ranges need.
-func iptablesRules(bridge string, cidrs []string) []rule {
+// masqueradeRules returns the rules by which connections of pods that leave the machine
+// get its address.
+func masqueradeRules(bridge string, cidrs []string) []rule {
+	var rules []rule
+	for _, cidr := range cidrs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			rules = append(rules, rule{prefix.Addr().Is6(), "nat", "POSTROUTING", []string{"--source", prefix.Masked().String(), "!", "--out-interface", bridge, "--jump", "MASQUERADE"}})
+		}
+	}
+	return rules
+}
+
+// forwardRules returns the rules by which connections of pods with addresses of the given
+// ranges leave the machine and reach it, whatever the forwarding policy is.
+func forwardRules(bridge string, cidrs []string) []rule {
 	var rules []rule
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
@@ -19,7 +32,6 @@ func iptablesRules(bridge string, cidrs []string) []rule {
 		}
 		v6 := prefix.Addr().Is6()
 		rules = append(rules,
-			rule{v6, "nat", "POSTROUTING", []string{"--source", prefix.Masked().String(), "!", "--out-interface", bridge, "--jump", "MASQUERADE"}},
 			rule{v6, "filter", "FORWARD", []string{"--in-interface", bridge, "--jump", "ACCEPT"}},
 			rule{v6, "filter", "FORWARD", []string{"--out-interface", bridge, "--jump", "ACCEPT"}},
 		)

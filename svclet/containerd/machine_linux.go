@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +25,11 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 	if s.version, err = askVersion(ctx, config.Programs.Containerd); err != nil {
 		return s, err
 	}
-	if isInterface(config.bridge()) && !isBridge(config.bridge()) {
+	kind, err := linkType(config.bridge())
+	if err != nil {
+		return s, err
+	}
+	if kind != "" && kind != bridgeType {
 		return s, fmt.Errorf("the network interface %s exists and is not a bridge: choose another name for the bridge of pods", config.bridge())
 	}
 	for _, dir := range []string{config.Dir, config.root(), config.cniDir(), config.addressesDir(), config.optDir(), config.runDir()} {
@@ -46,14 +51,20 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 	return s, nil
 }
 
-// isInterface and isBridge report whether a network interface, or a bridge,
-// exists.
-func isInterface(name string) bool { return isThere("/sys/class/net", name) }
-func isBridge(name string) bool    { return isThere("/sys/class/net", name, "bridge") }
+// bridgeType is the type of bridges.
+const bridgeType = "bridge"
 
-func isThere(path ...string) bool {
-	_, err := os.Stat(filepath.Join(path...))
-	return err == nil
+// linkType returns the type of a network interface, such as "bridge", or "" if it does
+// not exist.
+func linkType(name string) (string, error) {
+	link, err := netlink.LinkByName(name)
+	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look up the network interface %s: %w", name, err)
+	}
+	return link.Type(), nil
 }
 
 // forgetOtherBoot removes the content of the run directory after a reboot: none of
@@ -105,11 +116,9 @@ func tryOverlay(dir string) (err error) {
 	return unix.Unmount(path("merged"), unix.MNT_DETACH)
 }
 
-// addRules adds iptables rules so that pods reach other machines, with the
-// machine's address, and other machines reach host ports, whatever the forwarding
-// policy is.
-func addRules(ctx context.Context, iptables, bridge string, cidrs []string) error {
-	for _, rule := range iptablesRules(bridge, cidrs) {
+// addRules adds the iptables rules that do not exist.
+func addRules(ctx context.Context, iptables string, rules []rule) error {
+	for _, rule := range rules {
 		if rule.run(ctx, iptables, "--check") == nil {
 			continue
 		}
@@ -120,9 +129,9 @@ func addRules(ctx context.Context, iptables, bridge string, cidrs []string) erro
 	return nil
 }
 
-// removeRules removes the rules of addRules that exist.
-func removeRules(ctx context.Context, iptables, bridge string, cidrs []string) error {
-	for _, rule := range iptablesRules(bridge, cidrs) {
+// removeRules removes the iptables rules that exist.
+func removeRules(ctx context.Context, iptables string, rules []rule) error {
+	for _, rule := range rules {
 		if rule.run(ctx, iptables, "--check") != nil {
 			continue
 		}

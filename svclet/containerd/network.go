@@ -29,6 +29,7 @@ type plugin struct {
 	IsGateway    bool            `json:"isGateway,omitempty"`
 	ForceAddress bool            `json:"forceAddress,omitempty"`
 	HairpinMode  bool            `json:"hairpinMode,omitempty"`
+	MTU          int             `json:"mtu,omitempty"`
 	IPAM         *ipam           `json:"ipam,omitempty"`
 	Capabilities map[string]bool `json:"capabilities,omitempty"`
 	SNAT         bool            `json:"snat,omitempty"`
@@ -49,8 +50,9 @@ type route struct {
 	Destination string `json:"dst"`
 }
 
-// network returns the configuration for pods with addresses of the given ranges.
-func (c Config) network(cidrs []string) network {
+// network returns the configuration for pods with addresses of the given ranges, whose
+// interfaces have an MTU in bytes; 0 means the kernel's default.
+func (c Config) network(cidrs []string, mtu int) network {
 	addresses := &ipam{Type: "host-local", DataDir: c.addressesDir()}
 	for _, cidr := range cidrs {
 		addresses.Ranges = append(addresses.Ranges, []scope{{cidr}})
@@ -61,7 +63,7 @@ func (c Config) network(cidrs []string) network {
 		addresses.Routes = append(addresses.Routes, route{all})
 	}
 	n := network{CNIVersion: cniVersion, Name: c.bridge(), Plugins: []plugin{
-		{Type: "bridge", Bridge: c.bridge(), IsGateway: true, ForceAddress: true, HairpinMode: true, IPAM: addresses},
+		{Type: "bridge", Bridge: c.bridge(), IsGateway: true, ForceAddress: true, HairpinMode: true, MTU: mtu, IPAM: addresses},
 	}}
 	if c.hasHostPorts() {
 		n.Plugins = append(n.Plugins, plugin{Type: portmap, Capabilities: map[string]bool{"portMappings": true}, SNAT: true})
@@ -90,13 +92,31 @@ func (n network) cidrs() []string {
 	return cidrs
 }
 
+// mtu returns the MTU of a configuration.
+func (n network) mtu() int {
+	for _, p := range n.Plugins {
+		if p.MTU != 0 {
+			return p.MTU
+		}
+	}
+	return 0
+}
+
 // writeNetwork writes the CNI configuration if it has changed, and returns the
-// previous and the new ranges.
-func (c Config) writeNetwork() (before, after []string, err error) {
-	if before, after, err = c.ranges(); err != nil {
+// previous and the new ranges. An MTU of 0 means the previous one. Without ranges there
+// is no configuration, and pods wait.
+func (c Config) writeNetwork(mtu int) (before, after []string, err error) {
+	if before, after, err = c.ranges(); err != nil || len(after) == 0 {
 		return nil, nil, err
 	}
-	content, err := json.MarshalIndent(c.network(after), "", "  ")
+	if mtu == 0 {
+		old, err := c.readNetwork()
+		if err != nil {
+			return nil, nil, err
+		}
+		mtu = old.mtu()
+	}
+	content, err := json.MarshalIndent(c.network(after, mtu), "", "  ")
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the CNI configuration: %w", err)
 	}
@@ -112,7 +132,7 @@ func (c Config) Ranges() ([]string, error) {
 
 // ranges returns the ranges in the CNI configuration, and the new ones. These are
 // the first of: those assigned by the cluster, those of c, the previous ones, the
-// default.
+// default, or none if pods wait.
 func (c Config) ranges() (before, after []string, err error) {
 	old, err := c.readNetwork()
 	if err != nil {
@@ -123,7 +143,11 @@ func (c Config) ranges() (before, after []string, err error) {
 		return nil, nil, fmt.Errorf("read which addresses the cluster has given: %w", err)
 	}
 	before = old.cidrs()
-	for _, cidrs := range [][]string{strings.Fields(string(assigned)), c.PodCIDRs, before, {DefaultPodCIDR}} {
+	last := []string{DefaultPodCIDR}
+	if c.AwaitPodCIDRs {
+		last = nil
+	}
+	for _, cidrs := range [][]string{strings.Fields(string(assigned)), c.PodCIDRs, before, last} {
 		if len(after) == 0 {
 			after = cidrs
 		}

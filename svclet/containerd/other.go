@@ -26,9 +26,9 @@ func (settings) start() (*process, error) { return nil, errLinux }
 
 func endOfLog(string) string { return "" }
 
-func addRules(context.Context, string, string, []string) error { return errLinux }
+func addRules(context.Context, string, []rule) error { return errLinux }
 
-func removeRules(context.Context, string, string, []string) error { return errLinux }
+func removeRules(context.Context, string, []rule) error { return errLinux }
 
 // Reset is supported on Linux only.
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }

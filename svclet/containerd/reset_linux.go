@@ -14,20 +14,21 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/networkpolicy"
+	"svc.dev/svc/svclet/podnetwork"
 	"svc.dev/svc/svclet/proxy"
 )
 
 // Reset stops all pods in the containerd of a directory, and containerd, and
-// removes their resources: shims, cgroups, mounts, addresses, rules of services and network policies, the bridge, logs and
+// removes their resources: shims, cgroups, mounts, addresses, rules of services and network policies, routes to other nodes, the bridge, logs and
 // their directories. Images and the configuration stay. It continues after errors,
 // and returns all of them, and the number of pods. The agent must not run.
 func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err error) {
@@ -63,9 +64,9 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
 	}
 	if iptables := config.Programs.IPTables; iptables != "" {
-		errs = append(errs, removeRules(ctx, iptables, config.bridge(), network.cidrs()))
+		errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(config.bridge(), network.cidrs()), forwardRules(config.bridge(), network.cidrs())...)))
 	}
-	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
+	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), podnetwork.Remove(ctx, config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
 		errs = append(errs, RemoveUnmounted(dir))
 	}
@@ -365,26 +366,11 @@ func forgetNetworks(config Config) error {
 
 // removeBridge removes the network interface if it is a bridge.
 func removeBridge(name string) error {
-	if !isBridge(name) {
-		return nil
+	if kind, err := linkType(name); err != nil || kind != bridgeType {
+		return err
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
+	if err := netlink.LinkDel(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
 		return fmt.Errorf("remove the bridge %s: %w", name, err)
-	}
-	defer unix.Close(fd)
-	request, err := unix.NewIfreq(name)
-	if err != nil {
-		return fmt.Errorf("remove the bridge %s: %w", name, err)
-	}
-	request.SetUint16(0) // down: only then it can be removed
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("shut down the bridge %s: %w", name, err)
-	}
-	var named [maxInterfaceName + 1]byte
-	copy(named[:], name)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCBRDELBR, uintptr(unsafe.Pointer(&named[0]))); errno != 0 {
-		return fmt.Errorf("remove the bridge %s: %w", name, errno)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -44,9 +45,14 @@ type Runtime struct {
 
 	settings settings
 	networks sync.Mutex // serializes changes of the network
-	process  *process   // owned by keep until that has returned
-	letGo    context.CancelFunc
-	kept     sync.WaitGroup
+	// masquerade is whether connections of pods that leave this machine get its address;
+	// nil while that is as an earlier agent has left it.
+	masquerade *bool
+	// mtu is that of pods; 0 while it is as an earlier agent has left it.
+	mtu     int
+	process *process // owned by keep until that has returned
+	letGo   context.CancelFunc
+	kept    sync.WaitGroup
 }
 
 // Start starts containerd and returns when CRI answers. A containerd that already
@@ -103,6 +109,43 @@ func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []string) (warnings []s
 	return r.network(ctx, config)
 }
 
+// SetMTU sets the MTU of new pods, in bytes, which is kept for later starts.
+func (r *Runtime) SetMTU(mtu int) error {
+	r.networks.Lock()
+	defer r.networks.Unlock()
+	if r.mtu == mtu {
+		return nil
+	}
+	if _, _, err := r.settings.writeNetwork(mtu); err != nil {
+		return fmt.Errorf("set the MTU of pods: %w", err)
+	}
+	r.mtu = mtu
+	return nil
+}
+
+// Masquerade makes connections of pods that leave the machine get its address, or not.
+func (r *Runtime) Masquerade(ctx context.Context, on bool) error {
+	r.networks.Lock()
+	defer r.networks.Unlock()
+	iptables := r.settings.Programs.IPTables
+	if iptables == "" || r.masquerade != nil && *r.masquerade == on {
+		return nil
+	}
+	ranges, err := r.settings.Ranges()
+	if err != nil {
+		return err
+	}
+	rules, change := masqueradeRules(r.Bridge(), ranges), removeRules
+	if on {
+		change = addRules
+	}
+	if err := change(ctx, iptables, rules); err != nil {
+		return fmt.Errorf("set the addresses with which connections of pods leave the machine: %w", err)
+	}
+	r.masquerade = &on
+	return nil
+}
+
 // Bridge returns the name of the interface to which pods are connected.
 func (r *Runtime) Bridge() string { return r.settings.bridge() }
 
@@ -129,7 +172,7 @@ func (r *Runtime) Stop(ctx context.Context) error {
 func (r *Runtime) network(ctx context.Context, config Config) (warnings []string, err error) {
 	r.networks.Lock()
 	defer r.networks.Unlock()
-	before, after, err := config.writeNetwork()
+	before, after, err := config.writeNetwork(r.mtu)
 	if err != nil {
 		return nil, fmt.Errorf("configure the network of pods: %w", err)
 	}
@@ -141,9 +184,13 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 		return append(warnings, "iptables is missing: pods do not reach other machines (on Debian and Ubuntu: apt-get install iptables)"), nil
 	}
 	if !slices.Equal(before, after) {
-		err = removeRules(ctx, iptables, config.bridge(), before)
+		err = removeRules(ctx, iptables, append(forwardRules(config.bridge(), before), masqueradeRules(config.bridge(), before)...))
 	}
-	if err = errors.Join(err, addRules(ctx, iptables, config.bridge(), after)); err != nil {
+	rules := forwardRules(config.bridge(), after)
+	if ptr.Deref(r.masquerade, !config.PodNetwork) {
+		rules = append(rules, masqueradeRules(config.bridge(), after)...)
+	}
+	if err = errors.Join(err, addRules(ctx, iptables, rules)); err != nil {
 		warnings = append(warnings, fmt.Sprintf("pods do not reach other machines: %v", err))
 	}
 	return warnings, nil

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
 // DefaultDir is the directory of the files of a machine that has joined.
@@ -143,7 +145,7 @@ func (f Files) Arguments(rootDir string, more []string) []string {
 func (f Files) ConnectedArguments(rootDir string, more []string) []string {
 	return append([]string{
 		"--config=" + f.Configuration(), "--svcconfig=" + f.Connection(),
-		"--root-dir=" + rootDir, "--cert-dir=" + filepath.Join(rootDir, "pki"), "--service-proxy", "--network-policy", "--dns",
+		"--root-dir=" + rootDir, "--cert-dir=" + filepath.Join(rootDir, "pki"), "--service-proxy", "--network-policy", "--dns", "--pod-network=" + plan.HostRoutes,
 	}, more...)
 }
 

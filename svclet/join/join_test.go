@@ -200,7 +200,7 @@ current-context: fleet
 func TestUnitQuotesTheCommandLine(t *testing.T) {
 	unit := Unit("/opt/my svc/svclet", Files{Dir: "/etc/svclet"}.Arguments("/var/lib/svclet", []string{"--node-labels=a=100%"}))
 	want := `ExecStart="/opt/my svc/svclet" --config=/etc/svclet/svclet.yaml --svcconfig=/etc/svclet/node.svcconfig` +
-		" --root-dir=/var/lib/svclet --cert-dir=/var/lib/svclet/pki --service-proxy --network-policy --dns --bootstrap-svcconfig=/etc/svclet/bootstrap.svcconfig --node-labels=a=100%%\n"
+		" --root-dir=/var/lib/svclet --cert-dir=/var/lib/svclet/pki --service-proxy --network-policy --dns --pod-network=host-routes --bootstrap-svcconfig=/etc/svclet/bootstrap.svcconfig --node-labels=a=100%%\n"
 	if !strings.Contains(unit, want) || !strings.Contains(unit, "\nKillMode=process\n") {
 		t.Errorf("got %s", unit)
 	}
