@@ -9,6 +9,7 @@
 //	POST /exit?code=N ends with an exit code
 //	GET  /slow?for=D  answers after a time
 //	GET  /hook        prints that it was asked
+//	GET  /client      the address of the client
 //	GET  /whoami      the pod's user at the API server, and which token says so;
 //	                  with ?new=true, by a new client
 //	GET  /ask?verb=V&path=P  what the API server answers to the pod
@@ -180,6 +181,14 @@ func handler(isReady bool, health *health.Server) http.Handler {
 		w.Header().Set("Content-Length", "0")
 		_ = http.NewResponseController(w).Flush() // the client may have disconnected
 		os.Exit(code)
+	})
+	mux.HandleFunc("GET /client", func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, host)
 	})
 	mux.HandleFunc("GET /hook", func(http.ResponseWriter, *http.Request) { fmt.Println("GET /hook") })
 	api := newInCluster()

@@ -1,0 +1,213 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/test/launch"
+)
+
+// otherMachine is a network namespace on a network with this machine, which stands for
+// another machine. It reaches the API server at the address that this machine does.
+func otherMachine(ctx SpecContext, name string) (address string) {
+	GinkgoHelper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		Skip(err.Error())
+	}
+	ip := func(args ...string) {
+		GinkgoHelper()
+		out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "ip %v: %s", args, out)
+	}
+	text, err := launch.FreeCIDR()
+	Expect(err).NotTo(HaveOccurred())
+	network := netip.MustParsePrefix(text)
+	here := network.Addr().Next()
+	there := here.Next()
+	ip("netns", "add", name)
+	DeferCleanup(func() {
+		out, err := exec.Command("ip", "netns", "del", name).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+	})
+	ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+	ip("addr", "add", here.String()+"/24", "dev", name)
+	ip("link", "set", name, "up")
+	ip("-n", name, "addr", "add", there.String()+"/24", "dev", "eth0")
+	ip("-n", name, "link", "set", "lo", "up")
+	ip("-n", name, "link", "set", "eth0", "up")
+	// The suite's node is on the same network with its own address, too.
+	own := hostAddress(ctx)
+	ip("-n", name, "route", "add", own+"/32", "dev", "eth0")
+	ip("-n", name, "route", "add", "default", "via", here.String())
+	forward(ctx, name)
+	return there.String()
+}
+
+// hostAddress returns the address of the suite's node.
+func hostAddress(ctx context.Context) string {
+	GinkgoHelper()
+	var n corev1.Node
+	Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName(ctx)}, &n)).To(Succeed())
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	Fail("the suite's node has no address")
+	return ""
+}
+
+// forward leads connections to the API server's address in a network namespace to the API
+// server, which may listen at a loopback address only.
+func forward(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	server, err := url.Parse(node.Config.Host)
+	Expect(err).NotTo(HaveOccurred())
+	listener, err := listenIn(ctx, "/run/netns/"+namespace, server.Host)
+	Expect(err).NotTo(HaveOccurred())
+	var open sync.WaitGroup
+	var mu sync.Mutex
+	var all []net.Conn
+	open.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := (&net.Dialer{}).Dial("tcp", server.Host)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			mu.Lock()
+			all = append(all, in, out)
+			mu.Unlock()
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				open.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1]) // the client and the server see the end
+					pair[0].Close()
+				})
+			}
+		}
+	})
+	DeferCleanup(func() {
+		listener.Close()
+		mu.Lock()
+		for _, c := range all {
+			c.Close()
+		}
+		mu.Unlock()
+		open.Wait()
+	})
+}
+
+// listenIn opens a port in a network namespace.
+func listenIn(ctx context.Context, namespace, address string) (listener net.Listener, err error) {
+	file, err := os.Open(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and not unlocked: the thread ends in that namespace
+		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+			listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		}
+	}()
+	<-done
+	return listener, err
+}
+
+var _ = Describe("two machines", func() {
+	It("connect their pods, which see each other's addresses and are protected from each other", func(ctx SpecContext) {
+		const name = "svcother"
+		here := "nodeName: " + nodeName(ctx)
+		address := otherMachine(ctx, name)
+		m := newJoining("other", name)
+		m.join(ctx, "--node-ip="+address)
+		m.approve(ctx)
+		for _, image := range images {
+			m.importImage(ctx, image)
+		}
+		s := newSpace(ctx)
+		s.apply(ctx, strings.Join([]string{
+			sleeper("near", here), labelled(webServer("near-web", here)),
+			sleeper("far", "nodeName: other"), webServer("far-web", "nodeName: other"),
+			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}",
+		}, "\n---\n"))
+		addresses := map[string]string{}
+		for _, pod := range []string{"near", "near-web", "far", "far-web"} {
+			addresses[pod] = s.await(ctx, pod, beReady()).Status.PodIP
+		}
+		seen := func(from, to string) func() string {
+			return func() string {
+				// exec fails until the agent has its serving certificate.
+				out, _ := s.try(ctx, "exec", from, "--", "sh", "-c", "exec 2>/dev/null; timeout 2 wget -q -O - http://"+to+"/client || echo none")
+				return out
+			}
+		}
+
+		By("by their addresses, in both directions")
+		Eventually(seen("near", addresses["far-web"]+":8080")).Should(Equal(addresses["near"] + "\n"))
+		Eventually(seen("far", addresses["near-web"]+":8080")).Should(Equal(addresses["far"] + "\n"))
+		By("through a service, by its name")
+		Eventually(seen("far", "web")).Should(Equal(addresses["far"] + "\n"))
+		By("after another program has removed the route")
+		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "ip", "route", "flush", "proto", "118").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Eventually(seen("far", "web")).Should(Equal(addresses["far"] + "\n"))
+
+		By("a policy that admits one pod of the other machine")
+		s.apply(ctx, `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  ingress: [{from: [{podSelector: {matchLabels: {may: enter}}}]}]
+`)
+		Eventually(seen("far", "web")).Should(Equal("none\n"))
+		s.run(ctx, "label", "pod", "far", "may=enter")
+		Eventually(seen("far", "web")).Should(Equal(addresses["far"] + "\n"))
+
+		By("while its agent is stopped")
+		m.end()
+		Expect(seen("near", addresses["far-web"]+":8080")()).To(Equal(addresses["near"] + "\n"))
+
+		By("a reset and the end of the node remove the routes")
+		m.reset(ctx)
+		left, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "sh", "-c", "ip route; nft list ruleset; iptables-save").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(left))
+		Expect(string(left)).NotTo(Or(ContainSubstring("proto 118"), ContainSubstring("svc0")))
+		Expect(routes(ctx)).To(ContainSubstring("via " + address + " "))
+		run(ctx, "delete", "node", "other")
+		Eventually(func() (string, error) { return routes(ctx) }).ShouldNot(ContainSubstring("via " + address + " "))
+	})
+})
+
+// routes returns this machine's routes to pods of other nodes.
+func routes(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "ip", "route", "show", "proto", "118").CombinedOutput()
+	if err != nil {
+		return "", errors.Join(err, fmt.Errorf("ip route: %s", out))
+	}
+	return string(out), nil
+}
