@@ -14,6 +14,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/conflict"
 )
 
 const (
@@ -180,6 +182,11 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 		warnings = append(warnings, "iptables or the CNI plugin portmap is missing: pods have no host ports")
 	}
 	iptables := config.Programs.IPTables
+	machine, err := conflict.Read(ctx, iptables)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to look for other programs that interfere with the network of pods")
+	}
+	warnings = append(warnings, conflict.Find(machine, conflict.Pods{Bridge: config.bridge(), Ranges: after})...)
 	if iptables == "" {
 		return append(warnings, "iptables is missing: pods do not reach other machines (on Debian and Ubuntu: apt-get install iptables)"), nil
 	}

@@ -1,0 +1,107 @@
+package conflict
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Machine is what the machine has.
+type Machine struct {
+	// Networks are the addresses with their networks, and the routes but for default ones.
+	Networks []Network
+	// Interfaces are the names of the network interfaces.
+	Interfaces []string
+	// Tables are the names of nftables' tables.
+	Tables []string
+	// UFW is whether ufw is enabled.
+	UFW bool
+	// IPTables is whether the program exists, by which svc admits the connections of pods.
+	IPTables bool
+}
+
+// Network is a range of addresses that an interface leads to.
+type Network struct {
+	Interface string
+	Range     netip.Prefix
+}
+
+// Pods is the network of this node's pods.
+type Pods struct {
+	// Bridge is their interface; others whose names begin with it and a dash are svc's, too.
+	Bridge string
+	Ranges []string
+}
+
+// Find returns a sentence for each conflict, which names the remedy.
+func Find(m Machine, p Pods) []string {
+	var all []string
+	for _, check := range []func(Machine, Pods) []string{addresses, firewalld, ufw, docker, otherNetwork} {
+		all = append(all, check(m, p)...)
+	}
+	return all
+}
+
+// addresses finds other networks with addresses of pods.
+func addresses(m Machine, p Pods) []string {
+	var all []string
+	for _, text := range p.Ranges {
+		pods, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue // the configuration has been validated
+		}
+		for _, n := range m.Networks {
+			if n.Interface == p.Bridge || strings.HasPrefix(n.Interface, p.Bridge+"-") || n.Range.Bits() == 0 || !n.Range.Overlaps(pods) {
+				continue
+			}
+			sentence := fmt.Sprintf("the range of pods %s overlaps with %s of the interface %s, which may take their connections: choose another one with --cluster-cidr of svc up, or --pod-cidr, or remove the interface", text, n.Range.Masked(), n.Interface)
+			if !slices.Contains(all, sentence) {
+				all = append(all, sentence)
+			}
+		}
+	}
+	return all
+}
+
+// firewalld finds a firewall whose rules reject what others accept.
+func firewalld(m Machine, p Pods) []string {
+	if !slices.Contains(m.Tables, "firewalld") {
+		return nil
+	}
+	return []string{fmt.Sprintf("firewalld runs and rejects connections of pods: allow them with 'firewall-cmd --permanent --zone=trusted --add-interface=%s' and 'firewall-cmd --reload'", p.Bridge)}
+}
+
+// ufw finds a firewall that drops connections to this machine.
+func ufw(m Machine, p Pods) []string {
+	if !m.UFW {
+		return nil
+	}
+	return []string{fmt.Sprintf("ufw is enabled and drops connections of pods to this machine, such as questions about names: allow them with 'ufw allow in on %s'", p.Bridge)}
+}
+
+// docker finds a Docker whose policy drops forwarded connections. Rules of iptables by
+// which svc admits those of pods come first.
+func docker(m Machine, _ Pods) []string {
+	if m.IPTables || !slices.Contains(m.Interfaces, "docker0") {
+		return nil
+	}
+	return []string{"Docker drops forwarded connections, also of pods: install iptables, by which svc admits them"}
+}
+
+// others are the interfaces of well-known networks of pods.
+var others = []string{"cni0", "flannel.1", "cilium_host", "vxlan.calico", "weave", "kube-bridge", "kube-ipvs0", "antrea-gw0", "ovn-k8s-mp0"}
+
+// otherNetwork finds a network of pods that another node has made.
+func otherNetwork(m Machine, p Pods) []string {
+	var found []string
+	for _, name := range others {
+		if slices.Contains(m.Interfaces, name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("another network of pods has interfaces on this machine (%s): svc leaves them alone and connects its pods to %s; if no other node runs here any more, remove them, and the rules of its proxy", strings.Join(found, ", "), p.Bridge)}
+}
