@@ -136,13 +136,17 @@ type target struct{ chain, closed string }
 
 // leadTo adds an element for each address of the family.
 func (b *builder) leadTo(name string, addresses []string, to target) {
+	closed := closedExternalIPs
+	if name == clusterIPs {
+		closed = closedIPs
+	}
 	for _, address := range addresses {
 		if ip, err := netip.ParseAddr(address); err != nil || ip.Is6() != (b.family == corev1.IPv6Protocol) {
 			continue
 		}
 		fields := fmt.Sprintf("%s . %s . %d", address, b.proto, b.port.Port)
 		if to.chain == "" {
-			b.Elements[Key{closedIPs, fields}] = "goto " + to.closed
+			b.Elements[Key{closed, fields}] = "goto " + to.closed
 			continue
 		}
 		b.Elements[Key{name, fields}] = "goto " + to.chain

@@ -19,9 +19,11 @@ const (
 	clusterIPs  = "cluster-ips"
 	externalIPs = "external-ips"
 	nodePorts   = "node-ports"
-	// closedIPs and closedPorts are the addresses and node ports without endpoints.
-	closedIPs   = "closed-ips"
-	closedPorts = "closed-node-ports"
+	// closedIPs, closedExternalIPs and closedPorts are the addresses and node ports
+	// without endpoints.
+	closedIPs         = "closed-ips"
+	closedExternalIPs = "closed-external-ips"
+	closedPorts       = "closed-node-ports"
 	// guardedIPs are the addresses of load balancers with source ranges.
 	guardedIPs = "guarded-ips"
 	// podRanges is the set of this node's ranges of pod addresses.
@@ -73,7 +75,7 @@ func (t Table) Create(tx *knftables.Transaction) {
 
 func (t Table) createMaps(tx *knftables.Transaction) {
 	address, port := t.addressType()+" . inet_proto . inet_service : verdict", "inet_proto . inet_service : verdict"
-	for _, name := range []string{clusterIPs, externalIPs, closedIPs, guardedIPs} {
+	for _, name := range []string{clusterIPs, externalIPs, closedIPs, closedExternalIPs, guardedIPs} {
 		tx.Add(&knftables.Map{Name: name, Type: address})
 	}
 	for _, name := range []string{nodePorts, closedPorts} {
@@ -110,17 +112,18 @@ func (t Table) createHooks(tx *knftables.Transaction) {
 			`iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
 	}
 	hook(tx, "firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", address+guardedIPs)
+	hook(tx, "firewall-output", knftables.FilterType, knftables.OutputHook, "-110", address+guardedIPs)
 	hook(tx, "nat-prerouting", knftables.NATType, knftables.PreroutingHook, knftables.DNATPriority,
 		fromPods+address+clusterIPs, address+externalIPs, toNode+notLoopback+port+nodePorts)
 	hook(tx, "nat-output", knftables.NATType, knftables.OutputHook, "-100",
 		address+clusterIPs, address+externalIPs, toNode+port+nodePorts)
 	hook(tx, "nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
 		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
-	closed := "ct state new " + address + closedIPs
+	closed, closedExternal := "ct state new "+address+closedIPs, "ct state new "+address+closedExternalIPs
 	hook(tx, "filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
-		closed, "ct state new "+toNode+port+closedPorts)
-	hook(tx, "filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed)
-	hook(tx, "filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed)
+		closed, closedExternal, "ct state new "+toNode+port+closedPorts)
+	hook(tx, "filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, closedExternal)
+	hook(tx, "filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, closedExternal)
 }
 
 // hook adds a base chain.
