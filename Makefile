@@ -103,6 +103,11 @@ test-peers-access: build ## Compare what svc and the real kube-apiserver, which 
 	@hack/peers.sh
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 10m ./test/peers/access $(ARGS)
 
+.PHONY: test-peers-proxy
+test-peers-proxy: ## Compare what connections to random services become with the real kube-proxy, which it builds, as root on Linux (ARGS='-seed 2').
+	@hack/peers.sh kube-proxy
+	KUBE_PROXY=$(BIN)/kube-proxy $(GO) test -count=1 -timeout 30m ./test/peers/proxy -v $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak

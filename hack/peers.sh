@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubelet and etcd into bin/, for the benchmark and the tests that compare with
-# them. Does nothing when they are current. The first build takes about five
+# kubelet and etcd, or the components of Kubernetes that are named, into bin/, for
+# the benchmark and the tests that compare with them. Does nothing when they are current. The first build takes about five
 # minutes on two cores; GOFLAGS=-p=1 leaves room for other work.
 #
 # The binaries are stripped and carry their version, as the published ones do.
@@ -28,7 +28,11 @@ build() {
 
 mkdir -p bin
 version="-X k8s.io/component-base/version.gitVersion=$kubernetes -X k8s.io/client-go/pkg/version.gitVersion=$kubernetes"
-build etcd etcd go.etcd.io/etcd/server/v3
-for name in kube-apiserver kube-controller-manager kube-scheduler kubelet; do
+components=("$@")
+if ((! $#)); then
+	build etcd etcd go.etcd.io/etcd/server/v3
+	components=(kube-apiserver kube-controller-manager kube-scheduler kubelet)
+fi
+for name in "${components[@]}"; do
 	build kubernetes $name k8s.io/kubernetes/cmd/$name "$version"
 done

@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// threads is how many connections a namespace opens at the same time.
+const threads = 16
+
+// namespace is a network namespace with threads in it.
+type namespace struct {
+	t       *testing.T
+	fd      int
+	address string // the first one
+	work    chan func()
+}
+
+func newNamespace(t *testing.T) *namespace {
+	t.Helper()
+	n := &namespace{t: t, work: make(chan func())}
+	var running sync.WaitGroup
+	ready := make(chan error, threads)
+	running.Go(func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.fd, err = unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		ready <- err
+		for do := range n.work {
+			do()
+		}
+	})
+	t.Cleanup(func() { close(n.work); running.Wait(); unix.Close(n.fd) })
+	must(t, <-ready)
+	for range threads - 1 {
+		running.Go(func() {
+			runtime.LockOSThread()
+			err := unix.Setns(n.fd, unix.CLONE_NEWNET)
+			ready <- err
+			if err != nil {
+				return
+			}
+			for do := range n.work {
+				do()
+			}
+		})
+		must(t, <-ready)
+	}
+	n.up("lo")
+	must(t, n.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600) }))
+	return n
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// in runs a function on a thread of the namespace.
+func (n *namespace) in(do func() error) error {
+	done := make(chan error, 1)
+	n.work <- func() { done <- do() }
+	return <-done
+}
+
+// up gives an interface addresses, and starts it.
+func (n *namespace) up(name string, addresses ...string) {
+	n.t.Helper()
+	must(n.t, n.in(func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		for _, text := range addresses {
+			a, err := netlink.ParseAddr(text)
+			if err == nil {
+				err = netlink.AddrAdd(link, a)
+			}
+			if err != nil {
+				return err
+			}
+			if n.address == "" {
+				n.address = a.IP.String()
+			}
+		}
+		return netlink.LinkSetUp(link)
+	}))
+}
+
+// connect connects an interface of another namespace, which gets addresses, to the node:
+// to its bridge or, with an address, to an interface of its own.
+func (n *namespace) connect(name string, other *namespace, gateway, address string, addresses ...string) {
+	n.t.Helper()
+	must(n.t, n.in(func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = name
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(other.fd)}); err != nil || address != "" {
+			return err
+		}
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		svc0, err := netlink.LinkByName(bridge)
+		return errors.Join(err, netlink.LinkSetMaster(link, svc0))
+	}))
+	if address != "" {
+		n.up(name, address)
+	} else {
+		n.up(name)
+	}
+	other.up("eth0", addresses...)
+	must(n.t, other.in(func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}) }))
+}
+
+// serve answers connections and datagrams at an address with the address and that of the
+// client.
+func (n *namespace) serve(address string) {
+	n.t.Helper()
+	var tcp net.Listener
+	var udp net.PacketConn
+	must(n.t, n.in(func() (err error) {
+		if tcp, err = net.Listen("tcp4", address); err == nil {
+			udp, err = net.ListenPacket("udp4", address)
+		}
+		return err
+	}))
+	var serving sync.WaitGroup
+	n.t.Cleanup(func() { tcp.Close(); udp.Close(); serving.Wait() })
+	answer := func(client net.Addr) []byte {
+		host, _, _ := net.SplitHostPort(client.String())
+		return fmt.Appendf(nil, "%s from %s", address, host)
+	}
+	serving.Go(func() {
+		for {
+			c, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write(answer(c.RemoteAddr())) // the client reports what it misses
+			c.Close()
+		}
+	})
+	serving.Go(func() {
+		buffer := make([]byte, 16)
+		for {
+			_, client, err := udp.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = udp.WriteTo(answer(client), client)
+		}
+	})
+}
+
+// patience is how long a client waits for an answer. Packets that are dropped take it.
+const patience = 700 * time.Millisecond
+
+// ask opens a connection to an address, and returns the answer, or what became of it.
+func (n *namespace) ask(ctx context.Context, protocol, address string) string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var c net.Conn
+	err := n.in(func() (err error) { c, err = (&net.Dialer{}).DialContext(ctx, protocol+"4", address); return err })
+	if err != nil {
+		return failure(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err.Error()
+	}
+	if protocol == "tcp" {
+		content, err := io.ReadAll(c)
+		if err != nil {
+			return failure(err)
+		}
+		return string(content)
+	}
+	if _, err := c.Write([]byte("?")); err != nil {
+		return failure(err)
+	}
+	buffer := make([]byte, 100)
+	size, err := c.Read(buffer)
+	if err != nil {
+		return failure(err)
+	}
+	return string(buffer[:size])
+}
+
+func failure(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return "refused"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer"
+	case errors.Is(err, unix.EPERM):
+		return "not permitted" // dropped or refused before it left
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return "unreachable"
+	}
+	return err.Error()
+}
