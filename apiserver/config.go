@@ -161,14 +161,21 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	webhooks := webhookinit.NewPluginInitializer(c.clients.webhookAuth(), c.clients.services)
+	webhookAuth := c.clients.webhookAuth()
 	admission := *c.options.Admission
 	if c.hosted != nil {
+		if webhookAuth, err = c.reviewsInDomain(webhookAuth, &config.Config); err != nil {
+			return err
+		}
 		admission.DisablePlugins = append(slices.Clone(admission.DisablePlugins), hostPlugins...)
 	}
+	webhooks := webhookinit.NewPluginInitializer(webhookAuth, c.clients.services)
 	if err := admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
 		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file=%s", err, c.options.Admission.ConfigFile)
+	}
+	if c.hosted != nil {
+		config.AdmissionControl = groupdomain.NameReviews(config.AdmissionControl)
 	}
 	if roles := c.identity.authorizers.Roles; roles != nil {
 		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizers, roles.Stored(c.clients.typed.RbacV1()))

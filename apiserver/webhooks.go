@@ -1,9 +1,14 @@
 package apiserver
 
 import (
+	"fmt"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
+	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/responselimit"
 )
 
@@ -15,22 +20,43 @@ const reviewLimit = 16 << 20
 
 // bounded limits the responses of webhooks: the libraries read them whole into memory.
 func bounded(wrap webhook.AuthenticationInfoResolverWrapper) webhook.AuthenticationInfoResolverWrapper {
+	return onEach(wrap, func(config *rest.Config) *rest.Config { return responselimit.Of(config, reviewLimit) })
+}
+
+// reviewsInDomain sends reviews in the domain's names to the webhooks whose
+// configurations say so.
+func (c *chain) reviewsInDomain(wrap webhook.AuthenticationInfoResolverWrapper, config *genericapiserver.Config) (webhook.AuthenticationInfoResolverWrapper, error) {
+	of := c.clients.informers.Admissionregistration().V1()
+	for _, informer := range []cache.SharedIndexInformer{of.MutatingWebhookConfigurations().Informer(), of.ValidatingWebhookConfigurations().Informer()} {
+		if err := informer.SetTransform(groupdomain.MarkReviews); err != nil {
+			return nil, fmt.Errorf("webhook configurations: %w", err)
+		}
+	}
+	reviews := groupdomain.NewReviews(c.domainConfig(config))
+	return onEach(wrap, func(config *rest.Config) *rest.Config {
+		config = rest.CopyConfig(config)
+		config.Wrap(reviews.Wrap)
+		return config
+	}), nil
+}
+
+// onEach changes the connections to webhooks.
+func onEach(wrap webhook.AuthenticationInfoResolverWrapper, change func(*rest.Config) *rest.Config) webhook.AuthenticationInfoResolverWrapper {
 	return func(delegate webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		inner := wrap(delegate)
+		changed := func(config *rest.Config, err error) (*rest.Config, error) {
+			if err != nil {
+				return nil, err
+			}
+			return change(config), nil
+		}
 		return &webhook.AuthenticationInfoResolverDelegator{
 			ClientConfigForFunc: func(hostPort string) (*rest.Config, error) {
-				return withLimit(inner.ClientConfigFor(hostPort))
+				return changed(inner.ClientConfigFor(hostPort))
 			},
 			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
-				return withLimit(inner.ClientConfigForService(name, namespace, port))
+				return changed(inner.ClientConfigForService(name, namespace, port))
 			},
 		}
 	}
-}
-
-func withLimit(config *rest.Config, err error) (*rest.Config, error) {
-	if err != nil {
-		return nil, err
-	}
-	return responselimit.Of(config, reviewLimit), nil
 }

@@ -76,7 +76,10 @@ func short(group string) string {
 func (n *Names) Domain() string { return n.domain }
 
 // Owns reports whether a group, as on the wire, is one of the domain's.
-func (n *Names) Owns(group string) bool { return strings.HasSuffix(group, "."+n.domain) }
+func (n *Names) Owns(group string) bool {
+	name, ok := strings.CutSuffix(group, "."+n.domain)
+	return ok && name != ""
+}
 
 // Public returns the name on the wire of a stored group.
 func (n *Names) Public(group string) string {
@@ -97,7 +100,7 @@ func (n *Names) Public(group string) string {
 // domain is one of the host's.
 func (n *Names) Stored(group string) string {
 	name, ok := strings.CutSuffix(group, "."+n.domain)
-	if !ok {
+	if !ok || name == "" { // "" in storage is the core group
 		if group == "" {
 			group = core
 		}

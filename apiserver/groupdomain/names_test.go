@@ -35,6 +35,15 @@ func TestAGroupIsServedWithoutK8sIOPlusTheDomain(t *testing.T) {
 	}
 }
 
+func TestTheDomainAloneIsNotTheCoreGroup(t *testing.T) {
+	names := newNames(t)
+	for _, group := range []string{".svc.dev", "svc.dev"} {
+		if stored := names.Stored(group); names.Owns(group) || stored != group+host {
+			t.Errorf("%q is stored as %q, and owned: %t", group, stored, names.Owns(group))
+		}
+	}
+}
+
 func TestVersionsAndQualifiedNamesAreTranslated(t *testing.T) {
 	names := newNames(t)
 	public, stored := direction(names.Public), direction(names.Stored)
