@@ -12,6 +12,7 @@ import (
 	"svc.dev/svc/apis/certificates"
 	"svc.dev/svc/apis/coordination"
 	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/apis/discovery"
 	"svc.dev/svc/apis/flowcontrol"
 	"svc.dev/svc/apis/metrics"
@@ -22,6 +23,7 @@ import (
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/scheduling"
 	"svc.dev/svc/apis/storage"
+	"svc.dev/svc/apis/storagemigration"
 )
 
 // Kinds returns all kinds, group by group in the order of discovery, which is
@@ -46,6 +48,8 @@ func Kinds() []*resource.Kind {
 		node.Kinds(),
 		discovery.Kinds(),
 		flowcontrol.Kinds(),
+		devices.Kinds(),
+		storagemigration.Kinds(),
 		metrics.Kinds(),
 	} {
 		for _, d := range group {

@@ -10,6 +10,7 @@ import (
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	rbacv1alpha1 "k8s.io/api/rbac/v1alpha1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -92,6 +93,14 @@ var versionValues = []any{
 				e.Topology = map[string]string{}
 			}
 			e.Topology[corev1.LabelHostname] = *e.NodeName
+		}
+	},
+	func(s *resourcev1.ResourceSliceSpec, c randfill.Continue) {
+		if c.FillNoCustom(s); s.NodeName != nil {
+			*s.NodeName = "n" + *s.NodeName
+		}
+		if s.AllNodes != nil {
+			*s.AllNodes = true
 		}
 	},
 	func(s *rbacv1.Subject, c randfill.Continue) {

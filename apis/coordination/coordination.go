@@ -7,5 +7,6 @@ import "svc.dev/svc/apis/resource"
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		leases,
+		leaseCandidates,
 	}
 }

@@ -49,7 +49,7 @@ func mustGVK(obj runtime.Object) schema.GroupVersionKind {
 			return gvks[0]
 		}
 	}
-	panic(fmt.Sprintf("resource: %T is not a published type", obj))
+	panic(fmt.Sprintf("resource: %T is not a type of k8s.io/api", obj))
 }
 
 func listGVK(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -1,0 +1,42 @@
+package devices
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/apis/resource"
+)
+
+var deviceClasses = resource.Type[*resourcev1.DeviceClass]{
+	Name: "deviceclasses",
+	Versions: []resource.Version{
+		resource.Alike[resourcev1.DeviceClass, resourcev1beta2.DeviceClass](),
+		resource.Alike[resourcev1.DeviceClass, resourcev1beta1.DeviceClass](),
+	},
+	Validate:   validateClass,
+	Generation: true,
+	Columns: []resource.Column[*resourcev1.DeviceClass]{
+		resource.Name[*resourcev1.DeviceClass](),
+		resource.Age[*resourcev1.DeviceClass](),
+	},
+}
+
+func validateClass(c *resourcev1.DeviceClass) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateSelectors(path.Child("selectors"), c.Spec.Selectors)
+	config := path.Child("config")
+	if len(c.Spec.Config) > resourcev1.DeviceConfigMaxSize {
+		errs = append(errs, field.TooMany(config, len(c.Spec.Config), resourcev1.DeviceConfigMaxSize))
+	}
+	for i := range c.Spec.Config {
+		errs = append(errs, validateConfiguration(config.Index(i), &c.Spec.Config[i].DeviceConfiguration)...)
+	}
+	if name := c.Spec.ExtendedResourceName; name != nil && !podspec.IsExtendedResource(corev1.ResourceName(*name)) {
+		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be the name of an extended resource, such as example.com/gpu"))
+	}
+	return errs
+}
