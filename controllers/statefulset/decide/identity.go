@@ -50,7 +50,7 @@ func ClaimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, 
 // newPod returns the pod of an ordinal in a revision.
 func (s *State) newPod(ordinal int, r Revision) *corev1.Pod {
 	pod := pods.FromTemplate(s.Set, s.Kind, r.Template)
-	pod.GenerateName, pod.Name = "", podName(s.Set, ordinal)
+	pod.Name = podName(s.Set, ordinal)
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}

@@ -264,11 +264,15 @@ func TestAPodHasItsIdentityAndItsClaims(t *testing.T) {
 	if want := "map[app:db apps.kubernetes.io/pod-index:5 controller-revision-hash:db-1 statefulset.kubernetes.io/pod-name:db-5]"; labels != want {
 		t.Errorf("labels %s, want %s", labels, want)
 	}
-	if pod.Name != "db-5" || pod.GenerateName != "" || pod.Spec.Hostname != "db-5" || pod.Spec.Subdomain != "peers" {
+	if pod.Name != "db-5" || pod.GenerateName != "db-" || pod.Spec.Hostname != "db-5" || pod.Spec.Subdomain != "peers" {
 		t.Errorf("name %q, generated from %q, host name %q, subdomain %q", pod.Name, pod.GenerateName, pod.Spec.Hostname, pod.Spec.Subdomain)
 	}
 	if v := pod.Spec.Volumes; len(v) != 2 || v[0].Name != "other" || v[1].PersistentVolumeClaim.ClaimName != "data-db-5" {
 		t.Errorf("volumes %v", v)
+	}
+	// Clients see 0, as of kube-controller-manager, not that there is no such count.
+	if c := Decide(s).Status.CollisionCount; c == nil || *c != 0 {
+		t.Errorf("collisionCount %v, want 0", c)
 	}
 	claim := Decide(s).Actions[0].Claims[0]
 	if claim.Name != "data-db-5" || claim.Labels["app"] != "db" {

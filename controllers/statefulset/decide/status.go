@@ -15,7 +15,7 @@ func (d *decision) observe() {
 		ObservedGeneration: d.Set.Generation,
 		CurrentRevision:    d.Current.Name,
 		UpdateRevision:     d.Update.Name,
-		CollisionCount:     d.Collisions,
+		CollisionCount:     ptr.To(ptr.Deref(d.Collisions, 0)),
 		Conditions:         d.Set.Status.Conditions,
 	}
 	s := &d.Observed
