@@ -33,6 +33,7 @@ type reconciler struct {
 	kind     schema.GroupVersionKind // of cron jobs
 	now      func() time.Time
 	skew     prometheus.Histogram
+	changes  changes
 }
 
 // newSkew returns the metric of how late jobs are created.
@@ -48,13 +49,17 @@ func newSkew() prometheus.Histogram {
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	cronJob := &batchv1.CronJob{}
 	if err := r.client.Get(ctx, req.NamespacedName, cronJob); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.changes.forget(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	jobs, err := r.jobs(ctx, cronJob)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	plan := decide.Next(decide.Input{CronJob: cronJob, Jobs: jobs, Now: r.now()})
+	now := r.now()
+	plan := decide.Next(decide.Input{CronJob: cronJob, Jobs: jobs, Now: now, Changed: r.changes.at(req.NamespacedName, cronJob, now)})
 	for _, e := range plan.Events {
 		r.recorder.Event(cronJob, e.Type, e.Reason, e.Message)
 	}

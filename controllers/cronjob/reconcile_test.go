@@ -160,3 +160,29 @@ func TestAnActiveJobThatTheCacheLacksIsReadFromTheAPIServer(t *testing.T) {
 	}
 	f.expectEvents(t, "JobAlreadyActive")
 }
+
+// TestANewScheduleDoesNotStartAJobForATimeBeforeTheChange: neither at once nor at the next start.
+func TestANewScheduleDoesNotStartAJobForATimeBeforeTheChange(t *testing.T) {
+	cronJob := newCronJob(batchv1.AllowConcurrent)
+	cronJob.Spec.Schedule = "0 12 * * *"
+	f := newFixture(t, interceptor.Funcs{}, cronJob)
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	if _, err := f.syncAt(t, noon); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(cronJob), cronJob); err != nil {
+		t.Fatal(err)
+	}
+	cronJob.Spec.Schedule = "0 13 * * *"
+	if err := f.client.Update(t.Context(), cronJob); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{noon.Add(2 * time.Hour), noon.Add(24 * time.Hour), noon.Add(25 * time.Hour)} {
+		if _, err := f.syncAt(t, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := f.jobNames(t), []string{"report-29539440", "report-29540940"}; !slices.Equal(got, want) {
+		t.Errorf("jobs %v, want %v: at 12:00 of the first day and at 13:00 of the next", got, want)
+	}
+}

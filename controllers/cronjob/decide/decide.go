@@ -21,6 +21,8 @@ type Input struct {
 	// Jobs has all jobs that the status names as active, unless they are gone.
 	Jobs []*batchv1.Job
 	Now  time.Time
+	// Changed is when the controller saw a change of the schedule; zero if it saw none.
+	Changed time.Time
 }
 
 // Event is an event about the cron job.
@@ -96,7 +98,9 @@ func (p *Plan) due(in Input) (name string, at time.Time) {
 }
 
 // since returns the time after which start times count: the last one, or the creation
-// of the cron job, but none before the starting deadline.
+// of the cron job, but none before the starting deadline. Those of a new schedule that
+// were before the change do not count: a job that is moved from 2 to 3 o'clock at noon
+// does not run at noon.
 func since(in Input) time.Time {
 	c := in.CronJob
 	t := c.CreationTimestamp.Time
@@ -107,6 +111,9 @@ func since(in Input) time.Time {
 		if deadline := in.Now.Add(-time.Duration(*s) * time.Second); deadline.After(t) {
 			t = deadline
 		}
+	}
+	if in.Changed.After(t) {
+		t = in.Changed
 	}
 	return t
 }
