@@ -50,6 +50,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
+	if ds.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil // the garbage collector deletes the pods; the status stays as it is
+	}
 	s, err := selector(ds)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("selector of daemon set %s: %w", req, err))
@@ -75,9 +78,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	if ds.DeletionTimestamp == nil {
-		err = r.history.Delete(ctx, history.Beyond(revisions.All, inUse(&state), ds.Spec.RevisionHistoryLimit))
-	}
+	err = r.history.Delete(ctx, history.Beyond(revisions.All, inUse(&state), ds.Spec.RevisionHistoryLimit))
 	return reconcile.Result{RequeueAfter: sooner(plan.After, next)}, err
 }
 
@@ -90,15 +91,13 @@ func (r *reconciler) state(ctx context.Context, ds *appsv1.DaemonSet, s labels.S
 	if state.Pods, err = r.pods.List(ctx, ds, s, nil); err != nil {
 		return state, revisions, err
 	}
-	if ds.DeletionTimestamp == nil {
-		revisions, err = r.history.Sync(ctx, history.Owner{
-			Object: ds, Selector: s, Template: &ds.Spec.Template, Collisions: ds.Status.CollisionCount, HashLabel: decide.HashLabel,
-		})
-		if err != nil {
-			return state, revisions, err
-		}
-		state.Hash, state.Collisions = revisions.Newest.Labels[decide.HashLabel], revisions.Collisions
+	revisions, err = r.history.Sync(ctx, history.Owner{
+		Object: ds, Selector: s, Template: &ds.Spec.Template, Collisions: ds.Status.CollisionCount, HashLabel: decide.HashLabel,
+	})
+	if err != nil {
+		return state, revisions, err
 	}
+	state.Hash, state.Collisions = revisions.Newest.Labels[decide.HashLabel], revisions.Collisions
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return state, revisions, err
