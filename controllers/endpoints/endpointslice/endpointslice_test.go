@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	endpointsliceutil "k8s.io/endpointslice/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/index"
@@ -79,6 +81,36 @@ func TestReconcile(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// TestASliceWithoutEndpointsIsWrittenOnce: its annotation with the time of the change stays.
+func TestASliceWithoutEndpointsIsWrittenOnce(t *testing.T) {
+	r := newReconciler(t, 100)
+	writes := 0
+	r.client = interceptor.NewClient(r.client.(client.WithWatch), interceptor.Funcs{
+		// As the cache does.
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if all, ok := list.(*discoveryv1.EndpointSliceList); ok {
+				for i := range all.Items {
+					all.Items[i].SetGroupVersionKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
+				}
+			}
+			return err
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			writes++
+			return c.Update(ctx, obj, opts...)
+		},
+	})
+	created := service()
+	created.CreationTimestamp = metav1.Unix(1700000000, 0)
+	create(t, r, created)
+	want(t, r, "")
+	want(t, r, "")
+	if s := slicesOf(t, r)[0]; writes != 0 || s.Annotations[corev1.EndpointsLastChangeTriggerTime] != "2023-11-14T22:13:20Z" {
+		t.Errorf("%d updates, annotations %v", writes, s.Annotations)
+	}
 }
 
 // TestHints spreads endpoints over zones as the processors of their nodes are.

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/record"
 	library "k8s.io/endpointslice"
@@ -100,6 +101,9 @@ func (r *reconciler) slices(ctx context.Context, service *corev1.Service) ([]*di
 	var own []*discoveryv1.EndpointSlice
 	for i := range list.Items {
 		if s := &list.Items[i]; managed(s) && s.DeletionTimestamp == nil {
+			// The cache sets the kind, which the library compares with its own slice that
+			// has no endpoints: it would write that slice in each sync.
+			s.TypeMeta = metav1.TypeMeta{}
 			own = append(own, s)
 		}
 	}
