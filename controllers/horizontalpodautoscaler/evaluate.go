@@ -57,7 +57,7 @@ func (e *evaluator) evaluate(ctx context.Context, spec *autoscalingv2.MetricSpec
 		m.Failure, m.Name = "FailedGetExternalMetric", "external metric "+source.Metric.Name
 		usage, err := e.metrics.sum(e.namespace, source.Metric)
 		if err != nil {
-			err = fmt.Errorf("failed to get %s external metric value: unable to get external metric %s/%s: %w", source.Metric.Name, e.namespace, source.Metric.Name, err)
+			err = fmt.Errorf("unable to get external metric %s/%s/%v: %w", e.namespace, source.Metric.Name, source.Metric.Selector, err)
 		}
 		m.Proposal, m.Err = e.shared(usage, err, &source.Target, &status.External.Current)
 	default:

@@ -162,7 +162,12 @@ func (s *syncing) measure(ctx context.Context, scale *scale, least int32) (desir
 			failure = "InvalidMetricSourceType"
 		}
 		s.fail("FailedComputeMetricsReplicas", err)
-		s.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, failure, "the HPA was unable to compute the replica count: "+err.Error())
+		// The condition has the error of the first metric, which Choose wraps.
+		cause := errors.Unwrap(err)
+		if cause == nil {
+			cause = err
+		}
+		s.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, failure, "the HPA was unable to compute the replica count: "+cause.Error())
 		return 0, "", false, err
 	}
 	s.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+choice.Name)

@@ -32,18 +32,25 @@ func (s scales) of(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscal
 	if err != nil {
 		return nil, fmt.Errorf("invalid API version in scale target reference: %w", err)
 	}
-	mapping, err := s.client.RESTMapper().RESTMapping(schema.GroupKind{Group: gv.Group, Kind: ref.Kind}, gv.Version)
+	// Any served version of the kind has the same scale: as kube-controller-manager does, an
+	// autoscaler that names a version which is no longer served works on.
+	mappings, err := s.client.RESTMapper().RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
 	if err != nil {
-		return nil, fmt.Errorf("unable to determine resource for scale target reference: %w", err)
-	}
-	found := &scale{target: &unstructured.Unstructured{}, object: &unstructured.Unstructured{}}
-	found.target.SetGroupVersionKind(mapping.GroupVersionKind)
-	found.target.SetNamespace(hpa.Namespace)
-	found.target.SetName(ref.Name)
-	if err := s.client.SubResource("scale").Get(ctx, found.target, found.object); err != nil {
 		return nil, err
 	}
-	return found, found.read()
+	var errs []error
+	for _, mapping := range mappings {
+		found := &scale{target: &unstructured.Unstructured{}, object: &unstructured.Unstructured{}}
+		found.target.SetGroupVersionKind(mapping.GroupVersionKind)
+		found.target.SetNamespace(hpa.Namespace)
+		found.target.SetName(ref.Name)
+		if err := s.client.SubResource("scale").Get(ctx, found.target, found.object); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return found, found.read()
+	}
+	return nil, errs[0]
 }
 
 // read reads the fields of the scale.
