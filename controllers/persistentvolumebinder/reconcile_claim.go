@@ -56,7 +56,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 		return reconcile.Result{}, err
 	}
 	var taken *corev1.PersistentVolume
-	if unbound(claim) && !binding.Waits(claim, state.Class) {
+	if unbound(claim) && !binding.Delays(state.Class) {
 		if taken = r.stock.Take(claim); taken != nil {
 			state.Candidates = append(state.Candidates, taken)
 		}

@@ -115,17 +115,20 @@ func mismatch(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) 
 	return ""
 }
 
-// Waits reports whether a claim is bound only to a volume that is reserved for it, since
-// a pod that uses it has to be scheduled first. class is its class, nil if it has none.
-func Waits(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
-	_, selected := claim.Annotations[volume.AnnSelectedNode]
-	return !selected && class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+// Delays reports whether the claims of a class are bound only to a volume that is reserved
+// for them: the scheduler chooses it for the node of the pod that uses the claim. class is
+// nil for a claim without one.
+func Delays(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // unboundClaim binds a claim to a volume that matches, or requests one.
 func unboundClaim(s ClaimState) ClaimPlan {
-	waits := Waits(s.Claim, s.Class)
-	pv, err := match(s, waits)
+	delayed := Delays(s.Class)
+	// With a node, the scheduler has found no volume there: one is provisioned.
+	_, selected := s.Claim.Annotations[volume.AnnSelectedNode]
+	waits := delayed && !selected
+	pv, err := match(s, delayed)
 	plan := ClaimPlan{Phase: corev1.ClaimPending}
 	class := volume.GetPersistentVolumeClaimClass(s.Claim)
 	switch {
@@ -159,14 +162,14 @@ func unboundClaim(s ClaimState) ClaimPlan {
 // match returns the volume that a claim is bound to: one that is reserved for it, or
 // the one that it took. A claim that waits for a consumer is bound only to a reserved
 // one.
-func match(s ClaimState, waits bool) (*corev1.PersistentVolume, error) {
+func match(s ClaimState, delayed bool) (*corev1.PersistentVolume, error) {
 	var matching []*corev1.PersistentVolume
 	for _, pv := range s.Candidates {
 		if volume.CheckAccessModes(s.Claim, pv) {
 			matching = append(matching, pv)
 		}
 	}
-	return volume.FindMatchingVolume(s.Claim, matching, nil, nil, waits, true)
+	return volume.FindMatchingVolume(s.Claim, matching, nil, nil, delayed, true)
 }
 
 // Default returns the class that claims without one get: of several the newest, and
