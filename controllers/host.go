@@ -34,16 +34,16 @@ import (
 
 // host has what the controllers of one term share: connections, caches, clients.
 type host struct {
-	api         *rest.Config
-	clock       clock.WithTicker
-	http        *http.Client
-	scheme      *runtime.Scheme
-	rootCA      []byte
-	manager     manager.Manager
-	discovery   *resources.Discovery
-	broadcaster record.EventBroadcaster
-	stopEvents  context.CancelFunc
-	indexes     *controller.Indexes
+	api        *rest.Config
+	clock      clock.WithTicker
+	http       *http.Client
+	scheme     *runtime.Scheme
+	rootCA     []byte
+	manager    manager.Manager
+	discovery  *resources.Discovery
+	broadcast  func() record.EventBroadcaster
+	stopEvents context.CancelFunc
+	indexes    *controller.Indexes
 }
 
 func newHost(ctx context.Context, m *Manager, term *election.Term) (*host, error) {
@@ -72,7 +72,7 @@ func newHost(ctx context.Context, m *Manager, term *election.Term) (*host, error
 	}
 	// Reconcilers may still record events while they stop.
 	ctx, h.stopEvents = context.WithCancel(context.WithoutCancel(ctx))
-	h.broadcaster = events.Start(ctx, recording)
+	h.broadcast = func() record.EventBroadcaster { return events.Start(ctx, recording) }
 	return h, nil
 }
 
@@ -239,12 +239,12 @@ func (h *host) setUp(ctx context.Context, c controller.Controller) error {
 	cached := live
 	cached.Cache = &client.CacheOptions{Reader: h.manager.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)}
 	env := &controller.Env{
-		Manager:     h.manager,
-		Discovery:   h.discovery,
-		Clock:       h.clock,
-		RootCA:      h.rootCA,
-		Broadcaster: h.broadcaster,
-		Indexes:     h.indexes,
+		Manager:   h.manager,
+		Discovery: h.discovery,
+		Clock:     h.clock,
+		RootCA:    h.rootCA,
+		Broadcast: h.broadcast,
+		Indexes:   h.indexes,
 	}
 	var err error
 	if env.Client, err = client.New(h.api, cached); err != nil {

@@ -37,16 +37,18 @@ type Env struct {
 	// are empty if the system's certificates do that.
 	RootCA []byte
 
-	// Broadcaster writes the events of all recorders.
-	Broadcaster record.EventBroadcaster
+	// Broadcast returns a new broadcaster, which writes the events of one component.
+	Broadcast func() record.EventBroadcaster
 	// Indexes are the indexes of the shared cache.
 	Indexes *Indexes
 }
 
 // Recorder returns a recorder of events whose source is the component, such as
-// "deployment-controller", which kubectl describe shows in the column From.
+// "deployment-controller", which kubectl describe shows in the column From. A
+// broadcaster writes one event after another, and drops those beyond the first 1,000
+// that wait; with one for each component, a rollout does not drop the events of others.
 func (e *Env) Recorder(component string) record.EventRecorder {
-	return e.Broadcaster.NewRecorder(e.Manager.GetScheme(), corev1.EventSource{Component: component})
+	return e.Broadcast().NewRecorder(e.Manager.GetScheme(), corev1.EventSource{Component: component})
 }
 
 // Index is a field index of the cache, used in lists with
