@@ -108,6 +108,11 @@ test-peers-proxy: ## Compare what connections to random services become with the
 	@hack/peers.sh kube-proxy
 	KUBE_PROXY=$(BIN)/kube-proxy $(GO) test -count=1 -timeout 30m ./test/peers/proxy -v $(ARGS)
 
+.PHONY: test-peers-controllers
+test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 572 scenarios (ARGS='-scenarios "^job"').
+	@hack/peers.sh
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/controllers $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak
