@@ -35,6 +35,9 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd)}
 	options.PodNetwork = c.PodNetwork != plan.None && c.API != nil
 	options.AwaitPodCIDRs = options.PodNetwork
+	if c.UserNamespaces {
+		options.PassableFrom = filepath.Dir(dir)
+	}
 	if c.Configuration.PodCIDR != "" && c.API == nil { // document 3 section 9: standalone only
 		options.PodCIDRs = strings.Split(c.Configuration.PodCIDR, ",")
 	}

@@ -147,6 +147,9 @@ func (n *node) run(ctx context.Context) error {
 	if endpoint == "" {
 		c := n.options.Containerd(n.dir, n.programs)
 		c.AwaitPodCIDRs = c.PodNetwork && n.shared
+		if config.NewGates(utilfeature.DefaultFeatureGate).UserNamespaces {
+			c.PassableFrom = string(n.dir)
+		}
 		own, err := agent.StartContainerd(ctx, c)
 		if err != nil {
 			return err

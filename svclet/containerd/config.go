@@ -23,6 +23,9 @@ const (
 type Config struct {
 	// Dir has all files of containerd and its CNI plugins. It is created if needed.
 	Dir string
+	// PassableFrom is the directory above Dir, which the users of pods' user namespaces have
+	// to pass; empty if there are none.
+	PassableFrom string
 	// Programs are the result of [Find].
 	Programs Programs
 	// SandboxImage is the image of sandboxes. The caller has to import it.

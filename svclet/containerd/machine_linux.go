@@ -38,6 +38,9 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 			return s, fmt.Errorf("make the directories of containerd: %w", err)
 		}
 	}
+	if err := config.pass(); err != nil {
+		return s, fmt.Errorf("let the users of user namespaces pass the directories of containerd: %w", err)
+	}
 	if err := config.forgetOtherBoot(); err != nil {
 		return s, err
 	}
