@@ -129,7 +129,7 @@ func containerOptions(base common) (container.Options, error) {
 	options := container.Options{
 		PodLogs: c.PodLogsDir, ClusterDNS: c.ClusterDNS, ClusterDomain: clusterDomain(base), ResolvConf: ptr.Deref(c.ResolverConfig, ""),
 		SeccompDefault: ptr.Deref(c.SeccompDefault, false), SeccompRoot: filepath.Join(base.RootDir, "seccomp"),
-		CPUCFSQuota: ptr.Deref(c.CPUCFSQuota, true), Host: host,
+		DefaultSysctls: c.DefaultPodSysctls, CPUCFSQuota: ptr.Deref(c.CPUCFSQuota, true), Host: host,
 		SingleProcessOOMKill: ptr.Deref(c.SingleProcessOOMKill, false),
 		RecordResources:      !base.WithoutResize,
 		LimitedSwap:          c.MemorySwap.SwapBehavior == config.LimitedSwap,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"svc.dev/svc/svclet/container"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -326,6 +327,18 @@ func reservations() *Rule {
 				return fmt.Sprintf("%s=%s is not a quantity, such as 100m or 1Gi", name, amount)
 			case q.Sign() < 0:
 				return fmt.Sprintf("%s=%s is negative", name, amount)
+			}
+		}
+		return ""
+	}}
+}
+
+// namespacedSysctls accepts sysctls of namespaces that pods can have of their own.
+func namespacedSysctls() *Rule {
+	return &Rule{"", func(value any) string {
+		for name := range sorted(value.(map[string]string)) {
+			if !container.SysctlNamespaced(name) {
+				return fmt.Sprintf("%q is not of a namespace of pods: must be of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*, kernel.domainname or user.*", name)
 			}
 		}
 		return ""

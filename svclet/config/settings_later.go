@@ -27,6 +27,5 @@ func unimplementedSettings() []Setting {
 		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
 		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
 			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
-		{Field: "defaultPodSysctls", Later: "svclet has no default sysctls yet"},
 	}
 }

@@ -19,6 +19,7 @@ func podSettings() []Setting {
 		{Flag: "sync-frequency", Field: "syncFrequency", Deprecated: true, Rule: positive(),
 			Usage: "Longest time between two syncs of running pods, besides those caused by events; at least 1s. svclet is unhealthy if the changes of its sources are not synced after twice this time (at least 5 minutes)."},
 		{Flag: "allowed-unsafe-sysctls", Field: "allowedUnsafeSysctls", Deprecated: true, Usage: "Unsafe sysctls, or patterns that end in *, that pods may set."},
+		{Field: "defaultPodSysctls", Rule: namespacedSysctls(), Usage: "Sysctls of pods that do not set them, in the namespaces that are the pod's own."},
 		{Flag: "seccomp-default", Field: "seccompDefault", Usage: "Use the seccomp profile RuntimeDefault for containers that specify none."},
 		{Field: "userNamespaces.idsPerPod", Rule: multipleOf(userBlock, math.MaxUint32/userBlock*userBlock),
 			Usage: "Number of users, and of groups, of each pod with `hostUsers: false` (feature gate UserNamespacesStatelessPodsSupport)."},

@@ -39,6 +39,9 @@ type Options struct {
 	// requests (memorySwap.swapBehavior: LimitedSwap). Cgroup v2 only.
 	LimitedSwap bool
 
+	// DefaultSysctls are those of pods that do not set them (defaultPodSysctls).
+	DefaultSysctls map[string]string
+
 	// Protection is how the memory that containers request is protected from reclaim;
 	// unless it is empty, a container is throttled before it reaches its limit, or without
 	// one the node's allocatable: when it uses its request and ThrottlingFactor of what is

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/node/util/sysctl"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/runtime"
@@ -122,23 +123,58 @@ func linuxSandbox(in SandboxInput) (*runtimeapi.LinuxPodSandboxConfig, error) {
 	return &runtimeapi.LinuxPodSandboxConfig{
 		CgroupParent:    in.CgroupParent,
 		SecurityContext: security,
-		Sysctls:         sysctls(in.Pod),
+		Sysctls:         sysctls(in.Options.DefaultSysctls, in.Pod),
 		Overhead:        overhead(in.Options, in.Pod),
 		Resources:       sandboxResources(in.Options, in.Pod),
 	}, nil
 }
 
-// sysctls returns the pod's sysctls, with dots. The node's admission decides which
-// ones a pod may set.
-func sysctls(pod *corev1.Pod) map[string]string {
-	if pod.Spec.SecurityContext == nil {
+// sysctls returns the pod's sysctls, with dots, and the defaults of the node for those of
+// namespaces that are the pod's own. The node's admission decides which ones a pod may set.
+func sysctls(defaults map[string]string, pod *corev1.Pod) map[string]string {
+	if pod.Spec.SecurityContext == nil && len(defaults) == 0 {
 		return nil
 	}
-	values := make(map[string]string, len(pod.Spec.SecurityContext.Sysctls))
+	values := map[string]string{}
+	for name, value := range defaults {
+		if name = sysctl.NormalizeName(name); ownSysctl(name, pod) {
+			values[name] = value
+		}
+	}
+	if pod.Spec.SecurityContext == nil {
+		return values
+	}
 	for _, s := range pod.Spec.SecurityContext.Sysctls {
 		values[sysctl.NormalizeName(s.Name)] = s.Value
 	}
 	return values
+}
+
+// SysctlNamespaced reports whether a sysctl is of a namespace that pods can have of their own.
+func SysctlNamespaced(name string) bool {
+	namespace, name, _ := sysctl.GetNamespace(name)
+	return namespace != sysctl.UnknownNamespace || name == hostDomain || strings.HasPrefix(name, userSysctls)
+}
+
+// The sysctls of the namespaces UTS and user.
+const (
+	hostDomain  = "kernel.domainname"
+	userSysctls = "user."
+)
+
+// ownSysctl reports whether a sysctl is of a namespace that the pod does not share with the
+// node. Pods on the host's network have its names, too.
+func ownSysctl(name string, pod *corev1.Pod) bool {
+	namespace, _, _ := sysctl.GetNamespace(name)
+	switch {
+	case namespace == sysctl.NetNamespace, name == hostDomain:
+		return !pod.Spec.HostNetwork
+	case namespace == sysctl.IPCNamespace:
+		return !pod.Spec.HostIPC
+	case strings.HasPrefix(name, userSysctls):
+		return !ptr.Deref(pod.Spec.HostUsers, true)
+	}
+	return false
 }
 
 func sandboxSecurity(in SandboxInput) (*runtimeapi.LinuxSandboxSecurityContext, error) {

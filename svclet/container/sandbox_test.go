@@ -223,3 +223,31 @@ func TestReadHost(t *testing.T) {
 		t.Errorf("a machine with all: %v\n%s", err, diff)
 	}
 }
+
+func TestDefaultSysctlsAreThoseOfThePodsOwnNamespaces(t *testing.T) {
+	defaults := map[string]string{
+		"net/ipv4/ip_forward": "1", "kernel.shmall": "2", "kernel.domainname": "example.com", "user.max_user_namespaces": "3", "vm.swappiness": "4",
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*corev1.PodSpec)
+		want   map[string]string
+	}{
+		{"a pod of its own", func(*corev1.PodSpec) {}, map[string]string{"net.ipv4.ip_forward": "1", "kernel.shmall": "2", "kernel.domainname": "example.com"}},
+		{"on the host's network", func(s *corev1.PodSpec) { s.HostNetwork = true }, map[string]string{"kernel.shmall": "2"}},
+		{"with the host's IPC", func(s *corev1.PodSpec) { s.HostIPC = true }, map[string]string{"net.ipv4.ip_forward": "1", "kernel.domainname": "example.com"}},
+		{"with users of its own", func(s *corev1.PodSpec) { s.HostUsers, s.HostNetwork = ptr.To(false), true }, map[string]string{"kernel.shmall": "2", "user.max_user_namespaces": "3"}},
+		{"that sets one", func(s *corev1.PodSpec) {
+			s.HostNetwork, s.SecurityContext = true, &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel/shmall", Value: "9"}}}
+		}, map[string]string{"kernel.shmall": "9"}},
+	} {
+		p := &corev1.Pod{}
+		test.change(&p.Spec)
+		if diff := cmp.Diff(test.want, sysctls(defaults, p)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+	if got := sysctls(nil, &corev1.Pod{}); got != nil {
+		t.Errorf("without defaults: %v", got)
+	}
+}
