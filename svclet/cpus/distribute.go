@@ -1,7 +1,9 @@
 package cpus
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"k8s.io/utils/cpuset"
 
@@ -36,90 +38,129 @@ type distribution struct {
 	count, group int
 }
 
-// share is how many CPUs come from a node.
-type share struct{ node, count int }
+// plan is which nodes CPUs come from: the same number from each, and one group after the
+// other from those of the remainder.
+type plan struct {
+	nodes     []int
+	even      int
+	remainder []int
+}
 
 func (d *distribution) free(node int) int { return d.t.In(d.available, topology.Node, node).Size() }
 
 // best returns the plan for this many nodes that leaves the nodes most evenly used, nil
 // if there is none.
-func (d *distribution) best(size int) []share {
-	var best []share
+func (d *distribution) best(size int) *plan {
+	var best *plan
 	balance := math.MaxFloat64
 	choose(d.nodes, size, func(combination []int) {
-		plan := d.plan(combination)
-		if plan == nil {
-			return
-		}
-		if left := d.imbalance(plan); left < balance {
-			best, balance = plan, left
+		if p, left := d.plan(combination); p != nil && left < balance {
+			best, balance = p, left
 		}
 	})
 	return best
 }
 
-// plan returns the shares of these nodes: equal ones, and a group more for those with
-// the most free CPUs if there is a remainder. It is nil if they lack CPUs.
-func (d *distribution) plan(nodes []int) []share {
-	even := d.count / len(nodes) / d.group * d.group
-	rest := d.count - even*len(nodes)
-	plan := make([]share, len(nodes))
-	for i, node := range nodes {
-		if d.free(node) < even {
-			return nil
-		}
-		plan[i] = share{node, even}
+// plan returns the plan for these nodes, and how unevenly it leaves all nodes used. It is nil
+// if they lack CPUs.
+func (d *distribution) plan(nodes []int) (*plan, float64) {
+	p := &plan{nodes: slices.Clone(nodes), even: d.count / len(nodes) / d.group * d.group}
+	left, groups := map[int]int{}, 0
+	for _, node := range d.nodes {
+		left[node] = d.free(node)
 	}
+	var more []int // nodes that have a group more
+	for _, node := range nodes {
+		if left[node] < p.even {
+			return nil, 0
+		}
+		groups += left[node] / d.group
+		left[node] -= p.even
+		if left[node] >= d.group {
+			more = append(more, node)
+		}
+	}
+	rest := d.count - p.even*len(nodes)
+	switch {
+	case groups*d.group < d.count:
+		return nil, 0
+	case rest == 0:
+		return p, imbalance(left)
+	}
+	best := math.MaxFloat64
+	for size := len(more); size >= 1; size-- {
+		choose(more, size, func(subset []int) {
+			after := d.withRemainder(left, subset, rest)
+			if after == nil {
+				return
+			}
+			if balance := imbalance(after); balance < best {
+				best, p.remainder = balance, slices.Clone(subset)
+			}
+		})
+	}
+	if p.remainder == nil {
+		return nil, 0
+	}
+	return p, best
+}
+
+// withRemainder returns what nodes have left after the rest has come from some of them, one
+// group after the other; nil if these have not enough.
+func (d *distribution) withRemainder(left map[int]int, subset []int, rest int) map[int]int {
+	after := maps.Clone(left)
 	for rest > 0 {
-		most := -1
-		for i := range plan {
-			left := d.free(plan[i].node) - plan[i].count
-			if left >= d.group && (most < 0 || left > d.free(plan[most].node)-plan[most].count) {
-				most = i
+		before := rest
+		for _, node := range subset {
+			if rest > 0 && after[node] >= d.group {
+				after[node] -= d.group
+				rest -= d.group
 			}
 		}
-		if most < 0 {
+		if rest == before {
 			return nil
 		}
-		plan[most].count += d.group
-		rest -= d.group
 	}
-	for _, s := range plan {
-		if s.count == 0 {
-			return nil // fewer nodes suffice
-		}
-	}
-	return plan
+	return after
 }
 
-// imbalance is the standard deviation of what all nodes have left after a plan.
-func (d *distribution) imbalance(plan []share) float64 {
-	left := make([]float64, len(d.nodes))
-	sum := 0.0
-	for i, node := range d.nodes {
-		left[i] = float64(d.free(node))
-		for _, s := range plan {
-			if s.node == node {
-				left[i] -= float64(s.count)
-			}
-		}
-		sum += left[i]
-	}
-	mean, squares := sum/float64(len(left)), 0.0
+// imbalance is the standard deviation of what nodes have left, in thousandths: smaller
+// differences do not count.
+func imbalance(left map[int]int) float64 {
+	sum := 0
 	for _, n := range left {
-		squares += (n - mean) * (n - mean)
+		sum += n
 	}
-	return math.Sqrt(squares / float64(len(left)))
+	mean, squares := float64(sum)/float64(len(left)), 0.0
+	for _, node := range slices.Sorted(maps.Keys(left)) {
+		squares += (float64(left[node]) - mean) * (float64(left[node]) - mean)
+	}
+	return math.Round(math.Sqrt(squares/float64(len(left)))*1000) / 1000
 }
 
-func (d *distribution) take(plan []share) (cpuset.CPUSet, error) {
+// take takes the CPUs of a plan: those of the remainder are packed after the others.
+func (d *distribution) take(p *plan) (cpuset.CPUSet, error) {
 	taken := cpuset.New()
-	for _, s := range plan {
-		cpus, err := pack(d.t, d.t.In(d.available, topology.Node, s.node), s.count)
-		if err != nil {
+	pick := func(node, count int) error {
+		cpus, err := pack(d.t, d.t.In(d.available.Difference(taken), topology.Node, node), count)
+		taken = taken.Union(cpus)
+		return err
+	}
+	for _, node := range p.nodes {
+		if err := pick(node, p.even); err != nil {
 			return cpuset.New(), err
 		}
-		taken = taken.Union(cpus)
+	}
+	for rest := d.count - taken.Size(); rest > 0; {
+		for _, node := range p.remainder {
+			if rest == 0 || d.t.In(d.available.Difference(taken), topology.Node, node).Size() < d.group {
+				continue
+			}
+			if err := pick(node, d.group); err != nil {
+				return cpuset.New(), err
+			}
+			rest -= d.group
+		}
 	}
 	return taken, nil
 }

@@ -183,11 +183,7 @@ func (s *Static) hints(available, reusable cpuset.CPUSet, count int) []topology.
 		hints = append(hints, topology.Hint{Nodes: nodes})
 	}
 	for i := range hints {
-		if s.options.AlignBySocket {
-			hints[i].Preferred = s.onFewestSockets(hints[i].Nodes, smallest)
-		} else {
-			hints[i].Preferred = hints[i].Nodes.Count() == smallest
-		}
+		hints[i].Preferred = hints[i].Nodes.Count() == smallest || s.options.AlignBySocket && s.onFewestSockets(hints[i].Nodes, smallest)
 	}
 	return hints
 }
