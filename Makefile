@@ -99,9 +99,9 @@ test-peers-scheduler: ## Compare the scheduler's decisions about 10,000 random c
 	ORACLE=$(BIN)/schedule $(GO) test -count=1 -timeout 30m ./controllers/scheduler/decision -run KubeScheduler -runs 10000 $(ARGS)
 
 .PHONY: test-peers-allocation
-test-peers-allocation: ## Compare the CPUs of containers on 10,000 random machines with those of the real kubelet, which it builds (ARGS='-runs 100').
+test-peers-allocation: ## Compare the CPUs and the memory of containers on 10,000 random machines with those of the real kubelet, which it builds (ARGS='-runs 100').
 	CGO_ENABLED=0 $(GO) -C hack/tools/kubernetes build -trimpath -o $(BIN)/allocate ./allocate
-	ORACLE=$(BIN)/allocate $(GO) test -count=1 -timeout 30m ./svclet/cpus -run Kubelet -runs 10000 $(ARGS)
+	ORACLE=$(BIN)/allocate $(GO) test -count=1 -timeout 30m ./svclet/cpus ./svclet/memory -run Kubelet -runs 10000 $(ARGS)
 
 .PHONY: test-peers-access
 test-peers-access: build ## Compare what svc and the real kube-apiserver, which it builds, authorize and admit.
