@@ -113,17 +113,32 @@ func (m *Manager) sync(ctx context.Context) (evicted bool) {
 	logger.Info("Attempting to reclaim resource", "resource", starved.Resource, "signal", starved.Threshold.Signal, "threshold", starved.Quantity.String(), "available", starved.Available.String())
 	m.o.Event(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(starved.Resource))
 	if condition(starved.Threshold.Signal) == corev1.NodeDiskPressure && m.o.FreeDisk != nil {
-		if err := m.o.FreeDisk(ctx); err != nil {
-			logger.Error(err, "Failed to remove unused images")
-		}
-		if summary = m.measure(ctx); summary == nil {
-			return false
-		}
-		if starved = m.decide(summary); starved == nil {
+		if summary, starved = m.freeDisk(ctx); starved == nil {
 			return false // without the end of a pod
 		}
 	}
 	return m.evictOne(ctx, summary, starved)
+}
+
+// freeDisk removes what no pod uses, and returns what has to be reclaimed after that; nil if
+// nothing has, or that is not known. The space of what is removed may be free a moment later.
+func (m *Manager) freeDisk(ctx context.Context) (summary *statsapi.Summary, starved *Starved) {
+	if err := m.o.FreeDisk(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to remove unused images")
+	}
+	for last := false; ; last = true {
+		if summary = m.measure(ctx); summary == nil {
+			return nil, nil
+		}
+		if starved = m.decide(summary); starved == nil || last {
+			return summary, starved
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-m.o.Clock.After(cleanupPeriod):
+		}
+	}
 }
 
 func (m *Manager) measure(ctx context.Context) *statsapi.Summary {

@@ -27,6 +27,8 @@ type machine struct {
 	// memory and disk are available, in GiB.
 	memory, disk uint64
 	images       uint64 // in GiB, which FreeDisk removes
+	// stale is how many measurements do not show yet that images have been removed.
+	stale int
 	events       []string
 	changes      int
 }
@@ -60,9 +62,14 @@ const gib = 1 << 30
 func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	disk := m.disk
+	if m.stale > 0 && m.images == 0 {
+		m.stale--
+		disk -= 50
+	}
 	s := &statsapi.Summary{Node: statsapi.NodeStats{
 		Memory: &statsapi.MemoryStats{AvailableBytes: ptr.To(m.memory * gib), WorkingSetBytes: ptr.To[uint64](gib), UsageBytes: ptr.To[uint64](2 * gib)},
-		Fs:     &statsapi.FsStats{AvailableBytes: ptr.To(m.disk * gib), CapacityBytes: ptr.To[uint64](100 * gib)},
+		Fs:     &statsapi.FsStats{AvailableBytes: ptr.To(disk * gib), CapacityBytes: ptr.To[uint64](100 * gib)},
 	}}
 	for _, p := range m.pods {
 		s.Pods = append(s.Pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: string(p.UID)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](gib)}})
@@ -151,7 +158,7 @@ func TestASoftThresholdEvictsWithItsGracePeriod(t *testing.T) {
 
 func TestUnusedImagesAreRemovedBeforeAPodIsEvicted(t *testing.T) {
 	m, conditions := newMachine(1), &Conditions{}
-	m.disk, m.images = 1, 50
+	m.disk, m.images, m.stale = 1, 50, 1
 	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "10%"}}, conditions)
 	pass(func() bool { return conditions.Has(corev1.NodeDiskPressure) })
 	pass(func() bool { return len(conditions.Get()) == 0 })
