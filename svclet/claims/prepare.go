@@ -143,13 +143,13 @@ func (m *Manager) forgetUnused(id types.UID, c *claim) {
 }
 
 // take waits until it is the caller's turn with a claim, and returns it. A claim that is not
-// known is made, or is nil without make.
-func (m *Manager) take(ctx context.Context, id types.UID, make func() *claim) (*claim, error) {
+// known is created, or is nil without create.
+func (m *Manager) take(ctx context.Context, id types.UID, create func() *claim) (*claim, error) {
 	for {
 		m.mu.Lock()
 		c := m.claims[id]
-		if c == nil && make != nil {
-			c = make()
+		if c == nil && create != nil {
+			c = create()
 			m.claims[id] = c
 		}
 		m.mu.Unlock()

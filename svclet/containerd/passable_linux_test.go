@@ -10,7 +10,7 @@ import (
 func TestUsersOfUserNamespacesPassAndUseNothingElse(t *testing.T) {
 	above := filepath.Join(t.TempDir(), "svclet")
 	c := Config{Dir: filepath.Join(above, "containerd"), PassableFrom: above}
-	make := func(path string, mode fs.FileMode) {
+	create := func(path string, mode fs.FileMode) {
 		t.Helper()
 		if mode.IsDir() {
 			if err := os.MkdirAll(path, 0o700); err != nil {
@@ -23,13 +23,13 @@ func TestUsersOfUserNamespacesPassAndUseNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	make(above, fs.ModeDir|0o750)
-	make(c.Dir, fs.ModeDir|0o711)
-	make(c.root(), fs.ModeDir|0o711)
-	make(c.runDir(), fs.ModeDir|0o711)
-	make(c.logFile(), 0o644)
-	make(filepath.Join(above, "pods"), fs.ModeDir|0o755)
-	make(filepath.Join(above, "kubeconfig"), 0o644)
+	create(above, fs.ModeDir|0o750)
+	create(c.Dir, fs.ModeDir|0o711)
+	create(c.root(), fs.ModeDir|0o711)
+	create(c.runDir(), fs.ModeDir|0o711)
+	create(c.logFile(), 0o644)
+	create(filepath.Join(above, "pods"), fs.ModeDir|0o755)
+	create(filepath.Join(above, "kubeconfig"), 0o644)
 	if err := os.Symlink("/etc/passwd", filepath.Join(above, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func TestUsersOfUserNamespacesPassAndUseNothingElse(t *testing.T) {
 	}
 
 	// A directory that others use is left as it is.
-	make(above, fs.ModeDir|0o755)
-	make(filepath.Join(above, "theirs"), 0o644)
+	create(above, fs.ModeDir|0o755)
+	create(filepath.Join(above, "theirs"), 0o644)
 	if err := c.pass(); err != nil {
 		t.Fatal(err)
 	}
