@@ -17,13 +17,13 @@ func claimsServer(t *testing.T, version string) *Clients {
 		switch r.URL.Path {
 		case "/apis/resource.k8s.io/" + version + "/namespaces/ns/resourceclaims/a":
 			w.Header().Set("Content-Type", "application/json")
-			w.Write([]byte(`{"kind":"ResourceClaim","apiVersion":"resource.k8s.io/` + version + `","metadata":{"name":"a","namespace":"ns","uid":"u"},` +
+			_, _ = w.Write([]byte(`{"kind":"ResourceClaim","apiVersion":"resource.k8s.io/` + version + `","metadata":{"name":"a","namespace":"ns","uid":"u"},` +
 				`"spec":{"devices":{"requests":[{"name":"gpu","deviceClassName":"x"}]}},` +
 				`"status":{"allocation":{"devices":{"results":[{"request":"gpu","driver":"d","pool":"p","device":"0"}]}},"reservedFor":[{"resource":"pods","name":"p","uid":"pu"}]}}`))
 		case "/apis/resource.k8s.io/" + version + "/namespaces/ns/resourceclaims/b":
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
-			w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"resourceclaims.resource.k8s.io \"b\" not found","details":{"name":"b","kind":"resourceclaims"}}`))
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"resourceclaims.resource.k8s.io \"b\" not found","details":{"name":"b","kind":"resourceclaims"}}`))
 		default:
 			http.NotFound(w, r)
 		}
