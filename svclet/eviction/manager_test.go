@@ -28,9 +28,9 @@ type machine struct {
 	memory, disk uint64
 	images       uint64 // in GiB, which FreeDisk removes
 	// stale is how many measurements do not show yet that images have been removed.
-	stale int
-	events       []string
-	changes      int
+	stale   int
+	events  []string
+	changes int
 }
 
 func newMachine(pods int) *machine {
