@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,11 +41,7 @@ func MachineAt(dir, endpoint string) *Machine { return &Machine{Dir: dir, endpoi
 
 // NewMachine starts a containerd. The caller ends it with Remove, whether there
 // was an error or not.
-func NewMachine(ctx context.Context) (*Machine, error) { return NewMachineOn(ctx, "") }
-
-// NewMachineOn is NewMachine with the files of containerd, images and containers, in a
-// directory on another disk.
-func NewMachineOn(ctx context.Context, disk string) (*Machine, error) {
+func NewMachine(ctx context.Context) (*Machine, error) {
 	m := &Machine{Bridge: fmt.Sprintf("svct%08x", rand.Uint32())}
 	programs, err := containerd.Find(containerd.DefaultSearch())
 	if err != nil {
@@ -59,7 +54,7 @@ func NewMachineOn(ctx context.Context, disk string) (*Machine, error) {
 		return m, err
 	}
 	m.config = containerd.Config{
-		Dir: filepath.Join(cmp.Or(disk, m.Dir), "containerd"), Programs: programs, SandboxImage: pause.Name,
+		Dir: filepath.Join(m.Dir, "containerd"), Programs: programs, SandboxImage: pause.Name,
 		Bridge: m.Bridge, PodCIDRs: []string{m.CIDR},
 	}
 	if err := makeCgroup(m.Bridge); err != nil {

@@ -255,12 +255,9 @@ func watchPod(ctx context.Context, s space, name string, seen *[]corev1.Pod) fun
 }
 
 // newMachine returns a new containerd with the suite's images.
-func newMachine(ctx context.Context) *launch.Machine { return newMachineOn(ctx, "") }
-
-// newMachineOn is newMachine with the files of containerd on another disk.
-func newMachineOn(ctx context.Context, disk string) *launch.Machine {
+func newMachine(ctx context.Context) *launch.Machine {
 	GinkgoHelper()
-	m, err := launch.NewMachineOn(ctx, disk)
+	m, err := launch.NewMachine(ctx)
 	DeferCleanup(func() { Expect(m.Remove()).To(Succeed()) })
 	Expect(err).NotTo(HaveOccurred())
 	Expect(m.Import(ctx, images...)).To(Succeed())

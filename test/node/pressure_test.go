@@ -3,12 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,8 +29,8 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 	const podMemory = 400 << 20
 
 	BeforeAll(func(ctx SpecContext) {
-		root := smallDisk(ctx, 64<<20, "-N", "2048") // with few inodes
-		machine = newMachineOn(ctx, smallDisk(ctx, 256<<20))
+		root := smallDisk(ctx)
+		machine = newMachine(ctx)
 		program, err := launch.Svclet.Program()
 		Expect(err).NotTo(HaveOccurred())
 		agent, err = machine.NewAgent(launch.Svclet, program, "small")
@@ -46,14 +43,10 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		var info unix.Sysinfo_t
 		Expect(unix.Sysinfo(&info)).To(Succeed())
 		agent.Fields = map[string]any{
-			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi", "imagefs.available": "40%"},
+			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi"},
 			"evictionPressureTransitionPeriod": "5s",
 			"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - podMemory)},
 			"volumeStatsAggPeriod":             "1s",
-			"nodeStatusUpdateFrequency":        "1s",
-			"containerLogMaxSize":              "1Mi",
-			"containerLogMaxFiles":             3,
-			"containerLogMonitorInterval":      "3s",
 		}
 		cluster, err := node.Cluster()
 		Expect(err).NotTo(HaveOccurred())
@@ -105,57 +98,6 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		s.apply(ctx, onSmall("inodes", busybox, "i=0; while [ $i -lt 3000 ]; do : > /scratch/$i; i=$((i+1)); done; exec sleep 1000", "{}"))
 		evicted(ctx, "inodes", corev1.NodeDiskPressure, corev1.TaintNodeDiskPressure, "inodes")
 	})
-
-	It("bounds the logs of a pod that writes fast", func(ctx SpecContext) {
-		// 40 MB at once, and then about 2 MB a second.
-		s.apply(ctx, onSmall("writer", busybox, `line=$(head -c 99 /dev/zero | tr '\0' x); yes $line | head -n 400000; while :; do yes $line | head -n 2000; sleep 0.1; done`, "{}"))
-		p := s.await(ctx, "writer", beReady())
-		dir := filepath.Join(agent.PodLogs, fmt.Sprintf("%s_%s_%s", p.Namespace, p.Name, p.UID), "main")
-		files := func() map[string]int64 {
-			all := map[string]int64{}
-			entries, _ := os.ReadDir(dir) // one that is removed meanwhile is not there
-			for _, e := range entries {
-				if info, err := e.Info(); err == nil {
-					all[e.Name()] = info.Size()
-				}
-			}
-			return all
-		}
-		compressed := func() bool {
-			for name := range files() {
-				if strings.HasSuffix(name, ".gz") {
-					return true
-				}
-			}
-			return false
-		}
-		// Three files: the log, the one before it, and an older one that is compressed. While
-		// that is made, there is one more.
-		Eventually(compressed).Should(BeTrue())
-		Consistently(func() int { return len(files()) }).WithTimeout(4 * time.Second).Should(BeNumerically("<=", 4))
-		Eventually(func() int64 {
-			total := int64(0)
-			for _, size := range files() {
-				total += size
-			}
-			return total
-		}).Should(BeNumerically("<", 30_000_000), "what is written in two intervals, and not all")
-		Expect(s.run(ctx, "logs", "writer", "--tail=1")).To(Equal(strings.Repeat("x", 99) + "\n"))
-		s.run(ctx, "delete", "pod", "writer", "--grace-period=0")
-	})
-
-	// The last spec: no pod uses the image of busybox any more.
-	It("removes unused images from a full disk before it evicts a pod", func(ctx SpecContext) {
-		const unused = "localhost/svc/unused:1"
-		content := make([]byte, 60<<20) // once as it is stored, and once unpacked
-		_, _ = rand.NewChaCha8([32]byte{}).Read(content)
-		Expect(machine.Import(ctx, launch.Image{Name: unused, Files: map[string]launch.ImageFile{"/content": {Content: content}}})).To(Succeed())
-		Eventually(small(ctx)).Should(conditionOf(corev1.NodeDiskPressure, corev1.ConditionTrue))
-		Eventually(small(ctx)).Should(conditionOf(corev1.NodeDiskPressure, corev1.ConditionFalse))
-		Eventually(small(ctx)).Should(HaveField("Status.Images", Not(ContainElement(HaveField("Names", ContainElement(unused))))))
-		Expect(s.await(ctx, "innocent", beReady())).To(container("main", HaveField("RestartCount", BeZero())))
-		Expect(small(ctx)()).To(HaveField("Status.Images", ContainElement(HaveField("Names", ContainElement(serverImage)))), "images in use are kept")
-	})
 })
 
 // onSmall is a pod on that node; without a command, its image's own runs.
@@ -189,11 +131,11 @@ func conditionOf(kind corev1.NodeConditionType, status corev1.ConditionStatus) g
 	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", kind), HaveField("Status", status))))
 }
 
-// smallDisk mounts a file system of its own, made with these options, and returns its path.
-func smallDisk(ctx context.Context, size int64, options ...string) string {
+// smallDisk mounts a file system of 64 MiB with few inodes, and returns its path.
+func smallDisk(ctx context.Context) string {
 	GinkgoHelper()
-	device, dir := loopDevice(ctx, size), newDir()
-	out, err := exec.CommandContext(ctx, "mkfs.ext4", append(append([]string{"-q"}, options...), device)...).CombinedOutput()
+	device, dir := loopDevice(ctx, 64<<20), newDir()
+	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-N", "2048", device).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	Expect(unix.Mount(device, dir, "ext4", 0, "")).To(Succeed())
 	DeferCleanup(func() {
