@@ -29,7 +29,7 @@ func jobs() (all []scenario) {
 	more := map[string][]step{
 		"ttlSecondsAfterFinished: 2":                              {answer("run", "*"), answer("finish", "*"), reaches(job, "", "gone")},
 		"suspend: true, parallelism: 2":                           {patch(job, `{spec: {template: {metadata: {labels: {more: x}}}}}`), suspend(false), answer("run", "*"), answer("finish", "*")},
-		"backoffLimit: 1":                                         {answer("fail", "*"), reaches(job, "status.failed", "1"), answer("run", "*"), answer("fail", "*"), reaches(job, "Failed?", "True")},
+		"backoffLimit: 1":                                         {answer("fail", "*"), reaches(job, "status.active", "1"), answer("run", "*"), answer("fail", "*"), reaches(job, "Failed?", "True")},
 		"podReplacementPolicy: Failed":                            {answer("run", "*"), answer("kill", "*"), answer("stop", "*"), answer("run", "*"), answer("finish", "*")},
 		"podReplacementPolicy: Failed, parallelism: 2":            {answer("run", "*"), suspend(true), suspend(false), answer("stop", "*"), rollout()},
 		"completions: 0":                                          {},
