@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -369,9 +368,4 @@ func (s *side) status(ctx context.Context, p *corev1.Pod, status corev1.PodStatu
 	}
 	_, err = s.typed.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, content, metav1.PatchOptions{}, "status")
 	return err
-}
-
-// minutes is a time so many minutes ago.
-func minutes(ago int) string {
-	return time.Now().Add(-time.Duration(ago) * time.Minute).UTC().Format(time.RFC3339)
 }
