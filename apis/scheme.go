@@ -41,6 +41,15 @@ func NewExternalScheme(kinds []*resource.Kind) *runtime.Scheme {
 	for _, gv := range groupVersions(kinds) {
 		addExternalTypes(s, gv)
 	}
+	// A version that shares the Go type of another one (resource.Also) is in no package
+	// of types.
+	for _, k := range kinds {
+		for _, v := range k.Versions {
+			if !s.Recognizes(v.GVK) {
+				s.AddKnownTypeWithName(v.GVK, v.New())
+			}
+		}
+	}
 	return s
 }
 
