@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -211,24 +212,46 @@ func (h *host) setUpServed(ctx context.Context, all []controller.Controller, rep
 	return waiting, nil
 }
 
-// missing returns the kinds that the controller reads and the API server does not
+// missing returns the kinds that the controller needs and the API server does not
 // serve.
 func (h *host) missing(c controller.Controller) ([]string, error) {
 	var missing []string
 	for _, obj := range c.Reads {
+		if isOptional(c, obj) {
+			continue
+		}
 		gvk, err := apiutil.GVKForObject(obj, h.scheme)
 		if err != nil {
 			return nil, err
 		}
-		_, err = h.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-		if meta.IsNoMatchError(err) {
-			missing = append(missing, gvk.GroupKind().String())
-		} else if err != nil {
+		served, err := h.served(obj)
+		if err != nil {
 			return nil, err
+		}
+		if !served {
+			missing = append(missing, gvk.GroupKind().String())
 		}
 	}
 	slices.Sort(missing)
 	return missing, nil
+}
+
+// isOptional reports whether the controller works without the kind of obj.
+func isOptional(c controller.Controller, obj client.Object) bool {
+	return slices.ContainsFunc(c.Optional, func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(obj) })
+}
+
+// served reports whether the API server serves the kind of an object.
+func (h *host) served(obj client.Object) (bool, error) {
+	gvk, err := apiutil.GVKForObject(obj, h.scheme)
+	if err != nil {
+		return false, err
+	}
+	_, err = h.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // setUp adds the controller to the manager.
@@ -242,6 +265,7 @@ func (h *host) setUp(ctx context.Context, c controller.Controller) error {
 		Manager:   h.manager,
 		Discovery: h.discovery,
 		Clock:     h.clock,
+		Served:    h.served,
 		RootCA:    h.rootCA,
 		Broadcast: h.broadcast,
 		Indexes:   h.indexes,

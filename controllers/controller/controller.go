@@ -34,6 +34,9 @@ type Controller struct {
 	// Reads are the kinds that it watches, one empty object of each. It is set up
 	// once the API server serves all of them.
 	Reads []client.Object
+	// Optional are those of Reads without which it works, too: they do not delay its
+	// setup. Env.Served reports whether they are there.
+	Optional []client.Object
 	// Selectors limit which objects of kinds in Reads it needs. The shared cache
 	// holds no others, unless another controller reads the kind otherwise.
 	Selectors []Selector

@@ -33,6 +33,9 @@ type Env struct {
 	Discovery *discovery.Discovery
 	Clock     clock.WithTicker
 
+	// Served reports whether the API server serves the kind of an object.
+	Served func(obj client.Object) (bool, error)
+
 	// RootCA are the certificates, in PEM, by which pods verify the API server. They
 	// are empty if the system's certificates do that.
 	RootCA []byte

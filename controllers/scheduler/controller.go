@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/scheduler/configfile"
@@ -33,6 +35,8 @@ func New() controller.Controller {
 		Name:    "scheduler",
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
+		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
+		Optional: []client.Object{&storagev1.CSIStorageCapacity{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
 			controller.Can("", []string{"pods"}, []string{"delete"}),
@@ -94,6 +98,13 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		conditions: newConditionReconciler(env.Client, env.Clock.Now),
 	}
 	for _, k := range kinds() {
+		served, err := env.Served(k.object)
+		if err != nil {
+			return err
+		}
+		if !served {
+			continue
+		}
 		informer, err := env.Manager.GetCache().GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", k.object, err)
