@@ -23,6 +23,7 @@ var literalsAllowed = map[string]string{
 	"apiserver/authorization/node/node.go":               "the mode Node: the resources whose access depends on a node's pods",
 	"apiserver/authorization/nodes.go":                   "RBAC policy: what a node may do",
 	"apiserver/groupdomain/route.go":                     "the path segment /namespaces/ of the URL grammar",
+	"apiserver/release/served.go":                        "subresources that only some releases have",
 	"apiserver/routecache/routecache.go":                 "the path segment /namespaces/ of the URL grammar",
 	"apiserver/serviceaccount/bound.go":                  "the claims of a bound token name these four kinds",
 	"apiserver/serviceaccount/legacy.go":                 "a legacy token is stored in a secret",

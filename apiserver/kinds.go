@@ -21,6 +21,8 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 	groups, err := view.View{
 		Scheme:              c.stores.scheme,
 		Versions:            c.stores.served.Versions,
+		Order:               c.stores.served.Order,
+		Subresource:         c.stores.served.ServesSubresource,
 		Converter:           c.docs.TypeConverter,
 		Admission:           config.AdmissionControl,
 		Authorizer:          config.Authorization.Authorizer,

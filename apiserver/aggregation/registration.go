@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/tools/cache"
@@ -174,28 +175,41 @@ const (
 	priorityStep  = 50
 	lastPriority  = 2000
 
+	preferredVersionPriority = 16
+
 	definitionGroupPriority   = 1000
 	definitionVersionPriority = 100
 )
 
 // LocalServices returns the APIServices of versions that this process serves,
-// which are given in the order of discovery. Within a group, stable versions are
-// preferred to beta and beta to alpha ones; among equals the aggregator prefers
-// the higher version.
+// which are given in the order of discovery: the first of a group is preferred. Among the
+// others, stable versions are preferred to beta and beta to alpha ones; among equals
+// the aggregator prefers the higher version.
 func LocalServices(versions []schema.GroupVersion) []*apiregistrationv1.APIService {
 	var groups []string
 	var services []*apiregistrationv1.APIService
 	for _, gv := range versions {
-		priority := corePriority
+		priority, first := corePriority, int32(0)
 		if gv.Group != "" {
 			if !slices.Contains(groups, gv.Group) {
 				groups = append(groups, gv.Group)
+				if !preferredByName(gv, versions) {
+					first = preferredVersionPriority
+				}
 			}
 			priority = max(lastPriority, firstPriority-priorityStep*slices.Index(groups, gv.Group))
 		}
-		services = append(services, apiService(gv, int32(priority), versionPriority(gv.Version)))
+		services = append(services, apiService(gv, int32(priority), max(first, versionPriority(gv.Version))))
 	}
 	return services
+}
+
+// preferredByName reports whether no other version of the group would be preferred to
+// gv because of their names.
+func preferredByName(gv schema.GroupVersion, versions []schema.GroupVersion) bool {
+	return !slices.ContainsFunc(versions, func(other schema.GroupVersion) bool {
+		return other.Group == gv.Group && version.CompareKubeAwareVersionStrings(other.Version, gv.Version) > 0
+	})
 }
 
 func versionPriority(version string) int32 {

@@ -1,6 +1,8 @@
 package release
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +30,42 @@ func (s Served) Versions(k *resource.Kind) []schema.GroupVersionKind {
 		}
 	}
 	return served
+}
+
+// Order returns versions of a group, which are in the order of their stability, the
+// preferred one first: a version that is new in the release comes after those that
+// earlier releases have, too, so that clients of both work while servers are updated
+// (document 2, section 9, rule 4b).
+func (s Served) Order(versions []schema.GroupVersion) []schema.GroupVersion {
+	ordered := slices.Clone(versions)
+	slices.SortStableFunc(ordered, func(a, b schema.GroupVersion) int { return cmp.Compare(s.isNew(a), s.isNew(b)) })
+	return ordered
+}
+
+// isNew returns 1 for a version of which earlier releases have no kind.
+func (s Served) isNew(gv schema.GroupVersion) int {
+	first := releases.Newest + 1
+	for i := range s.table.Kinds {
+		if k := &s.table.Kinds[i]; k.GroupVersion() == gv {
+			first = min(first, k.Served.First)
+		}
+	}
+	if first == s.release.inTable() {
+		return 1
+	}
+	return 0
+}
+
+// ServesSubresource reports whether the release has a subresource of a kind that it
+// serves. Default has pods/resize, which its agents act on.
+func (s Served) ServesSubresource(path string) bool {
+	switch path {
+	case "pods/ephemeralcontainers": // alpha until 1.22
+		return !s.release.Before(Release{1, 23})
+	case "pods/resize": // alpha in 1.32
+		return !s.release.Before(Release{1, 33}) || s.release == Default
+	}
+	return true
 }
 
 // Serves reports whether the resource (or subresource, such as

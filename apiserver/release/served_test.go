@@ -218,3 +218,50 @@ func gvkOf(t *testing.T, obj runtime.Object) schema.GroupVersionKind {
 	}
 	return gvks[0]
 }
+
+func TestAVersionThatIsNewInTheReleaseIsNotPreferred(t *testing.T) {
+	versions := func(group string, names ...string) []schema.GroupVersion {
+		var gvs []schema.GroupVersion
+		for _, name := range names {
+			gvs = append(gvs, schema.GroupVersion{Group: group, Version: name})
+		}
+		return gvs
+	}
+	for _, tc := range []struct {
+		release Release
+		in      []schema.GroupVersion
+		want    string
+	}{
+		{Release{1, 23}, versions("autoscaling", "v2", "v1", "v2beta2"), "v1"},
+		{Release{1, 24}, versions("autoscaling", "v2", "v1", "v2beta2"), "v2"},
+		{Release{1, 21}, versions("policy", "v1", "v1beta1"), "v1beta1"},
+		{Release{1, 22}, versions("policy", "v1", "v1beta1"), "v1"},
+		{Release{1, 29}, versions("flowcontrol.apiserver.k8s.io", "v1", "v1beta3"), "v1beta3"},
+		{Release{1, 34}, versions("resource.k8s.io", "v1"), "v1"},
+	} {
+		s, err := NewServed(tc.release, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Order(tc.in)[0].Version; got != tc.want {
+			t.Errorf("%v prefers %s, want %s", tc.release, got, tc.want)
+		}
+	}
+}
+
+func TestSubresourcesOfReleases(t *testing.T) {
+	for path, want := range map[string][]Release{
+		"pods/resize":              {Default, {1, 33}, Newest},
+		"pods/ephemeralcontainers": {{1, 23}, Default, Newest},
+		"pods/status":              {{1, 16}, {1, 22}, {1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest},
+	} {
+		for _, r := range []Release{{1, 16}, {1, 22}, {1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest} {
+			served := slices.ContainsFunc(want, func(since Release) bool {
+				return r == since || path == "pods/ephemeralcontainers" && !r.Before(Release{1, 23})
+			})
+			if s := (Served{release: r}); s.ServesSubresource(path) != served {
+				t.Errorf("%v serves %s: %v, want %v", r, path, !served, served)
+			}
+		}
+	}
+}

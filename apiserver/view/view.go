@@ -4,7 +4,6 @@ package view
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +34,12 @@ type View struct {
 	Scheme *runtime.Scheme
 	// Versions returns the versions of a kind that the view serves.
 	Versions func(*resource.Kind) []schema.GroupVersionKind
+	// Order returns the versions of a group, the preferred one first; nil is the order
+	// of their stability.
+	Order func(versions []schema.GroupVersion) []schema.GroupVersion
+	// Subresource reports whether the view serves a path such as pods/resize; nil is
+	// all.
+	Subresource func(path string) bool
 	// Converter returns the type converter of the named OpenAPI models.
 	Converter func(models ...string) managedfields.TypeConverter
 	// Admission may be nil.
@@ -69,7 +74,11 @@ func (v View) Install(container *restful.Container, kinds *registry.Registry) ([
 	var groups []Group
 	for _, group := range v.groups(kinds) {
 		made := Group{Name: group}
-		for _, gv := range v.Scheme.PrioritizedVersionsForGroup(group) {
+		versions := v.Scheme.PrioritizedVersionsForGroup(group)
+		if v.Order != nil {
+			versions = v.Order(versions)
+		}
+		for _, gv := range versions {
 			if len(storage[gv]) == 0 {
 				continue
 			}
@@ -107,7 +116,11 @@ func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[stri
 			if storage[gv] == nil {
 				storage[gv] = map[string]rest.Storage{}
 			}
-			maps.Copy(storage[gv], res.Storage)
+			for path, s := range res.Storage {
+				if v.Subresource == nil || path == res.Kind.Name || v.Subresource(path) {
+					storage[gv][path] = s
+				}
+			}
 		}
 	}
 	return storage
