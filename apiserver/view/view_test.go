@@ -76,7 +76,7 @@ func TestTwoViewsOfOneStorageServeTheirVersionsOfTheSameObjects(t *testing.T) {
 
 	whole, all := show(t, s, func(schema.GroupVersionKind) bool { return true })
 	old, part := show(t, s, func(gvk schema.GroupVersionKind) bool { return gvk.Version == "v1" })
-	if got := describe(whole); got != "autoscaling/v2:1 autoscaling/v1:1" {
+	if got := describe(whole); got != "autoscaling/v2:1 autoscaling/v1:1 autoscaling/v2beta2:1 autoscaling/v2beta1:1" {
 		t.Errorf("the whole view shows %s", got)
 	}
 	if got := describe(old); got != "autoscaling/v1:1" {
