@@ -45,8 +45,12 @@ func NewExternalScheme(kinds []*resource.Kind) *runtime.Scheme {
 	// of types.
 	for _, k := range kinds {
 		for _, v := range k.Versions {
-			if !s.Recognizes(v.GVK) {
-				s.AddKnownTypeWithName(v.GVK, v.New())
+			if s.Recognizes(v.GVK) {
+				continue
+			}
+			s.AddKnownTypeWithName(v.GVK, v.New())
+			if list := v.NewList(); list != nil {
+				s.AddKnownTypeWithName(v.GVK.GroupVersion().WithKind(v.GVK.Kind+"List"), list)
 			}
 		}
 	}

@@ -37,6 +37,15 @@ func (v Version) New() runtime.Object {
 	return v.prototype.DeepCopyObject()
 }
 
+// NewList makes an empty list of the version's Go type, or nil if there is no such type.
+func (v Version) NewList() runtime.Object {
+	list, err := newOf(listGVK(mustGVK(v.prototype)))
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
 // Convert declares that a kind whose hub is *Hub is also served as *Other.
 // The functions fill their second argument, which is empty, from the first;
 // they may share memory with it. Nothing may be lost on the way from Other to
