@@ -19,6 +19,7 @@ import (
 	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/reflector"
 	"svc.dev/svc/svclet/runtime"
+	"svc.dev/svc/svclet/syncloop"
 )
 
 // Options are what an enforcer is made with.
@@ -39,18 +40,8 @@ type Options struct {
 	Sysctl func(name, value string) error
 }
 
-const (
-	// minInterval is the time between two changes of the rules, in which further
-	// events are collected.
-	minInterval = 50 * time.Millisecond
-	// retryDelay is the time after which a failed change is retried.
-	retryDelay = time.Second
-	// checkInterval is how often the tables are checked: another program may have
-	// flushed the machine's rules.
-	checkInterval = time.Minute
-	// protectTimeout is how long the start of a container waits for the rules of its pod.
-	protectTimeout = 10 * time.Second
-)
+// protectTimeout is how long the start of a container waits for the rules of its pod.
+const protectTimeout = 10 * time.Second
 
 // NotEnforced is the reason of the events about nodes that do not enforce policies, or
 // not all of them.
@@ -116,27 +107,7 @@ func (e *Enforcer) Run(ctx context.Context) {
 		reflector.Run(ctx, e.options.Networking, "networkpolicies", fields.Everything(), &networkingv1.NetworkPolicy{}, "network policies", policiesOf(e.state))
 	})
 	watching.Go(func() { e.watchPeers(ctx) })
-	check := e.options.Clock.NewTicker(checkInterval)
-	defer check.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check.C():
-			e.check(ctx)
-		case <-e.state.changed:
-		}
-		delay := minInterval
-		if !e.sync(ctx) {
-			delay = retryDelay
-			e.state.signal()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.options.Clock.After(delay):
-		}
-	}
+	syncloop.Loop{Clock: e.options.Clock, Changed: e.state.changed, Signal: e.state.signal, Sync: e.sync, Check: e.check}.Run(ctx)
 }
 
 // watchPeers watches the pods and namespaces of the cluster as soon as there is a policy:

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -20,6 +19,7 @@ import (
 	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/podnetwork/plan"
 	"svc.dev/svc/svclet/reflector"
+	"svc.dev/svc/svclet/syncloop"
 )
 
 // Options are what a network is made with.
@@ -62,15 +62,6 @@ type Machine interface {
 	// events have been lost.
 	Watch(ctx context.Context, changed func()) error
 }
-
-const (
-	// minInterval is the time between two syncs, in which further events are collected.
-	minInterval = 50 * time.Millisecond
-	// retryDelay is the time after which a failed sync is retried.
-	retryDelay = time.Second
-	// checkInterval is how often all is checked.
-	checkInterval = time.Minute
-)
 
 // defaultName stands for the bridge in names if there is none.
 const defaultName = "svclet"
@@ -179,27 +170,7 @@ func (n *Network) Run(ctx context.Context) {
 		reflector.Run(ctx, n.options.Core, "nodes", fields.Everything(), &corev1.Node{}, "nodes", n.nodes)
 	})
 	watching.Go(func() { n.watchMachine(ctx) })
-	check := n.options.Clock.NewTicker(checkInterval)
-	defer check.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check.C():
-			n.check(ctx)
-		case <-n.nodes.changed:
-		}
-		delay := minInterval
-		if !n.sync(ctx) {
-			delay = retryDelay
-			n.nodes.signal()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.options.Clock.After(delay):
-		}
-	}
+	syncloop.Loop{Clock: n.options.Clock, Changed: n.nodes.changed, Signal: n.nodes.signal, Sync: n.sync, Check: n.check}.Run(ctx)
 }
 
 // watchMachine requests a sync whenever other programs may have removed what the network
@@ -215,7 +186,7 @@ func (n *Network) watchMachine(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.options.Clock.After(retryDelay):
+		case <-n.options.Clock.After(syncloop.RetryDelay):
 		}
 	}
 }

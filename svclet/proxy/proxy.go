@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -17,6 +16,7 @@ import (
 	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/proxy/ruleset"
 	"svc.dev/svc/svclet/services"
+	"svc.dev/svc/svclet/syncloop"
 )
 
 // Options are what a proxy is made with.
@@ -45,17 +45,6 @@ type Options struct {
 	// EndFlows makes connection tracking forget flows; nil means that of the kernel.
 	EndFlows func(family corev1.IPFamily, stale *ruleset.Stale) error
 }
-
-const (
-	// minInterval is the time between two changes of the rules, in which further
-	// events of services and endpoints are collected.
-	minInterval = 50 * time.Millisecond
-	// retryDelay is the time after which a failed change is retried.
-	retryDelay = time.Second
-	// checkInterval is how often the tables are checked: another program may have
-	// flushed the machine's rules.
-	checkInterval = time.Minute
-)
 
 // defaultTable is the name of the tables of a proxy without a bridge.
 const defaultTable = "svclet"
@@ -103,27 +92,7 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
 	setSysctls(ctx, p.options.Sysctl)
-	check := p.options.Clock.NewTicker(checkInterval)
-	defer check.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check.C():
-			p.check(ctx)
-		case <-p.changes.Changed:
-		}
-		delay := minInterval
-		if !p.sync(ctx) {
-			delay = retryDelay
-			p.changes.Signal()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.options.Clock.After(delay):
-		}
-	}
+	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check}.Run(ctx)
 }
 
 // Written reports whether the tables have the services and endpoints of the last sync.

@@ -1,0 +1,57 @@
+// Package syncloop owns the loop of what keeps a part of the machine's network as the API
+// server's objects require: it collects events, syncs, retries and checks.
+package syncloop
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// minInterval is the time between two syncs, in which further events are collected.
+	minInterval = 50 * time.Millisecond
+	// RetryDelay is the time after which what failed is retried.
+	RetryDelay = time.Second
+	// checkInterval is the time between two checks: another program may have changed what
+	// a sync wrote.
+	checkInterval = time.Minute
+)
+
+// Loop calls Sync after changes and checks, never twice at once.
+type Loop struct {
+	Clock clock.WithTicker
+	// Changed requests a sync. Signal makes it do so.
+	Changed <-chan struct{}
+	Signal  func()
+	// Sync writes what has changed, and reports whether it has written all.
+	Sync func(ctx context.Context) bool
+	// Check looks, before a sync, for what another program has changed.
+	Check func(ctx context.Context)
+}
+
+// Run runs the loop until ctx is done.
+func (l Loop) Run(ctx context.Context) {
+	check := l.Clock.NewTicker(checkInterval)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-check.C():
+			l.Check(ctx)
+		case <-l.Changed:
+		}
+		delay := minInterval
+		if !l.Sync(ctx) {
+			delay = RetryDelay
+			l.Signal()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.Clock.After(delay):
+		}
+	}
+}
