@@ -1,12 +1,9 @@
 package cpus
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
+	"svc.dev/svc/internal/oracle"
 	"svc.dev/svc/svclet/topology"
 	"svc.dev/svc/svclet/topology/topologytest"
 )
@@ -46,41 +44,13 @@ type answer struct {
 // with those of the real kubelet's static policy. It needs the program: `make
 // test-peers-allocation` builds it.
 func TestAllocatesLikeKubelet(t *testing.T) {
-	program := os.Getenv("ORACLE")
-	if program == "" {
-		t.Skip("ORACLE does not name the program of hack/tools/kubernetes/allocate")
-	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
-	questions, answers := json.NewEncoder(in), json.NewDecoder(out)
+	kubelet := oracle.Start(t, "hack/tools/kubernetes/allocate")
 	failed := 0
 	for seed := range uint64(*runs) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		q, machine, options := randomQuestion(r)
-		if err := questions.Encode(q); err != nil {
-			t.Fatal(err)
-		}
 		var theirs []answer
-		if err := answers.Decode(&theirs); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		kubelet.Ask(t, q, &theirs)
 		ours := play(t, q, machine, options)
 		for i := range ours {
 			theirs[i].Error = failure(theirs[i].Error)

@@ -1,12 +1,9 @@
 package memory
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/internal/oracle"
 	"svc.dev/svc/svclet/topology"
 )
 
@@ -45,40 +43,13 @@ type answer struct {
 // whose NUMA nodes have different amounts, with those of the real kubelet's static policy. It
 // needs the program: `make test-peers-allocation` builds it.
 func TestAllocatesLikeKubelet(t *testing.T) {
-	program := os.Getenv("ORACLE")
-	if program == "" {
-		t.Skip("ORACLE does not name the program of hack/tools/kubernetes/allocate")
-	}
-	cmd := exec.CommandContext(t.Context(), program)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
-	questions, answers := json.NewEncoder(in), json.NewDecoder(out)
+	kubelet := oracle.Start(t, "hack/tools/kubernetes/allocate")
 	failed := 0
 	for seed := range uint64(*runs) {
 		q := randomQuestion(rand.New(rand.NewPCG(seed, 1)))
 		all := playQuestion(t, q)
-		if err := questions.Encode(q); err != nil {
-			t.Fatal(err)
-		}
 		var theirs []answer
-		if err := answers.Decode(&theirs); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		kubelet.Ask(t, q, &theirs)
 		for i, ours := range all {
 			if theirs[i].Error != "" {
 				theirs[i].Error = "error" // its text may differ

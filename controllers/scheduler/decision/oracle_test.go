@@ -1,13 +1,9 @@
 package decision
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -17,16 +13,11 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/internal/oracle"
 )
 
-// oracle is the program of hack/tools/kubernetes/schedule, which decides with the plugins
-// of the real kube-scheduler.
-type oracle struct {
-	*json.Encoder
-	*json.Decoder
-}
-
-// question and verdict are what the program reads and writes.
+// question and verdict are what the program of hack/tools/kubernetes/schedule reads and writes.
 type question struct {
 	Nodes           []*corev1.Node
 	Pods, Nominated []*corev1.Pod
@@ -46,54 +37,11 @@ type verdict struct {
 	Preemption string
 }
 
-func startOracle(t *testing.T, program string) *oracle {
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := io.Copy(io.Discard, out); err != nil {
-			t.Error(err)
-		}
-		if err := cmd.Wait(); err != nil && t.Context().Err() == nil {
-			t.Error(err)
-		}
-	})
-	return &oracle{json.NewEncoder(in), json.NewDecoder(out)}
-}
-
-func (o *oracle) ask(t *testing.T, q *question) *verdict {
-	if err := o.Encode(q); err != nil {
-		t.Fatal(err)
-	}
-	v := &verdict{}
-	if err := o.Decode(v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // TestDecidesLikeKubeScheduler compares decisions about -runs random clusters with the
 // real kube-scheduler's: the feasible nodes, each score of each, and the preemption. It
 // needs the program: `make test-peers-scheduler` builds it.
 func TestDecidesLikeKubeScheduler(t *testing.T) {
-	program := os.Getenv("ORACLE")
-	if program == "" {
-		t.Skip("ORACLE does not name the program of hack/tools/kubernetes/schedule")
-	}
-	o := startOracle(t, program)
+	o := oracle.Start(t, "hack/tools/kubernetes/schedule")
 	failed := 0
 	for seed := range uint64(*runs) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { compareCluster(t, o, seed) }) {
@@ -105,7 +53,7 @@ func TestDecidesLikeKubeScheduler(t *testing.T) {
 }
 
 // compareCluster compares the decisions about three pods of a random cluster.
-func compareCluster(t *testing.T, o *oracle, seed uint64) {
+func compareCluster(t *testing.T, o *oracle.Oracle, seed uint64) {
 	w := &clusterState{Rand: rand.New(rand.NewPCG(seed, 1)), snapshot: NewSnapshot(), nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, namespaces: map[string]*corev1.Namespace{}}
 	q := &question{}
 	w.build(q)
@@ -113,7 +61,8 @@ func compareCluster(t *testing.T, o *oracle, seed uint64) {
 		line := w.podLine(fmt.Sprint("asks", i))
 		q.Pod = complete(parsePod(line))
 		w.record("decide " + line)
-		v := o.ask(t, q)
+		v := &verdict{}
+		o.Ask(t, q, v)
 		w.compareNodes(t, q.Pod, v)
 		if len(v.Scores) == 0 {
 			w.comparePreemption(t, q.Pod, v)
