@@ -65,9 +65,6 @@ func Decide(s State) Plan {
 	p := &plan{State: s, template: NewPod(s.Set, s.Kind, s.Hash)}
 	lost := p.sort()
 	p.observe()
-	if s.Set.DeletionTimestamp != nil {
-		return p.Plan
-	}
 	surge, unavailable := p.limits()
 	p.surge = surge
 	for i := range p.nodes {

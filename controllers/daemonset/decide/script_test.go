@@ -128,8 +128,6 @@ func (m *model) edit(key, value string) {
 		pod.NodeName = value
 	case "tolerates":
 		pod.Tolerations = []corev1.Toleration{{Key: value, Operator: corev1.TolerationOpExists}}
-	case "deleted":
-		m.set.DeletionTimestamp = ptr.To(metav1.NewTime(m.now))
 	default:
 		m.t.Fatalf("Unknown field %q", key)
 	}
