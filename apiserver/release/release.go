@@ -64,10 +64,11 @@ type flag Release
 // Set implements pflag.Value.
 func (f *flag) Set(text string) error {
 	parsed, err := Parse(strings.TrimPrefix(text, "kube="))
-	if err == nil {
-		*f = flag(parsed)
+	if err != nil {
+		return fmt.Errorf("must be %v to %v, or %s", releases.Oldest, releases.Newest, latest) // the flag's error has the text
 	}
-	return err
+	*f = flag(parsed)
+	return nil
 }
 
 // String implements pflag.Value.

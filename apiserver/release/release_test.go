@@ -81,7 +81,7 @@ func TestTheFlagHasTwoNames(t *testing.T) {
 	}
 	r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
 	AddFlags(fs, &r)
-	want := `invalid argument "1.99" for "--release" flag: invalid release "1.99": must be 1.16 to 1.37, or latest`
+	want := `invalid argument "1.99" for "--release" flag: must be 1.16 to 1.37, or latest`
 	if err := fs.Parse([]string{"--release=1.99"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
