@@ -31,7 +31,7 @@ var _ = Describe("names", func() {
 	It("serves every group under the domain", func() {
 		Expect(kubectl(onHost, "api-resources", "--api-group=core.svc.dev")).To(And(ContainSubstring("pods "), Not(ContainSubstring("namespaces "))))
 		Expect(kubectl(onHost, "api-resources", "--api-group=apps.svc.dev")).To(ContainSubstring("apps.svc.dev/v1"))
-		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A")).To(BeEmpty())
+		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-n", newNamespace())).To(BeEmpty())
 	})
 
 	It("says the domain's names in objects, lists, tables, watches and owner references", func(ctx SpecContext) {
