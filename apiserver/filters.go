@@ -65,6 +65,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if config.GoawayChance > 0 {
 		handler = genericfilters.WithProbabilisticGoaway(handler, config.GoawayChance)
 	}
+	handler = c.drain.Connections(handler)
 	handler = genericapifilters.WithCacheControl(handler)
 	handler = genericfilters.WithHSTS(handler, c.options.Requests.HSTSDirectives)
 	handler = withLogging(handler)

@@ -36,6 +36,39 @@ func TestOnlyWatchesEndAfterTheDelay(t *testing.T) {
 	})
 }
 
+func TestConnectionsEndInTheSecondHalfOfTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 10 * time.Second
+		d := New()
+		stopping, stop := context.WithCancel(t.Context())
+		go d.Run(stopping, nil, delay, clock.RealClock{})
+		ends := func(headers http.Header) bool {
+			synctest.Wait()
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			req.Header = headers
+			w := httptest.NewRecorder()
+			d.Connections(http.NotFoundHandler()).ServeHTTP(w, req)
+			return w.Header().Get("Connection") == "close"
+		}
+		if ends(nil) {
+			t.Error("a request to a server that runs ended its connection")
+		}
+		stop()
+		time.Sleep(delay/2 - time.Nanosecond)
+		if ends(nil) {
+			t.Error("a request in the first half of the delay ended its connection")
+		}
+		time.Sleep(time.Nanosecond)
+		if !ends(nil) {
+			t.Error("a request in the second half of the delay did not end its connection")
+		}
+		if ends(http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}) {
+			t.Error("an upgraded connection was ended")
+		}
+		time.Sleep(delay / 2)
+	})
+}
+
 func TestAStoppedServerDoesNotWaitForTheDelay(t *testing.T) {
 	for rule, stopping := range map[string]bool{"that is stopping": true, "that has failed": false} {
 		t.Run(rule, func(t *testing.T) {

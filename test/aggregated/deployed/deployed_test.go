@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 
@@ -100,7 +101,9 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 
 	It("leaves nothing behind when it is removed", func(ctx SpecContext) {
 		script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
-		Eventually(func() []string { return inventory(ctx) }).Should(Equal(before))
+		Eventually(func() []string {
+			return sets.List(sets.New(inventory(ctx)...).SymmetricDifference(sets.New(before...)))
+		}).Should(BeEmpty(), "what was left or taken")
 	})
 })
 
