@@ -175,7 +175,6 @@ func startBackend(ctx context.Context) {
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived]
 rules:
 - level: RequestResponse
   verbs: [create]
