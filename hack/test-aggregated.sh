@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a fleet behind a host. $HOST is what the host is: empty for svc itself;
 # kube-apiserver for the real one; pods for the fleet in pods of the real Kubernetes, which
-# needs root on Linux, and installs the programs that a node needs.
+# needs root on Linux, and installs the programs that a node needs. With pods,
+# $PREVIOUS may be an older source tree, from whose manifests the fleet is upgraded.
 # usage: HOST= BIN=DIRECTORY hack/test-aggregated.sh [ARGUMENTS OF GO TEST...]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
 package deployed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,7 +63,7 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 
 	BeforeAll(func(ctx SpecContext) {
 		before = inventory(ctx)
-		deploy(ctx)
+		deploy(ctx, cmp.Or(os.Getenv("PREVIOUS"), root))
 		connectFleet(ctx)
 	})
 
@@ -107,13 +108,13 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 	})
 })
 
-// deploy does what `make deploy` does, and waits until the host reaches all groups.
-func deploy(ctx context.Context) {
+// render writes the manifests of a source tree to svc.yaml, and returns its name.
+func render(ctx context.Context, tree string) string {
 	GinkgoHelper()
 	config := filepath.Join(dir, "config")
 	Expect(os.MkdirAll(config, 0o700)).To(Succeed())
 	to := func(path string) string {
-		relative, err := filepath.Rel(config, filepath.Join(root, "config", path))
+		relative, err := filepath.Rel(config, filepath.Join(tree, "config", path))
 		Expect(err).NotTo(HaveOccurred())
 		return relative
 	}
@@ -126,7 +127,14 @@ func deploy(ctx context.Context) {
 	Expect(os.WriteFile(filepath.Join(config, "kustomization.yaml"), kustomization, 0o600)).To(Succeed())
 	manifests := filepath.Join(dir, "svc.yaml")
 	script(ctx, "hack/manifests.sh", config, manifests)
+	return manifests
+}
 
+// deploy does what `make deploy` does in a source tree, and waits until the host reaches
+// all groups.
+func deploy(ctx context.Context, tree string) {
+	GinkgoHelper()
+	manifests := render(ctx, tree)
 	began := time.Now()
 	kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
 	authority := kube.Cluster().Authority
@@ -155,7 +163,7 @@ func inventory(ctx context.Context) []string {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		Expect(err).NotTo(HaveOccurred())
 		for _, resource := range list.APIResources {
-			if slices.Contains([]string{"events", "leases"}, resource.Name) {
+			if slices.Contains([]string{"csinodes", "events", "leases"}, resource.Name) {
 				continue
 			}
 			found, err := client.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,6 +34,24 @@ func faults() {
 		Expect(t.hostFailures).To(BeEmpty())
 	})
 
+	It("loses no request when it is upgraded from the manifests of PREVIOUS, an older source tree", func(ctx SpecContext) {
+		if os.Getenv("PREVIOUS") == "" {
+			Skip("PREVIOUS is not set")
+		}
+		manifests := render(ctx, root)
+		t := startTraffic(ctx)
+		kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+		// The manifests of two commits may differ in nothing that replaces pods.
+		kubectl(onHost, "rollout", "restart", "-n", "svc-system", "deployment/svc-apiserver", "deployment/svc-controller-manager")
+		for _, name := range []string{"statefulset/svc-etcd", "deployment/svc-apiserver", "deployment/svc-controller-manager"} {
+			kubectl(onHost, "rollout", "status", "-n", "svc-system", name, "--timeout=5m")
+		}
+		t.awaitProgress()
+		t.stop(ctx)
+		Expect(t.hostFailures).To(BeEmpty())
+		Expect(t.failures).To(BeEmpty())
+	})
+
 	DescribeTable("keeps every acknowledged write, recovers by itself, and does not harm its host",
 		func(ctx SpecContext, fail func(ctx context.Context)) {
 			t := startTraffic(ctx)
@@ -48,6 +67,13 @@ func faults() {
 		Entry("when another member of etcd is killed", func(context.Context) { signal(syscall.SIGKILL, "--name=svc-etcd-1 ", 1) }),
 		Entry("when a member of etcd is suspended", func(ctx context.Context) { suspend(ctx, "--name=svc-etcd-2 ") }),
 		Entry("when all members of etcd are killed", func(context.Context) { signal(syscall.SIGKILL, "--name=svc-etcd-", -1) }),
+		Entry("when an API server is cut off", func(ctx context.Context) { cutOff(ctx, "apiserver --etcd-servers=", 1, "") }),
+		Entry("when a member of etcd is cut off", func(ctx context.Context) { cutOff(ctx, "--name=svc-etcd-1 ", 1, "") }),
+		Entry("when the API servers do not reach the host", func(ctx context.Context) {
+			service, err := hostClient.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			cutOff(ctx, "apiserver --etcd-servers=", -1, "ip daddr "+service.Spec.ClusterIP)
+		}),
 		Entry("when all controllers are killed", func(context.Context) { signal(syscall.SIGKILL, "controller-manager --svcconfig=/etc/svc/", -1) }),
 	)
 
@@ -235,6 +261,31 @@ func signal(sig syscall.Signal, words string, n int) []int {
 		Expect(syscall.Kill(pid, sig)).To(Succeed())
 	}
 	return pids
+}
+
+// cutOff lets n of the processes whose command line contains words, or all if n is
+// negative, send no packets that match an expression of nftables, or none at all, for
+// some seconds. The other side gets no answer.
+func cutOff(ctx context.Context, words string, n int, match string) {
+	GinkgoHelper()
+	nft := func(pid int, commands string) error {
+		cmd := exec.CommandContext(ctx, "nsenter", "--net=/proc/"+strconv.Itoa(pid)+"/ns/net", "nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(commands)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("nft: %w: %s", err, out)
+		}
+		return nil
+	}
+	pids := processes(words)
+	Expect(pids).NotTo(BeEmpty(), words)
+	if n >= 0 {
+		pids = pids[:n]
+	}
+	for _, pid := range pids {
+		Expect(nft(pid, "table inet cut { chain out { type filter hook output priority 0; oifname != lo "+match+" drop; }; }")).To(Succeed())
+		defer func() { Expect(nft(pid, "delete table inet cut")).To(Succeed()) }()
+	}
+	waitFor(ctx, 10*time.Second)
 }
 
 // suspend suspends a process for as long as its probes need to notice that.
