@@ -135,12 +135,15 @@ func render(ctx context.Context, tree string) string {
 func deploy(ctx context.Context, tree string) {
 	GinkgoHelper()
 	manifests := render(ctx, tree)
-	began := time.Now()
-	kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+	// The Secret that the component machines needs: the API servers start with it only.
+	kubectl(onHost, "create", "namespace", "svc-system")
 	authority := kube.Cluster().Authority
 	Expect(authority.Client(dir, "machines", "svc-apiserver")).To(Succeed())
 	kubectl(onHost, "create", "secret", "generic", "svc-machines", "-n", "svc-system", "--from-file=ca.crt="+authority.File,
 		"--from-file=tls.crt="+filepath.Join(dir, "machines.crt"), "--from-file=tls.key="+filepath.Join(dir, "machines.key"))
+
+	began := time.Now()
+	kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
 	kubectl(onHost, "wait", "apiservices", "-l", "app.kubernetes.io/part-of=svc", "--for=condition=Available", "--timeout=3m")
 	// The host sends no requests before some moments later.
 	Eventually(func() error {
