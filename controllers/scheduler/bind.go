@@ -10,10 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/pods"
 	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/scheduler/extender"
 )
 
 // binder binds pods and their volume claims. client waits until the cache has its
@@ -21,6 +23,7 @@ import (
 type binder struct {
 	client, plain client.Client
 	live          client.Reader
+	extenders     []*extender.Extender
 }
 
 // retryPeriod is the time between two attempts to read a pod whose binding had no
@@ -32,11 +35,7 @@ const retryPeriod = time.Second
 // error the outcome is unknown, as the response may have been lost: bind reads the
 // pod from the API server until it gets a response or ctx is done.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, error) {
-	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-	}
-	err := b.plain.SubResource("binding").Create(ctx, pod, binding)
+	err := b.request(ctx, pod, node)
 	if err == nil {
 		return true, nil
 	}
@@ -58,6 +57,25 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod, node string) (bool, 
 		return now.Spec.NodeName == node, nil
 	}
 	return false, err
+}
+
+// request asks the API server, or the extender that binds the pod, for a binding. An
+// extender that may be ignored is replaced if it fails.
+func (b *binder) request(ctx context.Context, pod *corev1.Pod, node string) error {
+	for _, e := range b.extenders {
+		if !e.Binds() || !e.Extends(pod) {
+			continue
+		}
+		err := e.Bind(ctx, pod, node)
+		if err == nil || !e.Ignorable() {
+			return err
+		}
+		klog.FromContext(ctx).Error(err, "Failed to bind pod by a scheduler extender, will bind it without", "pod", klog.KObj(pod))
+	}
+	return b.plain.SubResource("binding").Create(ctx, pod, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	})
 }
 
 // bindClaims reserves a volume for each claim of a pod, or selects the node for the

@@ -2,18 +2,25 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/scheduler/extender"
 )
 
 func TestBindReadsThePodAfterAnError(t *testing.T) {
@@ -55,6 +62,54 @@ func TestBindReadsThePodAfterAnError(t *testing.T) {
 			}
 			if binding.UID != "1" || binding.Target.Name != "n" {
 				t.Errorf("binding is %v", binding)
+			}
+		})
+	}
+}
+
+func TestExtenderBindsPods(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		managed, answer    string
+		ignorable, bound   bool
+		asked, byOurselves bool
+	}{
+		{name: "it binds", answer: `{}`, asked: true, bound: true},
+		{name: "it fails", answer: `{"Error": "no device"}`, asked: true},
+		{name: "it fails, and may be ignored", answer: `{"Error": "no device"}`, ignorable: true, asked: true, byOurselves: true, bound: true},
+		{name: "it is not for this pod", managed: "example.com/gpu", byOurselves: true, bound: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
+			var got extenderv1.ExtenderBindingArgs
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+					t.Error(err)
+				}
+				fmt.Fprint(w, test.answer)
+			}))
+			defer server.Close()
+			config := configv1.Extender{URLPrefix: server.URL, BindVerb: "bind", Ignorable: test.ignorable}
+			if test.managed != "" {
+				config.ManagedResources = []configv1.ExtenderManagedResource{{Name: test.managed}}
+			}
+			e, err := extender.New(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ourselves := false
+			c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(pod.DeepCopy()).Build(), interceptor.Funcs{
+				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+					ourselves = true
+					return nil
+				},
+			})
+			bound, err := (&binder{client: c, plain: c, live: c, extenders: []*extender.Extender{e}}).bind(t.Context(), pod, "n")
+			if bound != test.bound || (err == nil) != test.bound || ourselves != test.byOurselves {
+				t.Errorf("bound is %t (%v), by the scheduler itself: %t", bound, err, ourselves)
+			}
+			if want := (extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "ns", PodUID: "1", Node: "n"}); test.asked && got != want {
+				t.Errorf("the extender got %+v", got)
 			}
 		})
 	}

@@ -44,7 +44,7 @@ func New() controller.Controller {
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")
-			fs.StringVar(&o.file, fileFlag, o.file, "File with a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1: profiles, their plugins with weights and arguments. Its profiles take the place of --"+nameFlag+".")
+			fs.StringVar(&o.file, fileFlag, o.file, "File with a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1: profiles, their plugins with weights and arguments, and extenders. Its profiles take the place of --"+nameFlag+".")
 		},
 		Validate: o.validate,
 		Setup:    o.setup,

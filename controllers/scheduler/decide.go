@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"maps"
 	"time"
 
@@ -11,11 +12,13 @@ import (
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/controllers/scheduler/configfile"
 	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/scheduler/extender"
 	"svc.dev/svc/controllers/scheduler/queue"
 )
 
 // core is the scheduler's state and decisions, without a client, a clock or a
-// goroutine: events go in, and next returns what to do.
+// goroutine: events go in, and next returns what to do. Only extenders, if there are
+// any, are asked in between.
 type core struct {
 	// names are the spec.schedulerName of the pods that it schedules.
 	names    sets.Set[string]
@@ -30,7 +33,7 @@ type core struct {
 }
 
 // step is what to do for a pod: bind its claims, if there are any, or bind it to the
-// node that it is assumed on; or report why it is unschedulable.
+// node that it is assumed on; or report why it is unschedulable, or was not decided on.
 type step struct {
 	pod *corev1.Pod
 	// attempts counts this step and the pod's earlier ones, the first of which was
@@ -42,6 +45,8 @@ type step struct {
 	// message is the reason why no node fits, and preemption what is done about it.
 	message    string
 	preemption decision.Preemption
+	// err is why there is no decision; the pod is retried.
+	err error
 }
 
 func (s step) node() string { return s.assumed.Spec.NodeName }
@@ -63,6 +68,15 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 	return c
 }
 
+// extend has extenders take part in decisions until ctx is done.
+func (c *core) extend(ctx context.Context, extenders []*extender.Extender) {
+	var all []decision.Extender
+	for _, e := range extenders {
+		all = append(all, e.During(ctx))
+	}
+	c.snapshot.SetExtenders(all...)
+}
+
 // next schedules the next pod of the queue; false means that there is none.
 func (c *core) next() (step, bool) {
 	pod := c.queue.Pop()
@@ -76,6 +90,12 @@ func (c *core) next() (step, bool) {
 		c.snapshot.RemovePod(before)
 	}
 	d := c.snapshot.Decide(pod, c.choose)
+	if d.Err != nil {
+		c.forget(pod.UID)
+		c.queue.Retry(pod.UID)
+		next.err = d.Err
+		return next, true
+	}
 	if d.Node == "" {
 		c.forget(pod.UID)
 		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
@@ -89,7 +91,9 @@ func (c *cluster) expect(want ...string) {
 	var got []string
 	for s, ok := c.core.next(); ok; s, ok = c.core.next() {
 		c.steps[s.pod.Name] = s
-		if s.assumed != nil {
+		if s.err != nil {
+			got = append(got, fmt.Sprintf("%s: %v", s.pod.Name, s.err))
+		} else if s.assumed != nil {
 			line := fmt.Sprintf("%s -> %s", s.pod.Name, s.node())
 			for _, claim := range s.claims {
 				line += fmt.Sprintf(" %s=%s", claim.Claim, claim.Volume)
@@ -138,6 +142,31 @@ func TestFailedBindingIsRetriedAfterABackoff(t *testing.T) {
 	c.expect("a -> n")
 	c.core.failed(c.steps["a"])
 	c.expect()
+	c.now = c.now.Add(time.Second)
+	c.expect("a -> n")
+}
+
+// down is an extender that fails as long as it has an error.
+type down struct {
+	decision.Extender
+	err error
+}
+
+func (d *down) Extends(*corev1.Pod) bool { return true }
+
+func (d *down) Filter(*corev1.Pod, []*corev1.Node) (decision.Filtered, error) {
+	return decision.Filtered{Accepted: sets.New("n")}, d.err
+}
+
+func TestPodIsRetriedAfterABackoffIfAnExtenderFails(t *testing.T) {
+	c := newCluster(t)
+	e := &down{err: errors.New("connection refused")}
+	c.core.snapshot.SetExtenders(e)
+	c.node("n", nil)
+	c.pod("a", nil)
+	c.expect("a: connection refused")
+	c.expect()
+	e.err = nil
 	c.now = c.now.Add(time.Second)
 	c.expect("a -> n")
 }

@@ -53,12 +53,13 @@ func (s *scheduler) Start(ctx context.Context) error {
 		core:       newCore(s.config, s.clock.Now, rand.IntN),
 		clock:      s.clock,
 		inbox:      make(chan func(), inboxSize),
-		binder:     &binder{client: s.client, plain: s.plain, live: s.live},
+		binder:     &binder{client: s.client, plain: s.plain, live: s.live, extenders: s.config.Extenders},
 		preemptor:  &preemptor{client: s.plain, now: s.clock.Now},
 		conditions: s.conditions,
 		metrics:    newMetrics(),
 		running:    &running,
 	}
+	l.core.extend(ctx, s.config.Extenders)
 	l.core.queue.Entered = l.metrics.entered
 	busy := func() bool { return l.binding.Load() > 0 }
 	l.events = newEventRecorder(s.plain, s.clock, s.scheme, busy)
@@ -146,6 +147,12 @@ func (l *loop) run(ctx context.Context) {
 
 // execute starts a step that was decided from the time start on. It does not block.
 func (l *loop) execute(ctx context.Context, s step, start time.Time) {
+	if s.err != nil {
+		l.metrics.attempted(s.pod, failure, l.clock.Since(start))
+		klog.FromContext(ctx).Error(s.err, "Failed to schedule pod, will retry", "pod", klog.KObj(s.pod))
+		l.reject(ctx, s.pod, corev1.PodReasonSchedulerError, s.err.Error())
+		return
+	}
 	if s.assumed == nil {
 		l.metrics.attempted(s.pod, unschedulable, l.clock.Since(start))
 		if s.preemption.Node != "" || s.preemption.Message != "" {

@@ -16,12 +16,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/scheduler/extender"
 	"svc.dev/svc/controllers/scheduler/queue"
 )
 
 // Config is what a file configures.
 type Config struct {
-	Profiles                   []*decision.Profile
+	Profiles []*decision.Profile
+	// Extenders are in the order in which they are asked.
+	Extenders                  []*extender.Extender
 	InitialBackoff, MaxBackoff time.Duration
 }
 
@@ -115,9 +118,6 @@ func (p *parser) config(c *configv1.KubeSchedulerConfiguration) *Config {
 	if !reflect.ValueOf(c.ClientConnection).IsZero() {
 		p.unsupported(field.NewPath("clientConnection"), "the scheduler has the connection of the controller manager: remove this field")
 	}
-	if len(c.Extenders) > 0 {
-		p.unsupported(field.NewPath("extenders"), "this scheduler calls no extenders: remove this field, or run kube-scheduler for the pods that need one")
-	}
 	config := &Config{
 		InitialBackoff: p.seconds("podInitialBackoffSeconds", c.PodInitialBackoffSeconds, queue.InitialBackoff),
 		MaxBackoff:     p.seconds("podMaxBackoffSeconds", c.PodMaxBackoffSeconds, queue.MaxBackoff),
@@ -142,6 +142,7 @@ func (p *parser) config(c *configv1.KubeSchedulerConfiguration) *Config {
 	if c.PercentageOfNodesToScore != nil {
 		p.within(field.NewPath("percentageOfNodesToScore"), int64(*c.PercentageOfNodesToScore), 0, 100)
 	}
+	config.Extenders = p.extenders(c.Extenders, config.Profiles)
 	return config
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
@@ -79,6 +81,31 @@ profiles:
 	}
 }
 
+func TestExtendersThatMayBeIgnoredAreLast(t *testing.T) {
+	c, errs := parse([]byte(header + `
+extenders:
+- urlPrefix: http://a
+  filterVerb: filter
+  ignorable: true
+  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}, {name: example.com/nic}]
+- urlPrefix: http://b
+  filterVerb: filter
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {ignoredResources: [example.com/fan]}
+`))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if got := fmt.Sprint(c.Extenders); got != "[extender http://b extender http://a]" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(sets.List(c.Profiles[0].IgnoredResources)); got != "[example.com/fan example.com/gpu]" {
+		t.Errorf("ignored resources are %s", got)
+	}
+}
+
 func TestFileWithoutProfilesIsTheDefault(t *testing.T) {
 	c, errs := parse([]byte(header))
 	if len(errs) > 0 {
@@ -116,7 +143,26 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"other extension points", header + "profiles:\n- plugins:\n    preScore:\n      disabled: [{name: '*'}]\n", []string{":5: profiles[0].plugins.preScore: Forbidden: unsupported: plugins are enabled and disabled at multiPoint"}},
 		{"what cannot be disabled", header + "profiles:\n- plugins:\n    multiPoint:\n      disabled: [{name: DefaultBinder}]\n", []string{":6: profiles[0].plugins.multiPoint.disabled[0].name: Forbidden: unsupported: DefaultBinder cannot be disabled"}},
 		{"what the manager has", header + "leaderElection: {leaderElect: true}\nclientConnection: {qps: 5}\n", []string{":3: leaderElection: Forbidden", ":4: clientConnection: Forbidden"}},
-		{"extenders", header + "extenders:\n- urlPrefix: http://localhost\n", []string{":3: extenders: Forbidden: unsupported: this scheduler calls no extenders"}},
+		{"extenders", header + `extenders:
+- urlPrefix: localhost:8888
+  prioritizeVerb: prioritize
+  bindVerb: bind
+  httpTimeout: -1s
+  managedResources: [{name: cpu}, {name: example.com/gpu}]
+- urlPrefix: http://localhost
+  enableHTTPS: true
+  bindVerb: bind
+  managedResources:
+  - name: example.com/gpu
+- urlPrefix: https://localhost
+  enableHTTPS: true
+  tlsConfig: {caFile: /nonexistent/ca.crt}
+`, []string{
+			":4: extenders[0].urlPrefix: Invalid value", ":7: extenders[0].httpTimeout: Invalid value", ":4: extenders[0].weight: Invalid value: 0: must be positive",
+			":8: extenders[0].managedResources[0].name: Invalid value: \"cpu\": must be an extended resource",
+			":9: extenders[1].urlPrefix: Invalid value: \"http://localhost\": must begin with https:",
+			":11: extenders[1].bindVerb: Invalid value: \"bind\": only one extender may bind pods", ":13: extenders[1].managedResources[0].name: Duplicate value",
+			":16: extenders[2].tlsConfig: Invalid value"}},
 		{"arguments of other plugins", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: 5}\n", []string{
 			":5: profiles[0].pluginConfig[0].name: Forbidden: unsupported: VolumeBinding has no arguments here"}},
 		{"arguments", header + `profiles:

@@ -9,6 +9,8 @@ import (
 // Decide chooses a node for a pod that has none. It does not add the pod to the node:
 // the caller does that with SetPod when it assumes or binds the pod.
 //
+// An extender that fails leaves the decision without a node, with its error.
+//
 // choose picks among nodes with the same score: it returns a number in [0, n). Nil
 // picks the first.
 func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
@@ -26,6 +28,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 		s.dropOldCounts()
 	}
 	r := newRequest(pod, s.profileOf(pod))
+	r.extenders = s.extendersOf(pod)
 	policy := s.prepare(r, s.scratch.checks)
 	s.scratch.checks = policy.checks
 	if policy.podReason != "" {
@@ -55,7 +58,7 @@ func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []
 
 	// The nominated node is chosen if it still fits.
 	if nominated := s.nodes.get(cmp.Or(s.Nominated(r.pod.UID), r.pod.Status.NominatedNodeName)); nominated != nil {
-		if failed, _ := s.rejects(nominated, &p, r, s.scratch.why[:0]); failed < 0 {
+		if failed, _ := s.rejects(nominated, &p, r, s.scratch.why[:0]); failed < 0 && s.nominatedPasses(r, nominated) {
 			return append(found, nominated)
 		}
 	}
@@ -88,11 +91,26 @@ func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []
 	if p.only == nil {
 		s.start = (start + checked) % len(nodes)
 	}
+	before := len(found)
+	if found, d.Err = s.passExtenders(r, found, &reasons); d.Err != nil {
+		return nil
+	}
 	if len(found) == 0 {
 		d.reject(rejecting)
 		d.Reasons = reasons.byReason()
+		if before > 0 {
+			d.Filters, d.WokenBy = append(d.Filters, extenderName), anyEvent
+		}
 	}
 	return found
+}
+
+// nominatedPasses reports whether the extenders accept the nominated node. If one fails,
+// all nodes are tried.
+func (s *Snapshot) nominatedPasses(r *request, n *node) bool {
+	var unused reasons
+	found, err := s.passExtenders(r, []*node{n}, &unused)
+	return err == nil && len(found) == 1
 }
 
 const (

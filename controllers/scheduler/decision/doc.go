@@ -1,8 +1,9 @@
 // Package decision owns the scheduling decision: the node for a pod, or the reasons
 // why it is unschedulable.
 //
-// It is pure: no client, no clock, no goroutine. A Snapshot is kept up to date
-// object by object, and Decide decides about one pod:
+// It is pure: no client, no clock, no goroutine; only extenders, if SetExtenders has
+// any, may have them. A Snapshot is kept up to date object by object, and Decide decides
+// about one pod:
 //
 //	s := decision.NewSnapshot()
 //	s.SetNode(node)                  // for every event of a watch

@@ -341,6 +341,9 @@ type request struct {
 	terms    podTerms
 	termsErr error
 
+	// extenders are those that take part.
+	extenders []Extender
+
 	claims []claimed
 	// waiting are the claims that get their volume with the pod's node.
 	waiting []*corev1.PersistentVolumeClaim

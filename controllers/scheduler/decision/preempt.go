@@ -52,7 +52,11 @@ func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int)
 		reasons.add(noVictims, len(nodes))
 		return Preemption{Clear: true, Message: notAvailable(d.Nodes, reasons.byReason())}
 	}
-	best := choosePreemption(s.candidates(pod, nodes, choose, &reasons))
+	candidates, err := s.extendPreemption(pod, s.candidates(pod, nodes, choose, &reasons))
+	if err != nil {
+		return Preemption{Message: err.Error()}
+	}
+	best := choosePreemption(candidates)
 	if best == nil {
 		return Preemption{Clear: true, Message: notAvailable(d.Nodes, reasons.byReason())}
 	}
@@ -181,6 +185,9 @@ func (t *trial) candidate(n *node) (c candidate, why []string) {
 	c.victims = t.spare(n, c.victims, others)
 	for _, p := range c.victims {
 		t.show(p)
+	}
+	if len(c.victims) == 0 {
+		return candidate{}, []string{noVictims} // only an extender rejects the node
 	}
 	slices.SortStableFunc(c.victims, byImportance)
 	return c, nil

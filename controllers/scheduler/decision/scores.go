@@ -48,6 +48,7 @@ func (s *Snapshot) rank(r *request, nodes []*node) []int64 {
 			totals[i] += weight * value
 		}
 	}
+	addPriorities(r, nodes, totals)
 	return totals
 }
 

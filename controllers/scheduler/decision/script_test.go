@@ -56,6 +56,8 @@ func (s *Snapshot) run(command, rest string) string {
 		case "pod":
 			s.RemovePod(parsePod(rest))
 		}
+	case "extender":
+		s.SetExtenders(append(s.extenders, parseExtender(rest))...)
 	case "budget":
 		s.SetBudget(parseBudget(rest))
 	case "nominate":
@@ -83,6 +85,9 @@ func (s *Snapshot) run(command, rest string) string {
 func (s *Snapshot) answer(pod *corev1.Pod) string {
 	ties := 1
 	best := s.Decide(pod, func(n int) int { ties = n; return 0 })
+	if best.Err != nil {
+		return best.Err.Error()
+	}
 	if best.Node == "" {
 		return best.Message()
 	}

@@ -30,6 +30,8 @@ type Snapshot struct {
 	// profiles are the profiles by scheduler name, and first is that of other pods.
 	profiles map[string]*Profile
 	first    *Profile
+	// extenders take part in decisions, in this order.
+	extenders []Extender
 	// priorities are the numbers of bound pods by priority, nominations the pods that
 	// have no node and are nominated to one, and budgets the disruption budgets by
 	// namespace and name.
