@@ -37,6 +37,12 @@ func contests() []contest {
 			{"namespace", measureNamespace},
 			{"namespaces", measureNamespaces},
 			{"collect", measureCollection},
+			{"stateful", measureStateful},
+			{"daemons", measureDaemons},
+			{"cronjobs", measureCronJobs},
+			{"autoscalers", measureAutoscalers},
+			{"claims", measureClaims},
+			{"preempt", measurePreemption},
 		}},
 		{"scale", apiServers, []measure{
 			{"crds", measureDefinitions},

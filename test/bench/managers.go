@@ -51,6 +51,10 @@ func kubeControllers() string {
 		"replicaset-controller", "replicationcontroller-controller", "deployment-controller", "job-controller", "ttl-after-finished-controller",
 		"endpointslice-controller", "endpoints-controller", "endpointslice-mirroring-controller", "disruption-controller",
 		"serviceaccount-controller", "resourcequota-controller",
+		"statefulset-controller", "daemonset-controller", "cronjob-controller", "horizontal-pod-autoscaler-controller",
+		"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller", "persistentvolume-expander-controller", "ephemeral-volume-controller",
+		"certificatesigningrequest-approving-controller", "certificatesigningrequest-cleaner-controller", "clusterrole-aggregation-controller", "ttl-controller",
+		"token-cleaner-controller", "bootstrap-signer-controller", "legacy-serviceaccount-token-cleaner-controller", "validatingadmissionpolicy-status-controller",
 	}, ",")
 }
 

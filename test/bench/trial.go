@@ -29,6 +29,11 @@ type sizes struct {
 	Content      int           // objects of a namespace that is deleted
 	Namespaces   int           // that are deleted at once
 	Dependents   int           // of an owner that is deleted
+	Stateful     int           // pods of stateful sets, that are started and rolled
+	CronJobs     int           // that fire at once
+	Autoscalers  int           // whose metric changes
+	Claims       int           // that are bound to volumes
+	Preemptors   int           // pods that take the place of others, at most 500
 	AgentPods    []int         // that do nothing while the agent is measured
 	AgentStarts  int           // pods that are started one by one
 	AgentBurst   int           // pods that are started at once
@@ -51,6 +56,7 @@ func fullSizes() sizes {
 		Watchers: []int{100, 1_000}, Events: 500, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
 		Nodes: 1_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000,
+		Stateful: 1_000, CronJobs: 500, Autoscalers: 200, Claims: 5_000, Preemptors: 250,
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
 		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
 		FleetAgents: 200, FleetPods: 2_000,
@@ -68,6 +74,7 @@ func quickSizes() sizes {
 		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
 		MemoryPods: 2_000, MemorySettle: time.Second,
 		Nodes: 100, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000,
+		Stateful: 100, CronJobs: 50, Autoscalers: 20, Claims: 200, Preemptors: 20,
 		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
 		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
 		FleetAgents: 10, FleetPods: 100,
