@@ -148,13 +148,14 @@ func (m *matrix) expect(allowed func(from, to string, protocol corev1.Protocol, 
 	m.model.Change(families["IPv4"], tx)
 	m.run("IPv4", tx)
 	all := slices.Sorted(maps.Keys(m.pods))
+	rules := newEvaluator(m.t, m.fakes["IPv4"].Table)
 	for _, from := range all {
 		for _, to := range all {
 			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
 				for _, port := range []int32{80, 81} {
 					c := connection{from: side{address: m.pods[from]}, to: side{address: m.pods[to]}, protocol: protocol, port: port}
 					want := from == to || allowed(from, to, protocol, port)
-					if got := evaluate(m.t, m.fakes["IPv4"].Table, c); got != want {
+					if got := rules.allows(c); got != want {
 						m.t.Fatalf("%s to %s, %s %d: allowed %t, want %t\n%s", from, to, protocol, port, got, want, m.fakes["IPv4"].Dump())
 					}
 				}

@@ -46,7 +46,7 @@ func (w *world) allows(pod *corev1.Pod, direction networkingv1.PolicyType, c con
 	}
 	isolated := false
 	for _, p := range w.policies {
-		if p.Namespace != pod.Namespace || !matches(&p.Spec.PodSelector, pod.Labels) || !applies(p, direction) {
+		if p.Namespace != pod.Namespace || !w.matches(&p.Spec.PodSelector, pod.Labels) || !applies(p, direction) {
 			continue
 		}
 		isolated = true
@@ -87,16 +87,22 @@ func (w *world) isPeer(namespace string, peer networkingv1.NetworkPolicyPeer, s 
 		return false
 	}
 	if peer.NamespaceSelector == nil {
-		return s.pod.Namespace == namespace && matches(peer.PodSelector, s.pod.Labels)
+		return s.pod.Namespace == namespace && w.matches(peer.PodSelector, s.pod.Labels)
 	}
 	of, known := w.namespaces[s.pod.Namespace]
-	return known && matches(peer.NamespaceSelector, of) && (peer.PodSelector == nil || matches(peer.PodSelector, s.pod.Labels))
+	return known && w.matches(peer.NamespaceSelector, of) && (peer.PodSelector == nil || w.matches(peer.PodSelector, s.pod.Labels))
 }
 
-func matches(s *metav1.LabelSelector, l map[string]string) bool {
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		panic(err)
+// matches reports whether a selector selects labels. The selectors of policies do not
+// change: each is parsed once.
+func (w *world) matches(s *metav1.LabelSelector, l map[string]string) bool {
+	selector, parsed := w.selectors[s]
+	if !parsed {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(s); err != nil {
+			panic(err)
+		}
+		w.selectors[s] = selector
 	}
 	return selector.Matches(labels.Set(l))
 }
