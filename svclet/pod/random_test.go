@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 400, "how many random lives of pods to play")
+	seeds = flag.Int("seeds", defaultSeeds, "how many random lives of pods to play")
 	seed  = flag.Int64("seed", -1, "the only one to play, with its history")
 )
 
