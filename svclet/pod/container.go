@@ -53,6 +53,8 @@ type container struct {
 	reason, message string
 	// retry is when the container may be started again after a failed start.
 	retry time.Time
+	// stale reports that API objects changed while the container was being started.
+	stale bool
 	crash crashBackOff
 	pull  pullBackOff
 
@@ -159,7 +161,8 @@ func (c *container) started(m *Machine) {
 	if result == nil {
 		return
 	}
-	c.outcome = nil
+	stale := c.stale
+	c.outcome, c.stale = nil, false
 	if result.Reason == "" {
 		c.reason, c.message, c.retry, c.pull = "", "", time.Time{}, pullBackOff{}
 		return
@@ -168,6 +171,8 @@ func (c *container) started(m *Machine) {
 	switch {
 	case isPullFailure(result.Reason):
 		c.retry = c.pull.fail(c, m.now)
+	case stale && result.Reason == reasonConfig:
+		c.retry = m.now
 	case result.Reason == reasonPostStart, m.hasEndedAt(c, c.tried):
 		// For the runtime the container has run: CrashLoopBackOff applies.
 	default:

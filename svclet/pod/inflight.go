@@ -80,6 +80,11 @@ func (m *Machine) recordOutcome(o Operation, failed bool) {
 	limit := maxRetry
 	if o.Kind == SetUp {
 		limit = maxSetUpRetry
+		stale := m.stale
+		m.stale = false
+		if stale && failed {
+			return
+		}
 	}
 	for i := range m.retries {
 		r := &m.retries[i]

@@ -69,6 +69,8 @@ type Machine struct {
 	// Operations in flight.
 	operations []Operation
 	retries    []retry
+	// stale reports that API objects changed while the pod was being set up.
+	stale bool
 	// halting is when the containers began to be stopped for good, or zero.
 	halting time.Time
 	// haltGrace is the grace period that they had then, grace the shortest one that
@@ -221,6 +223,22 @@ func (m *Machine) Done(operation Operation, result Result) {
 		m.isSetUp, m.tornDown = false, true
 	case operation.Kind == StopSandbox, operation.Kind == StopContainer:
 		m.stopped = append(m.stopped, operation.ID)
+	}
+}
+
+// ObjectsChanged reports that API objects have changed to which the pod refers. What has
+// failed, perhaps for the want of them, is tried again at once: the volumes, and
+// containers whose environment could not be made.
+func (m *Machine) ObjectsChanged() {
+	m.stale = m.inFlight(SetUp, "")
+	m.retries = slices.DeleteFunc(m.retries, func(r retry) bool { return r.kind == SetUp })
+	for i := range m.containers {
+		c := &m.containers[i]
+		_, starting := m.starting(c.spec.Name)
+		c.stale = starting || c.outcome != nil
+		if c.reason == reasonConfig {
+			c.retry = time.Time{}
+		}
 	}
 }
 

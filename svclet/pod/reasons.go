@@ -7,6 +7,7 @@ const (
 	reasonCrashLoop    = "CrashLoopBackOff"
 	reasonPull         = "ErrImagePull"
 	reasonPullBackOff  = "ImagePullBackOff"
+	reasonConfig       = "CreateContainerConfigError"
 	reasonPostStart    = "PostStartHookError"
 	reasonUnknown      = "ContainerStatusUnknown"
 

@@ -31,6 +31,7 @@ import (
 //	dead ID / ready ID          a sandbox becomes not ready, or ready
 //	started|live|ready NAME yes|no  the result of a probe
 //	tick DURATION / wake        time passes, or passes until the output's Wake
+//	objects                     API objects change to which the pod refers
 //	delete [SECONDS], remove, kill REASON TEXT [SECONDS], reject REASON TEXT
 //	evict REASON TEXT [SECONDS] like kill, without a disruption condition
 //	pend REASON TEXT, pend      a resize is pending, or is not any more
@@ -154,6 +155,8 @@ func (p *player) happen(verb string, words []string) {
 			p.t.Fatal("the machine does not want to be woken")
 		}
 		w.now = w.out.Wake
+	case "objects":
+		w.m.ObjectsChanged()
 	case "delete":
 		now := metav1.NewTime(w.now)
 		grace := *w.pod.Spec.TerminationGracePeriodSeconds

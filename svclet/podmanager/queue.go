@@ -48,7 +48,7 @@ func (q *Queue) ObjectsChanged(uids []types.UID) {
 	q.add(func(_ context.Context, m *Manager) {
 		for _, uid := range uids {
 			if w := m.get(uid); w != nil {
-				w.Refresh()
+				w.ObjectsChanged()
 			}
 		}
 	})

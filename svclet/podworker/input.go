@@ -75,6 +75,13 @@ func (w *Worker) Refresh() {
 	}
 }
 
+// ObjectsChanged updates the volumes with the API objects that they show, and tries again
+// what has failed without them.
+func (w *Worker) ObjectsChanged() {
+	w.Refresh()
+	w.enqueue(func(m *pod.Machine) { m.ObjectsChanged() })
+}
+
 // Preempt ends the pod within its own grace period. The arguments are those of the
 // pod's status, event and condition DisruptionTarget.
 func (w *Worker) Preempt(reason, message, conditionMessage string) {
