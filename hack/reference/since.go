@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -69,18 +68,14 @@ func (p *sincePage) settings(kind, title string, name func(*config.Setting) stri
 		if kind == "flag" {
 			shown = code("--" + s.Flag)
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %s |\n", shown, p.since(kind, name(s), shown, s), cell(cmp.Or(s.NoEffect, s.Later)))
+		fmt.Fprintf(&rows, "| %s | %s | %s |\n", shown, p.since(kind, name(s), s), cell(s.NoEffect))
 	}
 	fmt.Fprintf(&p.text, "## %s\n\n%d.\n\n| %s | works since | |\n|---|---|---|\n%s\n", title, count, kind, rows.String())
 }
 
 // since returns the cell of a setting.
-func (p *sincePage) since(kind, name, shown string, s *config.Setting) string {
-	switch {
-	case s.Later != "":
-		p.missing = append(p.missing, shown+": "+s.Later)
-		return "does not work"
-	case s.NoEffect != "":
+func (p *sincePage) since(kind, name string, s *config.Setting) string {
+	if s.NoEffect != "" {
 		return "accepted, without effect"
 	}
 	return p.date(kind, name)

@@ -23,10 +23,6 @@ instead. Unless stated otherwise, flags and fields have the meaning and default 
 `)
 	for _, section := range config.Sections() {
 		fmt.Fprintf(&b, "## %s\n\n", section.Title)
-		if section.Settings[0].Later != "" {
-			later(&b, section.Settings)
-			continue
-		}
 		b.WriteString("| flag | field | type | default | |\n|---|---|---|---|---|\n")
 		for i := range section.Settings {
 			s := &section.Settings[i]
@@ -59,20 +55,6 @@ func code(text string) string {
 		return ""
 	}
 	return "`" + text + "`"
-}
-
-func later(b *strings.Builder, settings []config.Setting) {
-	b.WriteString("The flags do not exist. In a configuration file, the fields may be empty, have a value listed here, or have kubelet's default.\n\n")
-	b.WriteString("| flag | field | accepted values | reason |\n|---|---|---|---|\n")
-	for i := range settings {
-		s := &settings[i]
-		var harmless []string
-		for _, value := range s.Harmless {
-			harmless = append(harmless, code(value))
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", flagsOf(s), code(s.Field), strings.Join(harmless, "<br>"), cell(s.Later))
-	}
-	b.WriteString("\n")
 }
 
 // featureGates returns the reference of the feature gates.

@@ -136,7 +136,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	images, err := newImages(base, conn)
+	images, pulls, err := newImages(base, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +159,13 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	s, serverTasks, err := newServer(ctx, base, conn, images, p, n)
+	s, serverTasks, err := newServer(ctx, base, conn, images, pulls, p, n)
 	if err != nil {
 		return nil, err
 	}
 	all := tasks{parts: []func(context.Context){n.Run}}
 	all.add(renewal(base))
+	all.add(recordsTask(conn, pulls))
 	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
 	all.add(podNetwork(ctx, base, conn))

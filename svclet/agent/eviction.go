@@ -3,9 +3,11 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/cgroup"
@@ -15,6 +17,7 @@ import (
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/image/collect"
 	"svc.dev/svc/svclet/image/pause"
+	"svc.dev/svc/svclet/image/records"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/server/stats"
 )
@@ -55,12 +58,17 @@ func newEviction(base common, conn connections, p *pods, n *node.Node, measured 
 }
 
 // newCollector makes what removes unused images.
-func newCollector(base common, conn connections, images *image.Manager, measured *stats.Provider) *collect.Collector {
+func newCollector(base common, conn connections, images *image.Manager, pulls *records.Records, measured *stats.Provider) *collect.Collector {
 	c := base.Configuration
 	return collect.New(collect.Options{
 		Runtime: conn.runtime, Containers: conn.runtime.CRI(), Clock: base.Clock, Event: nodeEvents(base, conn), Removed: images.Forget,
 		FileSystem: measured.ImageFileSystem,
-		High:       int(ptr.Deref(c.ImageGCHighThresholdPercent, 100)), Low: int(ptr.Deref(c.ImageGCLowThresholdPercent, 100)),
+		Listed: func(ids []string, at time.Time) {
+			if err := pulls.Prune(ids, at); err != nil {
+				klog.Background().Error(err, "Failed to remove the records of images that are gone")
+			}
+		},
+		High: int(ptr.Deref(c.ImageGCHighThresholdPercent, 100)), Low: int(ptr.Deref(c.ImageGCLowThresholdPercent, 100)),
 		Keep:       []string{pause.Name, base.PodInfraContainerImage},
 		MinimumAge: c.ImageMinimumGCAge.Duration, MaximumAge: c.ImageMaximumGCAge.Duration,
 	})

@@ -17,6 +17,7 @@ import (
 
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/image"
+	"svc.dev/svc/svclet/image/records"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/runtime"
@@ -28,7 +29,7 @@ import (
 
 // newServer makes what measures the node and its pods, what evicts pods by that, and
 // the agent's server: nil with enableServer: false.
-func newServer(ctx context.Context, base common, conn connections, images *image.Manager, p *pods, n *node.Node) (*server.Server, tasks, error) {
+func newServer(ctx context.Context, base common, conn connections, images *image.Manager, pulls *records.Records, p *pods, n *node.Node) (*server.Server, tasks, error) {
 	c := base.Configuration
 	usage := volumeUsage{volumes: p.volumes, pods: p.Manager, clock: base.Clock}
 	read := usage.read
@@ -40,7 +41,7 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		SystemContainers: systemCgroups(base.Config),
 		Started:          base.Clock.Now(), Clock: base.Clock,
 	}, conn.runtime.CRI(), conn.runtime, read)
-	collector := newCollector(base, conn, images, measured)
+	collector := newCollector(base, conn, images, pulls, measured)
 	all := tasks{parts: []func(context.Context){newEviction(base, conn, p, n, measured, collector).Run, collector.Run}}
 	if conn.listeners == nil {
 		return nil, all, nil

@@ -32,6 +32,7 @@ func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
 		LocalDir:    localDir(base), LocalCreated: created,
+		PluginDir: base.Configuration.VolumePluginDir, NodeName: base.name,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--root-dir: %w", err)

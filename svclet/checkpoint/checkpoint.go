@@ -72,20 +72,26 @@ func (f File) Save(data any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
-	next, err := os.CreateTemp(filepath.Dir(f.Path), "."+filepath.Base(f.Path))
+	return Replace(f.Path, text)
+}
+
+// Replace replaces a file, which only its owner may read. A crash leaves the old content
+// or the new one.
+func Replace(path string, content []byte) error {
+	next, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
 		return fmt.Errorf("writing the checkpoint: %w", err)
 	}
 	defer os.Remove(next.Name()) // fails after the rename
-	_, err = next.Write(text)
+	_, err = next.Write(content)
 	if err == nil {
 		err = next.Sync()
 	}
 	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), f.Path)
+		err = os.Rename(next.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the checkpoint %s: %w", f.Path, err)
+		return fmt.Errorf("writing the checkpoint %s: %w", path, err)
 	}
 	return nil
 }

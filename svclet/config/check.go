@@ -39,7 +39,7 @@ func (s *Settings) contradictions() Problems {
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
 		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
 		s.hiddenMetricsOfPreviousRelease,
-		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate, s.suitesServeHTTP2, s.shutdownPeriods, s.cpuOptionsFit, s.topologyOptionsFit, s.memoryPolicyFits, s.logQueryFits, s.tracingFits, s.memoryQoSFits,
+		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate, s.suitesServeHTTP2, s.shutdownPeriods, s.cpuOptionsFit, s.topologyOptionsFit, s.memoryPolicyFits, s.logQueryFits, s.tracingFits, s.memoryQoSFits, s.allowlistFits,
 	} {
 		if problem := contradiction(); problem != "" {
 			problems.add("%s", problem)
@@ -56,7 +56,7 @@ func (s *Settings) where(of *Setting) string {
 	case of.Field != "" && origin != "":
 		return origin + ": " + of.title(false)
 	}
-	return of.title(of.Flag != "" && of.Later == "")
+	return of.title(of.Flag != "")
 }
 
 // at is where for a field, or for a flag without one ("--lock-file").
@@ -69,8 +69,8 @@ func (s *Settings) at(name string) string {
 
 func (s *Settings) checkRule(of *Setting) Problems {
 	var problems Problems
-	if of.Later != "" || of.fallback != nil {
-		return nil // the latter are checked when they are parsed
+	if of.fallback != nil {
+		return nil // they are checked when they are parsed
 	}
 	if problem := of.refuse(of.target(&s.Flags, s.Configuration)); problem != "" {
 		problems.add("%s%s", s.where(of), problem)
@@ -200,6 +200,15 @@ func (s *Settings) pluginsNeedBoth() string {
 		return "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"
 	case s.ImageCredentialProviderConfig == "" && s.ImageCredentialProviderBinDir != "":
 		return "--image-credential-provider-bin-dir needs to know the programs: give --image-credential-provider-config, too"
+	}
+	return ""
+}
+
+// allowlistFits is kubelet's: the list is of one policy only.
+func (s *Settings) allowlistFits() string {
+	c := s.Configuration
+	if len(c.PreloadedImagesVerificationAllowlist) > 0 && c.ImagePullCredentialsVerificationPolicy != kubeletconfig.NeverVerifyAllowlistedImages {
+		return s.at("preloadedImagesVerificationAllowlist") + " is of the policy NeverVerifyAllowlistedImages: set imagePullCredentialsVerificationPolicy to it, or remove the list"
 	}
 	return ""
 }

@@ -29,12 +29,6 @@ func parse(args []string, all []Setting, flags *Flags, c *Configuration) command
 		err := attempt.ParseAll(args, func(flag *pflag.Flag, text string) error {
 			line.given[flag.Name] = true
 			of, v := ofFlag(all, flag.Name), flag.Value.(*value)
-			if of.Later != "" {
-				if text != "" && (v.Set(text) != nil || !of.isHarmless(v.target)) {
-					wrong.add("--%s: %s; leave it out", flag.Name, of.Later)
-				}
-				return nil
-			}
 			if err := v.Set(text); err != nil {
 				wrong.add("%s", badValue(of, text, err))
 			} else if of.fallback != nil {
@@ -133,9 +127,7 @@ func unknownFlag(all []Setting, name string) string {
 	}
 	var known []string
 	for i := range all {
-		if all[i].Later == "" {
-			known = append(known, all[i].names()...)
-		}
+		known = append(known, all[i].names()...)
 	}
 	if similar := suggest.Closest(name, known); similar != "" {
 		return fmt.Sprintf("unknown flag %s; did you mean --%s?", dashed, similar)

@@ -190,8 +190,8 @@ func TestHelpFitsItsWidthAndHasEveryFlag(t *testing.T) {
 		}
 	}
 	for _, s := range All() {
-		if there := strings.Contains(b.String(), "--"+s.Flag+" ") || strings.Contains(b.String(), "--"+s.Flag+"\n") || s.Flag == "v"; s.Flag != "" && there != (s.Later == "") {
-			t.Errorf("--%s is in the help: %t", s.Flag, there)
+		if there := strings.Contains(b.String(), "--"+s.Flag+" ") || strings.Contains(b.String(), "--"+s.Flag+"\n") || s.Flag == "v"; s.Flag != "" && !there {
+			t.Errorf("--%s is not in the help", s.Flag)
 		}
 	}
 }

@@ -101,8 +101,7 @@ func DefaultFlags() Flags {
 
 // Default returns the default configuration: that of document 3, and of kubelet
 // 1.36 where the document has none, with one exception: failCgroupV1 is false,
-// because the document has no hosts on which the agent does not start. Fields
-// without an implementation are empty.
+// because the document has no hosts on which the agent does not start.
 func Default() *Configuration {
 	c := &Configuration{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}}
 	defaultServer(c)
@@ -169,6 +168,7 @@ func defaultPods(c *Configuration) {
 	c.ImageGCHighThresholdPercent = ptr.To[int32](85)
 	c.ImageGCLowThresholdPercent = ptr.To[int32](80)
 	c.ImageMinimumGCAge = seconds(120)
+	c.ImagePullCredentialsVerificationPolicy = kubeletconfig.NeverVerifyPreloadedImages
 	c.MaxPods = 110
 	c.UserNamespaces = &kubeletconfig.UserNamespaces{IDsPerPod: ptr.To[int64](userBlock)}
 	c.MemoryThrottlingFactor = ptr.To(defaultThrottling)
@@ -185,6 +185,7 @@ func defaultPods(c *Configuration) {
 	c.SeccompDefault = ptr.To(false)
 	c.ResolverConfig = ptr.To("/etc/resolv.conf")
 	c.VolumeStatsAggPeriod = seconds(60)
+	c.VolumePluginDir = "/usr/libexec/svc/svclet-plugins/volume/exec/"
 	c.PodLogsDir = "/var/log/pods"
 	c.ContainerLogMaxSize = "10Mi"
 	c.ContainerLogMaxFiles = ptr.To[int32](5)

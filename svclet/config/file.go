@@ -96,7 +96,6 @@ func (f *file) parse(data []byte) {
 	}
 	f.group(root, f.values, reflect.TypeFor[Configuration](), "")
 	f.checkKind()
-	f.checkUnimplemented()
 	slices.SortStableFunc(f.found, func(a, b finding) int { return a.line - b.line })
 	for _, found := range f.found {
 		f.problems.add("%s:%d: %s", f.name, found.line, found.what)
@@ -263,7 +262,7 @@ func (f *file) field(node *yaml.Node, value any, t reflect.Type, path string) {
 // is valid.
 func (f *file) rule(decoded reflect.Value, path string) {
 	s := ofField(f.all, path)
-	if s == nil || s.Field != path || s.Later != "" || isUnset(decoded, path) {
+	if s == nil || s.Field != path || isUnset(decoded, path) {
 		return
 	}
 	if problem := s.refuse(decoded); problem != "" {

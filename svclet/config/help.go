@@ -28,7 +28,7 @@ func WriteHelp(out io.Writer, width int) error {
 		heading := "\n" + section.Title + ":\n"
 		for i := range section.Settings {
 			s := &section.Settings[i]
-			if s.Flag == "" || s.Later != "" {
+			if s.Flag == "" {
 				continue
 			}
 			b.WriteString(heading)
@@ -43,7 +43,7 @@ func WriteHelp(out io.Writer, width int) error {
 }
 
 // Value returns the type of the setting's values, as the help names it, and the
-// default, which is empty for a setting that svclet does not implement yet.
+// default.
 func (s *Setting) Value() (kind, byDefault string) {
 	flags, c := DefaultFlags(), Default()
 	target := s.target(&flags, c)
@@ -51,9 +51,6 @@ func (s *Setting) Value() (kind, byDefault string) {
 		return "", ""
 	}
 	v := value{target: target, separator: s.Separator}
-	if s.Later != "" {
-		return v.Type(), ""
-	}
 	return v.Type(), v.String()
 }
 

@@ -23,11 +23,6 @@ type Setting struct {
 	Separator string
 	// NoEffect says why the setting is accepted and has no effect.
 	NoEffect string
-	// Later is the feature of the setting that svclet does not implement yet. The flag
-	// and the field may only have the values of Harmless (JSON), with which a kubelet
-	// would do nothing else.
-	Later    string
-	Harmless []string
 	// fallback is the default of a flag without effect; all others have theirs from
 	// [Default] and [DefaultFlags].
 	fallback any
@@ -60,7 +55,6 @@ func Sections() []Section {
 		{"Process and machine", processSettings()},
 		{"Logs of svclet", logSettings()},
 		{"Without effect", ignoredSettings()},
-		{"Not there yet", unimplementedSettings()},
 	}
 }
 
@@ -89,7 +83,7 @@ func (s *Setting) title(byFlag bool) string {
 		return "--" + s.Flag + " (" + s.Field + ")"
 	case byFlag:
 		return "--" + s.Flag
-	case s.Flag != "" && s.Later == "":
+	case s.Flag != "":
 		return s.Field + " (--" + s.Flag + ")"
 	}
 	return s.Field

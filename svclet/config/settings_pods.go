@@ -23,6 +23,7 @@ func podSettings() []Setting {
 		{Flag: "seccomp-default", Field: "seccompDefault", Usage: "Use the seccomp profile RuntimeDefault for containers that specify none."},
 		{Field: "userNamespaces.idsPerPod", Rule: multipleOf(userBlock, math.MaxUint32/userBlock*userBlock),
 			Usage: "Number of users, and of groups, of each pod with `hostUsers: false` (feature gate UserNamespacesStatelessPodsSupport)."},
+		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Deprecated: true, Usage: "Directory of FlexVolume drivers: VENDOR~DRIVER/DRIVER is the program of the driver VENDOR/DRIVER. Programs are found and replaced while svclet runs."},
 		{Flag: "volume-stats-agg-period", Field: "volumeStatsAggPeriod", Deprecated: true,
 			Usage: "How often the disk usage of volumes is computed. 0 means never; in a file, where 0 means the default, a negative value does."},
 		{Flag: "local-storage-capacity-isolation", Field: "localStorageCapacityIsolation", Deprecated: true, Usage: "Report and isolate ephemeral storage as a resource of the node."},

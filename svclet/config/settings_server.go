@@ -5,6 +5,8 @@ import (
 	"time"
 
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"svc.dev/svc/svclet/image/records"
 )
 
 func serverSettings() []Setting {
@@ -81,6 +83,10 @@ func runtimeSettings() []Setting {
 			Usage: "Percentage of the images' disk in use at which the removal of images ends. Not above the high threshold."},
 		{Flag: "minimum-image-ttl-duration", Field: "imageMinimumGCAge", Deprecated: true, Rule: notNegative(), Usage: "Minimum age of an unused image before it is removed."},
 		{Field: "imageMaximumGCAge", Rule: notNegative(), Usage: "How long an image may be unused before it is removed, whatever the usage of the disk. 0 means any time."},
+		{Field: "imagePullCredentialsVerificationPolicy", Rule: oneOf("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
+			Usage: "For which images of the node a pod's pull secrets are verified at the registry, unless they have pulled the image before: for none, for those that svclet pulled, for all but preloaded ones of preloadedImagesVerificationAllowlist, or for all."},
+		{Field: "preloadedImagesVerificationAllowlist", Rule: each("images with their registry, without tag and digest, of which the last segment may be *", refuseAllowed),
+			Usage: "Preloaded images that need no verification with NeverVerifyAllowlistedImages, such as registry.example/team/* or docker.io/library/busybox."},
 		{Flag: "image-credential-provider-config", Usage: "Configuration file of credential provider plugins, or a directory of such files."},
 		{Flag: "image-credential-provider-bin-dir", Usage: "Directory of the binaries of credential provider plugins."},
 	}
@@ -94,4 +100,12 @@ func containerLogSettings() []Setting {
 		{Field: "containerLogMonitorInterval", Rule: durationRule(3*time.Second, 1<<62, "3s or more"), Usage: "How often the sizes of container logs are checked."},
 		{Field: "podLogsDir", Rule: cleanDirectory(), Usage: "Directory of the logs of all pods."},
 	}
+}
+
+// refuseAllowed returns why an entry of preloadedImagesVerificationAllowlist is refused, or "".
+func refuseAllowed(entry string) string {
+	if err := records.CheckAllowed(entry); err != nil {
+		return err.Error()
+	}
+	return ""
 }

@@ -30,7 +30,7 @@ var ownDefaults = map[string]string{
 // program.
 var ownFlags = []string{"service-proxy", "network-policy", "pod-network", "dns"}
 
-func TestEveryFlagOfTheDocumentExistsOrIsListedAsLater(t *testing.T) {
+func TestEveryFlagOfTheDocumentExists(t *testing.T) {
 	file, err := os.Open("testdata/flags.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -48,9 +48,6 @@ func TestEveryFlagOfTheDocumentExistsOrIsListedAsLater(t *testing.T) {
 		s := ofFlag(all, name)
 		if s == nil {
 			t.Errorf("--%s is missing", name)
-			continue
-		}
-		if s.Later != "" {
 			continue
 		}
 		if s.Deprecated != deprecated {
@@ -95,7 +92,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 		if s.Field != "" && !fieldOf(&Configuration{}, s.Field).IsValid() {
 			t.Errorf("there is no field %s", s.Field)
 		}
-		if s.Flag == "" && s.Field == "" || s.Usage == "" && s.Later == "" {
+		if s.Flag == "" && s.Field == "" || s.Usage == "" {
 			t.Errorf("setting %s%s is incomplete", s.Flag, s.Field)
 		}
 		for j := range i {
@@ -159,7 +156,7 @@ func TestEveryFlagSetsItsFieldAndShowsItAgain(t *testing.T) {
 	all := All()
 	for i := range all {
 		s := &all[i]
-		if s.Flag == "" || s.Later != "" || s.fallback != nil {
+		if s.Flag == "" || s.fallback != nil {
 			continue
 		}
 		for _, name := range s.names() {
@@ -181,16 +178,6 @@ func TestEveryFlagSetsItsFieldAndShowsItAgain(t *testing.T) {
 			target.SetZero()
 			if !reflect.DeepEqual(flags, Flags{}) || !reflect.DeepEqual(c, &Configuration{}) {
 				t.Errorf("--%s sets more than its field", name)
-			}
-		}
-	}
-}
-
-func TestHarmlessValuesAreOfTheirFieldsTypes(t *testing.T) {
-	for _, s := range All() {
-		for _, harmless := range s.Harmless {
-			if _, err := decodeText(harmless, fieldOf(&Configuration{}, s.Field).Type()); err != nil {
-				t.Errorf("%s: %s: %v", s.Field, harmless, err)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/image/credentials"
+	"svc.dev/svc/svclet/image/records"
 	"svc.dev/svc/svclet/pod"
 )
 
@@ -37,12 +38,26 @@ type Credentials interface {
 	Lookup(ctx context.Context, repository string) []credentials.Login
 }
 
+// Records are who may use the images of the node (package records).
+type Records interface {
+	// Accessible reports whether a pod with these logins may use an image without
+	// pulling it.
+	Accessible(image records.Image, logins []credentials.Login) bool
+	// Begin is called before a pull; Failed or Pulled after it, with the login that
+	// was used, if any.
+	Begin(image string) error
+	Failed(image string)
+	Pulled(image records.Image, login *credentials.Login)
+}
+
 // Options configure a [Manager].
 type Options struct {
 	Runtime  Runtime
 	Recorder Recorder
 	// Credentials are the node's own, tried in order after a pod's pull secrets.
 	Credentials []Credentials
+	// Records, if not nil, decide which pods may use images that are present.
+	Records Records
 	// MaxParallelPulls bounds the parallel pulls; less than 1 means no limit.
 	// Serialized pulls have the limit 1.
 	MaxParallelPulls int
@@ -136,8 +151,12 @@ func (m *Manager) ensure(ctx context.Context, r request) (ref, reason string, er
 		ref = found.GetId()
 		present = answerOf(ref != "")
 	}
+	accessible, err := m.accessible(image, ref, r.secrets)
+	if err != nil {
+		return m.refuse(ctx, r, PullFailed, "Failed", fmt.Errorf("Failed to pull image %q: %w", r.image, err)) //nolint:staticcheck // The message is kubelet's.
+	}
 	switch {
-	case ref != "":
+	case accessible:
 		pulled = answerOf(false)
 		m.event(r, corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.image))
 		return ref, "", nil
@@ -149,7 +168,20 @@ func (m *Manager) ensure(ctx context.Context, r request) (ref, reason string, er
 	if err != nil {
 		return m.refuse(ctx, r, PullFailed, "Failed", fmt.Errorf("Failed to pull image %q: %w", r.image, err)) //nolint:staticcheck // The message is kubelet's.
 	}
-	return m.pull(ctx, r, spec, logins)
+	return m.pull(ctx, r, image, spec, logins)
+}
+
+// accessible reports whether an image is present, and a pod with these pull secrets may
+// use it. ref is empty if it is not present.
+func (m *Manager) accessible(image name, ref string, secrets []corev1.Secret) (bool, error) {
+	if ref == "" || m.options.Records == nil {
+		return ref != "", nil
+	}
+	keyring, err := credentials.FromSecrets(secrets)
+	if err != nil {
+		return false, err
+	}
+	return m.options.Records.Accessible(records.Image{Name: image.full, Repository: image.repository, Ref: ref}, keyring.Lookup(image.repository)), nil
 }
 
 // refuse records the event of a failure, unless the caller's context is done.
@@ -179,11 +211,11 @@ func (m *Manager) logins(ctx context.Context, repository string, secrets []corev
 }
 
 // pull pulls an image, or waits for a pull of it in flight.
-func (m *Manager) pull(ctx context.Context, r request, spec *runtimeapi.ImageSpec, logins []credentials.Login) (ref, reason string, err error) {
+func (m *Manager) pull(ctx context.Context, r request, image name, spec *runtimeapi.ImageSpec, logins []credentials.Login) (ref, reason string, err error) {
 	m.event(r, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", r.image))
 	began := m.options.Clock.Now()
 	result, err := m.share(ctx, keyOf(r.pod.Namespace, spec, logins), func(ctx context.Context) result {
-		return m.pullNow(ctx, spec, logins, sandboxOf(r.pod))
+		return m.pullNow(ctx, image, spec, logins, sandboxOf(r.pod))
 	})
 	if err != nil {
 		return "", PullFailed, fmt.Errorf("pull of image %q given up: %w", r.image, err)
@@ -220,7 +252,7 @@ func explain(image string, err error) (reason string, _ error) {
 var errTooOften = errors.New("pull QPS exceeded")
 
 // pullNow pulls an image with each login in turn until one succeeds.
-func (m *Manager) pullNow(ctx context.Context, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) result {
+func (m *Manager) pullNow(ctx context.Context, image name, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) result {
 	if m.slots != nil {
 		select {
 		case m.slots <- struct{}{}:
@@ -232,10 +264,21 @@ func (m *Manager) pullNow(ctx context.Context, spec *runtimeapi.ImageSpec, login
 	if m.limiter != nil && !m.limiter.TryAccept() {
 		return result{err: errTooOften}
 	}
+	if m.options.Records != nil {
+		if err := m.options.Records.Begin(image.full); err != nil {
+			return result{err: err}
+		}
+	}
 	began := m.options.Clock.Now()
-	ref, err := m.tryLogins(ctx, spec, logins, sandbox)
+	ref, login, err := m.tryLogins(ctx, spec, logins, sandbox)
 	if err != nil {
+		if m.options.Records != nil {
+			m.options.Records.Failed(image.full)
+		}
 		return result{err: err}
+	}
+	if m.options.Records != nil {
+		m.options.Records.Pulled(records.Image{Name: image.full, Repository: image.repository, Ref: ref}, login)
 	}
 	m.list.forget()
 	r := result{ref: ref}

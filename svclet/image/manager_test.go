@@ -18,9 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/image/credentials"
+	"svc.dev/svc/svclet/image/records"
 	"svc.dev/svc/svclet/pod"
 )
 
@@ -484,5 +487,42 @@ func TestMissingPullSecretsAreNamedInAnEvent(t *testing.T) {
 		}
 		want(t, "secrets", got, c.want...)
 		want(t, "events", j.events, c.events...)
+	}
+}
+
+func TestAPodWithoutTheSecretThatPulledAnImageHasToPullIt(t *testing.T) {
+	r, j := newRegistry("preloaded:latest"), &journal{}
+	r.pull = func(_ context.Context, _, user string) error {
+		if user != "alice" {
+			return errors.New("unauthorized")
+		}
+		return nil
+	}
+	pulls, err := records.Open(t.TempDir(), "v1", records.Policy{Verification: kubeletconfig.NeverVerifyPreloadedImages}, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New(Options{Runtime: r, Recorder: j, Records: pulls})
+	alice := secret(`{"auths": {"registry.example": {"username": "alice", "password": "1"}}}`)
+	for _, step := range []struct {
+		image   string
+		policy  corev1.PullPolicy
+		secrets []corev1.Secret
+		reason  string
+		pulls   int
+	}{
+		{"registry.example/app", corev1.PullIfNotPresent, alice, "", 1},
+		{"registry.example/app", corev1.PullIfNotPresent, alice, "", 1},
+		{"registry.example/app", corev1.PullNever, alice, "", 1},
+		{"registry.example/app", corev1.PullIfNotPresent, nil, PullFailed, 2},
+		{"registry.example/app", corev1.PullNever, nil, NeverPull, 2},
+		{"preloaded", corev1.PullNever, nil, "", 2},
+	} {
+		p, c := podOf("p", step.image, step.policy)
+		if _, reason, _ := m.Ensure(t.Context(), p, c, step.secrets); reason != step.reason {
+			t.Errorf("%+v: reason %q", step, reason)
+		} else if len(r.pulled()) != step.pulls {
+			t.Errorf("%+v: pulls %q", step, r.pulled())
+		}
 	}
 }

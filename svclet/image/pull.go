@@ -120,20 +120,21 @@ func (m *Manager) forget(key pullKey, p *pull) {
 }
 
 // tryLogins pulls an image with each login in turn until one succeeds, or without
-// a login if there is none.
-func (m *Manager) tryLogins(ctx context.Context, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+// a login if there is none. It returns the one that succeeded.
+func (m *Manager) tryLogins(ctx context.Context, spec *runtimeapi.ImageSpec, logins []credentials.Login, sandbox *runtimeapi.PodSandboxConfig) (string, *credentials.Login, error) {
 	if len(logins) == 0 {
-		return m.tryLogin(ctx, spec, nil, sandbox)
+		ref, err := m.tryLogin(ctx, spec, nil, sandbox)
+		return ref, nil, err
 	}
 	var failed []error
 	for _, login := range logins {
 		ref, err := m.tryLogin(ctx, spec, &runtimeapi.AuthConfig{Username: login.Username, Password: login.Password}, sandbox)
 		if err == nil {
-			return ref, nil
+			return ref, &login, nil
 		}
 		failed = append(failed, err)
 	}
-	return "", utilerrors.NewAggregate(failed)
+	return "", nil, utilerrors.NewAggregate(failed)
 }
 
 func (m *Manager) tryLogin(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {

@@ -15,6 +15,7 @@ import (
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/csi"
+	"svc.dev/svc/svclet/flexvolume"
 )
 
 const (
@@ -57,6 +58,11 @@ func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev
 		mounted, err = mountHostPath(volume.Name, pv.Spec.HostPath, readOnly)
 	case pv.Spec.NFS != nil:
 		mounted, err = m.mountNFS(ctx, pod, volume.Name, pv.Name, pv.Spec.NFS, pv.Spec.MountOptions, readOnly)
+	case pv.Spec.FlexVolume != nil && m.flex != nil:
+		mounted, err = m.mountFlex(ctx, volume.Name, flexvolume.Volume{
+			Pod: pod, Name: pv.Name, Persistent: true, Source: *pv.Spec.FlexVolume, MountOptions: pv.Spec.MountOptions,
+			ReadOnly: readOnly || pv.Spec.FlexVolume.ReadOnly,
+		})
 	case pv.Spec.Local != nil:
 		mounted, err = m.mountLocal(pod, volume.Name, pv, readOnly)
 	default:

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +41,51 @@ func TestExportsOfNFSServersAreMountedOnceByTheMountCommand(t *testing.T) {
 	}
 	fails = errors.New("mount: bad usage")
 	if _, err := h.Mount(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "bad usage; the node needs the NFS client") {
+		t.Error(err)
+	}
+}
+
+func TestFlexVolumesAreMountedByTheirDriver(t *testing.T) {
+	h := newFixture(t)
+	const program = `#!/bin/sh
+case "$1" in
+init) echo '{"status": "Success", "capabilities": {"attach": false, "fsGroup": false}}';;
+mount) echo "$3" > "$2/options"; echo '{"status": "Success"}';;
+unmount) rm "$2/options"; echo '{"status": "Success"}';;
+*) echo '{"status": "Not supported"}'; exit 1;;
+esac
+`
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "vendor~driver"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "vendor~driver", "driver"), []byte(program), 0o755)) //nolint:gosec // a program
+	var err error
+	h.PluginDir, h.NodeName = dir, "node-1"
+	h.Manager, err = New(h.Options)
+	must(t, err)
+	pod := podOf(volumeOf("v", corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{
+		Driver: "vendor/driver", ReadOnly: true, Options: map[string]string{"share": "a"}, SecretRef: &corev1.LocalObjectReference{Name: "login"},
+	}}))
+	mounted, err := h.Mount(t.Context(), pod)
+	must(t, err)
+	path := filepath.Join(h.RootDir, "pods/u1/volumes/vendor~driver/v")
+	if m := mounted["v"]; m.HostPath != path || !m.ReadOnly || m.Relabel {
+		t.Errorf("%+v", m)
+	}
+	options, err := os.ReadFile(filepath.Join(path, "options"))
+	must(t, err)
+	for _, want := range []string{`"share":"a"`, `"kubernetes.io/readwrite":"ro"`, `"kubernetes.io/secret/name":"bWU="`} {
+		if !strings.Contains(string(options), want) {
+			t.Errorf("%s is not in %s", want, options)
+		}
+	}
+	must(t, h.Unmount(t.Context(), "u1"))
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("left: %v", err)
+	}
+	h.PluginDir = ""
+	h.Manager, err = New(h.Options)
+	must(t, err)
+	if _, err := h.Mount(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "no volume plugin matched") {
 		t.Error(err)
 	}
 }

@@ -27,6 +27,11 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
 		}
 	}
+	if m.flex != nil {
+		if err := m.flex.Unpublish(ctx, uid); err != nil {
+			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+		}
+	}
 	dir := m.layout.pod(uid)
 	mounts, err := m.Mounter.Under(dir)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/csi"
+	"svc.dev/svc/svclet/flexvolume"
 )
 
 // Objects are the API objects that volumes get their content from.
@@ -36,6 +37,13 @@ type CSI interface {
 	// Unpublish releases the volumes of a pod.
 	Unpublish(ctx context.Context, uid types.UID) error
 	Usage(ctx context.Context, uid types.UID, volume string) (csi.Usage, error)
+}
+
+// Flex publishes the volumes of FlexVolume drivers.
+type Flex interface {
+	Publish(ctx context.Context, v flexvolume.Volume) (flexvolume.Published, error)
+	// Unpublish releases the volumes of a pod.
+	Unpublish(ctx context.Context, uid types.UID) error
 }
 
 // Options are the options of [New].
@@ -60,6 +68,9 @@ type Options struct {
 	Images bool
 	// CSI publishes the volumes of CSI drivers. Without it they are refused.
 	CSI CSI
+	// PluginDir is the directory of FlexVolume drivers (--volume-plugin-dir), NodeName the
+	// node's name for them. Without a directory they are refused.
+	PluginDir, NodeName string
 	// Mounter defaults to the kernel's.
 	Mounter Mounter
 	// MountCommand runs mount(8), which is the default, for file systems that need a
@@ -74,6 +85,7 @@ type Options struct {
 type Manager struct {
 	Options
 	layout layout
+	flex   Flex
 
 	mutex sync.Mutex
 	pods  map[types.UID]*state
@@ -148,7 +160,14 @@ func New(options Options) (*Manager, error) {
 		return nil, fmt.Errorf("root directory %q: %w", options.RootDir, err)
 	}
 	options.RootDir = root
-	return &Manager{Options: options, layout: layout{root: root}, pods: map[types.UID]*state{}}, nil
+	m := &Manager{Options: options, layout: layout{root: root}, pods: map[types.UID]*state{}}
+	if options.PluginDir != "" {
+		m.flex = flexvolume.New(flexvolume.Options{
+			Dir: options.PluginDir, RootDir: root, NodeName: options.NodeName,
+			Mounter: options.Mounter, MountCommand: options.MountCommand, Secret: options.Objects.Secret,
+		})
+	}
+	return m, nil
 }
 
 // Mount creates the pod's directories and volumes, and returns the volumes by
@@ -224,6 +243,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		return m.mountObjects(ctx, pod, volume)
 	case volume.CSI != nil && m.CSI != nil:
 		return m.mountCSI(ctx, csi.Volume{Pod: pod, Name: volume.Name, Inline: volume.CSI, ReadOnly: ptr.Deref(volume.CSI.ReadOnly, false)})
+	case volume.FlexVolume != nil && m.flex != nil:
+		return m.mountInlineFlex(ctx, pod, volume)
 	case volume.NFS != nil:
 		return m.mountNFS(ctx, pod, volume.Name, volume.Name, volume.NFS, nil, false)
 	case volume.Image != nil && m.Images:

@@ -46,7 +46,10 @@ type Options struct {
 	Event func(kind, reason, message string)
 	// Removed is called after images were removed.
 	Removed func()
-	Clock   clock.Clock
+	// Listed is called with the images' IDs before each collection, and when they were
+	// listed; nil does nothing.
+	Listed func(ids []string, at time.Time)
+	Clock  clock.Clock
 }
 
 // Collector removes unused images.
@@ -125,6 +128,7 @@ func (c *Collector) collect(ctx context.Context) error {
 
 // update reads the images and their use.
 func (c *Collector) update(ctx context.Context) error {
+	began := c.o.Clock.Now()
 	listed, err := c.o.Runtime.ListImages(ctx, nil)
 	if err != nil {
 		return err
@@ -134,10 +138,10 @@ func (c *Collector) update(ctx context.Context) error {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	names := map[string]string{} // IDs by ID, tag and digest
-	images := make([]Image, len(listed))
+	images, ids := make([]Image, len(listed)), make([]string, len(listed))
 	for i, image := range listed {
 		images[i] = Image{ID: image.Id, Size: int64(image.Size), Pinned: image.Pinned} //nolint:gosec // no image overflows int64
-		names[image.Id] = image.Id
+		names[image.Id], ids[i] = image.Id, image.Id
 		for _, name := range append(image.RepoTags, image.RepoDigests...) {
 			names[name] = image.Id
 		}
@@ -154,6 +158,9 @@ func (c *Collector) update(ctx context.Context) error {
 		used[names[name]] = true
 	}
 	c.records.Update(c.o.Clock.Now(), images, used)
+	if c.o.Listed != nil {
+		c.o.Listed(ids, began)
+	}
 	return nil
 }
 

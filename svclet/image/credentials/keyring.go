@@ -9,11 +9,20 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Login is a registry login. It is never printed.
 type Login struct {
 	Username, Password string
+	// Secret is the pull secret that the login is of; empty for one of the node.
+	Secret Secret `json:"-"`
+}
+
+// Secret identifies a pull secret.
+type Secret struct {
+	Namespace, Name string
+	UID             types.UID
 }
 
 // String hides the login in logs and errors.
@@ -46,6 +55,10 @@ func FromSecrets(secrets []corev1.Secret) (*Keyring, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pull secret %s/%s: %w", s.Namespace, s.Name, err)
+		}
+		for registry, login := range config {
+			login.Secret = Secret{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+			config[registry] = login
 		}
 		keyring.Add(config)
 	}

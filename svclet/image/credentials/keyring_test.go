@@ -75,13 +75,13 @@ func TestDockerConfigurationsAreParsed(t *testing.T) {
 		want        Login
 		fails       bool
 	}{
-		{"user and password", `{"username":"u","password":"p","email":"e"}`, Login{"u", "p"}, false},
-		{"auth", `{"auth":"` + auth("u:p") + `"}`, Login{"u", "p"}, false},
-		{"auth comes first", `{"username":"x","password":"y","auth":"` + auth("u:p") + `"}`, Login{"u", "p"}, false},
-		{"auth without padding", `{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("us:p")) + `"}`, Login{"us", "p"}, false},
-		{"colon in the password", `{"auth":"` + auth("u:p:q") + `"}`, Login{"u", "p:q"}, false},
-		{"empty password", `{"auth":"` + auth("u:") + `"}`, Login{"u", ""}, false},
-		{"what others add", `{"username":"u","identitytoken":"t"}`, Login{"u", ""}, false},
+		{"user and password", `{"username":"u","password":"p","email":"e"}`, Login{Username: "u", Password: "p"}, false},
+		{"auth", `{"auth":"` + auth("u:p") + `"}`, Login{Username: "u", Password: "p"}, false},
+		{"auth comes first", `{"username":"x","password":"y","auth":"` + auth("u:p") + `"}`, Login{Username: "u", Password: "p"}, false},
+		{"auth without padding", `{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("us:p")) + `"}`, Login{Username: "us", Password: "p"}, false},
+		{"colon in the password", `{"auth":"` + auth("u:p:q") + `"}`, Login{Username: "u", Password: "p:q"}, false},
+		{"empty password", `{"auth":"` + auth("u:") + `"}`, Login{Username: "u"}, false},
+		{"what others add", `{"username":"u","identitytoken":"t"}`, Login{Username: "u"}, false},
 		{"nothing", `{}`, Login{}, false},
 		{"no base64", `{"auth":"%%%"}`, Login{}, true},
 		{"no colon", `{"auth":"` + auth("hunter2") + `"}`, Login{}, true},
@@ -224,7 +224,7 @@ func FuzzLoginsRoundTrip(f *testing.F) {
 			t.Fatal(err)
 		}
 		config, err := ParseConfig(data)
-		if err != nil || config["reg.io"] != (Login{username, password}) {
+		if err != nil || config["reg.io"] != (Login{Username: username, Password: password}) {
 			t.Errorf("%q, %q: %v", username, password, err)
 		}
 	})

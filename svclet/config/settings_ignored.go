@@ -19,13 +19,3 @@ func ignoredSettings() []Setting {
 		{Flag: "experimental-mounter-path", Deprecated: true, fallback: "mount", NoEffect: "svclet mounts by itself", Usage: "Path to the mounter binary. Removal in 1.24 or later."},
 	}
 }
-
-// unimplementedSettings are kubelet's settings that svclet does not implement yet.
-func unimplementedSettings() []Setting {
-	return []Setting{
-		{Field: "imagePullCredentialsVerificationPolicy", Later: "svclet does not record yet which credentials pulled an image", Harmless: []string{`"NeverVerify"`, `"NeverVerifyPreloadedImages"`}},
-		{Field: "preloadedImagesVerificationAllowlist", Later: "svclet does not record yet which credentials pulled an image"},
-		{Flag: "volume-plugin-dir", Field: "volumePluginDir", Later: "svclet runs no volume plugins yet", Harmless: []string{
-			`"/usr/libexec/svc/svclet-plugins/volume/exec/"`, `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`}},
-	}
-}
