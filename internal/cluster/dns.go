@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/svclet/dns"
@@ -94,12 +95,16 @@ func newDNSService(ranges []netip.Prefix, fixed bool) *corev1.Service {
 			},
 		},
 	}
-	// The nodes' own servers have IPv4 addresses only.
+	// Pods ask at the first address: at one of IPv4 if there are both, since a network of
+	// pods may have none of IPv6.
 	family := ranges[0]
 	for _, cidr := range ranges {
 		if cidr.Addr().Is4() {
 			family = cidr
 		}
+	}
+	if len(ranges) > 1 {
+		service.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
 	}
 	if family.Addr().Is6() {
 		service.Spec.IPFamilies[0] = corev1.IPv6Protocol

@@ -35,6 +35,9 @@ func TestTheDNSServiceHasTheTenthAddressOfTheIPv4Range(t *testing.T) {
 		if spec.ClusterIP != test.address || spec.IPFamilies[0] != test.family {
 			t.Errorf("%s: %s of %s", test.ranges, spec.ClusterIP, spec.IPFamilies[0])
 		}
+		if both := spec.IPFamilyPolicy != nil && *spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack; both != (len(ranges) == 2) {
+			t.Errorf("%s: of both families: %v", test.ranges, both)
+		}
 	}
 }
 

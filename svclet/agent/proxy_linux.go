@@ -31,10 +31,10 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 		},
 	}
 	if server := loopback(base.API.Host); server.IsValid() {
-		o.Local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = ruleset.Fallback{Address: server}
+		o.Local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = ruleset.Fallback{Addresses: []netip.AddrPort{server}}
 	}
 	if n.dns != nil {
-		o.Local[dns.ServiceKey()] = ruleset.Fallback{Address: n.dns.Address(), Port: dns.ServicePort}
+		o.Local[dns.ServiceKey()] = ruleset.Fallback{Addresses: n.dns.Addresses(), Port: dns.ServicePort}
 	}
 	if runtime := base.Containerd; runtime != nil {
 		o.Bridge = runtime.Bridge()

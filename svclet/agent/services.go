@@ -25,8 +25,9 @@ const defaultClusterDomain = "cluster.local"
 type nodeServices struct {
 	store *services.Store // nil without either
 	dns   *dns.Server     // nil if the node has none
-	// routed is whether the proxy routes the service of the DNS server to it.
-	routed bool
+	// routed reports whether the proxy routes the service of the DNS server to it in the
+	// IP family of an address; nil if in none.
+	routed func(netip.Addr) bool
 	// forbidden reports whether the node may not read services, so that the copy never
 	// becomes complete.
 	forbidden func(context.Context) bool
@@ -50,9 +51,13 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 	}
 	n.tasks.parts = append(n.tasks.parts, func(ctx context.Context) { n.store.Run(ctx, conn.clients.Heartbeats, conn.clients.Discovery) })
 	if base.DNS {
+		link := dns.LinkName("")
+		if base.Containerd != nil {
+			link = dns.LinkName(base.Containerd.Bridge())
+		}
 		server, err := dns.Listen(ctx, dns.Options{
 			Domain: clusterDomain(base), Services: n.store, ResolvConf: ptr.Deref(base.Configuration.ResolverConfig, ""),
-			PortFile: filepath.Join(base.RootDir, "dns-port"), Clock: base.Clock,
+			Link: link, PortFile: filepath.Join(base.RootDir, "dns-port"), Clock: base.Clock,
 		})
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Names of services have no DNS server on this node")
@@ -63,7 +68,9 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 	}
 	if base.ServiceProxy {
 		parts := serviceProxy(ctx, base, n, conn.events.Any())
-		n.routed = len(parts) > 0 && n.dns != nil
+		if len(parts) > 0 && n.dns != nil {
+			n.routed = n.dns.Serves
+		}
 		n.tasks.parts = append(n.tasks.parts, parts...)
 	}
 	return n
@@ -121,9 +128,9 @@ func (n *nodeServices) await(ctx context.Context) error {
 }
 
 // nameServer returns the address of the service of name servers that answers: the first of
-// a family in which it has a ready endpoint or, if the proxy routes it to the node's own
-// server, which has an IPv4 address, of IPv4. It is empty if none does.
-func nameServer(object services.Object, routed bool) string {
+// a family in which it has a ready endpoint or in which the proxy routes it to the node's
+// own server. It is empty if none does.
+func nameServer(object services.Object, routed func(netip.Addr) bool) string {
 	if object.Service == nil {
 		return ""
 	}
@@ -136,7 +143,7 @@ func nameServer(object services.Object, routed bool) string {
 		if address.Is6() {
 			family = corev1.IPv6Protocol
 		}
-		if routed && family == corev1.IPv4Protocol || hasReady(object, family) {
+		if routed != nil && routed(address) || hasReady(object, family) {
 			return text
 		}
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,21 +36,25 @@ func dnsEndpoints(family discoveryv1.AddressType, ready bool) *discoveryv1.Endpo
 func TestPodsAskAtAnAddressThatAnswers(t *testing.T) {
 	const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	slices := func(all ...*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice { return all }
+	none := func(netip.Addr) bool { return false }
+	ipv4 := func(family netip.Addr) bool { return family.Is4() }
+	both := func(netip.Addr) bool { return true }
 	for _, test := range []struct {
 		rule   string
 		object services.Object
-		routed bool
+		routed func(netip.Addr) bool
 		want   string
 	}{
-		{"there is no service", services.Object{}, true, ""},
-		{"it leads to the node's server", services.Object{Service: dnsService("10.0.0.10")}, true, "10.0.0.10"},
-		{"without the proxy it leads nowhere", services.Object{Service: dnsService("10.0.0.10")}, false, ""},
-		{"it has a ready endpoint", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, true))}, false, "10.0.0.10"},
-		{"its endpoint is not ready", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, false))}, false, ""},
-		{"the node's server has no IPv6 address", services.Object{Service: dnsService("fd00::a")}, true, ""},
-		{"the other family does", services.Object{Service: dnsService("fd00::a", "10.0.0.10")}, true, "10.0.0.10"},
-		{"an endpoint of IPv6", services.Object{Service: dnsService("fd00::a", "10.0.0.10"), Slices: slices(dnsEndpoints(v6, true))}, true, "fd00::a"},
-		{"it is headless", services.Object{Service: dnsService("None"), Slices: slices(dnsEndpoints(v4, true))}, true, ""},
+		{"there is no service", services.Object{}, ipv4, ""},
+		{"the node's server has an IPv6 address", services.Object{Service: dnsService("fd00::a")}, both, "fd00::a"},
+		{"it leads to the node's server", services.Object{Service: dnsService("10.0.0.10")}, ipv4, "10.0.0.10"},
+		{"without the proxy it leads nowhere", services.Object{Service: dnsService("10.0.0.10")}, none, ""},
+		{"it has a ready endpoint", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, true))}, none, "10.0.0.10"},
+		{"its endpoint is not ready", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, false))}, none, ""},
+		{"the node's server has no IPv6 address", services.Object{Service: dnsService("fd00::a")}, ipv4, ""},
+		{"the other family does", services.Object{Service: dnsService("fd00::a", "10.0.0.10")}, ipv4, "10.0.0.10"},
+		{"an endpoint of IPv6", services.Object{Service: dnsService("fd00::a", "10.0.0.10"), Slices: slices(dnsEndpoints(v6, true))}, ipv4, "fd00::a"},
+		{"it is headless", services.Object{Service: dnsService("None"), Slices: slices(dnsEndpoints(v4, true))}, ipv4, ""},
 	} {
 		if got := nameServer(test.object, test.routed); got != test.want {
 			t.Errorf("%s: %q", test.rule, got)
@@ -60,7 +65,7 @@ func TestPodsAskAtAnAddressThatAnswers(t *testing.T) {
 func TestNameServersAreUnknownUntilTheServicesAreRead(t *testing.T) {
 	turned := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	var forbidden atomic.Bool
-	n := &nodeServices{store: services.New(), routed: true, clock: turned, forbidden: func(context.Context) bool { return forbidden.Load() }}
+	n := &nodeServices{store: services.New(), routed: func(netip.Addr) bool { return true }, clock: turned, forbidden: func(context.Context) bool { return forbidden.Load() }}
 	base := common{Config: Config{Configuration: config.Default()}}
 	if n.clusterDNS(base) != nil {
 		t.Error("without --dns the agent has name servers")

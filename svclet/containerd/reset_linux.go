@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/dns"
 	"svc.dev/svc/svclet/networkpolicy"
 	"svc.dev/svc/svclet/podnetwork"
 	"svc.dev/svc/svclet/proxy"
@@ -66,7 +67,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	if iptables := config.Programs.IPTables; iptables != "" {
 		errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(config.bridge(), network.cidrs()), forwardRules(config.bridge(), network.cidrs())...)))
 	}
-	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), podnetwork.Remove(ctx, config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
+	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), podnetwork.Remove(ctx, config.bridge()), dns.Remove(config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
 		errs = append(errs, RemoveUnmounted(dir))
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"k8s.io/klog/v2"
 )
@@ -17,27 +19,55 @@ import (
 // listenAttempts bounds the search for a port that is free for UDP and TCP.
 const listenAttempts = 10
 
+// socket is one address at which the server listens.
+type socket struct {
+	tcp net.Listener
+	udp net.PacketConn
+}
+
+func (s socket) address() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
+
+func (s socket) close() error { return errors.Join(s.tcp.Close(), s.udp.Close()) }
+
 // listen opens the port that a file names or, if it names none that is free, another one,
 // which it writes to the file.
-func listen(ctx context.Context, file string) (net.Listener, net.PacketConn, error) {
+func listen(ctx context.Context, file string, ipv6 bool) ([]socket, error) {
 	if port := readPort(ctx, file); port != "" {
-		if tcp, udp, err := listenAt(ctx, port); err == nil {
-			return tcp, udp, nil
+		if sockets, err := listenAtAll(ctx, port, ipv6); err == nil {
+			return sockets, nil
 		}
 	}
 	var errs []error
 	for range listenAttempts {
-		tcp, udp, err := listenAt(ctx, "0")
+		sockets, err := listenAtAll(ctx, "0", ipv6)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if err := writePort(file, tcp.Addr().(*net.TCPAddr).Port); err != nil {
+		if err := writePort(file, int(sockets[0].address().Port())); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to keep the port of the DNS server, which will be another one after a restart")
 		}
-		return tcp, udp, nil
+		return sockets, nil
 	}
-	return nil, nil, fmt.Errorf("open a port for the DNS server: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("open a port for the DNS server: %w", errors.Join(errs...))
+}
+
+// listenAtAll opens the same port of the loopback address and, on a machine that has IPv6,
+// of [Address6], which need not be there yet.
+func listenAtAll(ctx context.Context, port string, ipv6 bool) ([]socket, error) {
+	first, err := listenAt(ctx, net.ListenConfig{}, "127.0.0.1", port)
+	if err != nil || !ipv6 {
+		return []socket{first}, err
+	}
+	second, err := listenAt(ctx, net.ListenConfig{Control: anyAddress}, Address6().String(), fmt.Sprint(first.address().Port()))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, errors.Join(err, first.close())
+	case err != nil:
+		klog.FromContext(ctx).V(2).Info("The DNS server has no IPv6 address", "reason", err.Error())
+		return []socket{first}, nil
+	}
+	return []socket{first, second}, nil
 }
 
 // readPort returns the port in a file, empty if there is none.
@@ -60,16 +90,15 @@ func writePort(file string, port int) error {
 	return os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600)
 }
 
-// listenAt opens a port of the loopback address for TCP and UDP.
-func listenAt(ctx context.Context, port string) (net.Listener, net.PacketConn, error) {
-	var config net.ListenConfig
-	tcp, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
+// listenAt opens a port of an address for TCP and UDP.
+func listenAt(ctx context.Context, config net.ListenConfig, address, port string) (socket, error) {
+	tcp, err := config.Listen(ctx, "tcp", net.JoinHostPort(address, port))
 	if err != nil {
-		return nil, nil, err
+		return socket{}, err
 	}
 	udp, err := config.ListenPacket(ctx, "udp", tcp.Addr().String())
 	if err != nil {
-		return nil, nil, errors.Join(err, tcp.Close())
+		return socket{}, errors.Join(err, tcp.Close())
 	}
-	return tcp, udp, nil
+	return socket{tcp, udp}, nil
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,10 +40,13 @@ type Options struct {
 	// ResolvConf is the file with the machine's resolvers. It is read for each question
 	// that is forwarded, because it changes with the machine's network.
 	ResolvConf string
+	// Link is the interface that the server makes for its IPv6 address as soon as its
+	// service has one; empty for a server without IPv6.
+	Link string
 	// PortFile keeps the number of the port, so that a restarted agent has the same: the
 	// kernel's flows of UDP and the rules of the service proxy lead to it.
 	PortFile string
-	Clock    clock.Clock
+	Clock    clock.WithTicker
 }
 
 // Server is the DNS server of a node.
@@ -51,26 +54,46 @@ type Server struct {
 	zone     *records.Zone
 	services *services.Store
 	forward  *forwarder
-	udp      net.PacketConn
-	tcp      net.Listener
+	sockets  []socket
+	link     *link // nil without IPv6
 }
 
-// Listen returns a server that listens at the loopback address, for UDP and TCP. It
-// answers as soon as Run is called; without that, Close closes its port.
+// Listen returns a server that listens at the loopback address and, where the machine has
+// IPv6 and the options name an interface, at [Address6], for UDP and TCP. It answers as
+// soon as Run is called; without that, Close closes its port.
 func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{zone: records.New(o.Domain, o.Services, ServiceKey()), services: o.Services}
 	s.forward = newForwarder(o.ResolvConf, o.Clock, s.ownAddresses)
 	var err error
-	s.tcp, s.udp, err = listen(ctx, o.PortFile)
+	s.sockets, err = listen(ctx, o.PortFile, o.Link != "")
+	if err == nil && s.Serves(Address6()) {
+		s.link = newLink(o)
+	}
 	return s, err
 }
 
 // Close closes the port of a server that does not run.
-func (s *Server) Close() error { return errors.Join(s.tcp.Close(), s.udp.Close()) }
+func (s *Server) Close() error {
+	var errs []error
+	for _, at := range s.sockets {
+		errs = append(errs, at.close())
+	}
+	return errors.Join(errs...)
+}
 
-// Address returns where the server listens.
-func (s *Server) Address() netip.AddrPort {
-	return s.tcp.Addr().(*net.TCPAddr).AddrPort()
+// Addresses returns where the server listens: at one address of each IP family that it
+// serves, IPv4 first.
+func (s *Server) Addresses() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, at := range s.sockets {
+		all = append(all, at.address())
+	}
+	return all
+}
+
+// Serves reports whether the server answers in the IP family of an address.
+func (s *Server) Serves(family netip.Addr) bool {
+	return slices.ContainsFunc(s.sockets, func(at socket) bool { return at.address().Addr().Is6() == family.Is6() })
 }
 
 // ownAddresses are those at which clients reach this server: the machine's resolvers may
@@ -88,7 +111,13 @@ func (s *Server) Run(ctx context.Context) {
 	var serving sync.WaitGroup
 	defer serving.Wait() // also for the answers in progress
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) { s.serve(ctx, w, r) })
-	servers := []*dns.Server{{PacketConn: s.udp, Handler: handler, UDPSize: dns.MaxMsgSize}, {Listener: s.tcp, Handler: handler}}
+	var servers []*dns.Server
+	for _, at := range s.sockets {
+		servers = append(servers, &dns.Server{PacketConn: at.udp, Handler: handler, UDPSize: dns.MaxMsgSize}, &dns.Server{Listener: at.tcp, Handler: handler})
+	}
+	if s.link != nil {
+		serving.Go(func() { s.link.run(ctx) })
+	}
 	for _, server := range servers {
 		started, ended := make(chan struct{}), make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }

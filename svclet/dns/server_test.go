@@ -83,7 +83,7 @@ func query(name string, kind uint16) *dns.Msg { return new(dns.Msg).SetQuestion(
 func (f *fixture) by(network string, m *dns.Msg) *dns.Msg {
 	f.t.Helper()
 	client := dns.Client{Net: network, Timeout: 10 * time.Second, UDPSize: dns.MinMsgSize}
-	answer, _, err := client.Exchange(m, f.Address().String())
+	answer, _, err := client.Exchange(m, f.Addresses()[0].String())
 	must(f.t, err)
 	answer.Compress = true // as it came, for its length
 	return answer
@@ -210,7 +210,7 @@ func TestUnusualMessages(t *testing.T) {
 			t.Errorf("%s: %s", test.rule, got)
 		}
 	}
-	conn, err := net.Dial("udp", f.Address().String())
+	conn, err := net.Dial("udp", f.Addresses()[0].String())
 	must(t, err)
 	defer conn.Close()
 	for _, packet := range []string{"", "x", strings.Repeat("\xff", 600), "\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"} {
@@ -347,7 +347,7 @@ func TestTheTimeOfAllResolversIsBounded(t *testing.T) {
 	done, cancel := context.WithTimeout(t.Context(), 10*f.forward.timeout)
 	defer cancel()
 	client := dns.Client{Timeout: 10 * time.Second}
-	m, _, err := client.ExchangeContext(done, query("www.example.com.", dns.TypeA), f.Address().String())
+	m, _, err := client.ExchangeContext(done, query("www.example.com.", dns.TypeA), f.Addresses()[0].String())
 	if err != nil || summary(m) != "SERVFAIL" {
 		t.Errorf("%v, %v", m, err)
 	}
@@ -380,14 +380,14 @@ func TestThePortStaysTheSame(t *testing.T) {
 	first := open()
 	second := open() // its port is taken
 	defer second.Close()
-	if first.Address() == second.Address() {
-		t.Fatal(first.Address())
+	if first.Addresses()[0] == second.Addresses()[0] {
+		t.Fatal(first.Addresses()[0])
 	}
 	must(t, first.Close())
 	must(t, second.Close())
 	third := open()
-	if third.Address() != second.Address() {
-		t.Errorf("%s, then %s", second.Address(), third.Address())
+	if third.Addresses()[0] != second.Addresses()[0] {
+		t.Errorf("%s, then %s", second.Addresses()[0], third.Addresses()[0])
 	}
 	must(t, third.Close())
 	must(t, os.WriteFile(file, []byte("no port"), 0o600))
@@ -403,7 +403,7 @@ func BenchmarkServer(b *testing.B) {
 		all = append(all, service(fmt.Sprintf("shop-%d", i%100), fmt.Sprintf("web-%d", i), fmt.Sprintf("10.96.%d.%d", i>>8, i&0xff)))
 	}
 	f := start(b, all...)
-	conn, err := dns.Dial("udp", f.Address().String())
+	conn, err := dns.Dial("udp", f.Addresses()[0].String())
 	must(b, err)
 	defer conn.Close()
 	var client dns.Client

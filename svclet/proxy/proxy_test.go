@@ -215,7 +215,7 @@ func TestAMachineWithoutNftablesIsToldWhatItLacks(t *testing.T) {
 func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 	p, v4 := newProxy(t)
 	p.options.EndFlows = func(corev1.IPFamily, *ruleset.Stale) error { return nil }
-	p.options.Local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Address: netip.MustParseAddrPort("127.0.0.1:4053"), Port: 53}}
+	p.options.Local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4053"), netip.MustParseAddrPort("[fd00::53]:4053")}, Port: 53}}
 	names := service("names", "10.96.0.10")
 	names.Spec.IPFamilies = append(names.Spec.IPFamilies, corev1.IPv6Protocol)
 	names.Spec.ClusterIPs = append(names.Spec.ClusterIPs, "fd00::10")

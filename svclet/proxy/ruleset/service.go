@@ -24,18 +24,27 @@ type Service struct {
 	Fallback Fallback
 }
 
-// Fallback is a server on this machine that serves a port of a service, in the IP family
-// of its address, while the port has no endpoints there.
+// Fallback is a server on this machine that serves a port of a service, in the IP families
+// of its addresses, while the port has no endpoints there.
 type Fallback struct {
-	// Address is invalid if there is none.
-	Address netip.AddrPort
+	// Addresses are at most one of each IP family.
+	Addresses []netip.AddrPort
 	// Port is the port of the service, for any protocol; 0 means all ports.
 	Port int32
 }
 
-// serves reports whether the server serves a port in an IP family.
-func (f Fallback) serves(port int32, family corev1.IPFamily) bool {
-	return f.Address.IsValid() && (f.Port == 0 || f.Port == port) && f.Address.Addr().Is6() == (family == corev1.IPv6Protocol)
+// endpoints returns the server as the endpoint of a port in an IP family; none if it does
+// not serve it.
+func (f Fallback) endpoints(port int32, family corev1.IPFamily) []endpoint {
+	if f.Port != 0 && f.Port != port {
+		return nil
+	}
+	for _, a := range f.Addresses {
+		if a.Addr().Is6() == (family == corev1.IPv6Protocol) {
+			return []endpoint{{address: a.Addr(), port: int32(a.Port()), local: true, ready: true, usable: true}}
+		}
+	}
+	return nil
 }
 
 // Part is what one service has in a table: it does not depend on other services.
@@ -92,8 +101,8 @@ type builder struct {
 func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IPFamily, at Place) *builder {
 	proto := strings.ToLower(string(port.Protocol))
 	all := endpointsOf(port, s.Slices, family, at.Node)
-	if f := s.Fallback; len(all) == 0 && f.serves(port.Port, family) {
-		all = []endpoint{{address: f.Address.Addr(), port: int32(f.Address.Port()), local: true, ready: true, usable: true}}
+	if len(all) == 0 {
+		all = s.Fallback.endpoints(port.Port, family)
 	}
 	return &builder{
 		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all, near: near(all, s.Service, at.Zone),
