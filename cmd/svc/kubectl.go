@@ -39,7 +39,11 @@ the "svc up" of this user.`,
 
 // runKubectl runs kubectl, and exits with its exit code if that is not 0.
 func runKubectl(args []string) {
+	chosen, err := datadir.CurrentUser().Choose("")
 	if file, exists := pointAtUp(args); file != "" {
+		if err == nil && !chosen.Obvious && chosen.Dir.InUse() { // else an error says it
+			fmt.Fprintf(os.Stderr, "svc kubectl: using %s\n", chosen)
+		}
 		cmdutil.BehaviorOnFatal(func(message string, code int) {
 			message = strings.TrimSuffix(message, "\n")
 			if strings.Contains(message, "connection to the server") {

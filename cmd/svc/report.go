@@ -35,12 +35,24 @@ Type next, in another terminal:
   %[2]s kubectl create configmap greeting --from-literal=hello=world
   %[2]s kubectl get configmap greeting -o yaml
 
-Ctrl-C stops it. What was written is kept in %[3]s.
-`, shellWord(r.dir.AdminFile()), shellWord(r.program), r.dir)
+`, shellWord(r.dir.AdminFile()), shellWord(r.program))
+	if r.Node {
+		fmt.Fprintf(out, `To reach a service:
+  %s kubectl port-forward service/NAME 8080:PORT    # then http://127.0.0.1:8080
+  curl http://CLUSTER-IP:PORT                        # on this machine; 'get services' prints it
+
+`, shellWord(r.program))
+	}
+	fmt.Fprintf(out, "Stored, but nothing acts on it: %s, until you install a controller for it.\n", strings.Join(notActedOn(), " and "))
+	fmt.Fprintf(out, "Ctrl-C stops it. What was written is kept in %s.\n", r.dir)
 	if r.Node {
 		fmt.Fprintf(out, "Pods go on without it; '%s node reset%s' ends them.\n", shellWord(r.program), r.dataDirArgument())
 	}
 }
+
+// notActedOn returns the kinds that are served without a controller, admission plugin or
+// node component of svc that acts on them (docs/not-yet.md).
+func notActedOn() []string { return []string{"Ingress", "IngressClass"} }
 
 // dataDirArgument returns the argument that names the data directory to a
 // command, empty for the default.

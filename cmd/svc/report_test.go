@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,10 +40,34 @@ Type next, in another terminal:
   svc kubectl create configmap greeting --from-literal=hello=world
   svc kubectl get configmap greeting -o yaml
 
+Stored, but nothing acts on it: Ingress and IngressClass, until you install a controller for it.
 Ctrl-C stops it. What was written is kept in /var/lib/svc.
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestTheReportOfANodeSaysHowToReachAService(t *testing.T) {
+	var out strings.Builder
+	report{Report: cluster.Report{Node: true, Components: make([]component.Started, 6)}, dir: "/var/lib/svc", release: "1.28", program: "svc"}.print(&out)
+	for _, want := range []string{"  svc kubectl port-forward service/NAME 8080:PORT ", "\n  curl http://CLUSTER-IP:PORT ", "\nPods go on without it; 'svc node reset' ends them.\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	if lines := strings.Count(out.String(), "\n"); lines > 24 {
+		t.Errorf("it has %d lines", lines)
+	}
+}
+
+func TestTheDocumentedKindsThatNothingActsOnAreReported(t *testing.T) {
+	page, err := os.ReadFile("../../docs/not-yet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := "\n| " + strings.Join(notActedOn(), ", ") + " |"; strings.Count(string(page), row) != 1 || strings.Count(string(page), "\n| ") != 2 {
+		t.Errorf("docs/not-yet.md has not exactly the row %q:\n%s", row, page)
 	}
 }
 
