@@ -73,30 +73,7 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-controller-manager", "--timeout=2m")
 	})
 
-	It("runs workloads on a machine that joins it", func(ctx SpecContext) {
-		kubectl(onHost, "create", "clusterrolebinding", "machine-1", "--clusterrole=svc-machine", "--user=machine-1")
-		DeferCleanup(func() { kubectl(onHost, "delete", "clusterrolebinding", "machine-1") })
-		startAgent(ctx, newMachine(ctx), "machine-1", fleetClient, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: kube.Cluster().Authority}, "machine-1")
-		Expect(kubectl(onHost, "get", "nodes.core.svc.dev", "-o", "name")).To(Equal("node.core.svc.dev/machine-1\n"))
-
-		kubectl(onHost, "create", "namespace", "team")
-		DeferCleanup(func() { kubectl(onHost, "delete", "namespace", "team", "--timeout=2m") })
-		apply(onFleet, workload, "apply", "--server-side", "--field-manager=helm", "-n", "team", "-f", "-")
-		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
-		Expect(kubectl(onFleet, "logs", "-n", "team", "deployment/web")).To(HavePrefix("serving on web-"))
-		Expect(kubectl(onFleet, "exec", "-n", "team", "deployment/web", "--", "cat", "/page/index.html")).To(Equal("hello from the fleet\n"))
-		ip := kubectl(onFleet, "get", "pods", "-n", "team", "-o", "jsonpath={.items[0].status.podIP}")
-		Expect(get(ctx, "http://"+ip+":8080/")).To(Equal("hello from the fleet\n"))
-		kubectl(onFleet, "rollout", "restart", "-n", "team", "deployment/web")
-		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
-
-		By("the host not seeing them")
-		Expect(kubectl(onHost, "get", "pods", "-n", "team", "-o", "name")).To(BeEmpty())
-		Expect(kubectl(onHost, "get", "nodes", "-o", "name")).To(Equal("node/host-node\n"))
-		Eventually(func() string {
-			return kubectl(onFleet, "get", "pods", "-A", "-o", `jsonpath={.items[*].metadata.namespace}`)
-		}).Should(Equal("team team"))
-	})
+	Context("a machine that joins it", machine)
 
 	faults()
 
@@ -107,6 +84,52 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 		}).Should(BeEmpty(), "what was left or taken")
 	})
 })
+
+// machine are the specs of a machine of the fleet.
+func machine() {
+	BeforeAll(func(ctx SpecContext) {
+		kubectl(onHost, "create", "clusterrolebinding", "machine-1", "--clusterrole=svc-machine", "--user=machine-1")
+		DeferCleanup(func() { kubectl(onHost, "delete", "clusterrolebinding", "machine-1") })
+		startAgent(ctx, newMachine(ctx), "machine-1", fleetClient, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: kube.Cluster().Authority}, "machine-1")
+		Expect(kubectl(onHost, "get", "nodes.core.svc.dev", "-o", "name")).To(Equal("node.core.svc.dev/machine-1\n"))
+
+		kubectl(onHost, "create", "namespace", "team")
+		DeferCleanup(func() { kubectl(onHost, "delete", "namespace", "team", "--timeout=2m") })
+		apply(onFleet, workload, "apply", "--server-side", "--field-manager=helm", "-n", "team", "-f", "-")
+		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
+	})
+
+	It("runs workloads of unmodified clients: apply, rollout, logs and exec", func(ctx SpecContext) {
+		Expect(kubectl(onFleet, "logs", "-n", "team", "deployment/web")).To(HavePrefix("serving on web-"))
+		Expect(kubectl(onFleet, "exec", "-n", "team", "deployment/web", "--", "cat", "/page/index.html")).To(Equal("hello from the fleet\n"))
+		ip := kubectl(onFleet, "get", "pods", "-n", "team", "-o", "jsonpath={.items[0].status.podIP}")
+		Expect(get(ctx, "http://"+ip+":8080/")).To(Equal("hello from the fleet\n"))
+		kubectl(onFleet, "rollout", "restart", "-n", "team", "deployment/web")
+		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
+	})
+
+	It("has pods and nodes that the host does not see, and sees none of the host's", func() {
+		Expect(kubectl(onHost, "get", "pods", "-n", "team", "-o", "name")).To(BeEmpty())
+		Expect(kubectl(onHost, "get", "nodes", "-o", "name")).To(Equal("node/host-node\n"))
+		Eventually(func() string {
+			return kubectl(onFleet, "get", "pods", "-A", "-o", `jsonpath={.items[*].metadata.namespace}`)
+		}).Should(Equal("team team"))
+	})
+
+	It("is reached through the fleet's own address no further than network policies allow", func(ctx SpecContext) {
+		names := strings.Fields(kubectl(onFleet, "get", "pods", "-n", "team", "-l", "app=web", "-o", "name"))
+		_, pod, _ := strings.Cut(names[0], "/")
+		proxied := func() string {
+			stdout, stderr, _ := onFleet.Run(ctx, "", "get", "--raw", fleetPath+"/api/v1/namespaces/team/pods/"+pod+":8080/proxy/")
+			return stdout + stderr
+		}
+		Eventually(proxied).Should(Equal("hello from the fleet\n"))
+		apply(onFleet, `{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":"closed"},"spec":{"podSelector":{},"policyTypes":["Ingress"]}}`, "create", "-n", "team", "-f", "-")
+		Eventually(proxied).ShouldNot(ContainSubstring("hello"))
+		kubectl(onFleet, "delete", "networkpolicy", "closed", "-n", "team")
+		Eventually(proxied).Should(Equal("hello from the fleet\n"))
+	})
+}
 
 // render writes the manifests of a source tree to svc.yaml, and returns its name.
 func render(ctx context.Context, tree string) string {

@@ -55,6 +55,7 @@ func faults() {
 	DescribeTable("keeps every acknowledged write, recovers by itself, and does not harm its host",
 		func(ctx SpecContext, fail func(ctx context.Context)) {
 			t := startTraffic(ctx)
+			t.begins()
 			fail(ctx)
 			t.awaitProgress()
 			t.stop(ctx)
@@ -100,6 +101,8 @@ type traffic struct {
 	// failures are those of the fleet, hostFailures those of the host's own groups.
 	failures, hostFailures []string
 	hostLatencies          []time.Duration
+	// before is how many of hostLatencies are of the time before the failure.
+	before int
 }
 
 const (
@@ -188,6 +191,22 @@ func waitFor(ctx context.Context, d time.Duration) {
 	}
 }
 
+// begins notes that what is to fail will fail now.
+func (t *traffic) begins() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.before = len(t.hostLatencies)
+}
+
+// percentiles describes latencies.
+func percentiles(latencies []time.Duration) string {
+	if len(latencies) == 0 {
+		return "none"
+	}
+	sorted := slices.Sorted(slices.Values(latencies))
+	return fmt.Sprintf("p50 %s, p99 %s", sorted[len(sorted)/2], sorted[len(sorted)*99/100])
+}
+
 func (t *traffic) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,10 +238,9 @@ func (t *traffic) stop(ctx context.Context) {
 	for _, item := range list.Items {
 		found.Insert(item.Name)
 	}
-	slices.Sort(t.hostLatencies)
-	AddReportEntry("load", fmt.Sprintf("%d writes acknowledged, %d failed; %d reads of the host, %d failed, p50 %s, p99 %s; first failures: %v",
+	AddReportEntry("load", fmt.Sprintf("%d writes acknowledged, %d failed; %d reads of the host, %d failed; before the failure %s, since then %s; first failures: %v",
 		t.acknowledged.Len(), len(t.failures), len(t.hostLatencies), len(t.hostFailures),
-		t.hostLatencies[len(t.hostLatencies)/2], t.hostLatencies[len(t.hostLatencies)*99/100], t.failures[:min(3, len(t.failures))]))
+		percentiles(t.hostLatencies[:t.before]), percentiles(t.hostLatencies[t.before:]), t.failures[:min(3, len(t.failures))]))
 	Expect(sets.List(t.acknowledged.Difference(found))).To(BeEmpty(), "acknowledged writes that are lost")
 }
 
