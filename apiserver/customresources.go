@@ -32,7 +32,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 			CRDRESTOptionsGetter: c.stores.backend.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
 			ServiceResolver:      c.clients.services,
-			AuthResolverWrapper:  c.clients.webhookAuth(),
+			AuthResolverWrapper:  c.conversionsInDomain(c.clients.webhookAuth(), &shared.Config),
 		},
 	}
 	server, err := made.Complete().New(notFound(&config))
@@ -48,7 +48,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
 	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
-	return server, definitions.Informer().SetTransform(addCreatedAt)
+	return server, definitions.Informer().SetTransform(c.markConversions(addCreatedAt))
 }
 
 // afterKinds returns the server of the requests that are not for kinds: that of

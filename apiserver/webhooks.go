@@ -32,12 +32,40 @@ func (c *chain) reviewsInDomain(wrap webhook.AuthenticationInfoResolverWrapper, 
 			return nil, fmt.Errorf("webhook configurations: %w", err)
 		}
 	}
+	return c.translatingReviews(wrap, config), nil
+}
+
+// conversionsInDomain sends reviews in the domain's names to the conversion webhooks whose
+// definitions say so; markConversions marks these.
+func (c *chain) conversionsInDomain(wrap webhook.AuthenticationInfoResolverWrapper, config *genericapiserver.Config) webhook.AuthenticationInfoResolverWrapper {
+	if c.hosted == nil {
+		return wrap
+	}
+	return c.translatingReviews(wrap, config)
+}
+
+// markConversions is the transform function of definitions: of a server behind a host.
+func (c *chain) markConversions(transform cache.TransformFunc) cache.TransformFunc {
+	if c.hosted == nil {
+		return transform
+	}
+	return func(obj any) (any, error) {
+		obj, err := transform(obj)
+		if err != nil {
+			return nil, err
+		}
+		return groupdomain.MarkReviews(obj)
+	}
+}
+
+// translatingReviews translates the reviews of marked webhooks.
+func (c *chain) translatingReviews(wrap webhook.AuthenticationInfoResolverWrapper, config *genericapiserver.Config) webhook.AuthenticationInfoResolverWrapper {
 	reviews := groupdomain.NewReviews(c.domainConfig(config))
 	return onEach(wrap, func(config *rest.Config) *rest.Config {
 		config = rest.CopyConfig(config)
 		config.Wrap(reviews.Wrap)
 		return config
-	}), nil
+	})
 }
 
 // onEach changes the connections to webhooks.

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,8 +20,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ReviewNames is the annotation of a webhook configuration that says in which names its
-// webhooks get admission reviews: InDomain or InKubernetes. One that is written in the
+// ReviewNames is the annotation of a webhook configuration, or of a definition of custom
+// resources with a conversion webhook, that says in which names its webhooks get reviews:
+// InDomain or InKubernetes. One that is written in the
 // domain's names gets the former. Without it, reviews are in Kubernetes' names, which
 // unmodified operators expect.
 const (
@@ -33,7 +36,7 @@ const (
 // only.
 const inDomain = "/.names-of-the-domain"
 
-// NameReviews adds ReviewNames to the webhook configurations that pass a chain of
+// NameReviews adds ReviewNames to the configurations of webhooks that pass a chain of
 // admission plugins.
 func NameReviews(chain admission.Interface) admission.Interface {
 	return admission.NewChainHandler(chain, &reviewNames{admission.NewHandler(admission.Create, admission.Update)})
@@ -71,8 +74,12 @@ func (*reviewNames) Admit(ctx context.Context, a admission.Attributes, _ admissi
 // webhooks are those of a configuration.
 type webhooks struct {
 	meta    *metav1.ObjectMeta
-	clients []*admissionregistrationv1.WebhookClientConfig
+	targets []target
 }
+
+// target is where a webhook is reached: at a URL or, if that is nil, at a path of a
+// service, which is nil without one.
+type target struct{ url, path **string }
 
 // webhooksOf returns the webhooks of a configuration, and nil for another object.
 func webhooksOf(obj any) *webhooks {
@@ -80,45 +87,68 @@ func webhooksOf(obj any) *webhooks {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		w := &webhooks{meta: &c.ObjectMeta}
 		for i := range c.Webhooks {
-			w.clients = append(w.clients, &c.Webhooks[i].ClientConfig)
+			w.targets = append(w.targets, targetOf(&c.Webhooks[i].ClientConfig))
 		}
 		return w
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		w := &webhooks{meta: &c.ObjectMeta}
 		for i := range c.Webhooks {
-			w.clients = append(w.clients, &c.Webhooks[i].ClientConfig)
+			w.targets = append(w.targets, targetOf(&c.Webhooks[i].ClientConfig))
 		}
 		return w
+	case *apiextensions.CustomResourceDefinition: // in admission
+		if c.Spec.Conversion == nil || c.Spec.Conversion.Strategy != apiextensions.WebhookConverter {
+			return nil
+		}
+		return &webhooks{meta: &c.ObjectMeta}
+	case *apiextensionsv1.CustomResourceDefinition: // of an informer
+		if c.Spec.Conversion == nil || c.Spec.Conversion.Webhook == nil || c.Spec.Conversion.Webhook.ClientConfig == nil {
+			return nil
+		}
+		client := c.Spec.Conversion.Webhook.ClientConfig
+		to := target{url: &client.URL}
+		if client.Service != nil {
+			to.path = &client.Service.Path
+		}
+		return &webhooks{meta: &c.ObjectMeta, targets: []target{to}}
 	}
 	return nil
+}
+
+func targetOf(client *admissionregistrationv1.WebhookClientConfig) target {
+	to := target{url: &client.URL}
+	if client.Service != nil {
+		to.path = &client.Service.Path
+	}
+	return to
 }
 
 // MarkReviews marks the webhooks of configurations that an informer has read. It
 // implements cache.TransformFunc.
 func MarkReviews(obj any) (any, error) {
 	if c := webhooksOf(obj); c != nil && c.meta.Annotations[ReviewNames] == InDomain {
-		for _, client := range c.clients {
-			mark(client)
+		for _, to := range c.targets {
+			to.mark()
 		}
 	}
 	return obj, nil
 }
 
 // mark may be called again.
-func mark(client *admissionregistrationv1.WebhookClientConfig) {
+func (t target) mark() {
 	marked := func(path string) string {
 		if strings.HasPrefix(path, inDomain) {
 			return path
 		}
 		return inDomain + "/" + strings.TrimPrefix(path, "/")
 	}
-	if client.Service != nil {
-		client.Service.Path = ptr.To(marked(ptr.Deref(client.Service.Path, "")))
+	if t.path != nil {
+		*t.path = ptr.To(marked(ptr.Deref(*t.path, "")))
 	}
-	if client.URL != nil {
-		if location, err := url.Parse(*client.URL); err == nil { // it is validated when it is written
+	if *t.url != nil {
+		if location, err := url.Parse(**t.url); err == nil { // it is validated when it is written
 			location.Path, location.RawPath = marked(location.Path), ""
-			client.URL = ptr.To(location.String())
+			*t.url = ptr.To(location.String())
 		}
 	}
 }
@@ -153,9 +183,9 @@ func (r reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, reviewed, err := r.f.review(body)
+	body, translateAnswer, err := r.f.review(body)
 	if err != nil {
-		return nil, fmt.Errorf("admission review: %w", err)
+		return nil, fmt.Errorf("review for a webhook: %w", err)
 	}
 	req = req.Clone(req.Context())
 	req.URL.Path, req.URL.RawPath = path, ""
@@ -172,24 +202,50 @@ func (r reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer = r.f.reviewAnswer(answer, reviewed)
+	answer = translateAnswer(answer)
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(answer)), int64(len(answer))
 	resp.Header.Del("Content-Length")
 	return resp, nil
 }
 
-// review translates an AdmissionReview, and returns whose objects it has.
-func (f *filter) review(body []byte) ([]byte, route, error) {
+// review translates an AdmissionReview or a ConversionReview, and returns what translates
+// the answer. An answer that cannot be read stays as it is: the library says what is wrong
+// with it.
+func (f *filter) review(body []byte) ([]byte, func(answer []byte) []byte, error) {
 	var review, request map[string]json.RawMessage
 	if err := json.Unmarshal(body, &review); err != nil {
-		return nil, route{}, err
+		return nil, nil, err
 	}
 	if err := json.Unmarshal(review["request"], &request); err != nil {
-		return nil, route{}, err
+		return nil, nil, err
 	}
+	var translateAnswer func(answer []byte) []byte
+	var kind string
+	err := json.Unmarshal(review["kind"], &kind)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case kind == "ConversionReview":
+		translateAnswer, err = f.conversion(request)
+	default:
+		translateAnswer, err = f.admission(request)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if review["request"], err = json.Marshal(request); err != nil {
+		return nil, nil, err
+	}
+	body, err = json.Marshal(review)
+	return body, translateAnswer, err
+}
+
+// admission translates the request of an AdmissionReview, and returns what translates the
+// answer.
+func (f *filter) admission(request map[string]json.RawMessage) (func(answer []byte) []byte, error) {
 	var of metav1.GroupVersionResource
 	if err := json.Unmarshal(request["resource"], &of); err != nil {
-		return nil, route{}, err
+		return nil, err
 	}
 	to := route{gv: schema.GroupVersion{Group: of.Group, Version: of.Version}, resource: of.Resource}
 	for _, name := range []string{"object", "oldObject"} {
@@ -208,20 +264,67 @@ func (f *filter) review(body []byte) ([]byte, route, error) {
 		}
 		var err error
 		if request[name], err = json.Marshal(group); err != nil {
-			return nil, route{}, err
+			return nil, err
 		}
 	}
-	var err error
-	if review["request"], err = json.Marshal(request); err != nil {
-		return nil, route{}, err
-	}
-	body, err = json.Marshal(review)
-	return body, to, err
+	return func(answer []byte) []byte { return f.admissionAnswer(answer, to) }, nil
 }
 
-// reviewAnswer translates the patch in the answer to a review. An answer that cannot be
-// read stays as it is: the library says what is wrong with it.
-func (f *filter) reviewAnswer(body []byte, to route) []byte {
+// conversion translates the request of a ConversionReview, and returns what translates the
+// answer.
+func (f *filter) conversion(request map[string]json.RawMessage) (func(answer []byte) []byte, error) {
+	var desired string
+	if err := json.Unmarshal(request["desiredAPIVersion"], &desired); err != nil {
+		return nil, err
+	}
+	gv, err := schema.ParseGroupVersion(desired)
+	if err != nil {
+		return nil, err
+	}
+	public, stored := direction(f.Names.Public), direction(f.Names.Stored)
+	if request["desiredAPIVersion"], err = json.Marshal(public.apiVersion(desired)); err != nil {
+		return nil, err
+	}
+	of := schema.GroupResource{Group: gv.Group}
+	if request["objects"], err = translateList(request["objects"], public.object(of)); err != nil {
+		return nil, err
+	}
+	return func(answer []byte) []byte { return conversionAnswer(answer, stored.object(of)) }, nil
+}
+
+// translateList translates the objects of a list.
+func translateList(list json.RawMessage, object *node) (json.RawMessage, error) {
+	var objects []json.RawMessage
+	if err := json.Unmarshal(list, &objects); err != nil {
+		return nil, err
+	}
+	for i := range objects {
+		objects[i] = object.json(objects[i], "")
+	}
+	return json.Marshal(objects)
+}
+
+// conversionAnswer translates the objects in the answer to a ConversionReview.
+func conversionAnswer(body []byte, object *node) []byte {
+	var review, response map[string]json.RawMessage
+	if json.Unmarshal(body, &review) != nil || json.Unmarshal(review["response"], &response) != nil {
+		return body
+	}
+	var err error
+	if response["convertedObjects"], err = translateList(response["convertedObjects"], object); err != nil {
+		return body
+	}
+	if review["response"], err = json.Marshal(response); err != nil {
+		return body
+	}
+	if translated, err := json.Marshal(review); err == nil {
+		return translated
+	}
+	return body
+}
+
+// admissionAnswer translates the patch in the answer to an AdmissionReview.
+func (f *filter) admissionAnswer(body []byte, to route) []byte {
 	var review, response map[string]json.RawMessage
 	var patch []byte
 	if json.Unmarshal(body, &review) != nil || json.Unmarshal(review["response"], &response) != nil || json.Unmarshal(response["patch"], &patch) != nil {

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -80,6 +83,62 @@ func TestWebhooksOfTheDomainAreMarkedOnce(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestConversionWebhooksAreMarkedAndNamed(t *testing.T) {
+	stored := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{ReviewNames: InDomain}}}
+	if _, err := MarkReviews(stored); err != nil {
+		t.Fatal(err)
+	}
+	stored.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Webhook: &apiextensionsv1.WebhookConversion{
+		ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Path: ptr.To("/convert")}}}}
+	for range 2 {
+		if _, err := MarkReviews(stored); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := *stored.Spec.Conversion.Webhook.ClientConfig.Service.Path, "/.names-of-the-domain/convert"; got != want {
+			t.Errorf("the path is %q, want %q", got, want)
+		}
+	}
+	for strategy, want := range map[apiextensions.ConversionStrategyType]string{apiextensions.WebhookConverter: InDomain, apiextensions.NoneConverter: ""} {
+		crd := &apiextensions.CustomResourceDefinition{Spec: apiextensions.CustomResourceDefinitionSpec{Conversion: &apiextensions.CustomResourceConversion{Strategy: strategy}}}
+		a := admission.NewAttributesRecord(crd, nil, schema.GroupVersionKind{}, "", "x", schema.GroupVersionResource{}, "", admission.Create, nil, false, nil)
+		if err := NameReviews(admission.NewChainHandler()).(admission.MutationInterface).Admit(t.Context(), a, nil); err != nil || crd.Annotations[ReviewNames] != want {
+			t.Errorf("with the strategy %s: %v, %v", strategy, crd.Annotations, err)
+		}
+	}
+}
+
+func TestConversionReviewsOfMarkedWebhooksAreInTheDomainsNames(t *testing.T) {
+	const (
+		review = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"desiredAPIVersion":"example.com%[1]s/v2",` +
+			`"objects":[{"apiVersion":"example.com%[1]s/v1","kind":"Widget","items":[{"apiVersion":"apps/v1"}],"metadata":{"ownerReferences":[{"apiVersion":%[2]q}]}}],"uid":"u"}}`
+		answer = `{"response":{"convertedObjects":[{"apiVersion":"example.com%[1]s/v2","kind":"Widget","metadata":{"ownerReferences":[{"apiVersion":%[2]q}]}}],"uid":"u"}}`
+	)
+	for given, want := range map[string]string{
+		fmt.Sprintf(answer, ".svc.dev", "core.svc.dev/v1"): fmt.Sprintf(answer, "", "v1"),
+		`{"response":{"result":{"status":"Failure"}}}`:     `{"response":{"result":{"status":"Failure"}}}`,
+		`oops`: `oops`,
+	} {
+		transport := NewReviews(Config{Names: newNames(t)}).Wrap(roundTripper(func(req *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(req.Body)
+			if want := fmt.Sprintf(review, ".svc.dev", "core.svc.dev/v1"); err != nil || string(body) != want {
+				t.Errorf("sent %s, %v,\nwant %s", body, err, want)
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(given))}, nil
+		}))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hook/.names-of-the-domain/convert", strings.NewReader(fmt.Sprintf(review, "", "v1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(resp.Body); err != nil || string(got) != want {
+			t.Errorf("the answer is %s, %v, want %s", got, err, want)
+		}
+	}
+}
 
 func TestReviewsOfMarkedWebhooksAreInTheDomainsNames(t *testing.T) {
 	scheme, err := apis.NewScheme(apis.Kinds())

@@ -20,6 +20,20 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
+// serveWebhook serves a webhook with a certificate by the host's authority until the end of
+// the spec, and returns its URL.
+func serveWebhook(name string, handler http.HandlerFunc) string {
+	GinkgoHelper()
+	s := httptest.NewUnstartedServer(handler)
+	Expect(host.authority.Server(dir, name, name, "127.0.0.1")).To(Succeed())
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
+	Expect(err).NotTo(HaveOccurred())
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
+	DeferCleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
+}
+
 // send sends a request to the host.
 func send(ctx SpecContext, config *rest.Config, r launch.Request) launch.Response {
 	GinkgoHelper()
@@ -129,7 +143,7 @@ var _ = Describe("admission reviews", func() {
 	webhook := func() (string, []byte, *atomic.Value) {
 		var seen atomic.Value
 		seen.Store("")
-		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		url := serveWebhook("webhook", func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			var review struct {
 				Request struct {
@@ -146,16 +160,10 @@ var _ = Describe("admission reviews", func() {
 				{"apiVersion":"` + review.Request.Object.APIVersion + `","kind":"ConfigMap","name":"owner","uid":"5f6c0a54-6a7e-4d8a-9d1c-000000000000"}]}]`))
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true,"patchType":"JSONPatch","patch":%q}}`, review.Request.UID, patch)
-		}))
-		Expect(host.authority.Server(dir, "webhook", "webhook", "127.0.0.1")).To(Succeed())
-		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "webhook.crt"), filepath.Join(dir, "webhook.key"))
-		Expect(err).NotTo(HaveOccurred())
-		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-		s.StartTLS()
-		DeferCleanup(func() { s.CloseClientConnections(); s.Close() })
+		})
 		authority, err := os.ReadFile(host.authority.File)
 		Expect(err).NotTo(HaveOccurred())
-		return s.URL + "/mutate", authority, &seen
+		return url + "/mutate", authority, &seen
 	}
 	DescribeTable("are in the names of the address at which the configuration was written",
 		func(ctx SpecContext, inDomain bool) {
