@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -43,7 +44,7 @@ type identity struct {
 // tokens of service accounts are bound to; they are read with the first request.
 func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupResource) resource.Objects, clock clock.WithTicker) (*identity, error) {
 	if behind != nil {
-		return newHostIdentity(behind)
+		return newHostIdentity(o, behind)
 	}
 	made := &identity{uses: metrics.NewTokens()}
 	var err error
@@ -107,8 +108,14 @@ func labelSecret(ctx context.Context, secrets resource.Objects, secret *corev1.S
 
 // newHostIdentity returns the identity of a server behind a host: the host authenticates
 // and authorizes, and issues all tokens.
-func newHostIdentity(behind *hosted) (*identity, error) {
-	decide, err := behind.host.Authorizer(behind.names)
+func newHostIdentity(o *options.Options, behind *hosted) (*identity, error) {
+	namespaced := sets.New[schema.GroupResource]()
+	for _, kind := range kindsOf(o) {
+		if kind.Namespaced {
+			namespaced.Insert(kind.Hub.GroupVersion().WithResource(kind.Name).GroupResource())
+		}
+	}
+	decide, err := behind.host.Authorizer(behind.names, func(gr schema.GroupResource) bool { return namespaced.Has(gr) })
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apiserver/host"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registration"
 	"svc.dev/svc/apiserver/release"
@@ -23,10 +25,17 @@ import (
 )
 
 // command returns the program that a container runs, and its flags as it gets them.
-func command(t *testing.T, c corev1.Container) (program string, flags []string) {
+func command(t *testing.T, m *manifests, c corev1.Container) (program string, flags []string) {
 	t.Helper()
 	replace := []string{"$(NAMESPACE)", "svc-system"}
 	for _, variable := range c.Env {
+		if from := variable.ValueFrom.ConfigMapKeyRef; from != nil {
+			for _, config := range objects[*corev1.ConfigMap](m) {
+				if config.Name == from.Name {
+					replace = append(replace, "$("+variable.Name+")", config.Data[from.Key])
+				}
+			}
+		}
 		if variable.Name == "POD_NAME" {
 			replace = append(replace, "$(POD_NAME)", "svc-etcd-0")
 		}
@@ -55,7 +64,7 @@ func parse(t *testing.T, sets cliflag.NamedFlagSets, args []string) {
 
 func programsAcceptTheirFlags(t *testing.T, m *manifests) {
 	for _, w := range workloads(m) {
-		program, args := command(t, w.template.Spec.Containers[0])
+		program, args := command(t, m, w.template.Spec.Containers[0])
 		switch program {
 		case "apiserver":
 			o := options.New()
@@ -148,6 +157,56 @@ func TestControllersMayDoWhatTheyDeclareInTheNamesOfTheDomain(t *testing.T) {
 	}
 	if len(running) < 10 {
 		t.Errorf("%d controllers run", len(running))
+	}
+}
+
+// A binding in a namespace grants only what is in namespaces.
+func TestControllersOfSomeNamespacesHaveTheSameRightsInThese(t *testing.T) {
+	m := render(t, overlay{"aggregated", []string{"namespace-scoped"}})
+	var inNamespaces, always []rbacv1.PolicyRule
+	for _, role := range objects[*rbacv1.ClusterRole](m) {
+		switch role.Name {
+		case "svc-controller-manager-fleet":
+			inNamespaces = role.Rules
+		case "svc-controller-manager-cluster":
+			always = role.Rules
+		}
+	}
+	if ok, more := validation.Covers(inNamespaces, always); !ok {
+		t.Errorf("the part has more than the whole: %v", more)
+	}
+	namespaced := map[string]bool{}
+	for _, kind := range apis.Kinds() {
+		namespaced[kind.Name] = kind.Namespaced
+	}
+	for _, rule := range inNamespaces {
+		resource, _, _ := strings.Cut(rule.Resources[0], "/")
+		if inNamespace, known := namespaced[resource]; !known || inNamespace {
+			continue
+		}
+		if ok, missing := validation.Covers(always, []rbacv1.PolicyRule{rule}); !ok {
+			t.Errorf("lack %v, which no binding in a namespace grants", missing)
+		}
+	}
+	for _, rule := range always {
+		if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Resources, "*") || namespaced[strings.Split(rule.Resources[0], "/")[0]] {
+			t.Errorf("have %v in all namespaces", rule)
+		}
+	}
+	for _, b := range objects[*rbacv1.ClusterRoleBinding](m) {
+		if b.RoleRef.Name == "svc-controller-manager-fleet" {
+			t.Errorf("%s grants it in all namespaces", b.Name)
+		}
+	}
+	var bound []string
+	for _, b := range objects[*rbacv1.RoleBinding](m) {
+		if b.RoleRef.Name == "svc-controller-manager-fleet" {
+			bound = append(bound, b.Namespace)
+		}
+	}
+	slices.Sort(bound)
+	if !slices.Equal(bound, host.Internal()) {
+		t.Errorf("bound in %v, every fleet serves %v", bound, host.Internal())
 	}
 }
 

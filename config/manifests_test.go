@@ -49,6 +49,8 @@ var overlays = []overlay{
 	{"aggregated", []string{"cert-manager", "three-etcd"}},
 	{"aggregated", []string{"machines"}},
 	{"aggregated", []string{"machines", "cert-manager"}},
+	{"aggregated", []string{"namespace-scoped"}},
+	{"aggregated", []string{"namespace-scoped", "cert-manager", "three-etcd"}},
 }
 
 // manifests are the objects of an overlay.

@@ -176,10 +176,13 @@ func bindingsHaveARoleAndAnAccount(t *testing.T, m *manifests) {
 	}
 	bound := sets.New[string]()
 	for _, b := range objects[*rbacv1.ClusterRoleBinding](m) {
-		bound.Insert(b.RoleRef.Name)
+		bound.Insert("ClusterRole/" + b.RoleRef.Name)
+	}
+	for _, b := range objects[*rbacv1.RoleBinding](m) {
+		bound.Insert(b.RoleRef.Kind + "/" + b.RoleRef.Name)
 	}
 	for _, r := range objects[*rbacv1.ClusterRole](m) {
-		if !bound.Has(r.Name) && r.Name != machineRole {
+		if !bound.Has("ClusterRole/"+r.Name) && r.Name != machineRole {
 			t.Errorf("no account has the ClusterRole %s", r.Name)
 		}
 	}

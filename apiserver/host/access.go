@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -21,11 +22,12 @@ type access struct {
 	host  authorizer.Authorizer
 	names *groupdomain.Names
 	fleet string
+	// served are the namespaces that the fleet serves; empty for all.
+	served     []string
+	namespaced func(schema.GroupResource) bool
 }
 
-func newAuthorizer(host authorizer.Authorizer, names *groupdomain.Names, fleet string) authorization.Authorizer {
-	return &access{host: host, names: names, fleet: fleet}
-}
+var _ authorization.Authorizer = &access{}
 
 // always are paths that every client may read: probes, and what the host's aggregator
 // reads in its own name.
@@ -62,7 +64,26 @@ func (a *access) Authorize(ctx context.Context, attributes authorizer.Attributes
 	if !attributes.IsResourceRequest() || a.names.OfHost(attributes.GetAPIGroup(), attributes.GetResource()) {
 		return a.host.Authorize(ctx, attributes)
 	}
-	return a.host.Authorize(ctx, named{attributes, a.names.Public(attributes.GetAPIGroup())})
+	inDomain := named{attributes, a.names.Public(attributes.GetAPIGroup())}
+	decision, reason, err := a.host.Authorize(ctx, inDomain)
+	if decision == authorizer.DecisionAllow || err != nil || !a.readsAllNamespaces(attributes) {
+		return decision, reason, err
+	}
+	// All namespaces of the fleet are those that it serves.
+	for _, namespace := range a.served {
+		if each, _, err := a.host.Authorize(ctx, within{inDomain, namespace}); err != nil || each != authorizer.DecisionAllow {
+			return decision, reason, err
+		}
+	}
+	return authorizer.DecisionAllow, "", nil
+}
+
+// readsAllNamespaces reports whether a request reads the objects of all namespaces of a
+// fleet that serves some of the host's.
+func (a *access) readsAllNamespaces(attributes authorizer.Attributes) bool {
+	verb := attributes.GetVerb()
+	return len(a.served) > 0 && (verb == "list" || verb == "watch") && attributes.GetNamespace() == "" &&
+		a.namespaced(schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()})
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer.
@@ -88,6 +109,15 @@ type named struct {
 
 // GetAPIGroup implements authorizer.Attributes.
 func (n named) GetAPIGroup() string { return n.group }
+
+// within are the attributes of a request for a resource of one namespace.
+type within struct {
+	authorizer.Attributes
+	namespace string
+}
+
+// GetNamespace implements authorizer.Attributes.
+func (w within) GetNamespace() string { return w.namespace }
 
 // address are the attributes of a request to the fleet's own address.
 type address struct {

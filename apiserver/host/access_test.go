@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/internal/fleetaddress"
@@ -81,9 +84,68 @@ func TestTheHostDecidesByTheNamesOfTheDomain(t *testing.T) {
 			ctx = underStoredNames(t, names)
 		}
 		host := &asked{allow: test.allow}
-		got, _, err := newAuthorizer(host, names, "default").Authorize(ctx, test.attributes)
+		got, _, err := (&access{host: host, names: names, fleet: "default"}).Authorize(ctx, test.attributes)
 		if err != nil || got != test.want || !slices.Equal(host.asked, test.asked) {
 			t.Errorf("%s: decision %v (%v) after %q, want %v after %q", name, got, err, host.asked, test.want, test.asked)
+		}
+	}
+}
+
+func TestAllNamespacesOfAFleetAreThoseThatItServes(t *testing.T) {
+	names, err := groupdomain.New("svc.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := &user.DefaultInfo{Name: "alice"}
+	all := Options{Namespaces: []string{"team"}}.served()
+	for name, test := range map[string]struct {
+		verb, resource, namespace string
+		granted                   []string // namespaces
+		want                      authorizer.Decision
+	}{
+		"read, with the right in each":     {"list", "pods", "", all, authorizer.DecisionAllow},
+		"watched, with the right in each":  {"watch", "pods", "", all, authorizer.DecisionAllow},
+		"without the right in one":         {"list", "pods", "", all[1:], authorizer.DecisionNoOpinion},
+		"written":                          {"deletecollection", "pods", "", all, authorizer.DecisionNoOpinion},
+		"objects that are in no namespace": {"list", "nodes", "", all, authorizer.DecisionNoOpinion},
+		"another namespace":                {"list", "pods", "other", all, authorizer.DecisionNoOpinion},
+		"one of them":                      {"create", "pods", "team", all, authorizer.DecisionAllow},
+	} {
+		host := &asked{allow: func(a authorizer.Attributes) bool { return slices.Contains(test.granted, a.GetNamespace()) }}
+		a := &access{host: host, names: names, fleet: "default", served: all, namespaced: func(gr schema.GroupResource) bool { return gr.Resource == "pods" }}
+		got, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: alice, Verb: test.verb, Resource: test.resource, Namespace: test.namespace, Path: "/x", ResourceRequest: true})
+		if err != nil || got != test.want {
+			t.Errorf("%s: decision %v (%v), want %v", name, got, err, test.want)
+		}
+	}
+}
+
+func TestAFleetOfSomeNamespacesReadsOnlyThese(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { asked = append(asked, req.URL.String()) }))
+	defer server.Close()
+	n, err := newNamespaces(&rest.Config{Host: server.URL}, Options{Namespaces: []string{"team"}}.served())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const selector = "labelSelector=a%3Db%2Ckubernetes.io%2Fmetadata.name+in+%28default%2Ckube-node-lease%2Ckube-system%2Cteam%29"
+	for path, want := range map[string]string{
+		"/api/v1/namespaces/team":                      "/api/v1/namespaces/team",
+		"/api/v1/watch/namespaces/team":                "/api/v1/watch/namespaces/team",
+		"/api/v1/namespaces/other":                     "",
+		"/api/v1/watch/namespaces/other":               "",
+		"/api/v1/namespaces?labelSelector=a%3Db":       "/api/v1/namespaces?" + selector,
+		"/api/v1/namespaces/?labelSelector=a%3Db":      "/api/v1/namespaces/?" + selector,
+		"/api/v1/watch/namespaces?labelSelector=a%3Db": "/api/v1/watch/namespaces?" + selector,
+	} {
+		asked = nil
+		response := httptest.NewRecorder()
+		n.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
+		switch {
+		case want == "" && (len(asked) > 0 || response.Code != http.StatusNotFound || !strings.Contains(response.Body.String(), "the fleet serves default, kube-node-lease, kube-system, team")):
+			t.Errorf("%s: asked the host for %q, answered %d %s", path, asked, response.Code, response.Body)
+		case want != "" && !slices.Equal(asked, []string{want}):
+			t.Errorf("%s: asked the host for %q, want %q", path, asked, want)
 		}
 	}
 }

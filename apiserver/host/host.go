@@ -4,8 +4,10 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -29,9 +31,27 @@ type Options struct {
 	FleetName string
 	// Kubeconfig says how to reach the host; empty in a pod of the host.
 	Kubeconfig string
+	// Namespaces are the namespaces of the host that the fleet serves beside Internal;
+	// empty for all.
+	Namespaces []string
 	// TokenTTL is how long the host's answers about a token are used, AuthorizedTTL and
 	// UnauthorizedTTL how long its decisions are.
 	TokenTTL, AuthorizedTTL, UnauthorizedTTL time.Duration
+}
+
+// Internal returns the namespaces that every fleet serves: of the leases of its controllers
+// and of its nodes, and of the events of nodes.
+func Internal() []string { return []string{"default", "kube-node-lease", "kube-system"} }
+
+// served returns the names of all namespaces that the fleet serves, sorted; empty if it
+// serves all.
+func (o Options) served() []string {
+	if len(o.Namespaces) == 0 {
+		return nil
+	}
+	all := slices.Concat(Internal(), o.Namespaces)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Host is the host of an aggregated server.
@@ -105,7 +125,8 @@ func (h *Host) Authentication() (*Authentication, error) {
 }
 
 // Authorizer returns the authorizer that asks the host, in the names of the domain.
-func (h *Host) Authorizer(names *groupdomain.Names) (authorization.Authorizer, error) {
+// namespaced reports whether a resource is known to be in namespaces.
+func (h *Host) Authorizer(names *groupdomain.Names, namespaced func(schema.GroupResource) bool) (authorization.Authorizer, error) {
 	review := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: h.client.AuthorizationV1(),
 		AllowCacheTTL:             h.AuthorizedTTL,
@@ -116,10 +137,10 @@ func (h *Host) Authorizer(names *groupdomain.Names) (authorization.Authorizer, e
 	if err != nil {
 		return nil, err
 	}
-	return newAuthorizer(delegated, names, h.FleetName), nil
+	return &access{host: delegated, names: names, fleet: h.FleetName, served: h.served(), namespaced: namespaced}, nil
 }
 
-// Namespaces returns the informer's client of the host's namespaces.
-func (h *Host) Namespaces() (*Namespaces, error) { return newNamespaces(h.config) }
+// Namespaces returns what serves the host's namespaces, or those that the fleet serves.
+func (h *Host) Namespaces() (*Namespaces, error) { return newNamespaces(h.config, h.served()) }
 
 var _ authorizer.Authorizer = &access{}

@@ -148,6 +148,8 @@ func addHostFlags(h *host.Options, fs *pflag.FlagSet) {
 			"The host recognises and authorizes users, and has the namespaces. The default is to serve standalone.")
 	fs.StringVar(&h.FleetName, "fleet-name", h.FleetName,
 		"With --group-domain, the name in /apis/fleet.<domain>/v1/fleets/<name>/proxy, below which the API is served under Kubernetes' own names.")
+	fs.StringSliceVar(&h.Namespaces, "namespaces", h.Namespaces,
+		"With --group-domain, the namespaces of the host that the fleet serves, beside those that every fleet has: "+strings.Join(host.Internal(), ", ")+". The default is to serve all.")
 	fs.StringVar(&h.Kubeconfig, "host-kubeconfig", h.Kubeconfig, "With --group-domain, the kubeconfig of the host. The default is the service account of the pod.")
 }
 

@@ -113,6 +113,9 @@ func (o *Options) validateHost() []error {
 		if h.Kubeconfig != "" {
 			errs = append(errs, errors.New("--host-kubeconfig: has no effect without --group-domain; set both"))
 		}
+		if h.Namespaces != nil {
+			errs = append(errs, errors.New("--namespaces: has no effect without --group-domain; set both"))
+		}
 		return errs
 	}
 	if err := groupdomain.Validate(h.GroupDomain); err != nil {
@@ -120,6 +123,14 @@ func (o *Options) validateHost() []error {
 	}
 	if problems := validation.IsDNS1123Subdomain(h.FleetName); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--fleet-name: %q: %s", h.FleetName, problems[0]))
+	}
+	if h.Namespaces != nil && len(h.Namespaces) == 0 {
+		errs = append(errs, errors.New("--namespaces: name at least one namespace, or leave it out to serve all"))
+	}
+	for _, name := range h.Namespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--namespaces: %q: %s", name, problems[0]))
+		}
 	}
 	a := o.Authentication
 	for _, own := range []struct {

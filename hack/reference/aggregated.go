@@ -6,10 +6,12 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
 
+	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/registration"
@@ -60,16 +62,9 @@ func fleetRole() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	rules := controllers.OwnRules()
-	for _, c := range controllers.All() {
-		if c.Standalone {
-			continue
-		}
-		its, err := controllers.RulesOf(c)
-		if err != nil {
-			return "", err
-		}
-		rules = append(rules, its...)
+	rules, err := rulesInFleet()
+	if err != nil {
+		return "", err
 	}
 	var all []string
 	for _, gv := range groups.Versions {
@@ -78,8 +73,49 @@ func fleetRole() (string, error) {
 		}
 	}
 	all = slices.Compact(all)
-	rules = append(inDomain(merged(rules), groups.Names, all), toAddress(groups.Names))
+	rules = append(inDomain(rules, groups.Names, all), toAddress(groups.Names))
 	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager-fleet", rules...))
+}
+
+// rulesInFleet returns what the controllers that run in a fleet do, in Kubernetes' names.
+func rulesInFleet() ([]rbacv1.PolicyRule, error) {
+	rules := controllers.OwnRules()
+	for _, c := range controllers.All() {
+		if c.Standalone {
+			continue
+		}
+		its, err := controllers.RulesOf(c)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, its...)
+	}
+	return merged(rules), nil
+}
+
+// clusterRules returns the manifest of that part of the role of the controllers which
+// bindings in namespaces cannot grant: what they do with kinds that are in no namespace,
+// and the fleet's address.
+func clusterRules() (string, error) {
+	names, err := groupdomain.New(groupDomain)
+	if err != nil {
+		return "", err
+	}
+	rules, err := rulesInFleet()
+	if err != nil {
+		return "", err
+	}
+	namespaced := map[schema.GroupResource]bool{{Resource: "namespaces"}: false}
+	for _, kind := range apis.Kinds() {
+		namespaced[schema.GroupResource{Group: kind.Hub.Group, Resource: kind.Name}] = kind.Namespaced
+	}
+	rules = slices.DeleteFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		resource, _, _ := strings.Cut(rule.Resources[0], "/")
+		inNamespaces, known := namespaced[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}]
+		return inNamespaces || !known
+	})
+	rules = append(inDomain(rules, names, nil), toAddress(names))
+	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager-cluster", rules...))
 }
 
 // machineRole returns the manifest of the role that an administrator binds to the machines

@@ -27,6 +27,8 @@ const module = "svc.dev/svc/"
 
 func main() {
 	for path, write := range map[string]func() (string, error){
+		"config/components/namespace-scoped/zz_generated.controllers.yaml": clusterRules,
+
 		"docs/reference/admission.md":                            admissionPlugins,
 		"docs/reference/controllers.md":                          page,
 		"docs/reference/feature-gates.md":                        featureGates,

@@ -209,6 +209,9 @@ var _ = Describe("bad flags", func() {
 		Entry("no kubeconfig outside of a pod", "--host-kubeconfig: ", "--group-domain=svc.dev"),
 		Entry("a kubeconfig that is absent", "--host-kubeconfig: /none", "--group-domain=svc.dev", "--host-kubeconfig=/none"),
 		Entry("a kubeconfig without a domain", "--host-kubeconfig: has no effect without --group-domain", "--host-kubeconfig=/none"),
+		Entry("namespaces without a domain", "--namespaces: has no effect without --group-domain", "--namespaces=team"),
+		Entry("no namespaces", "--namespaces: name at least one namespace", "--group-domain=svc.dev", "--namespaces="),
+		Entry("a namespace that cannot be", "--namespaces: \"Team\": ", "--group-domain=svc.dev", "--namespaces=Team"),
 		Entry("an authorizer of its own", "--authorization-mode: with --group-domain the host recognises and authorizes users", "--group-domain=svc.dev", "--authorization-mode=RBAC"),
 	)
 })

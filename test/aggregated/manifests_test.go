@@ -3,8 +3,10 @@ package aggregated
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,17 +20,12 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// manifestArgs returns the arguments with which config/aggregated starts the container of a
-// Deployment. instead has the values of flags that have others outside of a pod; a flag with
+// manifestArgs returns the arguments with which config/aggregated, with components, starts
+// the container of a Deployment. instead has the values of flags that have others outside of a pod; a flag with
 // the value "" is left out. Each must be one of the manifest's.
-func manifestArgs(ctx context.Context, name string, instead map[string]string) []string {
+func manifestArgs(ctx context.Context, name string, instead map[string]string, components ...string) []string {
 	GinkgoHelper()
-	root, err := filepath.Abs("../..")
-	Expect(err).NotTo(HaveOccurred())
-	binary, err := launch.Binary()
-	Expect(err).NotTo(HaveOccurred())
-	rendered, err := exec.CommandContext(ctx, binary, "kubectl", "kustomize", filepath.Join(root, "config", "aggregated")).Output()
-	Expect(err).NotTo(HaveOccurred())
+	rendered := render(ctx, components...)
 	unused := sets.KeySet(instead)
 	var args []string
 	for _, arg := range deploymentOf(rendered, name).Spec.Template.Spec.Containers[0].Args {
@@ -44,6 +41,60 @@ func manifestArgs(ctx context.Context, name string, instead map[string]string) [
 	}
 	Expect(unused.UnsortedList()).To(BeEmpty(), "flags that the Deployment %s does not have", name)
 	return args
+}
+
+// render returns the manifests of config/aggregated with components.
+func render(ctx context.Context, components ...string) []byte {
+	GinkgoHelper()
+	root, err := filepath.Abs("../..")
+	Expect(err).NotTo(HaveOccurred())
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	overlay := GinkgoT().TempDir()
+	if overlay, err = filepath.EvalSymlinks(overlay); err != nil {
+		Fail(err.Error())
+	}
+	config, err := filepath.Rel(overlay, filepath.Join(root, "config"))
+	Expect(err).NotTo(HaveOccurred())
+	kustomization := object{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": []string{filepath.Join(config, "aggregated")}}
+	var paths []string
+	for _, component := range components {
+		paths = append(paths, filepath.Join(config, "components", component))
+	}
+	kustomization["components"] = paths
+	content, err := json.Marshal(kustomization)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), content, 0o600)).To(Succeed())
+	rendered, err := exec.CommandContext(ctx, binary, "kubectl", "kustomize", overlay).Output()
+	Expect(err).NotTo(HaveOccurred())
+	return rendered
+}
+
+// rolesOf returns the roles of rendered manifests, and the bindings of an account, for a
+// user of the host instead.
+func rolesOf(rendered []byte, account, user string) string {
+	GinkgoHelper()
+	var found []string
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
+	for {
+		var obj object
+		err := documents.Decode(&obj)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		Expect(err).NotTo(HaveOccurred())
+		subjects, bound := obj["subjects"].([]any)
+		switch {
+		case bound && subjects[0].(object)["name"] == account:
+			obj["subjects"] = []object{{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}}
+		case obj["kind"] != "ClusterRole" || !strings.HasPrefix(obj["metadata"].(object)["name"].(string), account):
+			continue
+		}
+		manifest, err := json.Marshal(obj)
+		Expect(err).NotTo(HaveOccurred())
+		found = append(found, string(manifest))
+	}
+	return strings.Join(found, "\n---\n")
 }
 
 // deploymentOf returns a Deployment of rendered manifests.

@@ -75,7 +75,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startHost(ctx)
 	startBackend(ctx)
 	register(ctx)
-	startManager(ctx)
+	startManager(ctx, onFleet.Kubeconfig)
 })
 
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -143,34 +143,47 @@ func startBackend(ctx context.Context) {
 	Expect(host.authority.Client(dir, "nodes-client", "svc-apiserver")).To(Succeed())
 	port, err := launch.FreePort()
 	Expect(err).NotTo(HaveOccurred())
-	binary, err := launch.Binary()
-	Expect(err).NotTo(HaveOccurred())
-	args := manifestArgs(ctx, "svc-apiserver", map[string]string{
+	args := manifestArgs(ctx, "svc-apiserver", outsideOfPods(port))
+	backendURL = "https://127.0.0.1:" + port
+	backend = startServer(ctx, backendURL, append(args, "--etcd-prefix=/fleet",
+		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking"))
+}
+
+// outsideOfPods returns the flags of the manifests' API servers that have other values
+// outside of a pod.
+func outsideOfPods(port string) map[string]string {
+	return map[string]string{
 		"etcd-servers": host.etcd, "etcd-secret": "", "serving-secret": "", "serving-service": "",
 		"bind-address": "127.0.0.1", "secure-port": port, "cert-dir": dir, "shutdown-delay-duration": "",
-	})
-	backend, err = launch.Start(nil, binary, append(args,
-		"--host-kubeconfig="+connection, "--etcd-prefix=/fleet",
+	}
+}
+
+// startServer starts a fleet's server with the connection and the certificates that
+// startBackend has made, and waits until it is ready.
+func startServer(ctx context.Context, url string, args []string) *launch.Process {
+	GinkgoHelper()
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	server, err := launch.Start(nil, binary, append(args, "--host-kubeconfig="+filepath.Join(dir, "svc-apiserver"),
 		"--tls-cert-file="+filepath.Join(dir, "serving.crt"), "--tls-private-key-file="+filepath.Join(dir, "serving.key"),
-		"--authorization-webhook-cache-authorized-ttl=1s", "--authorization-webhook-cache-unauthorized-ttl=1s",
-		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking")...)
+		"--authorization-webhook-cache-authorized-ttl=1s", "--authorization-webhook-cache-unauthorized-ttl=1s")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		code, err := backend.Stop(launch.Patience)
+		code, err := server.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(backend.Output()))
+		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", tail(server.Output()))
 	})
-	backendURL = "https://127.0.0.1:" + port
-	direct := &rest.Config{Host: backendURL, TLSClientConfig: rest.TLSClientConfig{CAFile: host.authority.File}}
+	direct := &rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAFile: host.authority.File}}
 	Eventually(func() (int, error) {
 		select {
-		case <-backend.Exited():
-			return 0, StopTrying("the fleet's server has ended: " + tail(backend.Output()))
+		case <-server.Exited():
+			return 0, StopTrying("the fleet's server has ended: " + tail(server.Output()))
 		default:
 		}
 		status, _, err := launch.Get(ctx, direct, "/readyz")
 		return status, err
 	}).Should(Equal(200))
+	return server
 }
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -225,12 +238,12 @@ func registerVersions(versions ...schema.GroupVersion) {
 	}
 }
 
-// startManager starts the fleet's controllers.
-func startManager(ctx context.Context) {
+// startManager starts a fleet's controllers, with a connection to its own address.
+func startManager(ctx context.Context, kubeconfig string) {
 	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	args := manifestArgs(ctx, "svc-controller-manager", map[string]string{"svcconfig": onFleet.Kubeconfig, "bind-address": "127.0.0.1", "secure-port": "0"})
+	args := manifestArgs(ctx, "svc-controller-manager", map[string]string{"svcconfig": kubeconfig, "bind-address": "127.0.0.1", "secure-port": "0"})
 	ofFleet, err := launch.Start(nil, binary, args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
