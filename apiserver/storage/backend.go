@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
@@ -122,11 +124,25 @@ func (c Config) connect() (*kubernetes.Client, error) {
 	return kubernetes.New(clientv3.Config{
 		Endpoints:            c.Servers,
 		TLS:                  tlsConfig,
-		DialTimeout:          20 * time.Second,
+		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(reconnect())},
 		Logger:               zap.NewNop(),
 	})
+}
+
+// dialTimeout is how long connecting to a member of etcd may take.
+const dialTimeout = 20 * time.Second
+
+// reconnect returns how often a member of etcd that is away is tried. The default of gRPC
+// begins with a second and grows to two minutes: a server that starts before its etcd, or
+// outlives an outage of it, would wait for as long as that after etcd is back.
+func reconnect() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+		MinConnectTimeout: dialTimeout,
+	}
 }
 
 // embedded is the etcd in the same process, as the feature check reads it.
