@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -277,14 +278,17 @@ func (m *Manager) pullNow(ctx context.Context, image name, spec *runtimeapi.Imag
 		}
 		return result{err: err}
 	}
-	if m.options.Records != nil {
-		m.options.Records.Pulled(records.Image{Name: image.full, Repository: image.repository, Ref: ref}, login)
-	}
 	m.list.forget()
 	r := result{ref: ref}
 	found, err := m.options.Runtime.ImageStatus(ctx, spec)
 	if err != nil {
 		klog.V(2).InfoS("Failed to get the size of the pulled image", "image", spec.Image, "err", err)
+	}
+	if m.options.Records != nil {
+		// Later pods find the image by the ID in its status, which some runtimes do not
+		// return from a pull.
+		pulled := records.Image{Name: image.full, Repository: image.repository, Ref: cmp.Or(found.GetId(), ref)}
+		m.options.Records.Pulled(pulled, login)
 	}
 	r.size = found.GetSize()
 	r.took = m.options.Clock.Since(began)
