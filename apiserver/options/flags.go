@@ -40,6 +40,10 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 func (o *Options) addEtcdFlags(fs *pflag.FlagSet) {
 	e := &o.Etcd
 	fs.StringSliceVar(&e.Servers, "etcd-servers", e.Servers, "Etcd servers to connect with (scheme://host:port), comma separated.")
+	fs.StringSliceVar(&e.Overrides, "etcd-servers-overrides", e.Overrides,
+		"Etcd servers of single resources, built-in or custom, comma separated, as group/resource#URL;URL, "+
+			"for example /events#http://127.0.0.1:2479 for those of the core group. "+
+			"Prefix and TLS files are those of --etcd-servers. Objects that are stored already are not moved.")
 	fs.StringVar(&e.Prefix, "etcd-prefix", e.Prefix, "The prefix of all keys in etcd.")
 	fs.StringVar(&e.CertFile, "etcd-certfile", e.CertFile, "Client certificate for the connection to etcd.")
 	fs.StringVar(&e.KeyFile, "etcd-keyfile", e.KeyFile, "Private key of --etcd-certfile.")

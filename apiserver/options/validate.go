@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/internal/tlsrule"
 )
 
@@ -178,10 +179,12 @@ func (o *Options) validateEtcd() []error {
 		errs = append(errs, errors.New("--etcd-servers: name at least one etcd server, as http://127.0.0.1:2379"))
 	}
 	for _, server := range o.Etcd.Servers {
-		scheme, rest, ok := strings.Cut(server, "://")
-		if !ok || rest == "" || scheme != "http" && scheme != "https" && scheme != "unix" && scheme != "unixs" {
-			errs = append(errs, fmt.Errorf("--etcd-servers: %q is not a URL; write http://HOST:PORT or https://HOST:PORT", server))
+		if err := storage.ValidateServer(server); err != nil {
+			errs = append(errs, fmt.Errorf("--etcd-servers: %w", err))
 		}
+	}
+	if _, err := storage.ParseOverrides(o.Etcd.Overrides); err != nil {
+		errs = append(errs, fmt.Errorf("--etcd-servers-overrides: %w", err))
 	}
 	if secure := o.Etcd.CertFile != "" || o.Etcd.TrustedCAFile != ""; secure && slices.ContainsFunc(o.Etcd.Servers, isPlain) {
 		errs = append(errs, errors.New("--etcd-certfile and --etcd-cafile have no effect on --etcd-servers that begin with http://; write https://"))

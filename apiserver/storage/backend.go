@@ -5,11 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"path"
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,6 +29,9 @@ import (
 type Config struct {
 	// Servers are URLs: https://host:port, http://host:port or unix:///path.
 	Servers []string
+	// Overrides are resources that are stored in other etcd clusters, in the form of
+	// ParseOverrides. TLS files and prefix are those of Servers.
+	Overrides []string
 	// Client, if set, is used instead of a connection to Servers: it is the client
 	// of an etcd in the same process.
 	Client *clientv3.Client
@@ -68,8 +69,8 @@ const (
 // Backend is a process's connection to etcd.
 type Backend struct {
 	config    Config
-	client    *kubernetes.Client
-	compactor compactor
+	main      *cluster
+	overrides overrides
 	streams   streams
 
 	storesMu sync.Mutex
@@ -96,17 +97,15 @@ func Open(config Config) (*Backend, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	client, err := config.connect()
+	main, err := config.cluster()
 	if err != nil {
-		return nil, fmt.Errorf("etcd at %v: %w", config.Servers, err)
+		return nil, err
 	}
-	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
-	return &Backend{
-		config:    config,
-		client:    client,
-		stores:    map[*lazyCache]schema.GroupResource{},
-		compactor: etcd3.NewCompactor(client.Client, config.CompactionInterval, config.Clock, nil),
-	}, nil
+	b := &Backend{config: config, main: main, stores: map[*lazyCache]schema.GroupResource{}}
+	if b.overrides, err = connectOverrides(config); err != nil {
+		return nil, errors.Join(fmt.Errorf("--etcd-servers-overrides: %w", err), b.Close())
+	}
+	return b, nil
 }
 
 func (c Config) connect() (*kubernetes.Client, error) {
@@ -173,42 +172,41 @@ func (c Config) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// Client is the connection, for packages that store something other than objects.
-func (b *Backend) Client() *clientv3.Client { return b.client.Client }
+// Client is the connection to the main cluster, for packages that store something other
+// than objects.
+func (b *Backend) Client() *clientv3.Client { return b.main.client.Client }
 
 // Prefix is put before all keys.
 func (b *Backend) Prefix() string { return b.config.Prefix }
 
-// Check reports whether etcd answers and accepts writes.
+// Check reports whether etcd answers and accepts writes, in all clusters.
 func (b *Backend) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	var errs []error
 	if b.config.Check != nil {
-		return b.config.Check(ctx)
+		errs = append(errs, b.config.Check(ctx))
+	} else {
+		errs = append(errs, b.main.check(ctx, b.config.Prefix))
 	}
-	if _, err := b.client.Client.Get(ctx, path.Join("/", b.config.Prefix, "health")); err != nil {
-		return fmt.Errorf("etcd at %v does not answer: %w", b.config.Servers, err)
-	}
-	alarms, err := b.client.AlarmList(ctx)
-	if err != nil {
-		return fmt.Errorf("etcd at %v: cannot list alarms: %w", b.config.Servers, err)
-	}
-	for _, a := range alarms.Alarms {
-		if a.Alarm == pb.AlarmType_NOSPACE {
-			return fmt.Errorf("etcd at %v has reached its quota and refuses writes (alarm NOSPACE): delete objects, compact, defragment and disarm the alarm", b.config.Servers)
-		}
-		if a.Alarm != pb.AlarmType_NONE {
-			return fmt.Errorf("etcd at %v raises alarm %s", b.config.Servers, a.Alarm)
-		}
-	}
-	return nil
+	b.overrides.each(func(c *cluster) { errs = append(errs, c.check(ctx, b.config.Prefix)) })
+	return errors.Join(errs...)
 }
 
-// Close ends the connection. The stores must have been destroyed before.
+// Close ends the connections. The stores must have been destroyed before.
 func (b *Backend) Close() error {
-	b.compactor.Stop()
-	if b.config.Client != nil {
-		return nil
+	b.main.compactor.Stop()
+	errs := []error{b.overrides.close()}
+	if b.config.Client == nil {
+		errs = append(errs, b.main.client.Close())
 	}
-	return b.client.Close()
+	return errors.Join(errs...)
+}
+
+// clusterOf returns the cluster that a resource is stored in.
+func (b *Backend) clusterOf(resource schema.GroupResource) *cluster {
+	if c := b.overrides[resource]; c != nil {
+		return c
+	}
+	return b.main
 }

@@ -381,7 +381,7 @@ func TestOpenRefusesInvalidConfigurations(t *testing.T) {
 func TestClosingABackendDoesNotStopAnotherOfTheSameEtcd(t *testing.T) {
 	member := startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
 	a, b := open(t, member), open(t, member)
-	if a.compactor == b.compactor {
+	if a.main.compactor == b.main.compactor {
 		t.Error("two backends share a compactor: closing the first stops it for both")
 	}
 	if err := a.Close(); err != nil {

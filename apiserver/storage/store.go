@@ -71,7 +71,8 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	if b.config.HistoryBytes > 0 {
 		codec = recordingCodec{codec, &history{clock: b.config.Clock, window: config.EventsHistoryWindow, limit: b.config.HistoryBytes}}
 	}
-	raw, err := etcd3.New(b.client, b.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+	etcd := b.clusterOf(config.GroupResource)
+	raw, err := etcd3.New(etcd.client, etcd.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, err

@@ -81,15 +81,19 @@ func (b *Backend) addStore(s *lazyCache, resource schema.GroupResource) (remove 
 // Sizes returns the size of the database of each etcd server, in bytes, without
 // those that do not answer before ctx ends.
 func (b *Backend) Sizes(ctx context.Context) []int64 {
+	var sizes []int64
+	add := func(c *cluster, endpoints []string) {
+		for _, endpoint := range endpoints {
+			if status, err := c.client.Client.Status(ctx, endpoint); err == nil {
+				sizes = append(sizes, status.DbSize)
+			}
+		}
+	}
 	endpoints := b.config.Servers
 	if b.config.Client != nil {
 		endpoints = endpoints[:1] // its maintenance client does not use the name
 	}
-	var sizes []int64
-	for _, endpoint := range endpoints {
-		if status, err := b.client.Client.Status(ctx, endpoint); err == nil {
-			sizes = append(sizes, status.DbSize)
-		}
-	}
+	add(b.main, endpoints)
+	b.overrides.each(func(c *cluster) { add(c, c.servers) })
 	return sizes
 }
