@@ -107,6 +107,8 @@ type library struct {
 	codecs      serializer.CodecFactory
 	version     schema.GroupVersion // in which its objects are stored
 	definitions common.GetOpenAPIDefinitions
+	// stored changes the codec of its stored objects, if it is not nil.
+	stored func(runtime.Codec) runtime.Codec
 }
 
 // linkConfig returns the configuration of a server of the libraries in the chain.
@@ -116,11 +118,20 @@ func (c *chain) linkConfig(shared *genericapiserver.RecommendedConfig, own libra
 	config := *shared
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.Serializer = own.codecs
-	config.RESTOptionsGetter = c.stores.backend.RESTOptions(own.codecs.LegacyCodec(own.version), own.version)
-	docs := openapi.New("svc", documentsVersion(c.options), openapi.All(own.definitions),
-		func() *runtime.Scheme { return own.scheme }, c.clock)
+	stored := own.codecs.LegacyCodec(own.version)
+	if own.stored != nil {
+		stored = own.stored(stored)
+	}
+	config.RESTOptionsGetter = c.stores.backend.RESTOptions(stored, own.version)
+	docs := c.documents(own)
 	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
 	return config
+}
+
+// documents returns the documents of a server of the libraries.
+func (c *chain) documents(own library) *openapi.Documents {
+	return openapi.New("svc", documentsVersion(c.options), openapi.All(own.definitions),
+		func() *runtime.Scheme { return own.scheme }, c.clock)
 }
 
 // documentsVersion returns the release and the build, for OpenAPI documents.

@@ -6,9 +6,11 @@ import (
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/client-go/tools/cache"
 
 	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/noprotobuf"
@@ -24,8 +26,10 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	own := library{
 		scheme: apiextensionsserver.Scheme, codecs: apiextensionsserver.Codecs, version: apiextensionsv1.SchemeGroupVersion,
 		definitions: apiextensionsopenapi.GetOpenAPIDefinitions,
+		stored:      func(codec runtime.Codec) runtime.Codec { return newDefinitionCodec(codec) },
 	}
 	config := c.linkConfig(shared, own)
+	config.SkipOpenAPIInstallation = true // see below
 	made := apiextensionsserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
@@ -44,11 +48,12 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	}
 	handler := server.GenericAPIServer.Handler
 	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	c.documents(own).InstallWithCustomResources(handler.GoRestfulContainer, handler.NonGoRestfulMux, definitions.Lister())
 	checks := []bodycheck.Check{bodycheck.CustomApplyFields(definitions.Lister())}
 	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
 	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
-	return server, definitions.Informer().SetTransform(c.markConversions(addCreatedAt))
+	return server, definitions.Informer().SetTransform(shareSpecs(c.markConversions(addCreatedAt)))
 }
 
 // afterKinds returns the server of the requests that are not for kinds: that of
@@ -64,6 +69,20 @@ func afterKinds(config *genericapiserver.RecommendedConfig, crds *apiextensionss
 func notFound(config *genericapiserver.RecommendedConfig) genericapiserver.DelegationTarget {
 	return genericapiserver.NewEmptyDelegateWithCustomHandler(
 		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey))
+}
+
+// shareSpecs returns a transform function of the informer of definitions, after another
+// one. A definition shares its specification with its last state, from which its objects
+// are served.
+func shareSpecs(transform cache.TransformFunc) cache.TransformFunc {
+	shared := newSpecs(func(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionSpec { return &crd.Spec })
+	return func(obj any) (any, error) {
+		obj, err := transform(obj)
+		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && err == nil {
+			shared.share(crd.UID, crd)
+		}
+		return obj, err
+	}
 }
 
 // addCreatedAt is the transform function of the informer of definitions. A type without columns of its own gets the

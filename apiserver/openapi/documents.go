@@ -85,15 +85,26 @@ func (d *Documents) ConfigV3(models ...string) *common.OpenAPIV3Config {
 // /openapi/v2, version 3 at /openapi/v3 and below, one for each group version.
 func (d *Documents) Install(container *restful.Container, to *mux.PathRecorderMux) {
 	handler.NewOpenAPIServiceLazy(cached.Once(cached.Func(func() (*spec.Swagger, string, error) {
-		doc, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(container.RegisteredWebServices()), d.ConfigV2())
-		if err != nil {
-			return nil, "", err
-		}
-		doc.Definitions = handler.PruneDefaults(doc.Definitions)
-		return doc, d.version, nil
+		doc, err := d.buildV2(container)
+		return doc, d.version, err
 	}))).RegisterOpenAPIVersionedService("/openapi/v2", to)
+	d.installV3(container, to, nil)
+}
 
-	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, hashes: map[string]string{}, made: handler3.NewOpenAPIService()}
+// buildV2 returns the version 2 document of the container's web services.
+func (d *Documents) buildV2(container *restful.Container) (*spec.Swagger, error) {
+	doc, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(container.RegisteredWebServices()), d.ConfigV2())
+	if err != nil {
+		return nil, err
+	}
+	doc.Definitions = handler.PruneDefaults(doc.Definitions)
+	return doc, nil
+}
+
+// installV3 serves the version 3 documents of the container's web services, and those
+// of custom resources, if custom is not nil.
+func (d *Documents) installV3(container *restful.Container, to serveMux, custom *custom) {
+	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, hashes: map[string]string{}, made: handler3.NewOpenAPIService(), custom: custom}
 	for _, ws := range container.RegisteredWebServices() {
 		gv := strings.TrimPrefix(ws.RootPath(), "/")
 		if gv == versionPath {
@@ -144,6 +155,7 @@ type versions struct {
 	services map[string]*restful.WebService
 	hashes   map[string]string
 	made     *handler3.OpenAPIService
+	custom   *custom // nil if there are none
 }
 
 func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
@@ -176,39 +188,69 @@ func models(ws *restful.WebService) []string {
 
 func (v *versions) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	for gv := range v.services {
-		index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: v.url(gv)}
+	for gv, hash := range v.hashes {
+		index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: documentURL(gv, hash)}
+	}
+	if v.custom != nil {
+		versions, err := v.custom.versions()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		v.custom.dropOthers(versions)
+		for gv, version := range versions {
+			index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: documentURL(gv, version.hash)}
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the client has closed the connection.
 	_ = json.NewEncoder(w).Encode(index)
 }
 
-// url returns where a document is.
-func (v *versions) url(gv string) string {
-	return path.Join("/openapi/v3", gv) + "?hash=" + v.hashes[gv]
+// documentURL returns where a document is.
+func documentURL(gv, hash string) string {
+	return path.Join("/openapi/v3", gv) + "?hash=" + hash
 }
 
 func (v *versions) serveDocument(w http.ResponseWriter, r *http.Request) {
 	gv := strings.TrimPrefix(r.URL.Path, "/openapi/v3/")
+	current, serve := v.hashes[gv], v.made.HandleGroupVersion
 	if v.services[gv] == nil {
-		http.NotFound(w, r)
-		return
+		version, err := v.customVersion(gv)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if version == nil {
+			http.NotFound(w, r)
+			return
+		}
+		current, serve = version.hash, func(w http.ResponseWriter, r *http.Request) { v.custom.serveV3(w, r, gv, version) }
 	}
 	query := r.URL.Query()
 	switch query.Get("hash") {
 	case "":
-	case v.hashes[gv]:
+	case current:
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", v.docs.clock.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 		r = r.Clone(r.Context())
 		query.Del("hash")
 		r.URL.RawQuery = query.Encode()
 	default:
-		http.Redirect(w, r, v.url(gv), http.StatusMovedPermanently)
+		http.Redirect(w, r, documentURL(gv, current), http.StatusMovedPermanently)
 		return
 	}
-	v.made.HandleGroupVersion(w, r)
+	serve(w, r)
+}
+
+// customVersion returns a group version of custom resources, or nil if it is not
+// served.
+func (v *versions) customVersion(gv string) (*customVersion, error) {
+	if v.custom == nil {
+		return nil, nil
+	}
+	versions, err := v.custom.versions()
+	return versions[gv], err
 }
 
 const gvkExtension = "x-kubernetes-group-version-kind"
