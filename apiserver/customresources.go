@@ -75,7 +75,9 @@ func notFound(config *genericapiserver.RecommendedConfig) genericapiserver.Deleg
 // one. A definition shares its specification with its last state, from which its objects
 // are served.
 func shareSpecs(transform cache.TransformFunc) cache.TransformFunc {
-	shared := newSpecs(func(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionSpec { return &crd.Spec })
+	shared := newSpecs(func(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionSpec {
+		return &crd.Spec
+	})
 	return func(obj any) (any, error) {
 		obj, err := transform(obj)
 		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && err == nil {

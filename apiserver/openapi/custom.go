@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
@@ -176,8 +177,9 @@ func (c *custom) buildV2(versions map[string]*customVersion, static func() (*spe
 	for _, gv := range slices.Sorted(maps.Keys(versions)) {
 		for _, crd := range versions[gv].definitions {
 			doc, err := builder.BuildOpenAPIV2(crd, versions[gv].version, builder.Options{V2: true, IncludeSelectableFields: true})
-			if err != nil {
-				return nil, err
+			if err != nil { // it must not hide the others
+				klog.ErrorS(err, "Failed to build the OpenAPI version 2 document of a definition", "crd", klog.KObj(crd))
+				continue
 			}
 			// Those of the base are pruned, too; different ones would be a conflict.
 			doc.Definitions = handler.PruneDefaults(doc.Definitions)
@@ -269,8 +271,9 @@ func buildV3(version *customVersion) ([]byte, error) {
 	var docs []*spec3.OpenAPI
 	for _, crd := range version.definitions {
 		doc, err := builder.BuildOpenAPIV3(crd, version.version, builder.Options{IncludeSelectableFields: true})
-		if err != nil {
-			return nil, err
+		if err != nil { // it must not hide the others
+			klog.ErrorS(err, "Failed to build the OpenAPI version 3 document of a definition", "crd", klog.KObj(crd))
+			continue
 		}
 		docs = append(docs, doc)
 	}
