@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -62,6 +64,17 @@ func runKubectl(args []string) {
 	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments)))
 }
 
+// withoutSkew drops the warning of kubectl version that the server has another minor
+// version than kubectl: this kubectl is the one that svc is tested with, at each release.
+type withoutSkew struct{ io.Writer }
+
+func (w withoutSkew) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte("version difference between client")) {
+		return len(text), nil
+	}
+	return w.Writer.Write(text)
+}
+
 // unreachable says which kubeconfig was chosen, and why its server does not answer.
 func unreachable(file string, exists bool) string {
 	switch dir := datadir.Dir(filepath.Dir(file)); {
@@ -76,6 +89,9 @@ func unreachable(file string, exists bool) string {
 
 func kubectlCommand(arguments []string) *cobra.Command {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	if slices.Contains(arguments, "version") {
+		streams.ErrOut = withoutSkew{os.Stderr}
+	}
 	kubectl := cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{
 		PluginHandler: cmd.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     arguments,

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"svc.dev/svc/internal/datadir"
@@ -79,5 +80,20 @@ func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 				t.Errorf("got %q (exists: %v), want %q", got, exists, want)
 			}
 		})
+	}
+}
+
+func TestTheBuiltInKubectlDoesNotWarnOfAnotherMinorVersion(t *testing.T) {
+	var out strings.Builder
+	for _, line := range []string{
+		"Warning: version difference between client (1.37) and server (1.28) exceeds the supported minor version skew of +/-1\n",
+		"error: another\n",
+	} {
+		if n, err := (withoutSkew{&out}).Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%q: wrote %d, %v", line, n, err)
+		}
+	}
+	if out.String() != "error: another\n" {
+		t.Errorf("got %q", out.String())
 	}
 }

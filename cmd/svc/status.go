@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,7 +117,7 @@ func statusOf(ctx context.Context, choice datadir.Choice) (*clusterStatus, error
 	}
 	s.Running, s.PID, s.Since = true, holder.PID, &holder.Since
 	s.Memory.Up = residentMemory(holder.PID)
-	s.Memory.Pods = cgroupMemory(choice.Dir.Cgroup())
+	s.Memory.Pods = cgroupMemory("/sys/fs/cgroup", choice.Dir.Cgroup())
 	if err := s.ask(ctx, choice.Dir.AdminFile()); err != nil {
 		s.Problems = append(s.Problems, "the API server does not answer: "+oneLine(err))
 	}
@@ -222,10 +223,13 @@ func residentMemory(pid int) int64 {
 	return kilobytes << 10
 }
 
-// cgroupMemory returns the memory of a cgroup (version 2) in bytes, or 0 if there is
-// no such cgroup.
-func cgroupMemory(name string) int64 {
-	content, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", name, "memory.current"))
+// cgroupMemory returns the memory of a cgroup in bytes, of version 2 or 1 as the machine
+// has them mounted in a directory, or 0 if there is no such cgroup.
+func cgroupMemory(mounted, name string) int64 {
+	content, err := os.ReadFile(filepath.Join(mounted, name, "memory.current"))
+	if errors.Is(err, fs.ErrNotExist) {
+		content, err = os.ReadFile(filepath.Join(mounted, "memory", name, "memory.usage_in_bytes"))
+	}
 	if err != nil {
 		return 0
 	}

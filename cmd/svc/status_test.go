@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -132,5 +134,24 @@ Wrong:
 ` + strings.Repeat("  pod ns/p is Pending\n", shownProblems) + "  and 1 more; -o json prints all\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestTheMemoryOfPodsIsThatOfTheirCgroup(t *testing.T) {
+	for version, file := range map[string]string{"2": "svc/memory.current", "1": "memory/svc/memory.usage_in_bytes", "none": "svc/other"} {
+		mounted := t.TempDir()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(mounted, file)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(mounted, file), []byte("4096\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := int64(4096)
+		if version == "none" {
+			want = 0
+		}
+		if got := cgroupMemory(mounted, "/svc"); got != want {
+			t.Errorf("version %s: %d", version, got)
+		}
 	}
 }

@@ -201,6 +201,9 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	// filled most of them. Images that were loaded cannot be pulled again, so unused
 	// ones are removed only when a threshold is met.
 	c.ImageGCHighThresholdPercent = ptr.To[int32](100)
+	// The first pods of a new cluster need several images. A slow one does not hold up the
+	// others.
+	c.SerializeImagePulls, c.MaxParallelImagePulls = ptr.To(false), ptr.To[int32](maxImagePulls)
 	c.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi", "nodefs.inodesFree": "1%"}
 	c.ContainerRuntimeEndpoint = endpoint
 	c.CgroupRoot = cmp.Or(n.options.cgroupRoot, n.dir.Cgroup())
@@ -220,6 +223,9 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 		Version:      release.Public(n.server.Release, release.SVCVersion()).Info().GitVersion,
 	}
 }
+
+// maxImagePulls is how many images the node of svc up pulls at once.
+const maxImagePulls = 5
 
 // nodeStopTimeout is the agent's part of stopTimeout.
 const nodeStopTimeout = 4 * time.Second

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/distribution/reference"
@@ -42,18 +43,20 @@ func newPull(runtime *runtimeFlag) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pull IMAGE...",
 		Short: "Pull images from their registries",
-		Long: `Pull images from their registries, without credentials, so that pods of this
-machine start without waiting for them. It prints the name, the ID and the size of
-each image.`,
+		Long: `Pull images from their registries, several at once and without credentials, so that
+pods of this machine start without waiting for them. It prints the name, the ID and
+the size of each image. An image that cannot be pulled does not keep it from pulling
+the others.`,
 		Args: namedImages("pull"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return withCRI(cmd, runtime, func(ctx context.Context, cri *criClient) error {
-				for _, name := range names {
-					if err := cri.pull(ctx, cmd, name); err != nil {
-						return fmt.Errorf("%s: %w", name, err)
-					}
-				}
-				return nil
+				var pulled []string
+				err := progress.While(cmd.ErrOrStderr(), clock.RealClock{}, cmd.CommandPath()+": still pulling "+strings.Join(names, ", "), func() (err error) {
+					pulled, err = cri.pullAll(ctx, names)
+					return err
+				})
+				fmt.Fprint(cmd.OutOrStdout(), strings.Join(pulled, ""))
+				return err
 			})
 		},
 	}
@@ -123,30 +126,47 @@ func (c *criClient) find(ctx context.Context, name string) (*runtimeapi.Image, e
 	return response.GetImage(), plain(err)
 }
 
-// pull pulls an image, and prints it.
-func (c *criClient) pull(ctx context.Context, cmd *cobra.Command, name string) error {
+// pullsAtOnce bounds how many images are pulled at the same time.
+const pullsAtOnce = 5
+
+// pullAll pulls images. It returns a line for each that it has pulled, in the order of their
+// names, and an error for each other one.
+func (c *criClient) pullAll(ctx context.Context, names []string) ([]string, error) {
+	lines, errs := make([]string, len(names)), make([]error, len(names))
+	var pulling sync.WaitGroup
+	atOnce := make(chan struct{}, pullsAtOnce)
+	for i, name := range names {
+		atOnce <- struct{}{}
+		pulling.Go(func() {
+			defer func() { <-atOnce }()
+			var err error
+			if lines[i], err = c.pull(ctx, name); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	pulling.Wait()
+	return lines, errors.Join(errs...)
+}
+
+// pull pulls an image, and returns a line with its name, ID and size.
+func (c *criClient) pull(ctx context.Context, name string) (string, error) {
 	full, err := reference.ParseDockerRef(name)
 	if err != nil {
-		return fmt.Errorf("it is not the name of an image, as docker.io/library/busybox:1: %w", err)
+		return "", fmt.Errorf("it is not the name of an image, as docker.io/library/busybox:1: %w", err)
 	}
-	var pulled string
-	err = progress.While(cmd.ErrOrStderr(), clock.RealClock{}, cmd.CommandPath()+": still pulling "+full.String(), func() error {
-		response, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full.String()}})
-		pulled = response.GetImageRef()
-		return plain(err)
-	})
+	response, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full.String()}})
 	if err != nil {
-		return err
+		return "", plain(err)
 	}
-	image, err := c.find(ctx, pulled)
+	image, err := c.find(ctx, response.GetImageRef())
 	if err != nil {
-		return err
+		return "", err
 	}
 	if image == nil {
-		return errors.New("it was pulled, and has been removed since: pull it again")
+		return "", errors.New("it was pulled, and has been removed since: pull it again")
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  %s  %s\n", full, image.GetId(), humanSize(int64(image.GetSize()))) //nolint:gosec // no image has 2^63 bytes
-	return nil
+	return fmt.Sprintf("%s  %s  %s\n", full, image.GetId(), humanSize(int64(image.GetSize()))), nil //nolint:gosec // no image has 2^63 bytes
 }
 
 // remove removes an image that nothing uses.

@@ -135,6 +135,10 @@ func TestImagesAreListedPulledAndRemoved(t *testing.T) {
 		{args: []string{"rm"}, err: "name the images to remove, as docker.io/library/busybox:1"},
 		{args: []string{"pull", "Not/A/Name"}, err: "Not/A/Name: it is not the name of an image, as docker.io/library/busybox:1: invalid reference format: repository name (A/Name) must be lowercase"},
 		{args: []string{"pull", "example.com/a:1"}, err: "example.com/a:1: no such host"},
+		{
+			args: []string{"pull", "example.com/a:1", "busybox", "Not/A/Name"}, want: "docker.io/library/busybox:latest  sha256:2222222222222222222222222222222222222222222222222222222222222222  2 KiB\n",
+			err: "example.com/a:1: no such host\nNot/A/Name: it is not the name of an image, as docker.io/library/busybox:1: invalid reference format: repository name (A/Name) must be lowercase",
+		},
 	} {
 		out, err := image(step.args...)
 		if out != step.want || (err == nil) != (step.err == "") || err != nil && err.Error() != step.err {
