@@ -11,10 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -23,33 +24,19 @@ const PluginName = "PersistentVolumeClaimResize"
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Update)}, nil
+		return &plugin{kindreader.New(informer, admission.Update)}, nil
 	})
 }
 
 type plugin struct {
-	*admission.Handler
-	classes storagelisters.StorageClassLister
+	kindreader.Reader[storagelisters.StorageClassLister]
 }
 
-var (
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
-)
+var _ admission.ValidationInterface = &plugin{}
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	classes := f.Storage().V1().StorageClasses()
-	p.classes = classes.Lister()
-	p.SetReadyFunc(classes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.classes == nil {
-		return errors.New("the plugin needs informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[storagelisters.StorageClassLister] {
+	return f.Storage().V1().StorageClasses()
 }
 
 // Validate implements admission.ValidationInterface.
@@ -66,8 +53,8 @@ func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 	if old.Status.Phase != corev1.ClaimBound {
 		return admission.NewForbidden(a, errors.New("Only bound persistent volume claims can be expanded")) //nolint:staticcheck // ST1005: Kubernetes' message
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
 	if !p.expands(volume.GetPersistentVolumeClaimClass(claim), volume.GetPersistentVolumeClaimClass(old)) {
 		return admission.NewForbidden(a, errors.New("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"))
@@ -81,6 +68,6 @@ func (p *plugin) expands(name, old string) bool {
 	if name == "" || name != old {
 		return false
 	}
-	class, err := p.classes.Get(name)
+	class, err := p.Lister.Get(name)
 	return err == nil && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion
 }

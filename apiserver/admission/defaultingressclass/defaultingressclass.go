@@ -5,18 +5,17 @@ package defaultingressclass
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
 
 	"svc.dev/svc/apiserver/admission/defaultclass"
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -25,33 +24,19 @@ const PluginName = "DefaultIngressClass"
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Create)}, nil
+		return &plugin{kindreader.New(informer, admission.Create)}, nil
 	})
 }
 
 type plugin struct {
-	*admission.Handler
-	classes networkinglisters.IngressClassLister
+	kindreader.Reader[networkinglisters.IngressClassLister]
 }
 
-var (
-	_ admission.MutationInterface                  = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
-)
+var _ admission.MutationInterface = &plugin{}
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	classes := f.Networking().V1().IngressClasses()
-	p.classes = classes.Lister()
-	p.SetReadyFunc(classes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.classes == nil {
-		return errors.New("the plugin needs informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[networkinglisters.IngressClassLister] {
+	return f.Networking().V1().IngressClasses()
 }
 
 // Admit implements admission.MutationInterface. A class may also be named by the
@@ -65,10 +50,10 @@ func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	if _, named := ingress.Annotations[networkingv1beta1.AnnotationIngressClass]; named {
 		return nil
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
-	classes, err := p.classes.List(labels.Everything())
+	classes, err := p.Lister.List(labels.Everything())
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}

@@ -5,17 +5,16 @@ package defaultstorageclass
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	"svc.dev/svc/apiserver/admission/defaultclass"
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -30,33 +29,19 @@ const (
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Create)}, nil
+		return &plugin{kindreader.New(informer, admission.Create)}, nil
 	})
 }
 
 type plugin struct {
-	*admission.Handler
-	classes storagelisters.StorageClassLister
+	kindreader.Reader[storagelisters.StorageClassLister]
 }
 
-var (
-	_ admission.MutationInterface                  = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
-)
+var _ admission.MutationInterface = &plugin{}
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	classes := f.Storage().V1().StorageClasses()
-	p.classes = classes.Lister()
-	p.SetReadyFunc(classes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.classes == nil {
-		return errors.New("the plugin needs informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[storagelisters.StorageClassLister] {
+	return f.Storage().V1().StorageClasses()
 }
 
 // Admit implements admission.MutationInterface. An empty class name is a choice: no
@@ -70,10 +55,10 @@ func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	if _, named := claim.Annotations[corev1.BetaStorageClassAnnotation]; named {
 		return nil
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
-	classes, err := p.classes.List(labels.Everything())
+	classes, err := p.Lister.List(labels.Everything())
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}

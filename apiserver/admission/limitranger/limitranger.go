@@ -6,7 +6,6 @@ package limitranger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -43,44 +42,27 @@ func Register(plugins *admission.Plugins) {
 
 // plugin applies LimitRanges.
 type plugin struct {
-	*admission.Handler
-	client kubernetes.Interface
-	lister corelisters.LimitRangeLister
+	kindreader.Reader[corelisters.LimitRangeLister]
 	// live caches the LimitRanges of namespaces for which the informer has none: it
 	// may not have seen a new LimitRange yet.
 	live *cache.LRUExpireCache
 }
 
 var (
-	_ admission.MutationInterface                  = &plugin{}
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
+	_ admission.MutationInterface   = &plugin{}
+	_ admission.ValidationInterface = &plugin{}
 )
 
 func newPlugin(clock clock.Clock) *plugin {
 	return &plugin{
-		Handler: admission.NewHandler(admission.Create, admission.Update),
-		live:    cache.NewLRUExpireCacheWithClock(liveNamespaces, clock),
+		Reader: kindreader.New(informer, admission.Create, admission.Update),
+		live:   cache.NewLRUExpireCacheWithClock(liveNamespaces, clock),
 	}
 }
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	ranges := f.Core().V1().LimitRanges()
-	p.lister = ranges.Lister()
-	p.SetReadyFunc(ranges.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.lister == nil {
-		return errors.New("the plugin needs a client and informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[corelisters.LimitRangeLister] {
+	return f.Core().V1().LimitRanges()
 }
 
 // Admit implements admission.MutationInterface. It sets the defaults of new pods.
@@ -136,10 +118,10 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 
 // ranges returns the LimitRanges of the request's namespace, by name.
 func (p *plugin) ranges(ctx context.Context, a admission.Attributes) ([]*corev1.LimitRange, error) {
-	if !p.WaitForReady() {
-		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return nil, err
 	}
-	found, err := p.lister.LimitRanges(a.GetNamespace()).List(labels.Everything())
+	found, err := p.Lister.LimitRanges(a.GetNamespace()).List(labels.Everything())
 	if err != nil {
 		return nil, admission.NewForbidden(a, fmt.Errorf("unable to %s %v at this time because there was an error enforcing limit ranges", a.GetOperation(), a.GetResource()))
 	}
@@ -154,7 +136,7 @@ func (p *plugin) liveRanges(ctx context.Context, a admission.Attributes) ([]*cor
 	if cached, ok := p.live.Get(a.GetNamespace()); ok {
 		return cached.([]*corev1.LimitRange), nil
 	}
-	list, err := p.client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
+	list, err := p.Client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}

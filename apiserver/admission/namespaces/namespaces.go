@@ -3,63 +3,35 @@ package namespaces
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
-// Reader is embedded by plugins that read namespaces. The library initializes it.
+// Reader is embedded by plugins that read namespaces.
 type Reader struct {
-	*admission.Handler
-	Client kubernetes.Interface
-	Lister corelisters.NamespaceLister
+	kindreader.Reader[corelisters.NamespaceLister]
 }
-
-var (
-	_ initializer.WantsExternalKubeClientSet       = &Reader{}
-	_ initializer.WantsExternalKubeInformerFactory = &Reader{}
-)
 
 // NewReader returns a reader for a plugin that handles the operations.
 func NewReader(operations ...admission.Operation) Reader {
-	return Reader{Handler: admission.NewHandler(operations...)}
-}
-
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (r *Reader) SetExternalKubeClientSet(client kubernetes.Interface) { r.Client = client }
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (r *Reader) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	namespaces := f.Core().V1().Namespaces()
-	r.Lister = namespaces.Lister()
-	r.SetReadyFunc(namespaces.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (r *Reader) ValidateInitialization() error {
-	if r.Client == nil || r.Lister == nil {
-		return errors.New("the plugin needs a client and informers")
-	}
-	return nil
+	return Reader{kindreader.New(func(f informers.SharedInformerFactory) kindreader.Informer[corelisters.NamespaceLister] {
+		return f.Core().V1().Namespaces()
+	}, operations...)}
 }
 
 // Of returns the namespace of a request. The informer may not have seen a new
 // namespace yet. The error is one for the client: NotFound if there is none.
 func (r *Reader) Of(ctx context.Context, a admission.Attributes) (*corev1.Namespace, error) {
-	if !r.WaitForReady() {
-		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := r.Ready(a); err != nil {
+		return nil, err
 	}
-	namespace, err := r.Lister.Get(a.GetNamespace())
-	if apierrors.IsNotFound(err) {
-		namespace, err = r.Client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
-	}
+	namespace, err := kindreader.Get(ctx, a.GetNamespace(), r.Lister.Get, r.Client.CoreV1().Namespaces().Get)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, apierrors.NewInternalError(err)
 	}

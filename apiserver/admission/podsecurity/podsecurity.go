@@ -17,12 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -32,6 +28,7 @@ import (
 	"k8s.io/pod-security-admission/metrics"
 	"k8s.io/pod-security-admission/policy"
 
+	"svc.dev/svc/apiserver/admission/namespaces"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -52,7 +49,7 @@ func Register(plugins *admission.Plugins, served func() release.Release) {
 			return nil, err
 		}
 		return &plugin{
-			Handler: admission.NewHandler(admission.Create, admission.Update),
+			Reader: namespaces.NewReader(admission.Create, admission.Update),
 			standards: &library.Admission{
 				Configuration: config, Metrics: recorder(latest), Evaluator: evaluator, PodSpecExtractor: library.DefaultPodSpecExtractor{},
 			},
@@ -77,38 +74,20 @@ func recorder(latest api.Version) metrics.Recorder {
 
 // plugin applies the Pod Security Standards.
 type plugin struct {
-	*admission.Handler
-	client     kubernetes.Interface
-	namespaces corelisters.NamespaceLister
-	standards  *library.Admission
+	namespaces.Reader
+	standards *library.Admission
 }
 
-var (
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
-)
+var _ admission.ValidationInterface = &plugin{}
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet. Pods
-// are listed only when the labels of a namespace change, so they have no informer.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
-	p.client = client
-	p.standards.PodLister = library.PodListerFromClient(client)
-}
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	namespaces := f.Core().V1().Namespaces()
-	p.namespaces = namespaces.Lister()
-	p.SetReadyFunc(namespaces.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
+// ValidateInitialization implements admission.InitializationValidator. Pods are listed
+// only when the labels of a namespace change, so they have no informer.
 func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.namespaces == nil {
-		return errors.New("the plugin needs a client and informers")
+	if err := p.Reader.ValidateInitialization(); err != nil {
+		return err
 	}
-	p.standards.NamespaceGetter = library.NamespaceGetterFromListerAndClient(p.namespaces, p.client)
+	p.standards.PodLister = library.PodListerFromClient(p.Client)
+	p.standards.NamespaceGetter = library.NamespaceGetterFromListerAndClient(p.Lister, p.Client)
 	if err := p.standards.CompleteConfiguration(); err != nil {
 		return fmt.Errorf("configuration of %s: %w", PluginName, err)
 	}
@@ -123,8 +102,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if _, isNamespace := a.GetObject().(*corev1.Namespace); !isNamespace && !p.standards.PodSpecExtractor.HasPodSpec(a.GetResource().GroupResource()) {
 		return nil
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
 	answer := p.standards.Validate(ctx, request{a})
 	for _, text := range answer.Warnings {

@@ -5,7 +5,6 @@ package priority
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -13,14 +12,13 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -29,40 +27,23 @@ const PluginName = "Priority"
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}, nil
+		return &plugin{kindreader.New(informer, admission.Create, admission.Update)}, nil
 	})
 }
 
 // plugin sets the priority of pods and refuses a second default class.
 type plugin struct {
-	*admission.Handler
-	client  kubernetes.Interface
-	classes schedulinglisters.PriorityClassLister
+	kindreader.Reader[schedulinglisters.PriorityClassLister]
 }
 
 var (
-	_ admission.MutationInterface                  = &plugin{}
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
+	_ admission.MutationInterface   = &plugin{}
+	_ admission.ValidationInterface = &plugin{}
 )
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	classes := f.Scheduling().V1().PriorityClasses()
-	p.classes = classes.Lister()
-	p.SetReadyFunc(classes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.classes == nil {
-		return errors.New("the plugin needs a client and informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[schedulinglisters.PriorityClassLister] {
+	return f.Scheduling().V1().PriorityClasses()
 }
 
 // Admit implements admission.MutationInterface.
@@ -79,8 +60,8 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		}
 		return nil
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
 	class, err := p.classOf(ctx, a, pod)
 	if err != nil {
@@ -117,29 +98,24 @@ func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev
 		}
 		return class.DeepCopy(), nil
 	}
-	class, err := p.classes.Get(name)
-	if err == nil {
-		return class.DeepCopy(), nil
-	}
 	unknown := admission.NewForbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
 	if len(content.IsPathSegmentName(name)) > 0 {
 		return nil, unknown // it cannot be part of a URL
 	}
-	// The informer may not have seen a new class yet.
-	class, err = p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
+	class, err := kindreader.Get(ctx, name, p.Lister.Get, p.Client.SchedulingV1().PriorityClasses().Get)
 	if apierrors.IsNotFound(err) {
 		return nil, unknown
 	}
 	if err != nil {
 		return nil, fmt.Errorf("priority class %s: %w", name, err)
 	}
-	return class, nil
+	return class.DeepCopy(), nil
 }
 
 // defaultClass returns the class of pods without a class, or nil. If there are
 // several, which only a race can cause, it is the one of the lowest value.
 func (p *plugin) defaultClass() (*schedulingv1.PriorityClass, error) {
-	classes, err := p.classes.List(labels.Everything())
+	classes, err := p.Lister.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list priority classes: %w", err)
 	}
@@ -158,8 +134,8 @@ func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 	if !ok || !class.GlobalDefault {
 		return nil
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
 	other, err := p.defaultClass()
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 func class(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {
@@ -25,7 +27,7 @@ func newPlugin(t *testing.T, classes ...*schedulingv1.PriorityClass) *plugin {
 	t.Helper()
 	client := fake.NewClientset(class("fresh", 7, false))
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
+	p := &plugin{kindreader.New(informer, admission.Create, admission.Update)}
 	p.SetExternalKubeClientSet(client)
 	p.SetExternalKubeInformerFactory(factory)
 	p.SetReadyFunc(func() bool { return true })

@@ -25,11 +25,12 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota/validation"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"svc.dev/svc/apis/quota"
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -54,15 +55,15 @@ func Register(plugins *admission.Plugins) {
 			return nil, fmt.Errorf("configuration of %s: %w", PluginName, errs.ToAggregate())
 		}
 		return &plugin{
-			Handler: admission.NewHandler(admission.Create, admission.Update),
-			config:  c, quotas: &quotas{written: lru.New(written)}, now: clock.RealClock{}.Now,
+			Reader: kindreader.New(informer, admission.Create, admission.Update),
+			config: c, quotas: &quotas{written: lru.New(written)}, now: clock.RealClock{}.Now,
 		}, nil
 	})
 }
 
 // plugin enforces quotas.
 type plugin struct {
-	*admission.Handler
+	kindreader.Reader[corelisters.ResourceQuotaLister]
 	config    *config.Configuration
 	quotas    *quotas
 	evaluator library.Evaluator
@@ -70,22 +71,13 @@ type plugin struct {
 }
 
 var (
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
-	_ initializer.WantsDrainedNotification         = &plugin{}
+	_ admission.ValidationInterface        = &plugin{}
+	_ initializer.WantsDrainedNotification = &plugin{}
 )
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
-	p.quotas.client = client.CoreV1()
-}
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	quotas := f.Core().V1().ResourceQuotas()
-	p.quotas.lister = quotas.Lister()
-	p.SetReadyFunc(quotas.Informer().HasSynced)
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[corelisters.ResourceQuotaLister] {
+	return f.Core().V1().ResourceQuotas()
 }
 
 // SetDrainedNotification implements initializer.WantsDrainedNotification. The
@@ -100,9 +92,13 @@ func (p *plugin) SetDrainedNotification(drained <-chan struct{}) {
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *plugin) ValidateInitialization() error {
-	if p.quotas.client == nil || p.quotas.lister == nil || p.evaluator == nil {
-		return errors.New("the plugin needs a client, informers and the end of the server")
+	if err := p.Reader.ValidateInitialization(); err != nil {
+		return err
 	}
+	if p.evaluator == nil {
+		return errors.New("the plugin needs the end of the server")
+	}
+	p.quotas.client, p.quotas.lister = p.Client.CoreV1(), p.Lister
 	return nil
 }
 
@@ -112,8 +108,8 @@ func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 	if _, isNamespace := a.GetObject().(*corev1.Namespace); isNamespace || a.GetNamespace() == "" {
 		return nil
 	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return err
 	}
 	if len(p.config.LimitedResources) == 0 {
 		// Most namespaces have no quota: their requests need not wait for a worker.

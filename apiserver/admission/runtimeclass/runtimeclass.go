@@ -15,13 +15,11 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	nodelisters "k8s.io/client-go/listers/node/v1"
 
+	"svc.dev/svc/apiserver/admission/kindreader"
 	"svc.dev/svc/apiserver/admission/tolerations"
 )
 
@@ -31,39 +29,22 @@ const PluginName = "RuntimeClass"
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Create)}, nil
+		return &plugin{kindreader.New(informer, admission.Create)}, nil
 	})
 }
 
 type plugin struct {
-	*admission.Handler
-	client  kubernetes.Interface
-	classes nodelisters.RuntimeClassLister
+	kindreader.Reader[nodelisters.RuntimeClassLister]
 }
 
 var (
-	_ admission.MutationInterface                  = &plugin{}
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
+	_ admission.MutationInterface   = &plugin{}
+	_ admission.ValidationInterface = &plugin{}
 )
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	classes := f.Node().V1().RuntimeClasses()
-	p.classes = classes.Lister()
-	p.SetReadyFunc(classes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.classes == nil {
-		return errors.New("the plugin needs a client and informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[nodelisters.RuntimeClassLister] {
+	return f.Node().V1().RuntimeClasses()
 }
 
 // The errors of pods whose overhead is not that of their class.
@@ -134,19 +115,16 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// class returns a runtime class. The informer may not have seen a new class yet.
+// class returns a runtime class.
 func (p *plugin) class(ctx context.Context, a admission.Attributes, name string) (*nodev1.RuntimeClass, error) {
-	if !p.WaitForReady() {
-		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.Ready(a); err != nil {
+		return nil, err
 	}
 	unknown := admission.NewForbidden(a, fmt.Errorf("pod rejected: RuntimeClass %q not found", name))
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, unknown // it cannot be part of a URL
 	}
-	class, err := p.classes.Get(name)
-	if apierrors.IsNotFound(err) {
-		class, err = p.client.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
-	}
+	class, err := kindreader.Get(ctx, name, p.Lister.Get, p.Client.NodeV1().RuntimeClasses().Get)
 	if apierrors.IsNotFound(err) {
 		return nil, unknown
 	}

@@ -6,7 +6,6 @@ package serviceaccount
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -18,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -38,39 +37,24 @@ const defaultAttempts = 10
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}, nil
+		return &plugin{kindreader.New(informer, admission.Create, admission.Update)}, nil
 	})
 }
 
 // plugin sets the account of new pods, and refuses pods of accounts that do not
 // exist or may not use the pod's secrets.
 type plugin struct {
-	*admission.Handler
-	client   kubernetes.Interface
-	accounts corelisters.ServiceAccountLister
+	kindreader.Reader[corelisters.ServiceAccountLister]
 }
 
 var (
-	_ admission.MutationInterface                  = &plugin{}
-	_ admission.ValidationInterface                = &plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
+	_ admission.MutationInterface   = &plugin{}
+	_ admission.ValidationInterface = &plugin{}
 )
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.accounts = f.Core().V1().ServiceAccounts().Lister()
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.accounts == nil {
-		return errors.New("the plugin needs a client and informers")
-	}
-	return nil
+// informer returns the informer of the kind that the plugin reads.
+func informer(f informers.SharedInformerFactory) kindreader.Informer[corelisters.ServiceAccountLister] {
+	return f.Core().V1().ServiceAccounts()
 }
 
 // Admit implements admission.MutationInterface. It does not change mirror pods: a
@@ -157,7 +141,7 @@ func (p *plugin) account(ctx context.Context, a admission.Attributes, pod *corev
 // synced or seen it yet, find reads it from the storage: several times for the
 // default account, which a controller may be about to create.
 func (p *plugin) find(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	account, err := p.accounts.ServiceAccounts(namespace).Get(name)
+	account, err := p.Lister.ServiceAccounts(namespace).Get(name)
 	if !apierrors.IsNotFound(err) {
 		return account, err
 	}
@@ -167,7 +151,7 @@ func (p *plugin) find(ctx context.Context, namespace, name string) (*corev1.Serv
 	}
 	pause := wait.Backoff{Steps: attempts, Duration: 100*time.Millisecond + rand.N(100*time.Millisecond), Factor: 1}
 	err = wait.ExponentialBackoffWithContext(ctx, pause, func(ctx context.Context) (bool, error) {
-		account, err = p.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		account, err = p.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // accounts are those of the tests. The informer has all but "fresh".
@@ -46,7 +48,7 @@ func newPlugin(t *testing.T, accounts string) (*plugin, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
+	p := &plugin{kindreader.New(informer, admission.Create, admission.Update)}
 	p.SetExternalKubeClientSet(client)
 	p.SetExternalKubeInformerFactory(factory)
 	for _, account := range parse[[]*corev1.ServiceAccount](t, accounts) {

@@ -1,0 +1,83 @@
+// Package kindreader gives admission plugins that read the objects of one kind a client and an informer of it.
+package kindreader
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Informer is an informer of a kind with its lister, L, as client-go generates it.
+type Informer[L any] interface {
+	Informer() cache.SharedIndexInformer
+	Lister() L
+}
+
+// Reader is embedded by a plugin that reads the objects of one kind. The library of
+// the API server initializes it before the first request.
+type Reader[L any] struct {
+	*admission.Handler
+	// Client reads the storage, for what the informer has not seen yet.
+	Client kubernetes.Interface
+	// Lister has the objects of the informer. They may be some milliseconds old, and
+	// complete only once Ready returns nil.
+	Lister L
+
+	informer func(informers.SharedInformerFactory) Informer[L]
+}
+
+var (
+	_ initializer.WantsExternalKubeClientSet       = &Reader[any]{}
+	_ initializer.WantsExternalKubeInformerFactory = &Reader[any]{}
+	_ admission.InitializationValidator            = &Reader[any]{}
+)
+
+// New returns the reader of a plugin that handles the operations. The function returns
+// the informer of the plugin's kind.
+func New[L any](informer func(informers.SharedInformerFactory) Informer[L], operations ...admission.Operation) Reader[L] {
+	return Reader[L]{Handler: admission.NewHandler(operations...), informer: informer}
+}
+
+// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
+func (r *Reader[L]) SetExternalKubeClientSet(client kubernetes.Interface) { r.Client = client }
+
+// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
+func (r *Reader[L]) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+	of := r.informer(f)
+	r.Lister = of.Lister()
+	r.SetReadyFunc(of.Informer().HasSynced)
+}
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (r *Reader[L]) ValidateInitialization() error {
+	if r.Client == nil || any(r.Lister) == nil {
+		return errors.New("the plugin needs a client and informers")
+	}
+	return nil
+}
+
+// Ready waits until the informer has synced, 10 seconds at most. The error is a refusal
+// of the request.
+func (r *Reader[L]) Ready(a admission.Attributes) error {
+	if !r.WaitForReady() {
+		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	}
+	return nil
+}
+
+// Get returns an object from a lister or, since the informer may not have seen a new
+// object yet, from the storage. The error is that of the lister or of the client.
+func Get[T any](ctx context.Context, name string, lister func(string) (T, error), client func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
+	object, err := lister(name)
+	if apierrors.IsNotFound(err) {
+		return client(ctx, name, metav1.GetOptions{})
+	}
+	return object, err
+}
