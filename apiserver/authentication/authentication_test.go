@@ -103,7 +103,11 @@ func identity(t *testing.T, config Config, req *http.Request) string {
 		return "401"
 	}
 	groups := slices.Sorted(slices.Values(resp.User.GetGroups()))
-	return fmt.Sprintf("%s uid=%q %v", resp.User.GetName(), resp.User.GetUID(), groups)
+	line := fmt.Sprintf("%s uid=%q %v", resp.User.GetName(), resp.User.GetUID(), groups)
+	if extra := resp.User.GetExtra(); len(extra) > 0 {
+		line += fmt.Sprintf(" %v", extra)
+	}
+	return line
 }
 
 func TestTheUserOfARequest(t *testing.T) {
@@ -128,12 +132,13 @@ func TestTheUserOfARequest(t *testing.T) {
 		header.Set("X-Remote-User", "eve")
 		header.Set("X-Remote-Uid", "7")
 		header.Set("X-Remote-Group", "system:masters")
+		header["X-Remote-Extra-Scopes"] = []string{"read", "write"}
 		return header
 	}
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	const (
 		unidentified = `system:anonymous uid="" [system:unauthenticated]`
-		eve          = `eve uid="7" [system:authenticated system:masters]`
+		eve          = `eve uid="7" [system:authenticated system:masters] map[scopes:[read write]]`
 		ann          = `ann uid="42" [dev ops system:authenticated]`
 	)
 	for _, test := range []struct {

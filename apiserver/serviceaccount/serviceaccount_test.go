@@ -223,6 +223,36 @@ func TestAcceptedAndRefusedTokens(t *testing.T) {
 	}
 }
 
+// A node agent renews the token of a pod after 80 % of its time.
+func TestARotatedTokenGoesOnWhileTheOldOneEndsAtItsOwnTime(t *testing.T) {
+	const life, leeway = 10 * time.Minute, time.Minute
+	w := newFixture(t, p256Key())
+	short := func(r *resource.TokenRequest) { r.Lifetime = life }
+	expect := func(when, token, want string) {
+		t.Helper()
+		if got := w.authenticate(token); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %s, want %s", when, got, want)
+		}
+	}
+	old := w.issue(t, request(toPod, short))
+	w.clock.Step(life * 4 / 5)
+	rotated := w.issue(t, request(toPod, short))
+	if rotated == old {
+		t.Fatal("the same token is issued again")
+	}
+	expect("the old token, after the rotation", old, till)
+	expect("the rotated token", rotated, till)
+	w.clock.Step(life/5 + leeway + time.Second)
+	expect("the old token, after its time", old, "refused: service account token has expired")
+	expect("the rotated token, after the old one's time", rotated, till)
+	w.clock.Step(life * 4 / 5)
+	expect("the rotated token, after its own time", rotated, "refused: service account token has expired")
+
+	next := w.issue(t, request(toPod, short))
+	delete(w.objects, "pods/shop/web")
+	expect("a token of a pod that was deleted", next, `refused: service account token: pods "web" not found`)
+}
+
 func TestEveryAlgorithmSignsAndVerifies(t *testing.T) {
 	for algorithm, key := range map[string]crypto.Signer{"RS256": rsaKey(), "ES256": p256Key(), "ES384": p384Key(), "ES512": p521Key()} {
 		t.Run(algorithm, func(t *testing.T) {
