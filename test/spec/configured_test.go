@@ -2,8 +2,10 @@ package spec
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/test/launch"
 )
@@ -24,8 +28,8 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 		DeferCleanup(os.RemoveAll, dir)
 		tokens := filepath.Join(dir, "tokens.csv")
 		Expect(os.WriteFile(tokens, []byte("0123456789abcdef,jane,uid-7,\"one,two\"\n"), 0o600)).To(Succeed())
-		configured = up(ctx, filepath.Join(dir, "data"), "--feature-gates=WatchList=true", "--etcd-compaction-interval=1s", "--token-auth-file="+tokens,
-			"--runtime-config=flowcontrol.apiserver.k8s.io/v1beta2=false,flowcontrol.apiserver.k8s.io/v1beta3,apps/v1/deployments=false")
+		configured = up(ctx, filepath.Join(dir, "data"), "--feature-gates=WatchList=true,APIResponseCompression=false", "--etcd-compaction-interval=1s", "--token-auth-file="+tokens,
+			"--runtime-config=flowcontrol.apiserver.k8s.io/v1beta2=false,flowcontrol.apiserver.k8s.io/v1beta3,apps/v1/deployments=false,admissionregistration.k8s.io/v1beta1/validatingadmissionpolicies")
 	})
 	to := func(ctx context.Context, r launch.Request) launch.Response {
 		GinkgoHelper()
@@ -63,6 +67,11 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 						Expect(event["object"]).To(And(HaveLen(3), HaveKeyWithValue("kind", "ConfigMap"), HaveKey("apiVersion")), "metadata is all else")
 						meta := metadataOf(event["object"].(object))
 						if _, marks := meta["annotations"]; marks {
+							if query != "&resourceVersion=0" {
+								order, err := resourceversion.CompareResourceVersion(meta["resourceVersion"].(string), version)
+								Expect(err).NotTo(HaveOccurred())
+								Expect(order).To(BeNumerically(">=", 0), "%s: synced to an earlier version than that of the request", query)
+							}
 							Expect(ended).To(BeFalse(), "two bookmarks end the initial events: %v", seen)
 							Expect(meta["annotations"]).To(HaveKeyWithValue("k8s.io/initial-events-end", "true"))
 							Expect(meta["resourceVersion"]).NotTo(BeEmpty())
@@ -120,7 +129,17 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 		Entry("a version without a value is enabled", "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas", 200),
 		Entry("a resource with =false is disabled", "/apis/apps/v1/deployments", 404),
 		Entry("other resources of its version are served", "/apis/apps/v1/replicasets", 200),
+		Entry("a resource without a value is enabled", "/apis/admissionregistration.k8s.io/v1beta1/validatingadmissionpolicies", 200),
+		Entry("other resources of its version stay disabled", "/apis/admissionregistration.k8s.io/v1beta1/validatingadmissionpolicybindings", 404),
 	)
+
+	It("Document 1, section 4: no response is compressed while the gate APIResponseCompression is off", func(ctx SpecContext) {
+		for _, path := range []string{maps, "/api/v1/namespaces/default", "/apis/apiregistration.k8s.io/v1/apiservices"} {
+			resp := to(ctx, launch.Request{Method: "GET", Path: path, Header: map[string]string{"Accept-Encoding": "gzip"}})
+			parse(resp, 200)
+			Expect(resp.Header).NotTo(HaveKey("Content-Encoding"), path)
+		}
+	})
 
 	Describe("Document 2, section 5: authentication", func() {
 		type user struct {
@@ -135,7 +154,16 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 			return review.Status.UserInfo
 		}
 		It("a client certificate's common name is the user, and its organizations are groups", func(ctx SpecContext) {
-			Expect(who(ctx, launch.Request{}).Groups).To(ContainElements("system:masters", "system:authenticated"))
+			config := rest.CopyConfig(configured.Config)
+			Expect(rest.LoadTLSFiles(config)).To(Succeed())
+			block, _ := pem.Decode(config.CertData)
+			Expect(block).NotTo(BeNil())
+			certificate, err := x509.ParseCertificate(block.Bytes)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(certificate.Subject.Organization).NotTo(BeEmpty())
+			Expect(who(ctx, launch.Request{})).To(Equal(user{
+				Username: certificate.Subject.CommonName, Groups: append(certificate.Subject.Organization, "system:authenticated"),
+			}))
 		})
 		It("a static token has the name, the uid and the groups of its line", func(ctx SpecContext) {
 			Expect(who(ctx, launch.Request{Anonymous: true, Token: "0123456789abcdef"})).To(Equal(user{

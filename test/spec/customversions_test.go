@@ -135,7 +135,7 @@ var _ = Describe("Custom resources over time", func() {
 			thing(name, "v1", `{"list":[5,1],"set":["z"],"text":"none","class":"x","a-b":"x","a__b":"x","in":"x","maps":[[{"name":"x","v":0}],[],[{"name":"y","v":0}]]}`), `"t"`, `"refused"`, 1)}), 422)
 	},
 		Entry("indexOf and lastIndexOf", "celindex", "self.list.indexOf(2) == 1 && self.list.lastIndexOf(2) == 2"),
-		Entry("min, max and sum", "celsum", "self.list.min() == 1 && self.list.max() == 3 && self.list.sum() == 8"),
+		Entry("min, max and sum", "celsum", "self.list.min() == 1 && self.list.max() == 3 && self.list.sum() == 8 && [duration('1s'), duration('2s')].sum() == duration('3s')"),
 		Entry("isSorted", "celsorted", "self.list.isSorted()"),
 		Entry("find and findAll", "celfind", "self.text.find('[0-9]+') == '123' && self.text.findAll('[a-z0-9]+').size() == 2"),
 		Entry("sets are equal in any order", "celset", "self.set == ['b', 'a']"),

@@ -69,6 +69,12 @@ var _ = Describe("Document 1, section 4: lists", Ordered, func() {
 		meta, items := list(ctx, "")
 		Expect(items).To(HaveLen(size))
 		Expect(meta).To(HaveKeyWithValue("continue", ""))
+		for _, path := range []string{
+			"/api/v1/pods", "/api/v1/namespaces/none/secrets", "/apis/apps/v1/deployments", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+			definitions, "/apis/apiregistration.k8s.io/v1/apiservices", define(ctx, "continued", ""),
+		} {
+			Expect(metadataOf(get(ctx, path))).To(HaveKeyWithValue("continue", ""), path)
+		}
 	})
 
 	DescribeTable("what the table of list semantics calls invalid is refused",

@@ -2,7 +2,9 @@ package spec
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,6 +27,14 @@ func metadataOf(obj object) object {
 	metadata, ok := obj["metadata"].(object)
 	Expect(ok).To(BeTrue(), "%v", obj)
 	return metadata
+}
+
+// timeOf returns a time of an object's metadata.
+func timeOf(obj object, member string) time.Time {
+	GinkgoHelper()
+	parsed, err := time.Parse(time.RFC3339, fmt.Sprint(metadataOf(obj)[member]))
+	Expect(err).NotTo(HaveOccurred(), member)
+	return parsed
 }
 
 var _ = Describe("Document 1, section 2: names and metadata", Ordered, func() {
@@ -52,9 +62,11 @@ var _ = Describe("Document 1, section 2: names and metadata", Ordered, func() {
 		Expect(failed(post(ctx, maps, configMap("", `{}`)), 422).Message).To(ContainSubstring("name or generateName is required"))
 	})
 	It("uid, resourceVersion and creationTimestamp are the server's", func(ctx SpecContext) {
-		obj := create(ctx, maps, configMap(`"name":"mine","uid":"mine","creationTimestamp":"2001-01-01T00:00:00Z"`, `{}`))
+		before := time.Now().Truncate(time.Second)
+		obj := create(ctx, maps, configMap(`"name":"mine","uid":"mine","resourceVersion":"","creationTimestamp":"2001-01-01T00:00:00Z"`, `{}`))
 		Expect(metadataOf(obj)["uid"]).To(MatchRegexp(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`))
-		Expect(metadataOf(obj)["creationTimestamp"]).NotTo(HavePrefix("2001"))
+		Expect(timeOf(obj, "creationTimestamp")).To(BeTemporally(">=", before))
+		Expect(timeOf(obj, "creationTimestamp")).To(BeTemporally("<=", time.Now()))
 		Expect(metadataOf(obj)["resourceVersion"]).NotTo(BeEmpty())
 		Expect(metadataOf(obj)).NotTo(HaveKey("deletionTimestamp"))
 	})
@@ -107,9 +119,12 @@ var _ = Describe("Document 1, section 3: deletion in two phases", Ordered, func(
 				body = `{"apiVersion":"finalized.example.com/v1","kind":"Thing","metadata":{"name":"f","finalizers":["e.com/a","e.com/b"]}}`
 			}
 			create(ctx, collection, body)
+			before := time.Now().Truncate(time.Second)
 			Expect(send(ctx, launch.Request{Method: "DELETE", Path: collection + "/f"}).Status).To(BeElementOf(200, 202))
-			terminating := metadataOf(get(ctx, collection+"/f"))
-			Expect(terminating["deletionTimestamp"]).NotTo(BeNil())
+			deleted := get(ctx, collection+"/f")
+			terminating := metadataOf(deleted)
+			Expect(timeOf(deleted, "deletionTimestamp")).To(BeTemporally(">=", before), "the time of the request")
+			Expect(timeOf(deleted, "deletionTimestamp")).To(BeTemporally("<=", time.Now()))
 			remove := func(finalizers string) {
 				GinkgoHelper()
 				parse(send(ctx, launch.Request{Method: "PATCH", Path: collection + "/f", ContentType: mergePatch, Body: `{"metadata":{"finalizers":` + finalizers + `}}`}), 200)
@@ -165,7 +180,10 @@ var _ = Describe("Document 1, section 4: versions of gets, lists and watches", O
 		next := get(ctx, maps+"?limit=5&continue="+metadataOf(page)["continue"].(string))
 		Expect(metadataOf(next)).To(And(HaveKeyWithValue("resourceVersion", metadataOf(page)["resourceVersion"]), HaveKeyWithValue("continue", "")))
 		Expect(next["items"]).To(HaveLen(1))
-		Expect(metadataOf(get(ctx, maps+"?limit=1&labelSelector=!none"))).NotTo(HaveKey("remainingItemCount"))
+		Expect(metadataOf(next)).NotTo(HaveKey("remainingItemCount"), "the list is complete")
+		for _, query := range []string{"limit=1&labelSelector=!none", "limit=1&fieldSelector=metadata.name!%3Dnone", "limit=9", ""} {
+			Expect(metadataOf(get(ctx, maps+"?"+query))).NotTo(HaveKey("remainingItemCount"), query)
+		}
 	})
 	It("continue with a version that is not 0 is refused", func(ctx SpecContext) {
 		token := metadataOf(get(ctx, maps+"?limit=1"))["continue"].(string)
@@ -230,6 +248,10 @@ var _ = Describe("Document 1, section 4: dry run", Ordered, func() {
 		}
 		parse(send(ctx, launch.Request{Method: "DELETE", Path: maps + "/d?dryRun=All"}), 200)
 		Expect(metadataOf(get(ctx, maps+"/d"))["resourceVersion"]).To(Equal(version))
+	})
+	It("the object is that which would be stored, with defaults and what admission sets", func(ctx SpecContext) {
+		resp := send(ctx, launch.Request{Method: "POST", Path: strings.TrimSuffix(maps, "configmaps") + "pods?dryRun=All", ContentType: inJSON, Body: aPod})
+		Expect(parse(resp, 201)["spec"]).To(And(HaveKeyWithValue("restartPolicy", "Always"), HaveKeyWithValue("priority", BeEquivalentTo(0))))
 	})
 	It("an invalid object is refused", func(ctx SpecContext) {
 		failed(send(ctx, launch.Request{Method: "POST", Path: maps + "?dryRun=All", ContentType: inJSON, Body: configMap(`"name":"NO"`, `{}`)}), 422)

@@ -24,4 +24,10 @@ var _ = Describe("Document 1, section 4: field validation", func() {
 		Expect(resp.Status).To(Equal(201), resp.Body)
 		Expect(resp.Header["Warning"]).To(ConsistOf(append(unknown, `299 - "duplicate field \"data.a\""`)))
 	})
+	It("Strict names all unknown and duplicate fields", func(ctx SpecContext) {
+		resp := send(ctx, launch.Request{Method: "POST", Path: "/api/v1/namespaces/default/configmaps?dryRun=All&fieldValidation=Strict", ContentType: "application/json",
+			Body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"many","bogus":1},"data":{"a":"1","a":"2"},"one":1,"two":2}`})
+		Expect(failed(resp, 400).Message).To(And(ContainSubstring(`unknown field "metadata.bogus"`), ContainSubstring(`unknown field "one"`),
+			ContainSubstring(`unknown field "two"`), ContainSubstring(`duplicate field "data.a"`)))
+	})
 })

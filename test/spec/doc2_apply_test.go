@@ -123,7 +123,10 @@ var _ = Describe("Document 2, section 2: merge strategy markers", Ordered, func(
 			"set":{"type":"array","x-svc-list-type":"set","items":{"type":"string"}},
 			"map":{"type":"array","x-svc-list-type":"map","x-svc-list-map-keys":["name"],"items":
 				{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"v":{"type":"string"}}}},
-			"whole":{"type":"object","x-svc-map-type":"atomic","additionalProperties":{"type":"string"}}}}`)
+			"whole":{"type":"object","x-svc-map-type":"atomic","additionalProperties":{"type":"string"}},
+			"struct":{"type":"object","x-svc-map-type":"atomic","properties":{"a":{"type":"string"},"b":{"type":"string"}}},
+			"free":{"type":"object","x-svc-map-type":"granular","additionalProperties":{"type":"string"}},
+			"fields":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}}}}}`)
 	})
 	apply := func(ctx context.Context, name, manager, spec string) launch.Response {
 		GinkgoHelper()
@@ -140,6 +143,8 @@ var _ = Describe("Document 2, section 2: merge strategy markers", Ordered, func(
 		},
 		Entry("set", "set", `{"set":["a","b"]}`, `{"set":["b","c"]}`, `{"set":["a","b","c"]}`),
 		Entry("map", "map", `{"map":[{"name":"a","v":"1"}]}`, `{"map":[{"name":"b","v":"2"}]}`, `{"map":[{"name":"a","v":"1"},{"name":"b","v":"2"}]}`),
+		Entry("a map of scalars", "free", `{"free":{"a":"1"}}`, `{"free":{"b":"2"}}`, `{"free":{"a":"1","b":"2"}}`),
+		Entry("a struct", "fields", `{"fields":{"a":"1"}}`, `{"fields":{"b":"2"}}`, `{"fields":{"a":"1","b":"2"}}`),
 	)
 	DescribeTable("what is atomic has one manager",
 		func(ctx SpecContext, name, one, two string) {
@@ -148,5 +153,6 @@ var _ = Describe("Document 2, section 2: merge strategy markers", Ordered, func(
 		},
 		Entry("a list without a type", "plain", `{"plain":["a"]}`, `{"plain":["b"]}`),
 		Entry("a map that is marked so", "whole", `{"whole":{"a":"1"}}`, `{"whole":{"b":"1"}}`),
+		Entry("a struct that is marked so", "struct", `{"struct":{"a":"1"}}`, `{"struct":{"b":"1"}}`),
 	)
 })

@@ -39,6 +39,7 @@ var _ = Describe("Document 2, section 4: health endpoints", func() {
 					"poststarthook/start-apiextensions-controllers",
 					"poststarthook/crd-informer-synced",
 					"poststarthook/bootstrap-controller",
+					"poststarthook/rbac/bootstrap-roles",
 					"poststarthook/scheduling/bootstrap-system-priority-classes",
 					"poststarthook/start-cluster-authentication-info-controller",
 					"poststarthook/start-svc-aggregator-informers",

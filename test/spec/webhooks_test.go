@@ -92,6 +92,16 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 	It("an expression may ask the authorizer for the rights of the user (document 2, section 2)", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		url, authority := refusing()
+		// A service account that may read the log of one pod.
+		for kind, body := range map[string]string{
+			"roles": `{"metadata":{"name":"robot"},"rules":[{"apiGroups":[""],"resources":["pods/log"],"resourceNames":["p"],"verbs":["get"]}]}`,
+			"rolebindings": `{"metadata":{"name":"robot"},"subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"` + ns + `"}],
+				"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"robot"}}`,
+		} {
+			create(ctx, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/"+kind, body)
+		}
+		robot := "authorizer.serviceAccount('" + ns + "', 'robot').group('').resource('pods')"
+		in := ".namespace('" + ns + "')"
 		// The webhook is asked if all hold, and refuses then.
 		for _, rule := range []string{
 			`authorizer.group('').resource('configmaps').namespace('` + ns + `').name('x').check('create').allowed()`,
@@ -99,6 +109,13 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 			`authorizer.path('/healthz').check('get').allowed()`,
 			`!authorizer.serviceAccount('default', 'none').group('').resource('secrets').check('get').allowed()`,
 			`authorizer.serviceAccount('default', 'none').group('').resource('secrets').check('get').reason() == ''`,
+			robot + `.subresource('log')` + in + `.name('p').check('get').allowed()`,
+			robot + `.subresource('log')` + in + `.name('p').check('get').reason().startsWith('RBAC: allowed by RoleBinding')`,
+			`!` + robot + in + `.name('p').check('get').allowed()`,
+			`!` + robot + `.subresource('log').namespace('default').name('p').check('get').allowed()`,
+			`!` + robot + `.subresource('log')` + in + `.name('q').check('get').allowed()`,
+			`!` + robot + `.subresource('log')` + in + `.name('p').check('delete').allowed()`,
+			`!authorizer.serviceAccount('default', 'none').path('/metrics').check('get').allowed()`,
 		} {
 			encoded, err := json.Marshal(rule)
 			Expect(err).NotTo(HaveOccurred())
