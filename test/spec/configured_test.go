@@ -21,14 +21,21 @@ import (
 
 // The rules of this file need flags. Its specs share one server, which has them all.
 var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
-	var configured *launch.Server
+	var (
+		configured *launch.Server
+		auditLog   string
+	)
 	BeforeAll(func(ctx SpecContext) {
 		dir, err := launch.TempDir()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)
 		tokens := filepath.Join(dir, "tokens.csv")
 		Expect(os.WriteFile(tokens, []byte("0123456789abcdef,jane,uid-7,\"one,two\"\n"), 0o600)).To(Succeed())
+		policy := filepath.Join(dir, "policy.yaml")
+		Expect(os.WriteFile(policy, []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata","resources":[{"group":"","resources":["nodes"]}]}]}`), 0o600)).To(Succeed())
+		auditLog = filepath.Join(dir, "audit.log")
 		configured = up(ctx, filepath.Join(dir, "data"), "--feature-gates=WatchList=true,APIResponseCompression=false", "--etcd-compaction-interval=1s", "--token-auth-file="+tokens,
+			"--audit-policy-file="+policy, "--audit-log-path="+auditLog,
 			"--runtime-config=flowcontrol.apiserver.k8s.io/v1beta2=false,flowcontrol.apiserver.k8s.io/v1beta3,apps/v1/deployments=false,admissionregistration.k8s.io/v1beta1/validatingadmissionpolicies")
 	})
 	to := func(ctx context.Context, r launch.Request) launch.Response {
@@ -139,6 +146,46 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 			parse(resp, 200)
 			Expect(resp.Header).NotTo(HaveKey("Content-Encoding"), path)
 		}
+	})
+
+	It("the reason of RBAC is in the audit event of a request and in reviews of access, and begins with RBAC once", func(ctx SpecContext) {
+		const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+		bind := func(role string) string {
+			return `{"metadata":{"name":"` + role + `"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"` + role + `-user"}],
+				"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` + role + `"}}`
+		}
+		for _, object := range [][2]string{
+			{"clusterroles", `{"metadata":{"name":"audited"},"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["list"]}]}`},
+			{"clusterrolebindings", bind("audited")}, {"clusterrolebindings", bind("missing")},
+		} {
+			parse(to(ctx, launch.Request{Method: "POST", Path: rbac + object[0], ContentType: inJSON, Body: object[1]}), 201)
+		}
+		const allowed = `RBAC: allowed by ClusterRoleBinding "audited" of ClusterRole "audited" to User "audited-user"`
+		for user, reason := range map[string]string{"audited": allowed, "missing": `RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found`} {
+			Eventually(ctx, func(g Gomega) {
+				review := parse(to(ctx, launch.Request{Method: "POST", Path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", ContentType: inJSON,
+					Body: `{"spec":{"user":"` + user + `-user","resourceAttributes":{"verb":"list","resource":"nodes"}}}`}), 201)
+				g.Expect(fmt.Sprint(review["status"].(object)["reason"], review["status"].(object)["evaluationError"])).To(And(
+					ContainSubstring(reason), Not(ContainSubstring("RBAC: RBAC: "))))
+			}).Should(Succeed())
+		}
+		parse(to(ctx, launch.Request{Method: "GET", Path: "/api/v1/nodes?limit=7", Header: map[string]string{"Impersonate-User": "audited-user"}}), 200)
+		Eventually(ctx, func(g Gomega) {
+			text, err := os.ReadFile(auditLog)
+			g.Expect(err).NotTo(HaveOccurred())
+			var reason string
+			for line := range strings.Lines(string(text)) {
+				var event struct {
+					RequestURI, Stage string
+					Annotations       map[string]string
+				}
+				g.Expect(json.Unmarshal([]byte(line), &event)).To(Succeed())
+				if event.RequestURI == "/api/v1/nodes?limit=7" && event.Stage == "ResponseComplete" {
+					reason = event.Annotations["authorization.k8s.io/reason"]
+				}
+			}
+			g.Expect(reason).To(Equal(allowed))
+		}).Should(Succeed())
 	})
 
 	Describe("Document 2, section 5: authentication", func() {
