@@ -127,6 +127,20 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 			Eventually(ctx, func() int { return post(ctx, ns, "?dryRun=All").Status }).Should(Equal(201))
 		}
 	})
+	It("a webhook that refuses everything does not keep an operator from changing and removing it", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		for _, kind := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+			path := "/apis/admissionregistration.k8s.io/v1/" + kind
+			DeferCleanup(func(ctx SpecContext) { send(ctx, launch.Request{Method: "DELETE", Path: path + "/" + ns}) })
+			create(ctx, path, fmt.Sprintf(`{"metadata":{"name":%[1]q},"webhooks":[{"name":"w.example.com","admissionReviewVersions":["v1"],"sideEffects":"None",
+				"failurePolicy":"Fail","clientConfig":{"url":"https://127.0.0.1:1"},"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%[1]q}},
+				"rules":[{"apiGroups":["","admissionregistration.k8s.io"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}]}]}`, ns))
+			Eventually(ctx, func() int { return post(ctx, ns, "?dryRun=All").Status }).Should(Equal(500), "it refuses config maps")
+			parse(send(ctx, launch.Request{Method: "PATCH", Path: path + "/" + ns, ContentType: mergePatch, Body: `{"metadata":{"labels":{"a":"b"}}}`}), 200)
+			parse(send(ctx, launch.Request{Method: "DELETE", Path: path + "/" + ns}), 200)
+			Eventually(ctx, func() int { return post(ctx, ns, "?dryRun=All").Status }).Should(Equal(201))
+		}
+	})
 	It("a field of a variable without a type is looked up when the expression is evaluated (document 2, section 2)", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		url, authority := refusing()
