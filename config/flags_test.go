@@ -14,6 +14,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	kustomize "sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/resid"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/host"
@@ -208,6 +210,26 @@ func TestControllersOfSomeNamespacesHaveTheSameRightsInThese(t *testing.T) {
 	if !slices.Equal(bound, host.Internal()) {
 		t.Errorf("bound in %v, every fleet serves %v", bound, host.Internal())
 	}
+}
+
+// The change is that of docs/aggregated.md.
+func TestAUserNamesTheNamespacesOfAFleet(t *testing.T) {
+	m := render(t, overlay{"aggregated", []string{"namespace-scoped"}}, func(k *kustomize.Kustomization) {
+		k.Patches = []kustomize.Patch{{
+			Target: &kustomize.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "ConfigMap"}, Name: "svc-namespaces"}},
+			Patch:  "- op: replace\n  path: /data/namespaces\n  value: team-a,team-b",
+		}}
+	})
+	for _, w := range workloads(m) {
+		if w.GetName() != "svc-apiserver" {
+			continue
+		}
+		if _, flags := command(t, m, w.template.Spec.Containers[0]); !slices.Contains(flags, "--namespaces=team-a,team-b") {
+			t.Errorf("the flags are %v", flags)
+		}
+		return
+	}
+	t.Error("no API server")
 }
 
 func TestControllersHaveNoPowerOverTheHost(t *testing.T) {

@@ -66,8 +66,8 @@ var othersKinds = []string{"cert-manager.io/v1"}
 
 var madeByUser = regexp.MustCompile(`create secret generic (\S+)`)
 
-// render returns the objects of an overlay, strictly decoded.
-func render(t *testing.T, o overlay) *manifests {
+// render returns the objects of an overlay with a user's changes, strictly decoded.
+func render(t *testing.T, o overlay, changes ...func(*kustomize.Kustomization)) *manifests {
 	t.Helper()
 	m := &manifests{}
 	here, err := os.Getwd()
@@ -87,6 +87,9 @@ func render(t *testing.T, o overlay) *manifests {
 	for _, c := range o.components {
 		k.Components = append(k.Components, filepath.Join(relative, "components", c))
 		read = append(read, filepath.Join("components", c, "kustomization.yaml"))
+	}
+	for _, change := range changes {
+		change(&k)
 	}
 	content, err := yaml.Marshal(k)
 	if err != nil {
