@@ -89,6 +89,9 @@ var _ = Describe("a fleet of some namespaces", Ordered, func() {
 		DeferCleanup(func() { apply(onHost, roles, "delete") })
 		kubectl(onHost, "create", "rolebinding", account, "-n", team, "--clusterrole="+account+"-fleet", "--user="+user)
 		manager, _ := as(user)
+		for _, args := range [][]string{{"get", "leases", "-n", "kube-system"}, {"get", "pods", "-A"}} {
+			Eventually(func() error { _, _, err := manager.Run(ctx, "", args...); return err }).Should(Succeed(), "%v", args)
+		}
 		Expect(fails(manager, "", "get", "pods", "-n", other)).To(ContainSubstring("forbidden"))
 		startManager(ctx, manager.Kubeconfig)
 		kubectl(admin, "create", "deployment", "web", "--image=registry.example.com/web", "-n", team)
