@@ -17,8 +17,8 @@ type Decision struct {
 	// order. When they are bound, the caller decides again.
 	Claims []ClaimDecision
 
-	// Err is the error of an extender, without whose answer there is no decision. The
-	// other fields are not set then.
+	// Err is the error of an extender, without whose answer there is no decision: of the
+	// other fields only Nodes is set then.
 	Err error
 
 	// Gated is set if the pod has scheduling gates: only a change of the pod itself
