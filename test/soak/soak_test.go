@@ -219,7 +219,8 @@ func (s *cluster) unfinished(ctx context.Context) ([]string, error) {
 			unfinished = append(unfinished, fmt.Sprintf("job %s/%s: %+v", j.Namespace, j.Name, j.Status))
 		}
 	}
-	return unfinished, nil
+	sets, err := s.unfinishedSets(ctx)
+	return append(unfinished, sets...), err
 }
 
 // expectNothingLeft deletes the users' namespaces, and fails if anything is left:

@@ -43,6 +43,18 @@ func (u *user) work(ctx context.Context) {
 		{6, u.createTree},
 		{6, u.deleteTree},
 		{12, u.deletePod},
+		{4, u.createStatefulSet},
+		{6, u.updateStatefulSet},
+		{3, u.deleteStatefulSet},
+		{2, u.createDaemonSet},
+		{2, u.updateDaemonSet},
+		{1, u.deleteDaemonSet},
+		{2, u.createCronJob},
+		{1, u.deleteCronJob},
+		{4, u.createPolicies},
+		{3, u.deletePolicies},
+		{4, u.createClaim},
+		{4, u.deleteClaim},
 		{1, u.deleteNamespace},
 	}
 	total := 0
