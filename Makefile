@@ -118,6 +118,11 @@ test-peers-controllers: build ## Compare what svc's controllers and the real kub
 	@hack/peers.sh
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/controllers $(ARGS)
 
+.PHONY: test-peers-takeover
+test-peers-takeover: build ## Let the real kube-controller-manager and kube-scheduler, which it builds, take over each controller from svc and give it back (ARGS='-of "^job"').
+	@hack/peers.sh
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/takeover -v $(ARGS)
+
 .PHONY: test-soak
 test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s).
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak

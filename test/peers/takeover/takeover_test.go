@@ -1,0 +1,210 @@
+// Package takeover tests that Kubernetes' own controller manager and scheduler take over
+// each controller from svc and give it back, in the middle of its work.
+package takeover
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/test/launch"
+	"svc.dev/svc/test/simulate"
+)
+
+var (
+	only = flag.String("of", "", "regular expression of the controllers that are taken over; all when empty")
+	own  = flag.Bool("own", false, "let a second manager of svc take over, in place of Kubernetes' programs")
+)
+
+// taken is a controller that is taken over, by its names.
+type taken struct{ svc, kube string }
+
+var controllers = []taken{
+	{"deployment", "deployment-controller"},
+	{"replicaset", "replicaset-controller"},
+	{"statefulset", "statefulset-controller"},
+	{"daemonset", "daemonset-controller"},
+	{"job", "job-controller"},
+	{"cronjob", "cronjob-controller"},
+	{"endpointslice", "endpointslice-controller"},
+	{"endpoint", "endpoints-controller"},
+	{"garbagecollector", "garbage-collector-controller"},
+	{"namespace", "namespace-controller"},
+	{"disruption", "disruption-controller"},
+	{"persistentvolume-binder", "persistentvolume-binder-controller"},
+	{"nodelifecycle", "node-lifecycle-controller"},
+	{"resourcequota", "resourcequota-controller"},
+	{"scheduler", "kube-scheduler"},
+}
+
+// machines is the number of simulated nodes.
+const machines = 4
+
+// TestControllersAreTakenOver changes all workloads again and again. In the middle of each
+// change the programs that run the controllers are killed, and the next ones go on: svc,
+// Kubernetes' own for one of the controllers, and svc again.
+func TestControllersAreTakenOver(t *testing.T) {
+	if os.Getenv("SVC") == "" {
+		t.Skip("it uses the binary that $SVC names, and Kubernetes' own: run make test-peers-takeover")
+	}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := launch.Up(t.Context(), t.TempDir(), "--release=1.36", "--controllers=", launch.NoServiceAccounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Kill)
+	server.Config.WarningHandler = rest.NoWarnings{} // about Endpoints
+	client, err := kubernetes.NewForConfig(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := simulate.StartBeating(server.Config, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nodes.Stop)
+	for i := range machines {
+		if err := nodes.Add(t.Context(), fmt.Sprintf("node-%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &run{server: server, work: &work{client: client, seen: newRecord()}}
+	t.Cleanup(r.kill)
+	if err := r.startSVC("*"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.work.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t, "at the beginning")
+	for _, c := range controllers {
+		if !pattern.MatchString(c.svc) {
+			continue
+		}
+		r.change(t, c.kube+" takes over", func() error {
+			if err := r.startSVC("*,-" + c.svc); err != nil {
+				return err
+			}
+			if *own {
+				return r.startSVC(c.svc)
+			}
+			return r.startKube(c.kube)
+		})
+		r.change(t, c.svc+" takes over again", func() error { return r.startSVC("*") })
+	}
+	for _, violation := range r.work.seen.all() {
+		t.Error(violation)
+	}
+	t.Logf("%d changes", r.work.round)
+}
+
+// run is the server with the programs that run its controllers.
+type run struct {
+	server  *launch.Server
+	running []*launch.Process
+	work    *work
+}
+
+// startSVC starts svc's controllers.
+func (r *run) startSVC(controllers string) error {
+	p, err := r.server.StandbyManager("--leader-elect=false", "--controllers="+controllers)
+	if err == nil {
+		r.running = append(r.running, p)
+	}
+	return err
+}
+
+// startKube starts one controller of Kubernetes.
+func (r *run) startKube(controller string) error {
+	program, flags := "kube-controller-manager", []string{"--controllers=" + controller}
+	if controller == "kube-scheduler" {
+		program, flags = controller, nil
+	}
+	path, err := launch.Peer(program)
+	if err != nil {
+		return err
+	}
+	kubeconfig := r.server.Kubeconfig
+	p, err := launch.Start(nil, path, append([]string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--secure-port=0", "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=1000",
+	}, flags...)...)
+	if err == nil {
+		r.running = append(r.running, p)
+	}
+	return err
+}
+
+// kill ends all controllers at once.
+func (r *run) kill() {
+	for _, p := range r.running {
+		p.Kill()
+	}
+	r.running = nil
+}
+
+// change changes all workloads, replaces the programs in the middle of it, and waits until
+// the change is complete.
+func (r *run) change(t *testing.T, what string, next func() error) {
+	t.Helper()
+	began := time.Now()
+	err := r.work.change(t.Context())
+	logs := r.logs()
+	r.kill()
+	if err == nil {
+		err = next()
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", what, err, logs)
+	}
+	r.settle(t, what)
+	t.Logf("%s: complete after %s", what, time.Since(began).Round(100*time.Millisecond))
+}
+
+// settle waits until all workloads are as they are to be.
+func (r *run) settle(t *testing.T, what string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), launch.Patience)
+	defer cancel()
+	var last error
+	if err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		for _, p := range r.running {
+			select {
+			case <-p.Exited():
+				return false, fmt.Errorf("a controller manager has ended")
+			default:
+			}
+		}
+		last = r.work.complete(ctx)
+		return last == nil, nil
+	}); err != nil {
+		t.Fatalf("%s: %v: %v\n%v\n%s", what, err, last, r.work.seen.all(), r.logs())
+	}
+}
+
+// logs returns the ends of the programs' logs; $LOGS, if set, is a directory for all.
+func (r *run) logs() string {
+	const most = 4_000
+	var text string
+	for i, p := range r.running {
+		log := p.Output()
+		if dir := os.Getenv("LOGS"); dir != "" {
+			// The logs help to find a failure; they are not part of the test.
+			_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("round-%d-%d.log", r.work.round, i)), []byte(log), 0o600)
+		}
+		text += "...\n" + log[max(0, len(log)-most):] + "\n"
+	}
+	return text
+}
