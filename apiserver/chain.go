@@ -81,6 +81,10 @@ func (c *chain) assemble() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	informers := []informerFactory{config.SharedInformerFactory, aggregator.APIRegistrationInformers}
+	if crds != nil {
+		informers = append(informers, crds.Informers)
+	}
 	handler := aggregator.GenericAPIServer.UnprotectedHandler()
 	c.clients.view.complete(handler)
 	return &Server{
@@ -94,6 +98,7 @@ func (c *chain) assemble() (*Server, error) {
 		drain:        c.drain,
 		discovery:    discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
 		bootstrap:    steps,
+		informers:    informers,
 		clock:        c.clock,
 		delay:        c.options.Requests.ShutdownDelay,
 		address:      config.SecureServing.Listener.Addr().String(),

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -51,6 +52,7 @@ type Server struct {
 	drain        *drain.Drain
 	discovery    discoverySignals
 	bootstrap    []*bootstrapStep
+	informers    []informerFactory
 	clock        clock.WithTicker
 	delay        time.Duration // of the shutdown
 	address      string
@@ -133,6 +135,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
 	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
+	s.syncInformers(ctx, serving)
 	err := s.chain.Run(ctx)
 	cancel()
 	stop()
@@ -142,4 +145,27 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	s.identity.close()
 	s.encryption.Close()
 	return errors.Join(err, s.backend.Close())
+}
+
+// informerFactory has informers of the server itself, on the internal view.
+type informerFactory interface {
+	Start(stop <-chan struct{})
+	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
+}
+
+// syncTimeout bounds how long a start waits for informers, for which etcd has to answer.
+const syncTimeout = time.Second
+
+// syncInformers starts the informers and waits until they have synced, or for
+// syncTimeout. The post-start hooks start them, too, but many then poll every 100 ms
+// until they have synced. They run until serving ends.
+func (s *Server) syncInformers(ctx, serving context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	for _, factory := range s.informers {
+		factory.Start(serving.Done())
+	}
+	for _, factory := range s.informers {
+		factory.WaitForCacheSync(ctx.Done())
+	}
 }
