@@ -56,6 +56,9 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 test: ## Run every test, as CI does, and say at the end what has failed.
 	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-aggregated test-fleet test-node test-soak
 
+# With the build tag of the binaries (hack/build.sh).
+test-unit test-fuzz: export GOFLAGS := $(strip $(GOFLAGS) -tags=fieldsv1string)
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
 	@hack/test-unit.sh

@@ -5,6 +5,9 @@
 #
 # VERSION is svc's own, without a leading v. The built-in kubectl reports the
 # release that its libraries belong to: v0.37.2 of a library is of v1.37.2.
+#
+# With the tag fieldsv1string, equal managed fields of objects are in memory once
+# (docs/decisions/managed-fields.md).
 set -euo pipefail
 out=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
@@ -16,4 +19,4 @@ if [[ -n ${2:-} ]]; then
 	ldflags+=" -X svc.dev/svc/apiserver/release.svcVersion=$2"
 fi
 mkdir -p "$(dirname "$out")"
-exec go build -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"
+exec go build -tags fieldsv1string -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"
