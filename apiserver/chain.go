@@ -28,6 +28,8 @@ type chain struct {
 	// aggregated is nil for a standalone server.
 	hosted *hosted
 	docs   *openapi.Documents
+	// types have all fields, which objects may have that another release wrote.
+	types  *openapi.Documents
 	drain  *drain.Drain
 	layers layers
 	// deprecatedLater are the versions that the libraries have deprecated, and the
@@ -40,11 +42,11 @@ type chain struct {
 }
 
 func newChain(o *options.Options, id *identity, s *stores, c *clients, behind *hosted, l layers, clock clock.WithTicker) *chain {
-	docs := openapi.New("svc", documentsVersion(o), definitions.Definitions, func() *runtime.Scheme {
-		return apis.NewExternalScheme(s.kinds)
-	}, clock)
+	scheme := func() *runtime.Scheme { return apis.NewExternalScheme(s.kinds) }
+	types := openapi.New("svc", documentsVersion(o), definitions.Definitions, scheme, clock)
+	docs := openapi.New("svc", documentsVersion(o), s.served.Fields().Definitions(definitions.Definitions), scheme, clock)
 	return &chain{
-		options: o, identity: id, stores: s, clients: c, hosted: behind, docs: docs, drain: drain.New(), layers: l, clock: clock,
+		options: o, identity: id, stores: s, clients: c, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, clock: clock,
 		deprecatedLater: deprecation.After(o.Release, s.kinds),
 		discovered:      make(chan struct{}),
 	}
@@ -135,7 +137,7 @@ func (c *chain) linkConfig(shared *genericapiserver.RecommendedConfig, own libra
 
 // documents returns the documents of a server of the libraries.
 func (c *chain) documents(own library) *openapi.Documents {
-	return openapi.New("svc", documentsVersion(c.options), openapi.All(own.definitions),
+	return openapi.New("svc", documentsVersion(c.options), c.stores.served.Fields().Definitions(openapi.All(own.definitions)),
 		func() *runtime.Scheme { return own.scheme }, c.clock)
 }
 

@@ -38,7 +38,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if config.FeatureGate.Enabled(genericfeatures.APIResponseCompression) {
 		handler = compression.Filter(handler)
 	}
-	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme), config.MaxRequestBodyBytes)
+	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme, c.stores.served.Fields()), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
 	handler = c.deprecatedLater.Filter(handler)
 	handler = c.drain.Filter(handler)

@@ -3,10 +3,12 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/metrics/pkg/apis/metrics"
@@ -72,6 +74,18 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// hubOf returns a function that returns the kind of an object as it is in memory.
+func (s *stores) hubOf() func(runtime.Object) (schema.GroupVersionKind, bool) {
+	hubs := map[reflect.Type]schema.GroupVersionKind{}
+	for _, k := range s.kinds {
+		hubs[reflect.TypeOf(k.New())] = k.Hub
+	}
+	return func(obj runtime.Object) (schema.GroupVersionKind, bool) {
+		hub, ok := hubs[reflect.TypeOf(obj)]
+		return hub, ok
+	}
 }
 
 // countAllocation counts an attempt to allocate an address or a node port.

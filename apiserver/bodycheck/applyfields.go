@@ -17,15 +17,17 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apiserver/release/fields"
 )
 
 // selectApplyFields selects the bodies of apply patches to resources of the
 // scheme's types. Their unknown fields are treated as fieldValidation says
 // (document 1, section 6): Strict refuses the body, Warn adds a warning for each
 // field and drops it, Ignore drops it. The field manager knows no levels and
-// refuses them all. An integer that its field cannot hold is refused; the field
-// manager stores its lower bits.
-func selectApplyFields(scheme *runtime.Scheme) func(req *http.Request) Func {
+// refuses them all. So are fields that the release lacks. An integer that its field
+// cannot hold is refused; the field manager stores its lower bits.
+func selectApplyFields(scheme *runtime.Scheme, lacking *fields.Fields) func(req *http.Request) Func {
 	return func(req *http.Request) Func {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !isApply(req) || !scheme.IsGroupRegistered(info.APIGroup) {
@@ -36,7 +38,7 @@ func selectApplyFields(scheme *runtime.Scheme) func(req *http.Request) Func {
 			if err != nil {
 				return body, nil // the handler says what is wrong
 			}
-			found := compare(object, scheme)
+			found := compare(object, scheme, lacking)
 			switch {
 			case len(found.tooLarge) > 0:
 				return nil, errors.New(strings.Join(found.tooLarge, ", "))
@@ -88,15 +90,17 @@ type misfits struct{ unknown, tooLarge []string }
 
 // compare compares the object with the type that it names, and removes its unknown
 // fields.
-func compare(object map[string]any, scheme *runtime.Scheme) misfits {
+func compare(object map[string]any, scheme *runtime.Scheme, lacking *fields.Fields) misfits {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	var found misfits
-	typed, err := scheme.New(schema.FromAPIVersionAndKind(version, kind))
+	gvk := schema.FromAPIVersionAndKind(version, kind)
+	typed, err := scheme.New(gvk)
 	if err != nil {
 		return found // the handler says that it is not the resource's type
 	}
 	found.walk(object, reflect.TypeOf(typed), "")
+	found.unknown = append(found.unknown, lacking.Of(gvk, reflect.TypeOf(typed).Elem()).Drop(object)...)
 	slices.Sort(found.unknown)
 	slices.Sort(found.tooLarge)
 	return found

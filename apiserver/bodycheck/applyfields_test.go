@@ -52,7 +52,7 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 					t.Error(err)
 				}
 				got = string(read)
-			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme), 1<<20)
+			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme, nil), 1<<20)
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/apis/apps/v1/namespaces/n/deployments/c?"+test.query, strings.NewReader(test.body))
 			req.Header.Set("Content-Type", "application/apply-patch+yaml")
 			var warned warnings

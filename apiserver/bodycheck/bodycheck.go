@@ -20,6 +20,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/patcherror"
+	"svc.dev/svc/apiserver/release/fields"
 )
 
 // A Check examines the bodies of some requests.
@@ -36,13 +37,14 @@ type Check struct {
 type Func func(body []byte) ([]byte, error)
 
 // Checks returns the checks of the server, in their order. The scheme has the
-// types of the kinds.
-func Checks(kinds []*resource.Kind, scheme *runtime.Scheme) []Check {
+// types of the kinds; lacking are the fields that the release does not have.
+func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fields) []Check {
 	return []Check{
 		{Name: "nesting", Select: selectNesting},
 		{Name: "quantity", Select: selectQuantity(typesWithQuantities(kinds))},
 		{Name: "apply name", Select: selectApplyName},
-		{Name: "apply fields", Select: selectApplyFields(scheme)},
+		{Name: "apply fields", Select: selectApplyFields(scheme, lacking)},
+		{Name: "release fields", Select: selectReleaseFields(kinds, lacking)},
 		{Name: "ownership reset", Select: selectOwnershipReset},
 		{Name: "patch error", Select: keepPatch},
 	}

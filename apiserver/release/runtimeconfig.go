@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/release/fields"
 	"svc.dev/svc/internal/releases"
 )
 
@@ -38,7 +39,7 @@ func NewServed(r Release, config map[string]string, kinds []*resource.Kind, othe
 	if err != nil {
 		return Served{}, err
 	}
-	s := Served{release: r, table: table, config: runtimeConfig{
+	s := Served{release: r, table: table, fields: fields.New(r.inTable(), table), config: runtimeConfig{
 		stabilities: map[stability]bool{},
 		versions:    map[schema.GroupVersion]bool{},
 		resources:   map[schema.GroupVersionResource]bool{},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/release/fields"
 	"svc.dev/svc/internal/releases"
 )
 
@@ -18,7 +19,11 @@ type Served struct {
 	release Release
 	table   *releases.Table
 	config  runtimeConfig
+	fields  *fields.Fields
 }
+
+// Fields returns the fields that the release does not have; nil if it has them all.
+func (s Served) Fields() *fields.Fields { return s.fields }
 
 // Versions returns the served versions of the kind, in the declaration's order: the
 // hub, if it is served, is the first.

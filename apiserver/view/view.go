@@ -26,6 +26,7 @@ import (
 	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/jsonencoding"
 	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/release/fields"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -42,6 +43,8 @@ type View struct {
 	Subresource func(path string) bool
 	// Converter returns the type converter of the named OpenAPI models.
 	Converter func(models ...string) managedfields.TypeConverter
+	// Fields are those that clients of the view cannot set; nil for none.
+	Fields *fields.Fields
 	// Admission may be nil.
 	Admission           admission.Interface
 	Authorizer          authorizer.UnconditionalAuthorizer
@@ -70,7 +73,7 @@ type Group struct {
 
 // Install adds the web services of the kinds to the container.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
-	storage, codecs := v.storage(kinds), v.codecs()
+	storage, codecs := v.storage(kinds), v.Fields.Codecs(v.codecs())
 	var groups []Group
 	for _, group := range v.groups(kinds) {
 		made := Group{Name: group}

@@ -1,0 +1,133 @@
+package bodycheck
+
+import (
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/release/fields"
+)
+
+// kindOfBody is the kind of the body of a resource's requests.
+type kindOfBody struct {
+	gvk schema.GroupVersionKind
+	of  reflect.Type
+	// decoded reports whether decoders find the fields of creates and updates
+	// (fields.Codecs), and only patches are left.
+	decoded bool
+}
+
+// selectReleaseFields selects the bodies of patches, other than apply patches, and all
+// writes of definitions of custom resources. Fields that the release lacks are treated
+// in them as fieldValidation says of unknown fields; here, because the handlers
+// validate what a patch makes of the object, which may have such fields already.
+func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(req *http.Request) Func {
+	if lacking == nil {
+		return func(*http.Request) Func { return nil }
+	}
+	bodies := kindsOfBodies(kinds)
+	return func(req *http.Request) Func {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || isApply(req) || info.Subresource == "scale" || req.Method != http.MethodPatch && req.Method != http.MethodPost && req.Method != http.MethodPut {
+			return nil
+		}
+		kind, ok := bodies[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+		if !ok || kind.decoded && req.Method != http.MethodPatch || info.Verb == "connect" {
+			return nil
+		}
+		n := lacking.Of(kind.gvk, kind.of)
+		if n == nil {
+			return nil
+		}
+		return func(body []byte) ([]byte, error) {
+			if !n.MayLack(body) {
+				return body, nil
+			}
+			return cutFields(req, body, n, kind.of)
+		}
+	}
+}
+
+// kindsOfBodies returns the kinds, definitions of custom resources among them.
+func kindsOfBodies(kinds []*resource.Kind) map[schema.GroupVersionResource]kindOfBody {
+	bodies := map[schema.GroupVersionResource]kindOfBody{}
+	for _, k := range kinds {
+		add := func(gvk schema.GroupVersionKind, obj runtime.Object) {
+			bodies[gvk.GroupVersion().WithResource(k.Name)] = kindOfBody{gvk, reflect.TypeOf(obj).Elem(), true}
+		}
+		add(k.Hub, k.New())
+		for _, version := range k.Versions {
+			add(version.GVK, version.New())
+		}
+	}
+	const kind, name = "CustomResourceDefinition", "customresourcedefinitions"
+	bodies[apiextensionsv1.SchemeGroupVersion.WithResource(name)] = kindOfBody{
+		apiextensionsv1.SchemeGroupVersion.WithKind(kind), reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](), false,
+	}
+	bodies[apiextensionsv1beta1.SchemeGroupVersion.WithResource(name)] = kindOfBody{
+		apiextensionsv1beta1.SchemeGroupVersion.WithKind(kind), reflect.TypeFor[apiextensionsv1beta1.CustomResourceDefinition](), false,
+	}
+	return bodies
+}
+
+// cutFields cuts the fields of an object or a patch that the node lacks, and treats them
+// as the request says. A body that it cannot read is the handler's to refuse.
+func cutFields(req *http.Request, body []byte, n *fields.Node, of reflect.Type) ([]byte, error) {
+	document := body
+	switch contentType := mediaType(req); {
+	case contentType == string(types.JSONPatchType):
+		rest, found, err := n.CutOperations(body)
+		if err != nil || len(found) == 0 {
+			return body, nil
+		}
+		return rest, treatUnknown(req, found)
+	case contentType == runtime.ContentTypeProtobuf:
+		return body, nil
+	case strings.HasSuffix(contentType, "yaml"):
+		var err error
+		if document, err = yaml.YAMLToJSON(body); err != nil {
+			return body, nil
+		}
+	}
+	rest, found, err := n.Cut(document)
+	if err != nil || len(found) == 0 {
+		return body, nil
+	}
+	if req.URL.Query().Get("fieldValidation") == metav1.FieldValidationStrict {
+		return nil, errors.New("strict decoding error: " + strings.Join(append(otherMisfits(document, of), found...), ", "))
+	}
+	return rest, treatUnknown(req, found)
+}
+
+// otherMisfits returns texts for the duplicate fields of a document and for those that
+// no release has, which the handler would name if it saw the document.
+func otherMisfits(document []byte, of reflect.Type) []string {
+	var object map[string]any
+	duplicates, err := kjson.UnmarshalStrict(document, &object)
+	if err != nil {
+		return nil
+	}
+	var found misfits
+	found.walk(object, of, "")
+	// The directives of strategic merge patches are no fields.
+	found.unknown = slices.DeleteFunc(found.unknown, func(text string) bool { return strings.ContainsAny(text, "$") })
+	slices.Sort(found.unknown)
+	var texts []string
+	for _, duplicate := range duplicates {
+		texts = append(texts, duplicate.Error())
+	}
+	return append(texts, found.unknown...)
+}

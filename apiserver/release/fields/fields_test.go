@@ -1,0 +1,237 @@
+package fields
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"svc.dev/svc/apis/openapi"
+	"svc.dev/svc/internal/releases"
+)
+
+func at(t *testing.T, r releases.Release) *Fields {
+	t.Helper()
+	table, err := releases.LoadKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(r, table)
+}
+
+var (
+	pods        = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	definitions = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+)
+
+func TestTheNewestReleaseLacksNothing(t *testing.T) {
+	f := at(t, releases.Newest)
+	if f != nil || f.Of(pods, reflect.TypeFor[corev1.Pod]()) != nil {
+		t.Errorf("%+v", f)
+	}
+}
+
+// documents are objects and patches of them, with the fields that a release lacks.
+var documents = []struct {
+	release  releases.Release
+	gvk      schema.GroupVersionKind
+	of       reflect.Type
+	document string
+	lacking  string // fields, in alphabetical order
+}{
+	{28, pods, reflect.TypeFor[corev1.Pod](), `{"spec":{"hostnameOverride":"h","hostUsers":false,"containers":[{"name":"c"},{"name":"d","lifecycle":{"preStop":{"sleep":{"seconds":1}},"stopSignal":"SIGTERM"}}]}}`,
+		"spec.containers[1].lifecycle.preStop.sleep spec.containers[1].lifecycle.stopSignal spec.hostnameOverride"},
+	{24, pods, reflect.TypeFor[corev1.Pod](), `{"spec":{"hostUsers":false,"os":{"name":"linux"}}}`, "spec.hostUsers"},
+	{37, pods, reflect.TypeFor[corev1.Pod](), `{"spec":{"hostnameOverride":"h"}}`, ""},
+	{28, deployments, reflect.TypeFor[appsv1.Deployment](), `{"spec":{"template":{"spec":{"volumes":[{"name":"v","image":{"reference":"r"}}]}}},"status":{"terminatingReplicas":1}}`,
+		"spec.template.spec.volumes[0].image status.terminatingReplicas"},
+	{28, pods, reflect.TypeFor[corev1.Pod](), `{"metadata":{"name":"image","labels":{"hostnameOverride":"stays"}}}`, ""},
+	// A type that contains itself, in maps, in lists and where either is possible.
+	{28, definitions, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](), `{"spec":{"versions":[{"name":"v1","selectableFields":[{"jsonPath":".a"}],"schema":{"openAPIV3Schema":{"properties":` +
+		`{"a":{"items":{"x-kubernetes-validations":[{"rule":"true","optionalOldSelf":true}]}},"selectableFields":{"type":"string"}}}}}]}}`,
+		"spec.versions[0].schema.openAPIV3Schema.properties.a.items.x-kubernetes-validations[0].optionalOldSelf spec.versions[0].selectableFields"},
+	// The release does not serve the kind.
+	{22, schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}, reflect.TypeFor[batchv1.Job](), `{"spec":{}}`, ""},
+}
+
+func TestFieldsThatTheReleaseLacks(t *testing.T) {
+	for _, test := range documents {
+		n := at(t, test.release).Of(test.gvk, test.of)
+		var wanted []string
+		for name := range strings.FieldsSeq(test.lacking) {
+			wanted = append(wanted, fmt.Sprintf("unknown field %q", name))
+		}
+		check := func(how string, found []string) {
+			slices.Sort(found)
+			if !slices.Equal(found, wanted) {
+				t.Errorf("%v %s %s: %q, want %q", test.release, test.document, how, found, wanted)
+			}
+		}
+		if len(wanted) > 0 && !n.MayLack([]byte(test.document)) {
+			t.Errorf("%v %s: has nothing to look for", test.release, test.document)
+		}
+		cut, found, err := n.Cut([]byte(test.document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("cut", found)
+		var dropped map[string]any
+		if err := json.Unmarshal([]byte(test.document), &dropped); err != nil {
+			t.Fatal(err)
+		}
+		check("dropped", n.Drop(dropped))
+		var same map[string]any
+		if err := json.Unmarshal(cut, &same); err != nil || !reflect.DeepEqual(same, dropped) {
+			t.Errorf("%v: cut %s, dropped %v", test.release, cut, dropped)
+		}
+		if n == nil {
+			continue
+		}
+		typed := reflect.New(test.of)
+		if err := json.Unmarshal([]byte(test.document), typed.Interface()); err != nil {
+			t.Fatal(err)
+		}
+		check("pruned", n.prune(typed.Elem(), nil))
+		check("pruned twice", append(n.prune(typed.Elem(), nil), wanted...))
+	}
+}
+
+func TestCutKeepsWhatItDoesNotCut(t *testing.T) {
+	n := at(t, 28).Of(pods, reflect.TypeFor[corev1.Pod]())
+	rest, found, err := n.Cut([]byte(` {"spec": {"hostnameOverride":null, "typo":1e2,"typo":2, "$setElementOrder/containers":[{"name":"ä"}]}, "z":[], "a":{}}`))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	if got, want := string(rest), `{"spec":{"typo":1e2,"typo":2,"$setElementOrder/containers":[{"name":"ä"}]},"z":[],"a":{}}`; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, invalid := range []string{`{`, `{"spec":}`, `{"spec":[1,]}`, `{1:2}`} {
+		if _, _, err := n.Cut([]byte(invalid)); err == nil {
+			t.Errorf("%s is accepted", invalid)
+		}
+	}
+}
+
+func TestCutOperations(t *testing.T) {
+	n := at(t, 28).Of(pods, reflect.TypeFor[corev1.Pod]())
+	for _, test := range []struct{ patch, rest, lacking string }{
+		{`[{"op":"add","path":"/spec/hostnameOverride","value":"h"}]`, `[]`, "spec.hostnameOverride"},
+		{`[{"op":"remove","path":"/spec/hostnameOverride"}]`, `[{"op":"remove","path":"/spec/hostnameOverride"}]`, ""},
+		{`[{"op":"add","path":"/spec/volumes/-","value":{"name":"v","image":{}}}]`, `[{"op":"add","path":"/spec/volumes/-","value":{"name":"v"}}]`, "spec.volumes[0].image"},
+		{`[{"op":"replace","path":"/spec/volumes/2/image/reference","value":"r"}]`, `[]`, "spec.volumes[2].image"},
+		{`[{"op":"add","path":"/metadata/labels/hostnameOverride","value":"h"}]`, `[{"op":"add","path":"/metadata/labels/hostnameOverride","value":"h"}]`, ""},
+		{`[{"op":"replace","path":"","value":{"spec":{"hostnameOverride":"h"}}}]`, `[{"op":"replace","path":"","value":{"spec":{}}}]`, "spec.hostnameOverride"},
+	} {
+		rest, found, err := n.CutOperations([]byte(test.patch))
+		var want []string
+		if test.lacking != "" {
+			want = []string{fmt.Sprintf("unknown field %q", test.lacking)}
+		}
+		if err != nil || !slices.Equal(found, want) || !sameJSON(t, rest, test.rest) {
+			t.Errorf("%s: %s, %q, %v", test.patch, rest, found, err)
+		}
+	}
+}
+
+func sameJSON(t *testing.T, got []byte, want string) bool {
+	t.Helper()
+	var a, b any
+	if err := json.Unmarshal(got, &a); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(want), &b); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func TestDecodersRemoveFieldsThatTheReleaseLacks(t *testing.T) {
+	codecs := at(t, 28).Codecs(clientgoscheme.Codecs.WithoutConversion())
+	const document = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"typo":1,"hostnameOverride":"h","nodeName":"n","nodeName":"n"}}`
+	for _, info := range codecs.SupportedMediaTypes() {
+		if info.MediaType != runtime.ContentTypeJSON {
+			continue
+		}
+		obj, _, err := info.StrictSerializer.Decode([]byte(document), &pods, nil)
+		if err == nil || err.Error() != `strict decoding error: unknown field "spec.typo", duplicate field "spec.nodeName", unknown field "spec.hostnameOverride"` {
+			t.Errorf("strict: %v", err)
+		}
+		if pod := obj.(*corev1.Pod); pod.Spec.HostnameOverride != nil || pod.Spec.NodeName != "n" {
+			t.Errorf("strict: %+v", pod.Spec)
+		}
+		obj, _, err = info.Serializer.Decode([]byte(document), &pods, nil)
+		if pod, ok := obj.(*corev1.Pod); err != nil || !ok || pod.Spec.HostnameOverride != nil {
+			t.Errorf("not strict: %+v, %v", obj, err)
+		}
+		// What a patch leaves as it is.
+		obj, _, err = info.Serializer.Decode([]byte(document), nil, nil)
+		if pod, ok := obj.(*corev1.Pod); err != nil || !ok || pod.Spec.HostnameOverride == nil {
+			t.Errorf("patched: %+v, %v", obj, err)
+		}
+	}
+}
+
+func TestValuesThatTheReleaseLacks(t *testing.T) {
+	chain := at(t, 28).Admission(nil, func(runtime.Object) (schema.GroupVersionKind, bool) { return pods, true })
+	pod := func(operators ...corev1.TolerationOperator) *corev1.Pod {
+		var p corev1.Pod
+		for _, operator := range operators {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "k", Operator: operator})
+		}
+		return &p
+	}
+	for _, test := range []struct {
+		obj, old *corev1.Pod
+		want     string
+	}{
+		{pod("Exists", ""), nil, ""},
+		{pod("Exists", "Gt"), nil, `spec.tolerations[1].operator: Unsupported value: "Gt": supported values: "Equal", "Exists"`},
+		{pod("Exists", "Gt"), pod("Gt"), ""},
+		{pod("Lt"), pod("Gt"), `spec.tolerations[0].operator: Unsupported value: "Lt": supported values: "Equal", "Exists"`},
+	} {
+		operation, old := admission.Create, runtime.Object(nil)
+		if test.old != nil {
+			operation, old = admission.Update, test.old
+		}
+		err := chain.(admission.ValidationInterface).Validate(t.Context(), admission.NewAttributesRecord(test.obj, old, pods, "n", "p", pods.GroupVersion().WithResource("pods"), "", operation, nil, false, nil), nil)
+		if test.want == "" && err != nil || test.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%v, %v: %v, want %q", test.obj.Spec.Tolerations, test.old, err, test.want)
+		}
+	}
+}
+
+func TestDefinitionsHaveTheFieldsOfTheRelease(t *testing.T) {
+	const pod, image, toleration = "io.k8s.api.core.v1.Volume", "io.k8s.api.core.v1.ImageVolumeSource", "io.k8s.api.core.v1.Toleration"
+	ref := func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) }
+	for _, test := range []struct {
+		release releases.Release
+		has     bool
+		values  int
+	}{{28, false, 2}, {37, true, 4}} {
+		made := at(t, test.release).Definitions(openapi.Definitions)("io.k8s.api.core.v1.Pod")(ref)
+		if _, has := made[pod].Schema.Properties["image"]; has != test.has {
+			t.Errorf("%v: image %v", test.release, has)
+		}
+		if has := slices.Contains(made[pod].Dependencies, image); has != test.has {
+			t.Errorf("%v: depends on images %v", test.release, has)
+		}
+		operator := made[toleration].Schema.Properties["operator"]
+		if len(operator.Enum) != test.values || strings.Count(operator.Description, " - `") != test.values {
+			t.Errorf("%v: %v, %s", test.release, operator.Enum, operator.Description)
+		}
+	}
+}
