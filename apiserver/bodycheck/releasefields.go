@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -33,7 +34,8 @@ type kindOfBody struct {
 // selectReleaseFields selects the bodies of patches, other than apply patches, and all
 // writes of definitions of custom resources. Fields that the release lacks are treated
 // in them as fieldValidation says of unknown fields; here, because the handlers
-// validate what a patch makes of the object, which may have such fields already.
+// validate what a patch makes of the object, which may have such fields already. The
+// statuses that node agents report keep them.
 func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(req *http.Request) Func {
 	if lacking == nil {
 		return func(*http.Request) Func { return nil }
@@ -45,7 +47,7 @@ func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(re
 			return nil
 		}
 		kind, ok := bodies[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
-		if !ok || kind.decoded && req.Method != http.MethodPatch || info.Verb == "connect" {
+		if !ok || kind.decoded && req.Method != http.MethodPatch || info.Verb == "connect" || isAgentsReport(req, info) {
 			return nil
 		}
 		n := lacking.Of(kind.gvk, kind.of)
@@ -59,6 +61,13 @@ func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(re
 			return cutFields(req, body, n, kind.of)
 		}
 	}
+}
+
+// isAgentsReport reports whether a node agent patches a status. Agents report the same at
+// every release, and compare what they report with what is stored.
+func isAgentsReport(req *http.Request, info *request.RequestInfo) bool {
+	client, ok := request.UserFrom(req.Context())
+	return ok && info.Subresource == "status" && slices.Contains(client.GetGroups(), user.NodesGroup)
 }
 
 // kindsOfBodies returns the kinds, definitions of custom resources among them.

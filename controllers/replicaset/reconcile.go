@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -205,7 +206,12 @@ func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*
 // object was changed since it was read. A patch would not, but costs the API server
 // a quarter more.
 func (r *reconciler) updateStatus(ctx context.Context, obj client.Object, status appsv1.ReplicaSetStatus) error {
-	if apiequality.Semantic.DeepEqual(r.kind.view(obj).Status, status) {
+	stored := r.kind.view(obj).Status
+	if stored.TerminatingReplicas == nil && ptr.Deref(status.TerminatingReplicas, -1) == 0 {
+		// Releases before 1.33 do not have the field: its zero alone is no reason to write.
+		stored.TerminatingReplicas = status.TerminatingReplicas
+	}
+	if apiequality.Semantic.DeepEqual(stored, status) {
 		return nil
 	}
 	r.kind.setStatus(obj, status)

@@ -2,6 +2,8 @@ package spec
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -80,6 +82,12 @@ var _ = Describe("Custom resources over time", func() {
 	})
 
 	It("fields that the definition names select objects, in lists and watches", func(ctx SpecContext) {
+		shared := server
+		DeferCleanup(func() { server = shared })
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		server = up(ctx, filepath.Join(dir, "data"), "--release=1.32") // stable since
 		path := defineSpec(ctx, "selected", `"selectableFields":[{"jsonPath":".spec.color"}],`, `{"type":"object","properties":{"color":{"type":"string"}}}`)
 		create(ctx, path, thing("selected", "v1", `{"color":"blue"}`))
 		create(ctx, path, strings.Replace(thing("selected", "v1", `{"color":"red"}`), `"t"`, `"other"`, 1))
