@@ -66,7 +66,7 @@ func (c *chain) assemble() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	kinds, groups, err := c.kinds(config, afterKinds(config, crds))
+	kinds, groups, err := c.kinds(config, c.afterKinds(config, crds))
 	if err != nil {
 		return nil, fmt.Errorf("resources: %w", err)
 	}

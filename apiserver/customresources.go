@@ -1,13 +1,19 @@
 package apiserver
 
 import (
+	"net/http"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/tools/cache"
@@ -39,7 +45,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 			AuthResolverWrapper:  c.conversionsInDomain(c.clients.webhookAuth(), &shared.Config),
 		},
 	}
-	server, err := made.Complete().New(notFound(&config))
+	server, err := made.Complete().New(c.notFound(&config))
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +64,29 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 
 // afterKinds returns the server of the requests that are not for kinds: that of
 // custom resources, if there is one.
-func afterKinds(config *genericapiserver.RecommendedConfig, crds *apiextensionsserver.CustomResourceDefinitions) genericapiserver.DelegationTarget {
+func (c *chain) afterKinds(config *genericapiserver.RecommendedConfig, crds *apiextensionsserver.CustomResourceDefinitions) genericapiserver.DelegationTarget {
 	if crds == nil {
-		return notFound(config)
+		return c.notFound(config)
 	}
 	return crds.GenericAPIServer
 }
 
-// notFound returns the end of the chain.
-func notFound(config *genericapiserver.RecommendedConfig) genericapiserver.DelegationTarget {
-	return genericapiserver.NewEmptyDelegateWithCustomHandler(
-		notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey))
+// notFound returns the end of the chain, which tells clients of a version that was
+// removed what replaces it.
+func (c *chain) notFound(config *genericapiserver.RecommendedConfig) genericapiserver.DelegationTarget {
+	other := notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	return genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if ok && info.IsResourceRequest {
+			gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+			if text := c.stores.served.Removed(gvr); text != "" {
+				status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: text}
+				responsewriters.ErrorNegotiated(&apierrors.StatusError{ErrStatus: status}, config.Serializer, schema.GroupVersion{}, w, req)
+				return
+			}
+		}
+		other.ServeHTTP(w, req)
+	}))
 }
 
 // shareSpecs returns a transform function of the informer of definitions, after another

@@ -24,6 +24,9 @@ var Default = Release{1, 28}
 // Newest is the newest release that this build knows.
 var Newest = Release{1, int(releases.Newest)}
 
+// Oldest is the oldest release that this build knows.
+var Oldest = Release{1, int(releases.Oldest)}
+
 // latest is what the flag accepts for Newest.
 const latest = "latest"
 

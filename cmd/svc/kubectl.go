@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,7 +23,9 @@ import (
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/internal/releases"
 )
 
 func newKubectl() *cobra.Command {
@@ -42,21 +46,23 @@ the "svc up" of this user.`,
 // runKubectl runs kubectl, and exits with its exit code if that is not 0.
 func runKubectl(args []string) {
 	chosen, err := datadir.CurrentUser().Choose("")
-	if file, exists := pointAtUp(args); file != "" {
-		if err == nil && !chosen.Obvious && chosen.Dir.InUse() { // else an error says it
-			fmt.Fprintf(os.Stderr, "svc kubectl: using %s\n", chosen)
-		}
-		cmdutil.BehaviorOnFatal(func(message string, code int) {
-			message = strings.TrimSuffix(message, "\n")
-			if strings.Contains(message, "connection to the server") {
-				message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG"
-			}
-			if message != "" {
-				fmt.Fprintln(os.Stderr, message)
-			}
-			os.Exit(code)
-		})
+	file, exists := pointAtUp(args)
+	if file != "" && err == nil && !chosen.Obvious && chosen.Dir.InUse() { // else an error says it
+		fmt.Fprintf(os.Stderr, "svc kubectl: using %s\n", chosen)
 	}
+	cmdutil.BehaviorOnFatal(func(message string, code int) {
+		message = strings.TrimSuffix(message, "\n")
+		if file != "" && strings.Contains(message, "connection to the server") {
+			message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG"
+		}
+		for _, hint := range removedKinds(message) {
+			message += "\nsvc kubectl: " + hint
+		}
+		if message != "" {
+			fmt.Fprintln(os.Stderr, message)
+		}
+		os.Exit(code)
+	})
 	// Not those of svc: kubectl's own commands end, or clean up, by a signal.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	arguments := append([]string{"kubectl"}, args...)
@@ -73,6 +79,30 @@ func (w withoutSkew) Write(text []byte) (int, error) {
 		return len(text), nil
 	}
 	return w.Writer.Write(text)
+}
+
+// noMatch is kubectl's message for a kind that the server does not serve.
+var noMatch = regexp.MustCompile(`no matches for kind "([^"]+)" in version "([^"]+)"`)
+
+// removedKinds returns what to do about the kinds in a message of kubectl that some
+// release of Kubernetes has removed, each once.
+func removedKinds(message string) []string {
+	found := noMatch.FindAllStringSubmatch(message, -1)
+	if found == nil {
+		return nil
+	}
+	table, err := releases.LoadKinds()
+	if err != nil {
+		return nil // kubectl's message stays as it is
+	}
+	var hints []string
+	for _, match := range found {
+		gvk := schema.FromAPIVersionAndKind(match[2], match[1])
+		if hint := release.RemovedKind(table, gvk, release.Newest); hint != "" && !slices.Contains(hints, hint) {
+			hints = append(hints, hint)
+		}
+	}
+	return hints
 }
 
 // unreachable says which kubeconfig was chosen, and why its server does not answer.

@@ -97,3 +97,17 @@ func TestTheBuiltInKubectlDoesNotWarnOfAnotherMinorVersion(t *testing.T) {
 		t.Errorf("got %q", out.String())
 	}
 }
+
+func TestKubectlSaysWhatReplacesRemovedKinds(t *testing.T) {
+	const message = `resource mapping not found for name: "a" namespace: "" from "a.yaml": no matches for kind "Ingress" in version "extensions/v1beta1"
+ensure CRDs are installed first
+no matches for kind "Ingress" in version "extensions/v1beta1"
+no matches for kind "Thing" in version "example.com/v1"`
+	got := removedKinds(message)
+	if len(got) != 1 || !strings.Contains(got[0], "use networking.k8s.io/v1; \"svc convert\"") {
+		t.Errorf("%q", got)
+	}
+	if got := removedKinds("another error"); got != nil {
+		t.Errorf("%q", got)
+	}
+}

@@ -15,6 +15,8 @@ import (
 type versions struct {
 	SVC      string `json:"svc"`
 	Release  string `json:"release"`
+	Oldest   string `json:"oldestRelease"`
+	Newest   string `json:"newestRelease"`
 	Etcd     string `json:"etcd"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -24,6 +26,8 @@ func currentVersions() versions {
 	return versions{
 		SVC:      release.SVCVersion(),
 		Release:  release.Default.String(),
+		Oldest:   release.Oldest.String(),
+		Newest:   release.Newest.String(),
 		Etcd:     etcdversion.Version,
 		Go:       runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -32,7 +36,7 @@ func currentVersions() versions {
 
 // line is what `svc version` and `svc --version` print.
 func (v versions) line() string {
-	return fmt.Sprintf("svc %s (API of Kubernetes %s, etcd %s, %s, %s)", v.SVC, v.Release, v.Etcd, v.Go, v.Platform)
+	return fmt.Sprintf("svc %s (API of Kubernetes %s, or --release=%s to %s; etcd %s, %s, %s)", v.SVC, v.Release, v.Oldest, v.Newest, v.Etcd, v.Go, v.Platform)
 }
 
 func newVersion() *cobra.Command {
