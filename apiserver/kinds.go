@@ -18,6 +18,7 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 	}
 	container := server.Handler.GoRestfulContainer
 	container.Router(c.layers.router())
+	container.ServiceErrorHandler(c.unrouted(shared))
 	groups, err := view.View{
 		Scheme:              c.stores.scheme,
 		Versions:            c.stores.served.Versions,

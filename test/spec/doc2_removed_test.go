@@ -250,7 +250,9 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 		for i, row := range rows {
 			It(fmt.Sprintf("1.%d serves %s no more, its objects by the successor", release, row), func(ctx SpecContext) {
 				at(ctx, release)
-				Expect(request(ctx, "POST", row.path, fmt.Sprintf(`{"metadata":{"name":"again"},%s}`, row.body)).Status).To(Equal(404))
+				resp := request(ctx, "POST", row.path, fmt.Sprintf(`{"metadata":{"name":"again"},%s}`, row.body))
+				Expect(resp.Status).To(Equal(404))
+				Expect(resp.Body).To(ContainSubstring("svc convert"))
 				if row.posted || row.successor == "" {
 					return
 				}
