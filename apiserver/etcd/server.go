@@ -188,7 +188,7 @@ func (s *Server) elect(ctx context.Context) error {
 	campaign := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 	retry := time.NewTicker(electionRetry)
 	defer retry.Stop()
-	var isLeader chan error
+	complete := false // reports whether the log has all entries of the database
 	for {
 		select {
 		case <-s.member.Server.ReadyNotify():
@@ -196,24 +196,25 @@ func (s *Server) elect(ctx context.Context) error {
 		case <-retry.C:
 			// Raft ignores the message until the member has applied the entry that
 			// makes it a member of its own cluster.
-			if !replayed() {
+			status, known := raftStatus()
+			if !known || !replayed(status) {
 				continue
 			}
 			if s.member.Server.Lead() == 0 {
 				if err := s.member.Server.Process(ctx, campaign); err != nil {
 					return fmt.Errorf("campaign for leadership: %w", err)
 				}
-			} else if isLeader == nil {
-				isLeader = make(chan error, 1)
-				go func() { isLeader <- s.member.Server.LinearizableReadNotify(ctx) }()
-			}
-		case err := <-isLeader:
-			// A leader that answers such a read has committed all entries of its
-			// log. If the database has more entries applied, the end of the log
-			// was lost, and new writes would be taken for entries that the
-			// database has already.
-			if committed := s.member.Server.CommittedIndex(); err == nil && committed < s.applied {
-				return fmt.Errorf("%w: the log (member/wal) ends at entry %d, the database has %d", ErrCorrupt, committed, s.applied)
+			} else if !complete && status.GetTerm() == s.member.Server.Term() {
+				// A leader that has applied an entry of its own term, which follows all
+				// others, has committed all entries of its log. (It answers reads before
+				// that: a member that was killed may have recorded an entry as committed
+				// in the database and not yet in the log.) If the database has that entry
+				// already, the end of the log was lost, and new writes would be taken
+				// for entries that the database has.
+				if committed := s.member.Server.CommittedIndex(); committed <= s.applied {
+					return fmt.Errorf("%w: the log (member/wal) ends at entry %d, the database has %d", ErrCorrupt, committed-1, s.applied)
+				}
+				complete = true
 			}
 		case err := <-s.failure.c:
 			return err
@@ -225,19 +226,22 @@ func (s *Server) elect(ctx context.Context) error {
 	}
 }
 
+// raftStatus returns the state of raft in the member of this process that started last,
+// and reports whether there is one.
+func raftStatus() (raft.Status, bool) {
+	published, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return raft.Status{}, false
+	}
+	status, ok := published.Value().(raft.Status)
+	return status, ok
+}
+
 // replayed reports whether raft has recorded that all entries committed before the
 // start are applied. A candidate reads the entries that are not, and panics if
 // etcd has compacted them from memory already: etcd applies them before raft
-// records it, and compacts memory after every 100 entries. The status is that of
-// the member of this process that started last.
-func replayed() bool {
-	published, ok := expvar.Get("raft.status").(expvar.Func)
-	if !ok {
-		return false
-	}
-	status, ok := published.Value().(raft.Status)
-	return ok && status.Applied >= status.GetCommit()
-}
+// records it, and compacts memory after every 100 entries.
+func replayed(status raft.Status) bool { return status.Applied >= status.GetCommit() }
 
 // The limits of raft's log (docs/decisions/raft-log.md). An entry is a write, and as
 // large as its object, up to 1.5 MB.
