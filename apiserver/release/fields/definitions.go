@@ -47,7 +47,9 @@ func (f *Fields) without(definition common.OpenAPIDefinition, t *releases.Type, 
 	for name, property := range definition.Schema.Properties {
 		row, has := t.Field(name, f.release)
 		switch {
-		case row == nil:
+		case row == nil, !has && property.Default != nil:
+			// Structs that are no pointers have a default, {}: encoders write them always,
+			// and clients validate what they have read.
 		case !has:
 			delete(definition.Schema.Properties, name)
 			definition.Schema.Required = slices.DeleteFunc(definition.Schema.Required, func(required string) bool { return required == name })

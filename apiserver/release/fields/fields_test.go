@@ -229,6 +229,10 @@ func TestDefinitionsHaveTheFieldsOfTheRelease(t *testing.T) {
 		if has := slices.Contains(made[pod].Dependencies, image); has != test.has {
 			t.Errorf("%v: depends on images %v", test.release, has)
 		}
+		node := at(t, test.release).Definitions(openapi.Definitions)("io.k8s.api.storage.v1.CSINode")(ref)
+		if _, has := node["io.k8s.api.storage.v1.CSINode"].Schema.Properties["status"]; !has {
+			t.Errorf("%v: no status of CSINodes, which is in every response", test.release)
+		}
 		operator := made[toleration].Schema.Properties["operator"]
 		if len(operator.Enum) != test.values || strings.Count(operator.Description, " - `") != test.values {
 			t.Errorf("%v: %v, %s", test.release, operator.Enum, operator.Description)
