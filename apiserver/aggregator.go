@@ -43,6 +43,7 @@ func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *ge
 	if err != nil {
 		return nil, err
 	}
+	server.GenericAPIServer.Handler.GoRestfulContainer.ServiceErrorHandler(c.unrouted(&config))
 	if err := addAggregatorHooks(&config, server); err != nil {
 		return nil, err
 	}

@@ -54,6 +54,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 		return nil, err
 	}
 	handler := server.GenericAPIServer.Handler
+	handler.GoRestfulContainer.ServiceErrorHandler(c.unrouted(&config))
 	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c.documents(own).InstallWithCustomResources(handler.GoRestfulContainer, handler.NonGoRestfulMux, definitions.Lister())
 	checks := []bodycheck.Check{bodycheck.CustomApplyFields(definitions.Lister())}
