@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"maps"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/controllers/scheduler/configfile"
 	"svc.dev/svc/controllers/scheduler/decision"
-	"svc.dev/svc/controllers/scheduler/extender"
 	"svc.dev/svc/controllers/scheduler/queue"
 )
 
@@ -66,15 +64,6 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 	c.snapshot.SetProfiles(config.Profiles...)
 	c.queue.InitialBackoff, c.queue.MaxBackoff = config.InitialBackoff, config.MaxBackoff
 	return c
-}
-
-// extend has extenders take part in decisions until ctx is done.
-func (c *core) extend(ctx context.Context, extenders []*extender.Extender) {
-	var all []decision.Extender
-	for _, e := range extenders {
-		all = append(all, e.During(ctx))
-	}
-	c.snapshot.SetExtenders(all...)
 }
 
 // next schedules the next pod of the queue; false means that there is none.

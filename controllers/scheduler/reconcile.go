@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/scheduler/configfile"
+	"svc.dev/svc/controllers/scheduler/decision"
 )
 
 // scheduler reads pods, nodes and the other types of kinds. It alone writes
@@ -59,7 +60,11 @@ func (s *scheduler) Start(ctx context.Context) error {
 		metrics:    newMetrics(),
 		running:    &running,
 	}
-	l.core.extend(ctx, s.config.Extenders)
+	var extenders []decision.Extender
+	for _, e := range s.config.Extenders {
+		extenders = append(extenders, e.During(ctx))
+	}
+	l.core.snapshot.SetExtenders(extenders...)
 	l.core.queue.Entered = l.metrics.entered
 	busy := func() bool { return l.binding.Load() > 0 }
 	l.events = newEventRecorder(s.plain, s.clock, s.scheme, busy)

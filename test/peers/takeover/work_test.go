@@ -319,8 +319,11 @@ func (w *work) deleted(ctx context.Context) error {
 		return nil
 	}
 	name := fmt.Sprintf("round-%d", w.round)
-	if _, err := w.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return fmt.Errorf("the namespace %s is there: %v", name, err)
+	switch _, err := w.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); {
+	case err == nil:
+		return fmt.Errorf("the namespace %s is there", name)
+	case !apierrors.IsNotFound(err):
+		return err
 	}
 	left, err := w.client.CoreV1().ConfigMaps(place).List(ctx, metav1.ListOptions{LabelSelector: "of=" + name})
 	if err != nil {
