@@ -23,6 +23,8 @@ var literalsAllowed = map[string]string{
 	"apiserver/authorization/node/node.go":               "the mode Node: the resources whose access depends on a node's pods",
 	"apiserver/authorization/nodes.go":                   "RBAC policy: what a node may do",
 	"apiserver/groupdomain/route.go":                     "the path segment /namespaces/ of the URL grammar",
+	"apiserver/host/namespaces.go":                       "the host's namespaces, which are no kind of a fleet",
+	"apiserver/options/flags.go":                         "the name of a flag",
 	"apiserver/release/served.go":                        "subresources that only some releases have",
 	"apiserver/routecache/routecache.go":                 "the path segment /namespaces/ of the URL grammar",
 	"apiserver/serviceaccount/bound.go":                  "the claims of a bound token name these four kinds",

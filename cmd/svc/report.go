@@ -16,7 +16,7 @@ import (
 type report struct {
 	cluster.Report
 	dir     datadir.Dir
-	release string
+	release release.Release
 	program string // how the user calls svc
 }
 
@@ -43,16 +43,31 @@ Type next, in another terminal:
 
 `, shellWord(r.program))
 	}
-	fmt.Fprintf(out, "Stored, but nothing acts on it: %s, until you install a controller for it.\n", strings.Join(notActedOn(), " and "))
+	fmt.Fprintf(out, "Stored, but nothing acts on it: %s, until you install a controller for it.\n", enumerate(notActedOn(r.release)))
 	fmt.Fprintf(out, "Ctrl-C stops it. What was written is kept in %s.\n", r.dir)
 	if r.Node {
 		fmt.Fprintf(out, "Pods go on without it; '%s node reset%s' ends them.\n", shellWord(r.program), r.dataDirArgument())
 	}
 }
 
-// notActedOn returns the kinds that are served without a controller, admission plugin or
-// node component of svc that acts on them (docs/not-yet.md).
-func notActedOn() []string { return []string{"Ingress", "IngressClass"} }
+// notActedOn returns the kinds that a release serves without a controller, admission
+// plugin or node component of svc that acts on them (docs/not-yet.md).
+func notActedOn(r release.Release) []string {
+	kinds := []string{"Ingress", "IngressClass"}
+	if !r.Before(withClaims) {
+		kinds = append(kinds, "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+	}
+	return kinds
+}
+
+// withClaims is the first release that serves resource.k8s.io/v1.
+var withClaims = release.Release{Major: 1, Minor: 34}
+
+// enumerate returns words as in a sentence: a, b and c.
+func enumerate(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
 
 // dataDirArgument returns the argument that names the data directory to a
 // command, empty for the default.

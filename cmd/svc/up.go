@@ -70,7 +70,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 			defer logs.FlushLogs()
 			warnGates(cmd, func(name string) bool { return gates.Acts(name) || config.ActsOn(name) || actsOnControllers(name) })
 			return c.Run(cmd.Context(), func(started cluster.Report) {
-				report{Report: started, dir: c.Dir, release: c.Server.Release.String(), program: os.Args[0]}.print(cmd.OutOrStdout())
+				report{Report: started, dir: c.Dir, release: c.Server.Release, program: os.Args[0]}.print(cmd.OutOrStdout())
 			})
 		},
 	}
