@@ -70,9 +70,9 @@ var _ = Describe("a fleet of some namespaces", Ordered, func() {
 			DeferCleanup(func() { kubectl(onHost, "delete", "rolebinding", "carol", "-n", n) })
 		}
 		Eventually(func() int {
-			return send(ctx, config, launch.Request{Method: "GET", Path: fleetPath + "/api/v1/namespaces/kube-system/configmaps"}).Status
+			return send(ctx, config, launch.Request{Method: "GET", Path: "/api/v1/namespaces/kube-system/configmaps"}).Status
 		}).Should(Equal(http.StatusOK))
-		Expect(send(ctx, config, launch.Request{Method: "GET", Path: fleetPath + "/api/v1/configmaps"}).Status).To(Equal(http.StatusForbidden), "without a role in one")
+		Expect(send(ctx, config, launch.Request{Method: "GET", Path: "/api/v1/configmaps"}).Status).To(Equal(http.StatusForbidden), "without a role in one")
 		kubectl(onHost, "create", "rolebinding", "carol", "-n", team, "--clusterrole=carol-"+team, "--user=carol")
 		Eventually(func() string {
 			stdout, _, _ := carol.Run(ctx, "", "get", "configmaps", "-A", "-o", "name")
