@@ -347,7 +347,15 @@ type pool struct {
 	nodes int
 }
 
-func newPool(ctx SpecContext) *pool { return &pool{name: newNamespace(ctx)} }
+// newPool waits for the service account that the pods get.
+func newPool(ctx SpecContext) *pool {
+	GinkgoHelper()
+	p := &pool{name: newNamespace(ctx)}
+	Eventually(func() error {
+		return client.Get(ctx, ctrlclient.ObjectKey{Namespace: p.name, Name: "default"}, &corev1.ServiceAccount{})
+	}).Should(Succeed())
+	return p
+}
 
 const poolLabel = "pool"
 

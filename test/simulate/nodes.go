@@ -101,8 +101,12 @@ func (n *Nodes) Add(ctx context.Context, name string, change func(*corev1.Node))
 	if _, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return err
 	}
+	// Before the node counts as alive, after which Run renews its lease as well.
+	if err := n.renew(ctx, name); err != nil {
+		return err
+	}
 	n.set(name, true)
-	return n.renew(ctx, name)
+	return nil
 }
 
 // Kill stops a machine: its lease is not renewed and its pods do not
@@ -111,10 +115,10 @@ func (n *Nodes) Kill(name string) { n.set(name, false) }
 
 // Revive lets a stopped machine and its pods continue, and report that it is ready.
 func (n *Nodes) Revive(ctx context.Context, name string) error {
-	n.set(name, true)
 	if err := n.renew(ctx, name); err != nil {
 		return err
 	}
+	n.set(name, true)
 	node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err

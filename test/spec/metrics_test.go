@@ -45,6 +45,11 @@ var _ = Describe("metrics of a whole system", Ordered, func() {
 		whole, err = launch.Up(ctx, filepath.Join(dir, "data"))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(whole.Kill)
+		Eventually(func(g Gomega) {
+			resp, err := launch.Send(ctx, whole.Config, launch.Request{Method: "GET", Path: "/api/v1/namespaces/default/serviceaccounts/default"})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(resp.Status).To(Equal(200), "the account of the pods")
+		}).Should(Succeed())
 		nodes, err = simulate.Start(whole.Config)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(nodes.Stop)
