@@ -45,30 +45,38 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 		{"a list is left to the handler", "", `[1]`, 200, `[1]`, nil},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			var got string
-			handler := Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-				read, err := io.ReadAll(req.Body)
-				if err != nil {
-					t.Error(err)
-				}
-				got = string(read)
-			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme, nil), 1<<20)
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/apis/apps/v1/namespaces/n/deployments/c?"+test.query, strings.NewReader(test.body))
 			req.Header.Set("Content-Type", "application/apply-patch+yaml")
-			var warned warnings
-			ctx := warning.WithWarningRecorder(req.Context(), &warned)
 			info := &request.RequestInfo{IsResourceRequest: true, Name: "c", Namespace: "n", APIGroup: "apps", APIVersion: "v1", Resource: "deployments"}
-			answer := httptest.NewRecorder()
-			handler.ServeHTTP(answer, req.WithContext(request.WithRequestInfo(ctx, info)))
-			if answer.Code != http.StatusOK {
-				got = answer.Body.String()
-			}
-			if answer.Code != test.code || test.code == 200 && got != test.want || !strings.Contains(strings.ReplaceAll(got, `\"`, `"`), test.want) {
-				t.Errorf("got %d and\n%s\nwant %d and\n%s", answer.Code, got, test.code, test.want)
+			code, got, warned := filtered(t, Checks(nil, clientgoscheme.Scheme, nil), req, info)
+			if code != test.code || test.code == 200 && got != test.want || !strings.Contains(got, test.want) {
+				t.Errorf("got %d and\n%s\nwant %d and\n%s", code, got, test.code, test.want)
 			}
 			if !slices.Equal(warned, test.warnings) {
 				t.Errorf("warnings %q, want %q", warned, test.warnings)
 			}
 		})
 	}
+}
+
+// filtered returns the answer to a request that passes the checks: the code, the body
+// that the handler gets or the text of the error, without escapes, and the warnings.
+func filtered(t *testing.T, checks []Check, req *http.Request, info *request.RequestInfo) (int, string, warnings) {
+	t.Helper()
+	var got string
+	handler := Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		read, err := io.ReadAll(req.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got = string(read)
+	}), clientgoscheme.Codecs.WithoutConversion(), checks, 1<<20)
+	var warned warnings
+	ctx := warning.WithWarningRecorder(req.Context(), &warned)
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, req.WithContext(request.WithRequestInfo(ctx, info)))
+	if answer.Code != http.StatusOK {
+		got = strings.ReplaceAll(answer.Body.String(), `\"`, `"`)
+	}
+	return answer.Code, got, warned
 }

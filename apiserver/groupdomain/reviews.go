@@ -306,39 +306,37 @@ func translateList(list json.RawMessage, object *node) (json.RawMessage, error) 
 
 // conversionAnswer translates the objects in the answer to a ConversionReview.
 func conversionAnswer(body []byte, object *node) []byte {
-	var review, response map[string]json.RawMessage
-	if json.Unmarshal(body, &review) != nil || json.Unmarshal(review["response"], &response) != nil {
-		return body
-	}
-	var err error
-	if response["convertedObjects"], err = translateList(response["convertedObjects"], object); err != nil {
-		return body
-	}
-	if review["response"], err = json.Marshal(response); err != nil {
-		return body
-	}
-	if translated, err := json.Marshal(review); err == nil {
-		return translated
-	}
-	return body
+	return changeResponse(body, func(response map[string]json.RawMessage) (err error) {
+		response["convertedObjects"], err = translateList(response["convertedObjects"], object)
+		return err
+	})
 }
 
 // admissionAnswer translates the patch in the answer to an AdmissionReview.
 func (f *filter) admissionAnswer(body []byte, to route) []byte {
+	return changeResponse(body, func(response map[string]json.RawMessage) error {
+		var patch []byte
+		err := json.Unmarshal(response["patch"], &patch)
+		if err == nil {
+			response["patch"], err = json.Marshal(patchOperations(f.toStored(to, schema.GroupVersionKind{}), patch))
+		}
+		return err
+	})
+}
+
+// changeResponse changes the response of a review. After an error the review stays as it
+// is.
+func changeResponse(body []byte, change func(response map[string]json.RawMessage) error) []byte {
 	var review, response map[string]json.RawMessage
-	var patch []byte
-	if json.Unmarshal(body, &review) != nil || json.Unmarshal(review["response"], &response) != nil || json.Unmarshal(response["patch"], &patch) != nil {
+	if json.Unmarshal(body, &review) != nil || json.Unmarshal(review["response"], &response) != nil || change(response) != nil {
 		return body
 	}
 	var err error
-	if response["patch"], err = json.Marshal(patchOperations(f.toStored(to, schema.GroupVersionKind{}), patch)); err != nil {
-		return body
-	}
 	if review["response"], err = json.Marshal(response); err != nil {
 		return body
 	}
-	if translated, err := json.Marshal(review); err == nil {
-		return translated
+	if changed, err := json.Marshal(review); err == nil {
+		return changed
 	}
 	return body
 }

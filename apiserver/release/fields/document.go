@@ -20,7 +20,18 @@ func (n *Node) member(name string) *member {
 // MayLack reports whether the document, in JSON or YAML, has the name of a field that
 // the node lacks. It is much faster than Cut; most documents do not.
 func (n *Node) MayLack(document []byte) bool {
-	return n != nil && n.mayLack(document, map[*Node]bool{})
+	return n != nil && (mayEscape(document) || n.mayLack(document, map[*Node]bool{}))
+}
+
+// mayEscape reports whether a letter of the document may be written as an escape of JSON
+// or YAML.
+func mayEscape(document []byte) bool {
+	for _, escape := range []string{`\u`, `\U`, `\x`} {
+		if bytes.Contains(document, []byte(escape)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *Node) mayLack(document []byte, seen map[*Node]bool) bool {
