@@ -56,8 +56,12 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 test: ## Run every test, as CI does, and say at the end what has failed.
 	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-aggregated test-fleet test-node test-soak
 
-# With the build tag of the binaries (hack/build.sh).
-test-unit test-fuzz: export GOFLAGS := $(strip $(GOFLAGS) -tags=fieldsv1string)
+# Each package is compiled once, for the binaries, the linters and the tests alike: with
+# -trimpath, wherever the checkout is, and with the build tag of hack/build.sh. The linters
+# include vet, so go test runs without it. Kubernetes' own programs (bench, test-peers)
+# are built without the tag, as they are published.
+export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
+test-unit test-fuzz test-e2e test-faults test-fleet test-node test-aggregated test-soak: export GOFLAGS += -vet=off -tags=fieldsv1string
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where a C compiler is present.

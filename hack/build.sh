@@ -19,4 +19,4 @@ if [[ -n ${2:-} ]]; then
 	ldflags+=" -X svc.dev/svc/apiserver/release.svcVersion=$2"
 fi
 mkdir -p "$(dirname "$out")"
-exec go build -tags fieldsv1string -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"
+exec go build -trimpath -tags fieldsv1string -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"

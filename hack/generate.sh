@@ -108,5 +108,6 @@ go run ./hack/reference
 go run ./hack/releases
 
 # The reference of svc's own commands and flags.
-go run ./cmd/svc reference > bin/reference.md
+hack/build.sh bin/svc
+bin/svc reference > bin/reference.md
 mv bin/reference.md docs/reference/svc.md
