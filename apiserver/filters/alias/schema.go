@@ -242,17 +242,27 @@ func offset(body []byte, lines []int, key *yaml.Node) (int, error) {
 	if key.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		at++
 	}
-	if !bytes.HasPrefix(body[at:], []byte(key.Value)) {
+	if at > len(body) || !bytes.HasPrefix(body[at:], []byte(key.Value)) {
 		return 0, errors.New("the key is escaped")
 	}
 	return at, nil
 }
 
+// lineStarts returns where the lines of a YAML document begin. Besides LF and CR LF,
+// the parser ends lines at CR, NEL, LS and PS, as YAML 1.1 does (section 4.2).
 func lineStarts(body []byte) []int {
 	starts := []int{0}
-	for i, b := range body {
-		if b == '\n' {
-			starts = append(starts, i+1)
+	for at := 0; at < len(body); {
+		char, size := utf8.DecodeRune(body[at:])
+		at += size
+		switch char {
+		case '\r':
+			if at < len(body) && body[at] == '\n' {
+				at++
+			}
+			starts = append(starts, at)
+		case '\n', '\u0085', '\u2028', '\u2029':
+			starts = append(starts, at)
 		}
 	}
 	return starts

@@ -121,6 +121,16 @@ func TestATruncatedBodyIsAnError(t *testing.T) {
 	}
 }
 
+func TestALineOfYAMLEndsWhereTheParserEndsIt(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		in := strings.Join([]string{"a: 1", "b:", "  x-svc-list-type: set", "'x-svc-map-type': granular", ""}, end)
+		got, err := send(http.MethodPost, crds, "application/yaml", strings.NewReader(in))
+		if want := strings.ReplaceAll(in, "x-svc-", "x-kubernetes-"); err != nil || got != want {
+			t.Errorf("lines that end with %q: got %q, %v\nwant %q", end, got, err, want)
+		}
+	}
+}
+
 // send returns the body that the filtered handler reads.
 func send(method, path, contentType string, body io.Reader) (got string, err error) {
 	h := Filter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
