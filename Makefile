@@ -68,7 +68,7 @@ test-unit: ## Run the unit tests, with the race detector where a C compiler is p
 	@hack/test-unit.sh
 
 .PHONY: test-fuzz
-test-fuzz: ## Run each fuzz target for a few seconds (FUZZTIME=5s).
+test-fuzz: ## Run each fuzz target for 5 seconds (FUZZTIME=10m: that long, guided by coverage).
 	@hack/fuzz.sh
 
 .PHONY: test-e2e
