@@ -1,9 +1,9 @@
 package apiserver_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +19,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
 )
 
 // auditPolicy records config maps with their content, and nothing else.
@@ -128,33 +129,33 @@ func TestTheAuditLogHasEveryRequestUnderLoad(t *testing.T) {
 			}
 			var seen stages
 			for _, file := range files {
-				readAuditLog(t, file, &seen)
+				for _, e := range auditEvents(t, file) {
+					seen.record(e)
+				}
 			}
 			seen.check(t, names)
 		})
 	}
 }
 
-func readAuditLog(t *testing.T, file string, seen *stages) {
+// auditEvents returns the events of a log.
+func auditEvents(t *testing.T, file string) []auditv1.Event {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for lines := bufio.NewReader(f); ; {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF && len(line) == 0 {
-			return
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+	var events []auditv1.Event
+	for lines := json.NewDecoder(f); ; {
 		var e auditv1.Event
-		if err := json.Unmarshal(line, &e); err != nil {
+		switch err := lines.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return events
+		case err != nil:
 			t.Fatalf("%s: %v", file, err)
 		}
-		seen.record(e)
+		events = append(events, e)
 	}
 }
 
@@ -203,6 +204,47 @@ func TestASlowAuditWebhookThatRefusesAtFirstGetsEveryRequestUnderLoad(t *testing
 			names := writeAudited(t, r)
 			r.stop(t)
 			seen.check(t, names)
+		})
+	}
+}
+
+// TestAuditEventsNameCredentialsAsTheReleaseDoes requests a token and uses it: the first
+// event names the token that was issued, and the second has it in the user's extra fields.
+func TestAuditEventsNameCredentialsAsTheReleaseDoes(t *testing.T) {
+	const issued, credential = "authentication.kubernetes.io/issued-credential-id", "authentication.kubernetes.io/credential-id"
+	for served, told := range map[string]bool{"1.28": false, "1.29": false, "1.30": true} {
+		t.Run(served, func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "audit.log")
+			s := newStage(t, "", func(o *options.Options) {
+				var err error
+				if o.Release, err = release.Parse(served); err != nil {
+					t.Fatal(err)
+				}
+				o.Audit.PolicyFile = write(t, `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}`)
+				o.Audit.LogOptions.Path = log
+			})
+			const accounts = "/api/v1/namespaces/default/serviceaccounts"
+			s.must(http.MethodPost, accounts, `{"metadata": {"name": "robot"}}`)
+			var answer struct{ Status struct{ Token string } }
+			if err := json.Unmarshal([]byte(s.must(http.MethodPost, accounts+"/robot/token", `{}`)), &answer); err != nil {
+				t.Fatal(err)
+			}
+			if code, body := s.request(answer.Status.Token, http.MethodPost, selfReview, `{}`, nil); code != http.StatusCreated {
+				t.Fatalf("%d %s", code, body)
+			}
+			s.stop(t)
+			var given, used string
+			for _, e := range auditEvents(t, log) {
+				if ref := e.ObjectRef; ref != nil && ref.Subresource == "token" {
+					given = e.Annotations[issued]
+				}
+				if e.User.Username == "system:serviceaccount:default:robot" {
+					used = strings.Join(e.User.Extra[credential], " ")
+				}
+			}
+			if given != used || strings.HasPrefix(given, "JTI=") != told {
+				t.Errorf("release %s: issued %q, used %q, want it told: %v", served, given, used, told)
+			}
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/options"
 )
 
 // stage is a server in the modes Node and RBAC. mallory may do what the tests grant, n1 is
@@ -29,9 +30,12 @@ type stage struct {
 	t *testing.T
 }
 
-func newStage(t *testing.T, rules string) stage {
+func newStage(t *testing.T, rules string, configure ...func(*options.Options)) stage {
 	t.Helper()
 	o, _ := newOptions(t)
+	for _, c := range configure {
+		c(o)
+	}
 	o.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
 	users := "admin,admin,1,system:masters\nmallory,mallory,2\nn1,system:node:n1,3,system:nodes\n"
 	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte(users), 0o600); err != nil {

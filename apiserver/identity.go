@@ -58,7 +58,7 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 	if made.keys, err = serviceaccount.LoadKeys(tokenKeyFiles(o), o.ServiceAccounts.SigningKeyFile); err != nil {
 		return nil, err
 	}
-	if made.tokens, err = newTokens(o.ServiceAccounts, made.keys, clock); err != nil {
+	if made.tokens, err = newTokens(o, made.keys, clock); err != nil {
 		return nil, err
 	}
 	if !made.keys.Empty() {
@@ -72,7 +72,7 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 			Label: func(ctx context.Context, secret *corev1.Secret, key, value string) error {
 				return labelSecret(ctx, objects(corev1.Resource("secrets")), secret, key, value)
 			},
-			CredentialIDs: !o.Release.Before(release.Release{Major: 1, Minor: 30}),
+			CredentialIDs: tellsTokens(o),
 		}))
 	}
 	if o.Authentication.BootstrapTokens {
@@ -185,17 +185,24 @@ func newBootstrapTokens(objects func(schema.GroupResource) resource.Objects, clo
 
 // newTokens returns the issuer of service account tokens, or nil if there is no
 // key to sign them with.
-func newTokens(o options.ServiceAccounts, keys *serviceaccount.Keys, clock clock.Clock) (resource.Tokens, error) {
-	if keys.Empty() && len(o.Issuers) > 0 {
+func newTokens(o *options.Options, keys *serviceaccount.Keys, clock clock.Clock) (resource.Tokens, error) {
+	accounts := o.ServiceAccounts
+	if keys.Empty() && len(accounts.Issuers) > 0 {
 		return nil, errors.New("--service-account-issuer needs --service-account-key-file: name the keys that verify the issuer's tokens")
 	}
 	if !keys.Signing() {
 		return nil, nil
 	}
 	return serviceaccount.NewIssuer(serviceaccount.IssuerConfig{
-		Keys: keys, Issuer: o.Issuers[0], Audiences: o.APIAudiences(),
-		MaxLifetime: o.MaxExpiration, ExtendMounted: o.ExtendExpiration, Clock: clock,
+		Keys: keys, Issuer: accounts.Issuers[0], Audiences: accounts.APIAudiences(),
+		MaxLifetime: accounts.MaxExpiration, ExtendMounted: accounts.ExtendExpiration, CredentialIDs: tellsTokens(o), Clock: clock,
 	})
+}
+
+// tellsTokens reports whether the release names the tokens of service accounts in the
+// users' extra fields and in audit events (the gate ServiceAccountTokenJTI).
+func tellsTokens(o *options.Options) bool {
+	return !o.Release.Before(release.Release{Major: 1, Minor: 30})
 }
 
 // tokenKeyFiles returns the files of the keys that verify tokens. By default that

@@ -39,6 +39,9 @@ type IssuerConfig struct {
 	MaxLifetime time.Duration
 	// ExtendMounted extends the lifetime of tokens that are mounted into pods.
 	ExtendMounted bool
+	// CredentialIDs names each issued token in the audit event of its request, as
+	// Kubernetes does from release 1.30 on.
+	CredentialIDs bool
 	Clock         clock.PassiveClock
 }
 
@@ -80,7 +83,9 @@ func (i *Issuer) Issue(ctx context.Context, request resource.TokenRequest) (*res
 	if err != nil {
 		return nil, fmt.Errorf("sign a token: %w", err)
 	}
-	audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, tokenjwt.CredentialIDForJTI(claims.ID))
+	if i.config.CredentialIDs {
+		audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, tokenjwt.CredentialIDForJTI(claims.ID))
+	}
 	return &resource.Token{
 		Token: signed, Audiences: request.Audiences, Lifetime: request.Lifetime,
 		Issued: now, Expires: now.Add(request.Lifetime),

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	auditapi "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -408,6 +410,33 @@ func TestClaimsAreThoseOfKubernetes(t *testing.T) {
 	}
 	if !issued.Expires.Equal(start.Add(mountedLifetime)) {
 		t.Errorf("the expiry in the answer is %s: a client would not renew in time", issued.Expires)
+	}
+}
+
+func TestTheAuditEventOfATokenRequestNamesTheTokenSinceRelease130(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		w := newFixture(t, p256Key())
+		w.issuer.config.CredentialIDs = told
+		ctx := audit.WithAuditContext(t.Context())
+		if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditapi.LevelMetadata}, nil); err != nil {
+			t.Fatal(err)
+		}
+		issued, err := w.issuer.Issue(ctx, request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if told {
+			parsed := must(jwt.ParseSigned(issued.Token, signatureAlgorithms()))
+			var claims jwt.Claims
+			if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
+				t.Fatal(err)
+			}
+			want = "JTI=" + claims.ID
+		}
+		if got := audit.AuditContextFrom(ctx).GetEventAnnotations()["authentication.kubernetes.io/issued-credential-id"]; got != want {
+			t.Errorf("the annotation is %q, want %q", got, want)
+		}
 	}
 }
 

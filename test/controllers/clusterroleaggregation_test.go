@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -33,9 +34,24 @@ var _ = Describe("clusterroleaggregation", func() {
 		}
 		a := make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: label}, Rules: []rbacv1.PolicyRule{rule("gadgets")}})
 		Eventually(rules).Should(ConsistOf(rule("gadgets")))
-		make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: label}, Rules: []rbacv1.PolicyRule{rule("widgets")}})
+		b := make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: label}, Rules: []rbacv1.PolicyRule{rule("widgets")}})
 		Eventually(rules).Should(ConsistOf(rule("gadgets"), rule("widgets")))
 		Expect(client.Delete(ctx, a)).To(Succeed())
 		Eventually(rules).Should(ConsistOf(rule("widgets")))
+
+		By("following the labels and the rules of the roles")
+		change := func(role *rbacv1.ClusterRole, patch string) {
+			GinkgoHelper()
+			Expect(client.Patch(ctx, role, ctrlclient.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		change(b, `{"metadata": {"labels": null}}`)
+		Eventually(rules).Should(BeEmpty())
+		change(b, `{"metadata": {"labels": {"example.com/aggregate-to-`+ns+`": "false"}}}`)
+		change(b, `{"metadata": {"labels": {"example.com/aggregate-to-`+ns+`": "true"}}, "rules": [{"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["gizmos"]}]}`)
+		Eventually(rules).Should(ConsistOf(rule("gizmos")))
+
+		By("undoing what is written into the aggregated role")
+		change(aggregated, `{"rules": [{"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["secrets"]}]}`)
+		Eventually(rules).Should(ConsistOf(rule("gizmos")))
 	})
 })
