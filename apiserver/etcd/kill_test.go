@@ -8,10 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
 )
 
 // victim is an environment variable. If it is set, this test binary runs a member
@@ -48,6 +52,47 @@ func TestAKillLosesNothingThatWasAcknowledged(t *testing.T) {
 		}
 		c.Close()
 		s.Stop()
+	}
+}
+
+// TestAMemberStartsWhenTheDatabaseIsAheadOfWhatTheLogRecordsAsCommitted starts a member
+// as a kill can leave it: the database has entries that the log has, too, but did not
+// record as committed yet. As the leader, the only member of a cluster answers reads
+// before it has committed them again, one by one, because they are large.
+func TestAMemberStartsWhenTheDatabaseIsAheadOfWhatTheLogRecordsAsCommitted(t *testing.T) {
+	const entries = 12
+	dir := t.TempDir()
+	s := start(t, Config{Dir: dir})
+	large := strings.Repeat("x", 600<<10) // raft commits at most 512 KiB at a time
+	for i := range entries {
+		put(t, s, fmt.Sprintf("key-%d", i), large)
+	}
+	s.Stop()
+	size := wal.SegmentSizeBytes
+	wal.SegmentSizeBytes = 1 // each write begins a file, which takes long
+	t.Cleanup(func() { wal.SegmentSizeBytes = size })
+	uncommit(t, dir, entries)
+	s = start(t, Config{Dir: dir})
+	if got := get(t, s, fmt.Sprintf("key-%d", entries-1)); got != large {
+		t.Errorf("the last write has %d bytes", len(got))
+	}
+}
+
+// uncommit records in the log of a stopped member that its last entries are not committed.
+func uncommit(t *testing.T, dir string, entries uint64) {
+	t.Helper()
+	log, err := wal.Open(zap.NewNop(), filepath.Join(dir, "member", "wal"), &walpb.Snapshot{Index: new(uint64), Term: new(uint64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	_, state, all, err := log.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Commit = new(all[len(all)-1].GetIndex() - entries)
+	if err := log.Save(state, nil); err != nil {
+		t.Fatal(err)
 	}
 }
 
