@@ -38,9 +38,18 @@ func hooks(changes ...string) string {
 	return "webhooks: [" + strings.Join(list, ", ") + "]"
 }
 
-func TestWebhooks(t *testing.T) {
-	const cfg = "metadata: {name: hooks}"
-	table := []resourcetest.Rule{
+// rulesOfWebhooks checks rules that both kinds of webhook configurations have.
+func rulesOfWebhooks(t *testing.T, rules []resourcetest.Rule) {
+	t.Helper()
+	for _, d := range []resource.Declaration{validatingWebhookConfigurations, mutatingWebhookConfigurations} {
+		t.Run(d.Kind().Name, func(t *testing.T) { resourcetest.Rules(t, d, webhookConfiguration, rules) })
+	}
+}
+
+const webhookConfiguration = "metadata: {name: hooks}"
+
+func TestFieldsOfWebhooks(t *testing.T) {
+	rulesOfWebhooks(t, []resourcetest.Rule{
 		{Name: "a webhook is accepted", Change: hooks("")},
 		{Name: "no webhooks are accepted"},
 		{Name: "a name is fully qualified", Change: hooks("name: pods"),
@@ -65,6 +74,11 @@ func TestWebhooks(t *testing.T) {
 		{Name: "policies are known", Change: hooks("failurePolicy: Shrug; matchPolicy: Roughly"), Want: []string{
 			`webhooks[0].failurePolicy: Unsupported value: "Shrug": supported values: "Fail", "Ignore"`,
 			`webhooks[0].matchPolicy: Unsupported value: "Roughly": supported values: "Equivalent", "Exact"`}},
+	})
+}
+
+func TestClientConfigurationsOfWebhooks(t *testing.T) {
+	rulesOfWebhooks(t, []resourcetest.Rule{
 		{Name: "a webhook has a URL or a service", Change: hooks("clientConfig: {}"),
 			Want: []string{`webhooks[0].clientConfig: Required value: exactly one of url or service is required`}},
 		{Name: "a webhook does not have both", Change: hooks(`clientConfig: {url: "https://example.com", service: {name: a, namespace: b}}`),
@@ -79,6 +93,11 @@ func TestWebhooks(t *testing.T) {
 			`webhooks[0].clientConfig.url: Invalid value: "u": user information is not permitted in the URL`,
 			`webhooks[0].clientConfig.url: Invalid value: "z": fragments are not permitted in the URL`,
 			`webhooks[0].clientConfig.url: Invalid value: "y": query parameters are not permitted in the URL`}},
+	})
+}
+
+func TestRulesOfWebhooks(t *testing.T) {
+	rulesOfWebhooks(t, []resourcetest.Rule{
 		{Name: "a rule says what it matches", Change: hooks("rules: [{}]"), Want: []string{
 			`webhooks[0].rules[0].operations: Required value`,
 			`webhooks[0].rules[0].apiGroups: Required value`,
@@ -92,6 +111,13 @@ func TestWebhooks(t *testing.T) {
 		{Name: "operations and scopes are known", Change: hooks(`rules: [{operations: [create], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: Galaxy}]`), Want: []string{
 			`webhooks[0].rules[0].operations[0]: Unsupported value: "create": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"`,
 			`webhooks[0].rules[0].scope: Unsupported value: "Galaxy": supported values: "*", "Cluster", "Namespaced"`}},
+		{Name: "selectors are valid", Change: hooks(`objectSelector: {matchLabels: {a: "b c"}}`), Want: []string{
+			`webhooks[0].objectSelector.matchLabels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}},
+	})
+}
+
+func TestMatchConditionsOfWebhooks(t *testing.T) {
+	rulesOfWebhooks(t, []resourcetest.Rule{
 		{Name: "match conditions have unique names and expressions", Change: hooks(`matchConditions: [{name: a, expression: "true"}, {name: a, expression: " "}]`), Want: []string{
 			`webhooks[0].matchConditions[1].name: Duplicate value: "a"`,
 			`webhooks[0].matchConditions[1].expression: Required value`}},
@@ -109,13 +135,11 @@ func TestWebhooks(t *testing.T) {
 		{Name: "an update that changes conditions needs valid ones", Update: true,
 			Was: hooks(""), Change: hooks(`matchConditions: [{name: a, expression: "(("}]`),
 			Want: []string{`webhooks[0].matchConditions[0].expression: Invalid value: "((": ` + syntaxError}},
-		{Name: "selectors are valid", Change: hooks(`objectSelector: {matchLabels: {a: "b c"}}`), Want: []string{
-			`webhooks[0].objectSelector.matchLabels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}},
-	}
-	for _, d := range []resource.Declaration{validatingWebhookConfigurations, mutatingWebhookConfigurations} {
-		t.Run(d.Kind().Name, func(t *testing.T) { resourcetest.Rules(t, d, cfg, table) })
-	}
-	resourcetest.Rules(t, mutatingWebhookConfigurations, cfg, []resourcetest.Rule{
+	})
+}
+
+func TestReinvocationPolicyOfMutatingWebhooks(t *testing.T) {
+	resourcetest.Rules(t, mutatingWebhookConfigurations, webhookConfiguration, []resourcetest.Rule{
 		{Name: "the reinvocation policy is known", Change: hooks("reinvocationPolicy: Always"),
 			Want: []string{`webhooks[0].reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`}},
 	})

@@ -128,14 +128,7 @@ func withIP(ip string) func(*corev1.Service) {
 }
 
 func TestCreatingAServiceReservesItsAddressesAndPorts(t *testing.T) {
-	for _, test := range []struct {
-		rule   string
-		cidrs  []string
-		others memoryReservations
-		s      *corev1.Service
-		want   string // what is held then
-		err    string
-	}{
+	testAllocations(t, []allocationCase{
 		{rule: "any address", cidrs: []string{"10.0.0.0/30"}, others: memoryReservations{"10.0.0.1": {Name: "b"}},
 			s: service("a", nil), want: "10.0.0.1=b 10.0.0.2=a"},
 		{rule: "the address that it names", cidrs: []string{"10.0.0.0/24"}, s: service("a", withIP("10.0.0.9")), want: "10.0.0.9=a"},
@@ -157,7 +150,11 @@ func TestCreatingAServiceReservesItsAddressesAndPorts(t *testing.T) {
 				s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeLoadBalancer, "10.0.0.9"
 				s.Spec.AllocateLoadBalancerNodePorts = new(false)
 			}), want: "10.0.0.9=a"},
+	})
+}
 
+func TestCreatingAServiceFailsIfItsAddressesAndPortsAreNotFree(t *testing.T) {
+	testAllocations(t, []allocationCase{
 		{rule: "not an address that another holds", cidrs: []string{"10.0.0.0/24"}, others: memoryReservations{"10.0.0.9": {Name: "b"}},
 			s: service("a", withIP("10.0.0.9")), want: "10.0.0.9=b",
 			err: `Service "a" is invalid: spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated`},
@@ -178,40 +175,57 @@ func TestCreatingAServiceReservesItsAddressesAndPorts(t *testing.T) {
 		{rule: "not one port for traffic and health checks", cidrs: []string{"10.0.0.0/24"},
 			s:   service("a", func(s *corev1.Service) { local(s); s.Spec.Ports[0].NodePort, s.Spec.HealthCheckNodePort = 30001, 30001 }),
 			err: "failed to allocate requested HealthCheck NodePort 30001: provided port is already allocated"},
-	} {
-		t.Run(test.rule, func(t *testing.T) {
-			c := newCluster()
-			for key, owner := range test.others {
-				if strings.Contains(key, ".") {
-					c.ips[key] = owner
-				} else {
-					c.ports[key] = owner
-				}
-			}
-			before := c.keys()
-			if finish, err := create(t, c.env(test.cidrs...), test.s.DeepCopy(), true); err == nil {
-				finish(true)
-			} else if test.err == "" {
-				t.Errorf("dry run: %v", err)
-			}
-			if got := c.keys(); got != before {
-				t.Errorf("a dry run reserved: %q", got)
-			}
-			finish, err := create(t, c.env(test.cidrs...), test.s, false)
-			if (err != nil) != (test.err != "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
-				t.Fatalf("error is %v, want %q", err, test.err)
-			}
-			if got := c.keys(); got != test.want {
-				t.Errorf("held are %q, want %q", got, test.want)
-			}
-			if err != nil {
-				return
-			}
-			finish(false)
-			if got := c.keys(); got != before {
-				t.Errorf("after a failed write are held %q, want %q", got, before)
-			}
-		})
+	})
+}
+
+type allocationCase struct {
+	rule   string
+	cidrs  []string
+	others memoryReservations
+	s      *corev1.Service
+	want   string // what is held then
+	err    string
+}
+
+func testAllocations(t *testing.T, cases []allocationCase) {
+	t.Helper()
+	for _, test := range cases {
+		t.Run(test.rule, test.run)
+	}
+}
+
+// run creates the service in a dry run, in a write that succeeds and in one that fails.
+func (test allocationCase) run(t *testing.T) {
+	c := newCluster()
+	for key, owner := range test.others {
+		if strings.Contains(key, ".") {
+			c.ips[key] = owner
+		} else {
+			c.ports[key] = owner
+		}
+	}
+	before := c.keys()
+	if finish, err := create(t, c.env(test.cidrs...), test.s.DeepCopy(), true); err == nil {
+		finish(true)
+	} else if test.err == "" {
+		t.Errorf("dry run: %v", err)
+	}
+	if got := c.keys(); got != before {
+		t.Errorf("a dry run reserved: %q", got)
+	}
+	finish, err := create(t, c.env(test.cidrs...), test.s, false)
+	if (err != nil) != (test.err != "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
+		t.Fatalf("error is %v, want %q", err, test.err)
+	}
+	if got := c.keys(); got != test.want {
+		t.Errorf("held are %q, want %q", got, test.want)
+	}
+	if err != nil {
+		return
+	}
+	finish(false)
+	if got := c.keys(); got != before {
+		t.Errorf("after a failed write are held %q, want %q", got, before)
 	}
 }
 

@@ -17,7 +17,7 @@ spec:
   ports: [{port: 80}]
 `
 
-func TestServiceRules(t *testing.T) {
+func TestTypesAndPortsOfServices(t *testing.T) {
 	resourcetest.Rules(t, services, webService, []resourcetest.Rule{
 		{Name: "a service is accepted"},
 		{Name: "a name may begin with a digit", Change: `metadata: {name: 1web}`},
@@ -49,6 +49,11 @@ func TestServiceRules(t *testing.T) {
 			`spec.sessionAffinity: Unsupported value: "Cookie": supported values: "ClientIP", "None"`}},
 		{Name: "affinity ends within a day", Change: `spec: {sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}}`, Want: []string{
 			"spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 86401: must be greater than 0 and less than 86400"}},
+	})
+}
+
+func TestAddressesOfServices(t *testing.T) {
+	resourcetest.Rules(t, services, webService, []resourcetest.Rule{
 		{Name: "addresses are addresses", Change: `spec: {clusterIP: 10.0.0, externalIPs: [10.0.0.1.1, 127.0.0.1]}`, Want: []string{
 			`spec.clusterIPs[0]: Invalid value: "10.0.0": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
 			`spec.externalIPs[0]: Invalid value: "10.0.0.1.1": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
@@ -64,6 +69,14 @@ func TestServiceRules(t *testing.T) {
 		{Name: "families and policies are known", Change: `spec: {ipFamilies: [IPv5, IPv4, IPv4], ipFamilyPolicy: TripleStack}`, Want: []string{
 			`spec.ipFamilies[0]: Unsupported value: "IPv5": supported values: "IPv4", "IPv6"`, `spec.ipFamilies[2]: Duplicate value: "IPv4"`,
 			`spec.ipFamilyPolicy: Unsupported value: "TripleStack": supported values: "PreferDualStack", "RequireDualStack", "SingleStack"`}},
+		{Name: "there are two addresses at most, whatever they are", Change: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, a, "::1"]}`, Want: []string{
+			`spec.clusterIPs[1]: Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
+			`spec.clusterIPs: Invalid value: ["10.0.0.1","a","::1"]: may only hold up to 2 values`}},
+	})
+}
+
+func TestLoadBalancersAndTrafficPoliciesOfServices(t *testing.T) {
+	resourcetest.Rules(t, services, webService, []resourcetest.Rule{
 		{Name: "only load balancers have their fields", Change: `spec: {loadBalancerSourceRanges: [10.0.0.0/8], loadBalancerClass: a/b, allocateLoadBalancerNodePorts: true}`, Want: []string{
 			"spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'",
 			"spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'",
@@ -78,10 +91,11 @@ func TestServiceRules(t *testing.T) {
 			`spec.trafficDistribution: Unsupported value: "Near": supported values: "PreferClose", "PreferSameZone", "PreferSameNode"`}},
 		{Name: "health checks are for local traffic", Change: `spec: {type: LoadBalancer, healthCheckNodePort: 30001}`, Want: []string{
 			"spec.healthCheckNodePort: Invalid value: 30001: may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"}},
+	})
+}
 
-		{Name: "there are two addresses at most, whatever they are", Change: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, a, "::1"]}`, Want: []string{
-			`spec.clusterIPs[1]: Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
-			`spec.clusterIPs: Invalid value: ["10.0.0.1","a","::1"]: may only hold up to 2 values`}},
+func TestUpdatesOfServices(t *testing.T) {
+	resourcetest.Rules(t, services, webService, []resourcetest.Rule{
 		{Name: "an address stays", Update: true, Change: `spec: {clusterIP: 10.0.0.2, clusterIPs: [10.0.0.2]}`, Was: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1]}`,
 			Want: []string{`spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set`}},
 		{Name: "and what is none is called so only", Update: true, Change: `spec: {clusterIP: a, clusterIPs: [a]}`, Was: `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1]}`,
@@ -100,7 +114,11 @@ func TestServiceRules(t *testing.T) {
 			Change: `spec: {ports: [{port: 80, nodePort: 30081}], externalTrafficPolicy: Local}`,
 			Want: []string{"spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
 				`spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services`}},
+	})
+}
 
+func TestStatusOfServices(t *testing.T) {
+	resourcetest.Rules(t, services, webService, []resourcetest.Rule{
 		{Name: "load balancers have ingress points", Status: true, Change: `status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}`, Want: []string{
 			"status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"}},
 		{Name: "which are addresses or names", Status: true,

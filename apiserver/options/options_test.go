@@ -95,17 +95,9 @@ func TestDefaultsNeedOnlyAnEtcd(t *testing.T) {
 	}
 }
 
-func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	none := filepath.Join(dir, "none")
-	for _, test := range []struct {
-		args string
-		want []string
-	}{
+func TestInvalidFlagsOfEtcdNameTheRemedy(t *testing.T) {
+	_, file, none := testFiles(t)
+	testInvalidFlags(t, []invalidFlags{
 		{"--etcd-servers=", []string{"--etcd-servers", "http://127.0.0.1:2379"}},
 		{"--etcd-servers=localhost:2379", []string{"--etcd-servers", `"localhost:2379"`, "http://HOST:PORT"}},
 		{"--etcd-servers=ftp://localhost", []string{"--etcd-servers", "https://HOST:PORT"}},
@@ -120,13 +112,15 @@ func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T
 		{"--etcd-cafile=" + file, []string{"--etcd-cafile", "--etcd-servers", "https://"}},
 		{"--etcd-certfile=" + file + " --etcd-keyfile=" + file, []string{"--etcd-certfile", "--etcd-servers", "https://"}},
 		{"--etcd-servers=https://127.0.0.1:2379 --etcd-cafile=" + none, []string{"--etcd-cafile", none, "can read"}},
-		{"--audit-policy-file=" + none, []string{"--audit-policy-file", none, "can read"}},
-		{"--audit-webhook-config-file=" + none, []string{"--audit-webhook-config-file", none, "can read"}},
-		{"--admission-control-config-file=" + none, []string{"--admission-control-config-file", none, "can read"}},
+	})
+}
+
+func TestInvalidFlagsOfServingNameTheRemedy(t *testing.T) {
+	dir, file, none := testFiles(t)
+	testInvalidFlags(t, []invalidFlags{
 		{"--cors-allowed-origins=(", []string{"--cors-allowed-origins", "missing closing )"}},
 		{"--cors-allowed-origins=example.com", []string{"--cors-allowed-origins", "pin"}},
 		{"--strict-transport-security-directives=forever", []string{"--strict-transport-security-directives", "max-age"}},
-		{"--event-ttl=0s", []string{"--event-ttl", "at least 1s"}},
 		{"--secure-port=0", []string{"--secure-port", "1 and 65535"}},
 		{"--secure-port=65536", []string{"--secure-port", "65535"}},
 		{"--tls-cert-file=" + file, []string{"--tls-cert-file", "--tls-private-key-file", "both or none"}},
@@ -134,25 +128,10 @@ func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T
 		{"--tls-cert-file=" + none + " --tls-private-key-file=" + file, []string{"--tls-cert-file", none}},
 		{"--client-ca-file=" + none, []string{"--client-ca-file", none, "can read"}},
 		{"--client-ca-file=" + dir, []string{"--client-ca-file", "is a directory"}},
-		{"--token-auth-file=" + none, []string{"--token-auth-file", none}},
 		{"--requestheader-client-ca-file=" + none, []string{"--requestheader-client-ca-file", none}},
 		{"--requestheader-username-headers= ,X-Remote-User", []string{"requestheader-username-headers"}},
 		{"--requestheader-allowed-names=front", []string{"--requestheader-allowed-names", "--requestheader-client-ca-file", "set both"}},
 		{"--proxy-client-cert-file=" + file, []string{"--proxy-client-cert-file", "--proxy-client-key-file", "both or none"}},
-		{"--authorization-mode=Magic", []string{"--authorization-mode", `"Magic"`, "choose from"}},
-		{"--authorization-mode=AlwaysAllow,AlwaysAllow", []string{"--authorization-mode", "twice"}},
-		{"--authorization-mode=RBAC --authorization-config=" + file, []string{"--authorization-config", "excludes --authorization-mode", "in the file"}},
-		{"--authorization-config=" + none, []string{"--authorization-config", none}},
-		{"--authorization-config=" + file, []string{"--authorization-config", file}},
-		{"--encryption-provider-config=" + none, []string{"--encryption-provider-config", none, "can read"}},
-		{"--encryption-provider-config-automatic-reload", []string{"--encryption-provider-config-automatic-reload", "set both"}},
-		{"--authorization-mode=ABAC", []string{"--authorization-mode", "ABAC", "needs --authorization-policy-file"}},
-		{"--authorization-mode=ABAC --authorization-policy-file=" + none, []string{"--authorization-policy-file", none}},
-		{"--authorization-policy-file=" + file, []string{"--authorization-policy-file", "--authorization-mode=ABAC", "set both"}},
-		{"--authorization-mode=Webhook", []string{"--authorization-mode", "Webhook", "needs --authorization-webhook-config-file"}},
-		{"--authorization-mode=Webhook --authorization-webhook-config-file=" + none, []string{"--authorization-webhook-config-file", none}},
-		{"--authorization-mode=Webhook --authorization-webhook-config-file=" + file + " --authorization-webhook-version=v2", []string{"--authorization-webhook-version", `"v2"`, "v1beta1"}},
-		{"--enable-admission-plugins=Magic", []string{"enable-admission-plugins", "Magic"}},
 		{"--max-requests-inflight=-1", []string{"--max-requests-inflight", "0 is no limit"}},
 		{"--max-mutating-requests-inflight=-1000", []string{"--max-mutating-requests-inflight", "0 is no limit"}},
 		{"--max-requests-inflight=0 --max-mutating-requests-inflight=0", []string{"--max-requests-inflight", "--enable-priority-and-fairness=false"}},
@@ -163,12 +142,24 @@ func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T
 		{"--livez-grace-period=-1s", []string{"--livez-grace-period", "negative"}},
 		{"--shutdown-delay-duration=-1s", []string{"--shutdown-delay-duration", "negative"}},
 		{"--advertise-address=0.0.0.0", []string{"--advertise-address", "0.0.0.0", "this machine's"}},
-		{"--service-cluster-ip-range=10.0.0.0", []string{"--service-cluster-ip-range", `"10.0.0.0"`, "10.0.0.0/24"}},
-		{"--service-cluster-ip-range=", []string{"--service-cluster-ip-range", "10.0.0.0/24"}},
-		{"--service-cluster-ip-range=10.0.0.0/8", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
-		{"--service-cluster-ip-range=10.0.0.0/30", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
-		{"--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", []string{"--service-cluster-ip-range", "different families"}},
-		{"--service-cluster-ip-range=10.0.0.0/24,fd00::/112,fd01::/112", []string{"--service-cluster-ip-range", "one CIDR, or two"}},
+	})
+}
+
+func TestInvalidFlagsOfUsersAndAccessNameTheRemedy(t *testing.T) {
+	_, file, none := testFiles(t)
+	testInvalidFlags(t, []invalidFlags{
+		{"--token-auth-file=" + none, []string{"--token-auth-file", none}},
+		{"--authorization-mode=Magic", []string{"--authorization-mode", `"Magic"`, "choose from"}},
+		{"--authorization-mode=AlwaysAllow,AlwaysAllow", []string{"--authorization-mode", "twice"}},
+		{"--authorization-mode=RBAC --authorization-config=" + file, []string{"--authorization-config", "excludes --authorization-mode", "in the file"}},
+		{"--authorization-config=" + none, []string{"--authorization-config", none}},
+		{"--authorization-config=" + file, []string{"--authorization-config", file}},
+		{"--authorization-mode=ABAC", []string{"--authorization-mode", "ABAC", "needs --authorization-policy-file"}},
+		{"--authorization-mode=ABAC --authorization-policy-file=" + none, []string{"--authorization-policy-file", none}},
+		{"--authorization-policy-file=" + file, []string{"--authorization-policy-file", "--authorization-mode=ABAC", "set both"}},
+		{"--authorization-mode=Webhook", []string{"--authorization-mode", "Webhook", "needs --authorization-webhook-config-file"}},
+		{"--authorization-mode=Webhook --authorization-webhook-config-file=" + none, []string{"--authorization-webhook-config-file", none}},
+		{"--authorization-mode=Webhook --authorization-webhook-config-file=" + file + " --authorization-webhook-version=v2", []string{"--authorization-webhook-version", `"v2"`, "v1beta1"}},
 		{"--service-account-signing-key-file=" + file + " --service-account-key-file=" + file, []string{"--service-account-signing-key-file", "--service-account-issuer"}},
 		{"--service-account-signing-key-file=" + file + " --service-account-issuer=me", []string{"--service-account-signing-key-file", "--service-account-key-file"}},
 		{"--service-account-key-file=" + file + " --service-account-key-file=" + none, []string{"--service-account-key-file", none, "can read"}},
@@ -180,8 +171,51 @@ func TestEveryInvalidValueGivesOneErrorThatNamesTheFlagAndTheRemedy(t *testing.T
 		{"--service-account-jwks-uri=http://keys", []string{"--service-account-jwks-uri", "https://HOST/PATH"}},
 		{"--service-account-max-token-expiration=59m", []string{"--service-account-max-token-expiration", "59m0s", "1h"}},
 		{"--service-account-max-token-expiration=-1h", []string{"--service-account-max-token-expiration", "1h"}},
+	})
+}
+
+func TestInvalidFlagsOfObjectsAndServicesNameTheRemedy(t *testing.T) {
+	_, _, none := testFiles(t)
+	testInvalidFlags(t, []invalidFlags{
+		{"--audit-policy-file=" + none, []string{"--audit-policy-file", none, "can read"}},
+		{"--audit-webhook-config-file=" + none, []string{"--audit-webhook-config-file", none, "can read"}},
+		{"--admission-control-config-file=" + none, []string{"--admission-control-config-file", none, "can read"}},
+		{"--event-ttl=0s", []string{"--event-ttl", "at least 1s"}},
+		{"--encryption-provider-config=" + none, []string{"--encryption-provider-config", none, "can read"}},
+		{"--encryption-provider-config-automatic-reload", []string{"--encryption-provider-config-automatic-reload", "set both"}},
+		{"--enable-admission-plugins=Magic", []string{"enable-admission-plugins", "Magic"}},
+		{"--service-cluster-ip-range=10.0.0.0", []string{"--service-cluster-ip-range", `"10.0.0.0"`, "10.0.0.0/24"}},
+		{"--service-cluster-ip-range=", []string{"--service-cluster-ip-range", "10.0.0.0/24"}},
+		{"--service-cluster-ip-range=10.0.0.0/8", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
+		{"--service-cluster-ip-range=10.0.0.0/30", []string{"--service-cluster-ip-range", "3 to 20 bits"}},
+		{"--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", []string{"--service-cluster-ip-range", "different families"}},
+		{"--service-cluster-ip-range=10.0.0.0/24,fd00::/112,fd01::/112", []string{"--service-cluster-ip-range", "one CIDR, or two"}},
 		{"--service-node-port-range=0-0", []string{"--service-node-port-range", "30000-32767"}},
-	} {
+	})
+}
+
+// testFiles returns a directory, an empty file in it, and a name that no file has.
+func testFiles(t *testing.T) (dir, file, none string) {
+	t.Helper()
+	dir = t.TempDir()
+	file = filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, file, filepath.Join(dir, "none")
+}
+
+// invalidFlags are arguments and the parts of their error.
+type invalidFlags struct {
+	args string
+	want []string
+}
+
+// testInvalidFlags checks that each case gives one error, in one line, that names the flag and
+// the remedy.
+func testInvalidFlags(t *testing.T, cases []invalidFlags) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.args, func(t *testing.T) {
 			o, err := parse(t, append([]string{"--etcd-servers=http://127.0.0.1:2379"}, arguments(test.args)...)...)
 			if err != nil {

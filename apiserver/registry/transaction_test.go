@@ -65,112 +65,140 @@ func newServices(t *testing.T) (*mainREST, resource.Reservations) {
 }
 
 func TestAnAddressIsReservedExactlyWhileItsServiceExists(t *testing.T) {
-	services, ips := newServices(t)
-	ctx := request.WithNamespace(t.Context(), "default")
-	newService := func(name string) *corev1.Service {
-		return &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-			Spec: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeClusterIP, SessionAffinity: corev1.ServiceAffinityNone,
-				InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
-				Ports:                 []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
-			},
-		}
-	}
-	create := func(s *corev1.Service, validate rest.ValidateObjectFunc, dryRun ...string) (*corev1.Service, error) {
-		defaulted(services, s)
-		obj, err := services.Create(ctx, s, validate, &metav1.CreateOptions{DryRun: dryRun})
-		if err != nil {
-			return nil, err
-		}
-		return obj.(*corev1.Service), nil
-	}
-	held := func(want int) {
-		t.Helper()
-		got, err := ips.Held(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != want {
-			t.Fatalf("reservations are %v, want %d", got, want)
-		}
-	}
-
-	a, err := create(newService("a"), nil)
+	s := newServiceStore(t)
+	a, err := s.create(newService("a"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a.Spec.ClusterIP == "" || len(a.Spec.ClusterIPs) != 1 || len(a.Spec.IPFamilies) != 1 {
 		t.Fatalf("the service was stored without an address: %+v", a.Spec)
 	}
-	held(1)
+	s.expectHeld(1)
 
-	if _, err := create(newService("a"), nil); !apierrors.IsAlreadyExists(err) {
-		t.Fatalf("a second service of the name: %v", err)
-	}
-	held(1)
-
-	if _, err := create(newService("b"), nil, metav1.DryRunAll); err != nil {
-		t.Fatal(err)
-	}
-	held(1)
-
-	denied := errors.New("denied by admission")
-	if _, err := create(newService("b"), func(context.Context, runtime.Object) error { return denied }); !errors.Is(err, denied) {
-		t.Fatalf("denied by admission: %v", err)
-	}
-	held(1)
-
-	invalid := newService("b")
-	invalid.Spec.Ports = nil
-	if _, err := create(invalid, nil); !apierrors.IsInvalid(err) {
-		t.Fatalf("an invalid service: %v", err)
-	}
-	held(1)
-
-	same := newService("b")
-	same.Spec.ClusterIP = a.Spec.ClusterIP
-	if _, err := create(same, nil); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "provided IP is already allocated") {
-		t.Fatalf("a service with another's address: %v", err)
-	}
-	held(1)
+	s.failToCreate(a)
 
 	b := newService("b")
 	b.Spec.ClusterIP = map[string]string{"10.0.0.1": "10.0.0.2", "10.0.0.2": "10.0.0.1"}[a.Spec.ClusterIP]
-	if b, err = create(b, nil); err != nil {
+	if b, err = s.create(b, nil); err != nil {
 		t.Fatal(err)
 	}
-	held(2)
+	s.expectHeld(2)
 
 	// A PUT of what was created, without what the server added.
 	again := newService("b")
-	defaulted(services, again)
-	obj, _, err := services.Update(ctx, "b", rest.DefaultUpdatedObjectInfo(again), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	defaulted(s.services, again)
+	obj, _, err := s.services.Update(s.ctx, "b", rest.DefaultUpdatedObjectInfo(again), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := obj.(*corev1.Service); got.Spec.ClusterIP != b.Spec.ClusterIP {
 		t.Fatalf("the address changed from %s to %q", b.Spec.ClusterIP, got.Spec.ClusterIP)
 	}
-	held(2)
+	s.expectHeld(2)
 
+	s.becomeExternal(b)
+	if _, _, err := s.services.Delete(s.ctx, "a", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.expectHeld(0)
+}
+
+// serviceStore is the storage of services of the namespace default, with their addresses.
+type serviceStore struct {
+	*testing.T
+	ctx      context.Context
+	services *mainREST
+	ips      resource.Reservations
+}
+
+func newServiceStore(t *testing.T) *serviceStore {
+	t.Helper()
+	services, ips := newServices(t)
+	return &serviceStore{t, request.WithNamespace(t.Context(), "default"), services, ips}
+}
+
+func newService(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, SessionAffinity: corev1.ServiceAffinityNone,
+			InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
+			Ports:                 []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+func (s *serviceStore) create(svc *corev1.Service, validate rest.ValidateObjectFunc, dryRun ...string) (*corev1.Service, error) {
+	defaulted(s.services, svc)
+	obj, err := s.services.Create(s.ctx, svc, validate, &metav1.CreateOptions{DryRun: dryRun})
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*corev1.Service), nil
+}
+
+// expectHeld fails the test unless want addresses are reserved.
+func (s *serviceStore) expectHeld(want int) {
+	s.Helper()
+	got, err := s.ips.Held(s.ctx)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if len(got) != want {
+		s.Fatalf("reservations are %v, want %d", got, want)
+	}
+}
+
+// failToCreate creates services that are not stored for all reasons that there are: none of
+// them keeps an address. The service a exists.
+func (s *serviceStore) failToCreate(a *corev1.Service) {
+	s.Helper()
+	if _, err := s.create(newService("a"), nil); !apierrors.IsAlreadyExists(err) {
+		s.Fatalf("a second service of the name: %v", err)
+	}
+	s.expectHeld(1)
+
+	if _, err := s.create(newService("b"), nil, metav1.DryRunAll); err != nil {
+		s.Fatal(err)
+	}
+	s.expectHeld(1)
+
+	denied := errors.New("denied by admission")
+	if _, err := s.create(newService("b"), func(context.Context, runtime.Object) error { return denied }); !errors.Is(err, denied) {
+		s.Fatalf("denied by admission: %v", err)
+	}
+	s.expectHeld(1)
+
+	invalid := newService("b")
+	invalid.Spec.Ports = nil
+	if _, err := s.create(invalid, nil); !apierrors.IsInvalid(err) {
+		s.Fatalf("an invalid service: %v", err)
+	}
+	s.expectHeld(1)
+
+	same := newService("b")
+	same.Spec.ClusterIP = a.Spec.ClusterIP
+	if _, err := s.create(same, nil); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "provided IP is already allocated") {
+		s.Fatalf("a service with another's address: %v", err)
+	}
+	s.expectHeld(1)
+}
+
+// becomeExternal updates the service to one of an external name, which gives its address up.
+func (s *serviceStore) becomeExternal(b *corev1.Service) {
+	s.Helper()
 	external := newService("b")
 	external.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com", SessionAffinity: corev1.ServiceAffinityNone}
 	stale := external.DeepCopy()
 	stale.ResourceVersion = b.ResourceVersion + "1"
-	if _, _, err := services.Update(ctx, "b", rest.DefaultUpdatedObjectInfo(stale), nil, nil, false, &metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Fatalf("a stale update: %v", err)
+	if _, _, err := s.services.Update(s.ctx, "b", rest.DefaultUpdatedObjectInfo(stale), nil, nil, false, &metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		s.Fatalf("a stale update: %v", err)
 	}
-	held(2)
-	if _, _, err := services.Update(ctx, "b", rest.DefaultUpdatedObjectInfo(external), nil, nil, false, &metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	s.expectHeld(2)
+	if _, _, err := s.services.Update(s.ctx, "b", rest.DefaultUpdatedObjectInfo(external), nil, nil, false, &metav1.UpdateOptions{}); err != nil {
+		s.Fatal(err)
 	}
-	held(1)
-
-	if _, _, err := services.Delete(ctx, "a", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	held(0)
+	s.expectHeld(1)
 }
 
 func defaulted(services *mainREST, obj runtime.Object) { services.kind.Default(obj) }

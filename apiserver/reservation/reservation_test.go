@@ -165,17 +165,20 @@ func TestTwoOwnersNeverHoldTheSameKey(t *testing.T) {
 	}
 }
 
+// repairCase is a repair of reservations: those older than the grace period, those younger,
+// and the owners that hold keys.
+type repairCase struct {
+	rule       string
+	old, young map[string]resource.Owner
+	holders    map[string][]resource.Owner
+	want       Report
+	wantHeld   map[string]resource.Owner
+}
+
 func TestRepairMakesReservationsAgreeWithObjects(t *testing.T) {
-	const grace = time.Minute
 	a, b, c := owner("a"), owner("b"), owner("c")
 	client := newEtcd(t)
-	for i, test := range []struct {
-		rule       string
-		old, young map[string]resource.Owner
-		holders    map[string][]resource.Owner
-		want       Report
-		wantHeld   map[string]resource.Owner
-	}{{
+	for i, test := range []repairCase{{
 		rule:     "a reservation with a holder stays",
 		old:      map[string]resource.Owner{"1": a},
 		young:    map[string]resource.Owner{"2": b},
@@ -213,36 +216,39 @@ func TestRepairMakesReservationsAgreeWithObjects(t *testing.T) {
 		want:     Report{Reserved: []string{"1"}, Conflicts: []Conflict{{Key: "1", Holders: []resource.Owner{c, b}}}},
 		wantHeld: map[string]resource.Owner{"1": c},
 	}} {
-		t.Run(test.rule, func(t *testing.T) {
-			ctx := t.Context()
-			clock := testingclock.NewFakePassiveClock(time.Now())
-			store := New(client, fmt.Sprintf("/registry-%d", i), clock)
-			reserveAll := func(reservations map[string]resource.Owner) {
-				for _, key := range slices.Sorted(maps.Keys(reservations)) {
-					if err := store.Pool("p").Reserve(ctx, key, reservations[key]); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			reserveAll(test.old)
-			clock.SetTime(clock.Now().Add(2 * grace))
-			reserveAll(test.young)
-			clock.SetTime(clock.Now().Add(grace / 2))
+		t.Run(test.rule, func(t *testing.T) { test.run(t, client, fmt.Sprintf("/registry-%d", i)) })
+	}
+}
 
-			got, err := store.Repair(ctx, "p", test.holders, grace)
-			if err != nil {
+func (test repairCase) run(t *testing.T, client *clientv3.Client, prefix string) {
+	const grace = time.Minute
+	ctx := t.Context()
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	store := New(client, prefix, clock)
+	reserveAll := func(reservations map[string]resource.Owner) {
+		for _, key := range slices.Sorted(maps.Keys(reservations)) {
+			if err := store.Pool("p").Reserve(ctx, key, reservations[key]); err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(got, test.want) {
-				t.Errorf("report is %+v, want %+v", got, test.want)
-			}
-			held, err := store.Pool("p").Held(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !maps.Equal(held, test.wantHeld) {
-				t.Errorf("reservations are %v, want %v", held, test.wantHeld)
-			}
-		})
+		}
+	}
+	reserveAll(test.old)
+	clock.SetTime(clock.Now().Add(2 * grace))
+	reserveAll(test.young)
+	clock.SetTime(clock.Now().Add(grace / 2))
+
+	got, err := store.Repair(ctx, "p", test.holders, grace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, test.want) {
+		t.Errorf("report is %+v, want %+v", got, test.want)
+	}
+	held, err := store.Pool("p").Held(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(held, test.wantHeld) {
+		t.Errorf("reservations are %v, want %v", held, test.wantHeld)
 	}
 }

@@ -8,12 +8,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		args []string
-		want string
-	}{
+func TestAMistakeInACommandLineIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
+	testMistakes(t, []mistake{
 		{"an unknown command", []string{"serve"}, `svc: unknown command "serve"; see 'svc --help'`},
 		{"a misspelt command", []string{"upp"}, `svc: unknown command "upp": did you mean "up"?; see 'svc --help'`},
 		{"an unknown flag", []string{"up", "--nope"}, "svc up: unknown flag: --nope; see 'svc up --help'"},
@@ -31,6 +27,14 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			`svc apiserver: flags of the logs: format: Invalid value: "verse": Unsupported log format; see 'svc apiserver --help'`},
 		{"a data directory without a name", []string{"up", "--data-dir="},
 			"svc up: --data-dir: the name is empty; name a directory, or leave the flag out; see 'svc up --help'"},
+		{"help on an unknown command", []string{"help", "serve"}, `svc help: unknown command "serve"; see 'svc --help'`},
+		{"a shell that is none", []string{"completion", "basic"}, "svc completion: name one shell: bash, fish, powershell, zsh; see 'svc completion --help'"},
+		{"an unknown output format", []string{"version", "--output=table"}, `svc version: --output: "table" is not json; leave the flag out for text; see 'svc version --help'`},
+	})
+}
+
+func TestAMistakeInFlagsOfTheServerIsOneLineWithTheRemedy(t *testing.T) {
+	testMistakes(t, []mistake{
 		{"no etcd", []string{"apiserver"}, "svc apiserver: --etcd-servers: name at least one etcd server, as http://127.0.0.1:2379; see 'svc apiserver --help'"},
 		{"TLS to an etcd that is embedded", []string{"up", "--etcd-cafile=ca.crt"},
 			"svc up: --etcd-cafile needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS; see 'svc up --help'"},
@@ -38,6 +42,22 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			"svc up: --tls-cert-file: svc up makes its own keys and certificates, in --data-dir; use 'svc apiserver' for others; see 'svc up --help'"},
 		{"a file that is not there", []string{"up", "--token-auth-file=/nowhere/tokens"},
 			"svc up: --token-auth-file: stat /nowhere/tokens: no such file or directory; name a file that the server can read; see 'svc up --help'"},
+		{"an issuer without a client", []string{"up", "--oidc-issuer-url=https://a"}, "svc up: --oidc-issuer-url and --oidc-client-id: set both, or no --oidc-* flag; see 'svc up --help'"},
+		{"an issuer without TLS", []string{"up", "--oidc-issuer-url=http://a", "--oidc-client-id=c"},
+			`svc up: --oidc-issuer-url: "http://a" is not an https URL; write https://HOST/PATH; see 'svc up --help'`},
+		{"tokens without a signature", []string{"up", "--oidc-issuer-url=https://a", "--oidc-client-id=c", "--oidc-signing-algs=none"},
+			`svc up: --oidc-signing-algs: unsupported value "none": one of ES256, ES384, ES512, PS256, PS384, PS512, RS256, RS384, RS512; see 'svc up --help'`},
+		{"issuers of a file and of flags", []string{"up", "--oidc-client-id=c", "--authentication-config=testdata/empty.svcconfig"},
+			"svc up: --authentication-config and --oidc-*: use one of them; the issuer of the flags can be in the file; see 'svc up --help'"},
+		{"issuers of a file that is not there", []string{"up", "--authentication-config=/nowhere/a"},
+			"svc up: --authentication-config: stat /nowhere/a: no such file or directory; name a file that the server can read; see 'svc up --help'"},
+		{"an unknown version of reviews", []string{"up", "--authentication-token-webhook-version=v2"},
+			`svc up: --authentication-token-webhook-version: unsupported value "v2": one of v1, v1beta1; see 'svc up --help'`},
+	})
+}
+
+func TestAMistakeInFlagsOfControllersIsOneLineWithTheRemedy(t *testing.T) {
+	testMistakes(t, []mistake{
 		{"an unknown controller", []string{"controller-manager", "--controllers=*,-namspace"},
 			`svc controller-manager: --controllers: there is no controller "namspace": did you mean "namespace"?; see 'svc controller-manager --help'`},
 		{"an unknown controller of svc up", []string{"up", "--controllers=namspace"},
@@ -56,6 +76,13 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			"svc controller-manager: --svcconfig: testdata/broken.svcconfig: yaml: line 2: found character that cannot start any token; see 'svc controller-manager --help'"},
 		{"a connection file that says nothing", []string{"controller-manager", "--svcconfig=testdata/empty.svcconfig"},
 			"svc controller-manager: --svcconfig: testdata/empty.svcconfig: it does not say which API server to use; see 'svc controller-manager --help'"},
+		{"an authority without its key", []string{"controller-manager", "--cluster-signing-cert-file=ca.crt"},
+			"svc controller-manager: --cluster-signing-cert-file and --cluster-signing-key-file: set both or none; see 'svc controller-manager --help'"},
+	})
+}
+
+func TestAMistakeAboutNodesAndImagesIsOneLineWithTheRemedy(t *testing.T) {
+	testMistakes(t, []mistake{
 		{"neither a node nor none", []string{"up", "--node=perhaps"}, `svc up: --node: "perhaps" is not auto, true or false; see 'svc up --help'`},
 		{"a name that no node can have", []string{"up", "--hostname-override=My_Machine"},
 			`svc up: --hostname-override: "My_Machine" cannot name a node: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'); see 'svc up --help'`},
@@ -64,7 +91,6 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"pods and services of one range", []string{"up", "--node=false", "--pod-cidr=10.1.2.0/24", "--service-cluster-ip-range=10.1.0.0/16"},
 			"svc up: --pod-cidr: the pods' range 10.1.2.0/24 overlaps with 10.1.0.0/16 of --service-cluster-ip-range: choose another one for either; see 'svc up --help'"},
 		{"a port beyond all ports", []string{"up", "--node-port=70000"}, "svc up: --node-port: 70000 is not a port: choose one from 0 to 65535; see 'svc up --help'"},
-		{"help on an unknown command", []string{"help", "serve"}, `svc help: unknown command "serve"; see 'svc --help'`},
 		{"an unknown command about nodes", []string{"node", "rest"}, `svc node: unknown command "rest": did you mean "reset"?; see 'svc node --help'`},
 		{"an unknown command about images", []string{"image", "imprt"}, `svc image: unknown command "imprt": did you mean "import"?; see 'svc image --help'`},
 		{"a bridge whose name is a path", []string{"up", "--node-bridge=a/b"},
@@ -73,25 +99,17 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"no image", []string{"image", "import"}, "svc image import: name the files to import, or - for standard input"},
 		{"no image to pull", []string{"image", "pull"}, "svc image pull: name the images to pull, as docker.io/library/busybox:1"},
 		{"one name for two files", []string{"image", "import", "--name=a/b:1", "a.tar", "b.tar"}, "svc image import: --name is for a single file: import the others by themselves"},
-		{"an issuer without a client", []string{"up", "--oidc-issuer-url=https://a"}, "svc up: --oidc-issuer-url and --oidc-client-id: set both, or no --oidc-* flag; see 'svc up --help'"},
-		{"an issuer without TLS", []string{"up", "--oidc-issuer-url=http://a", "--oidc-client-id=c"},
-			`svc up: --oidc-issuer-url: "http://a" is not an https URL; write https://HOST/PATH; see 'svc up --help'`},
-		{"tokens without a signature", []string{"up", "--oidc-issuer-url=https://a", "--oidc-client-id=c", "--oidc-signing-algs=none"},
-			`svc up: --oidc-signing-algs: unsupported value "none": one of ES256, ES384, ES512, PS256, PS384, PS512, RS256, RS384, RS512; see 'svc up --help'`},
-		{"issuers of a file and of flags", []string{"up", "--oidc-client-id=c", "--authentication-config=testdata/empty.svcconfig"},
-			"svc up: --authentication-config and --oidc-*: use one of them; the issuer of the flags can be in the file; see 'svc up --help'"},
-		{"issuers of a file that is not there", []string{"up", "--authentication-config=/nowhere/a"},
-			"svc up: --authentication-config: stat /nowhere/a: no such file or directory; name a file that the server can read; see 'svc up --help'"},
-		{"an unknown version of reviews", []string{"up", "--authentication-token-webhook-version=v2"},
-			`svc up: --authentication-token-webhook-version: unsupported value "v2": one of v1, v1beta1; see 'svc up --help'`},
+	})
+}
+
+func TestAMistakeAboutUsersAndTokensIsOneLineWithTheRemedy(t *testing.T) {
+	testMistakes(t, []mistake{
 		{"a user without a name", []string{"user", "create"}, "svc user create: give one name; see 'svc user create --help'"},
 		{"a user whose name is empty", []string{"user", "create", ""}, "svc user create: the name is empty; see 'svc user create --help'"},
 		{"a certificate that is too short", []string{"user", "create", "ann", "--expires=1m"},
 			"svc user create: --expires: 1m0s must be at least 10m0s, and less than 68 years; see 'svc user create --help'"},
 		{"a group without a name", []string{"user", "create", "ann", `--group=a,`},
 			"svc user create: --group: must not be empty; see 'svc user create --help'"},
-		{"an authority without its key", []string{"controller-manager", "--cluster-signing-cert-file=ca.crt"},
-			"svc controller-manager: --cluster-signing-cert-file and --cluster-signing-key-file: set both or none; see 'svc controller-manager --help'"},
 		{"an unknown command about tokens", []string{"token", "creat"}, `svc token: unknown command "creat": did you mean "create"?; see 'svc token --help'`},
 		{"a token of another form", []string{"token", "create", "secret"},
 			"svc token create: invalid token: must be 6 and 16 characters of a-z and 0-9 with a dot between them, as in abcdef.0123456789abcdef; see 'svc token create --help'"},
@@ -113,9 +131,18 @@ func TestAMistakeIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 			`svc token delete: invalid token or ID "ABC": an ID is 6 characters of a-z and 0-9; see 'svc token delete --help'`},
 		{"a cluster whose kubeconfig is not there", []string{"token", "list", "--kubeconfig=/nowhere/config"},
 			"svc token list: --svcconfig: stat /nowhere/config: no such file or directory; see 'svc token list --help'"},
-		{"a shell that is none", []string{"completion", "basic"}, "svc completion: name one shell: bash, fish, powershell, zsh; see 'svc completion --help'"},
-		{"an unknown output format", []string{"version", "--output=table"}, `svc version: --output: "table" is not json; leave the flag out for text; see 'svc version --help'`},
-	} {
+	})
+}
+
+type mistake struct {
+	name string
+	args []string
+	want string // the line on standard error
+}
+
+func testMistakes(t *testing.T, mistakes []mistake) {
+	t.Helper()
+	for _, tc := range mistakes {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errOut strings.Builder
 			code := run(tc.args, &out, &errOut)

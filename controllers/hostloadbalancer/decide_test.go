@@ -51,21 +51,17 @@ func local(svc *corev1.Service) {
 	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
 
-func TestDecide(t *testing.T) {
-	a, b := node("a", nil, "10.0.0.1"), node("b", nil, "10.0.0.2", "fd00::2")
-	endpoint := func(service, node string, ready bool) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-			Endpoints:  []discoveryv1.Endpoint{{NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-		}
+// endpoint is a slice of the service with one endpoint, on the node.
+func endpoint(service, node string, ready bool) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		Endpoints:  []discoveryv1.Endpoint{{NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}
-	for _, test := range []struct {
-		name     string
-		services []*corev1.Service
-		nodes    []*corev1.Node
-		slices   []*discoveryv1.EndpointSlice
-		want     []string
-	}{
+}
+
+func TestServicesGetAddressesOfNodes(t *testing.T) {
+	a, b := node("a", nil, "10.0.0.1"), node("b", nil, "10.0.0.2", "fd00::2")
+	testDecide(t, []decideCase{
 		{
 			name: "a service without a class, and one with this class", nodes: []*corev1.Node{b, a},
 			services: []*corev1.Service{balancer("web", 1, 80, nil), balancer("db", 2, 5432, class(Class))},
@@ -114,6 +110,20 @@ func TestDecide(t *testing.T) {
 			want:     []string{"web 10.0.0.2"},
 		},
 		{
+			name: "a requested address", nodes: []*corev1.Node{a, b},
+			services: []*corev1.Service{
+				balancer("web", 1, 80, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "10.0.0.2" }),
+				balancer("far", 2, 81, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "10.9.9.9" }),
+			},
+			want: []string{"web 10.0.0.2", "far : spec.loadBalancerIP: 10.9.9.9 is not an address of a node that can serve it: remove the field, or choose an address of a node"},
+		},
+	})
+}
+
+func TestServicesSharePortsOfNodes(t *testing.T) {
+	a := node("a", nil, "10.0.0.1")
+	testDecide(t, []decideCase{
+		{
 			name: "the older service gets a port", nodes: []*corev1.Node{a},
 			services: []*corev1.Service{balancer("young", 2, 80, nil), balancer("old", 1, 80, nil)},
 			want:     []string{"old 10.0.0.1", "young : port 80/TCP of the nodes is used by service ns/old: choose another port"},
@@ -156,15 +166,20 @@ func TestDecide(t *testing.T) {
 			name: "reserved ports are not given away", nodes: []*corev1.Node{a}, services: []*corev1.Service{balancer("ssh", 1, 22, nil)},
 			want: []string{"ssh : port 22/TCP of the nodes is reserved for their own programs (--host-load-balancer-reserved-ports): choose another port"},
 		},
-		{
-			name: "a requested address", nodes: []*corev1.Node{a, b},
-			services: []*corev1.Service{
-				balancer("web", 1, 80, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "10.0.0.2" }),
-				balancer("far", 2, 81, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "10.9.9.9" }),
-			},
-			want: []string{"web 10.0.0.2", "far : spec.loadBalancerIP: 10.9.9.9 is not an address of a node that can serve it: remove the field, or choose an address of a node"},
-		},
-	} {
+	})
+}
+
+type decideCase struct {
+	name     string
+	services []*corev1.Service
+	nodes    []*corev1.Node
+	slices   []*discoveryv1.EndpointSlice
+	want     []string
+}
+
+func testDecide(t *testing.T, cases []decideCase) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			s := &state{services: test.services, nodes: test.nodes, slices: test.slices, reserved: []int{22}}
 			var got []string

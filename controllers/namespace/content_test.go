@@ -33,18 +33,20 @@ func served(resources map[schema.GroupVersionResource][]string) discovery.Snapsh
 	return s
 }
 
+type deleteCase struct {
+	name   string
+	serves map[schema.GroupVersionResource][]string
+	holds  map[schema.GroupVersionResource][]string // names by resource
+	fails  map[string]error                         // by verb and resource
+	does   []string                                 // writes
+	left   map[schema.GroupVersionResource]int
+	failed []string
+}
+
 func TestDelete(t *testing.T) {
 	notFound := apierrors.NewNotFound(configMaps.GroupResource(), "")
 	refused := errors.New("refused")
-	for _, tc := range []struct {
-		name   string
-		serves map[schema.GroupVersionResource][]string
-		holds  map[schema.GroupVersionResource][]string // names by resource
-		fails  map[string]error                         // by verb and resource
-		does   []string                                 // writes
-		left   map[schema.GroupVersionResource]int
-		failed []string
-	}{
+	for _, tc := range []deleteCase{
 		{
 			name:   "does not delete from a resource without objects",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
@@ -94,24 +96,26 @@ func TestDelete(t *testing.T) {
 			fails:  map[string]error{"list configmaps": notFound},
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			client, did := fakeMetadata(tc.holds, tc.fails)
-			left := content{metadata: client}.delete(t.Context(), "ns", served(tc.serves))
-			slices.Sort(*did)
-			if diff := cmp.Diff(tc.does, *did); diff != "" {
-				t.Errorf("writes: %s", diff)
-			}
-			if diff := cmp.Diff(tc.left, left.resources); diff != "" {
-				t.Errorf("left: %s", diff)
-			}
-			var failed []string
-			for _, err := range left.failed {
-				failed = append(failed, err.Error())
-			}
-			if diff := cmp.Diff(tc.failed, failed); diff != "" {
-				t.Errorf("failed: %s", diff)
-			}
-		})
+		t.Run(tc.name, tc.run)
+	}
+}
+
+func (tc deleteCase) run(t *testing.T) {
+	client, did := fakeMetadata(tc.holds, tc.fails)
+	left := content{metadata: client}.delete(t.Context(), "ns", served(tc.serves))
+	slices.Sort(*did)
+	if diff := cmp.Diff(tc.does, *did); diff != "" {
+		t.Errorf("writes: %s", diff)
+	}
+	if diff := cmp.Diff(tc.left, left.resources); diff != "" {
+		t.Errorf("left: %s", diff)
+	}
+	var failed []string
+	for _, err := range left.failed {
+		failed = append(failed, err.Error())
+	}
+	if diff := cmp.Diff(tc.failed, failed); diff != "" {
+		t.Errorf("failed: %s", diff)
 	}
 }
 

@@ -77,24 +77,8 @@ func withSysctls(hostNetwork, hostIPC bool, names ...string) func(*corev1.Pod) {
 	}
 }
 
-func TestAdmit(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
-	strict := corev1.SupplementalGroupsPolicyStrict
-	tainted := func(effect corev1.TaintEffect) func(*corev1.Node) {
-		return func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: "gone", Effect: effect}} }
-	}
-	appArmor := func(pod *corev1.Pod) {
-		pod.Spec.SecurityContext = &corev1.PodSecurityContext{
-			AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}
-	}
-	for _, test := range []struct {
-		name            string
-		pod             *corev1.Pod
-		others          []*corev1.Pod
-		node            *corev1.Node
-		options         Options
-		reason, message string
-	}{
+func TestAdmitByResources(t *testing.T) {
+	testAdmit(t, []admitCase{
 		{name: "a pod that asks for nothing", pod: testPod("p")},
 		{name: "a node unknown yet", pod: testPod("p"), node: nil,
 			reason: "InvalidNodeInfo", message: "Kubelet cannot get node info."},
@@ -123,7 +107,12 @@ func TestAdmit(t *testing.T) {
 		{name: "the pod's own resources count", pod: testPod("p", func(pod *corev1.Pod) {
 			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "3")}
 		}), reason: "OutOfcpu", message: "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"},
+	})
+}
 
+func TestAdmitByNodeAndPorts(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	testAdmit(t, []admitCase{
 		{name: "a node selector that matches", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "a"} })},
 		{name: "a node selector that does not", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "b"} }),
 			reason: "NodeAffinity", message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
@@ -145,7 +134,14 @@ func TestAdmit(t *testing.T) {
 		{name: "a port taken by a sidecar", pod: testPod("p", onPort(8080, "")), others: []*corev1.Pod{testPod("a", func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = []corev1.Container{{Name: "i", RestartPolicy: &always, Ports: []corev1.ContainerPort{{HostPort: 8080}}}}
 		})}, reason: "NodePorts", message: "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
+	})
+}
 
+func TestAdmitByTaints(t *testing.T) {
+	tainted := func(effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: "gone", Effect: effect}} }
+	}
+	testAdmit(t, []admitCase{
 		{name: "a taint that evicts", pod: testPod("p"), node: testNode(tainted(corev1.TaintEffectNoExecute)),
 			reason: "TaintToleration", message: "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"},
 		{name: "a taint that evicts, and a static pod", pod: testPod("p", static), node: testNode(tainted(corev1.TaintEffectNoExecute))},
@@ -154,7 +150,16 @@ func TestAdmit(t *testing.T) {
 			pod: testPod("p", func(pod *corev1.Pod) {
 				pod.Spec.Tolerations = []corev1.Toleration{{Key: "gone", Operator: corev1.TolerationOpExists}}
 			})},
+	})
+}
 
+func TestAdmitByWhatTheNodeSupports(t *testing.T) {
+	strict := corev1.SupplementalGroupsPolicyStrict
+	appArmor := func(pod *corev1.Pod) {
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+			AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}
+	}
+	testAdmit(t, []admitCase{
 		{name: "another system's label", pod: testPod("p", func(pod *corev1.Pod) { pod.Labels = map[string]string{corev1.LabelOSStable: "windows"} }),
 			reason: "PodOSSelectorNodeLabelDoesNotMatch", message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"},
 		{name: "another system", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }),
@@ -163,16 +168,6 @@ func TestAdmit(t *testing.T) {
 		{name: "a strict policy of groups that the runtime cannot", pod: testPod("p", func(pod *corev1.Pod) {
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}
 		}), reason: "SupplementalGroupsPolicyNotSupported", message: "SupplementalGroupsPolicy=Strict is not supported in this node"},
-
-		{name: "a safe sysctl", pod: testPod("p", withSysctls(false, false, "net/ipv4/tcp_syncookies", "kernel.shm_rmid_forced"))},
-		{name: "an unsafe sysctl", pod: testPod("p", withSysctls(false, false, "kernel.msgmax")),
-			reason: "SysctlForbidden", message: `forbidden sysctl: "kernel.msgmax" not allowlisted`},
-		{name: "an unsafe sysctl that is allowed", pod: testPod("p", withSysctls(false, false, "net.core.somaxconn"))},
-		{name: "a sysctl of a network that is the host's", pod: testPod("p", withSysctls(true, false, "net.core.somaxconn")),
-			reason: "SysctlForbidden", message: `forbidden sysctl: "net.core.somaxconn" not allowed with host Net enabled`},
-		{name: "a sysctl of memory that is the host's", pod: testPod("p", withSysctls(false, true, "kernel.shm_rmid_forced")),
-			reason: "SysctlForbidden", message: `forbidden sysctl: "kernel.shm_rmid_forced" not allowed with host IPC enabled`},
-
 		{name: "AppArmor on a host that has none", pod: testPod("p", appArmor),
 			reason: "AppArmor", message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"},
 		{name: "AppArmor on a host that has it", pod: testPod("p", appArmor), options: Options{AppArmor: true}},
@@ -182,7 +177,36 @@ func TestAdmit(t *testing.T) {
 			message: `Init container "proxy" may not have a non-default restartPolicy: the feature gate SidecarContainers is off`},
 		{name: "a resource claim", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
 			reason: "UnexpectedAdmissionError", message: `resource claim "gpu": the feature gate DynamicResourceAllocation is off on this node`},
-	} {
+	})
+}
+
+func TestAdmitBySysctls(t *testing.T) {
+	testAdmit(t, []admitCase{
+		{name: "a safe sysctl", pod: testPod("p", withSysctls(false, false, "net/ipv4/tcp_syncookies", "kernel.shm_rmid_forced"))},
+		{name: "an unsafe sysctl", pod: testPod("p", withSysctls(false, false, "kernel.msgmax")),
+			reason: "SysctlForbidden", message: `forbidden sysctl: "kernel.msgmax" not allowlisted`},
+		{name: "an unsafe sysctl that is allowed", pod: testPod("p", withSysctls(false, false, "net.core.somaxconn"))},
+		{name: "a sysctl of a network that is the host's", pod: testPod("p", withSysctls(true, false, "net.core.somaxconn")),
+			reason: "SysctlForbidden", message: `forbidden sysctl: "net.core.somaxconn" not allowed with host Net enabled`},
+		{name: "a sysctl of memory that is the host's", pod: testPod("p", withSysctls(false, true, "kernel.shm_rmid_forced")),
+			reason: "SysctlForbidden", message: `forbidden sysctl: "kernel.shm_rmid_forced" not allowed with host IPC enabled`},
+	})
+}
+
+// admitCase is a pod and its refusal; both empty if it is admitted. Without a node it is
+// that of testNode, unless the reason says that there is none.
+type admitCase struct {
+	name            string
+	pod             *corev1.Pod
+	others          []*corev1.Pod
+	node            *corev1.Node
+	options         Options
+	reason, message string
+}
+
+func testAdmit(t *testing.T, cases []admitCase) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			sysctls, err := NewSysctls([]string{"net.core.*"}, "6.1.0-13-amd64")
 			if err != nil {

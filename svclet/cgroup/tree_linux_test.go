@@ -16,6 +16,45 @@ import (
 
 // TestRealCgroups creates cgroups on this machine, below one of its own.
 func TestRealCgroups(t *testing.T) {
+	h, root := realCgroups(t)
+	m := newManager(Options{
+		PerQOS: true, Root: h.driver.path(root), Driver: Cgroupfs, PodMaxPIDs: 64, CPU: CPUQuota{Enforce: true},
+		Capacity: list("cpu", "2", "memory", "1Gi"), Enforce: []string{EnforcePods},
+	}, h)
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
+		t.Fatal(err)
+	}
+	pod := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi"))
+	for range 2 { // to make it again changes nothing
+		if err := m.Create(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parent, err := m.Parent(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.expectLimits(t, parent)
+	if err := m.UpdateClasses([]*corev1.Pod{testPod("3-4", burstable("cpu", "1"))}); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "1-2" {
+		t.Errorf("pods %v, %v, want 1-2", uids, err)
+	}
+	h.expectReservation(t, m, pod)
+	h.removeWithProcess(t, m, pod, parent)
+	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
+		t.Errorf("pods %v, %v, want none", uids, err)
+	}
+}
+
+// realCgroups returns the cgroups of this machine, and one that was created in them and is
+// removed at the end.
+func realCgroups(t *testing.T) (*host, name) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups are root's to make")
 	}
@@ -36,27 +75,12 @@ func TestRealCgroups(t *testing.T) {
 			t.Errorf("%s is left", h.driver.path(root))
 		}
 	})
+	return h, root
+}
 
-	m := newManager(Options{
-		PerQOS: true, Root: h.driver.path(root), Driver: Cgroupfs, PodMaxPIDs: 64, CPU: CPUQuota{Enforce: true},
-		Capacity: list("cpu", "2", "memory", "1Gi"), Enforce: []string{EnforcePods},
-	}, tree)
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
-		t.Fatal(err)
-	}
-	pod := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi"))
-	for range 2 { // to make it again changes nothing
-		if err := m.Create(pod); err != nil {
-			t.Fatal(err)
-		}
-	}
-	parent, err := m.Parent(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+// expectLimits checks the limits of the pod's cgroup, in bytes, shares and thousandths of a CPU.
+func (h *host) expectLimits(t *testing.T, parent string) {
+	t.Helper()
 	if h.v2 {
 		expect(t, filepath.Join(unified, parent, "memory.max"), strconv.Itoa(64<<20))
 		expect(t, filepath.Join(unified, parent, "cpu.max"), "50000 100000")
@@ -66,15 +90,13 @@ func TestRealCgroups(t *testing.T) {
 		expect(t, filepath.Join("/sys/fs/cgroup/cpu", parent, "cpu.cfs_quota_us"), "50000")
 		expect(t, filepath.Join("/sys/fs/cgroup/pids", parent, "pids.max"), "64")
 	}
-	if err := m.UpdateClasses([]*corev1.Pod{testPod("3-4", burstable("cpu", "1"))}); err != nil {
-		t.Fatal(err)
-	}
-	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "1-2" {
-		t.Errorf("pods %v, %v, want 1-2", uids, err)
-	}
-	// Half of the memory that guaranteed pods request is reserved from the other
-	// classes, and not reserved by a later agent without the setting.
-	keeping := newManager(m.options, tree)
+}
+
+// expectReservation checks that half of the memory that guaranteed pods request is reserved
+// from the other classes, and not reserved by a later agent without the setting.
+func (h *host) expectReservation(t *testing.T, m *Manager, pod *corev1.Pod) {
+	t.Helper()
+	keeping := newManager(m.options, h)
 	keeping.options.QOSReserved = 50
 	if err := keeping.UpdateClasses([]*corev1.Pod{pod}); err != nil {
 		t.Fatal(err)
@@ -92,8 +114,12 @@ func TestRealCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, limit, free)
+}
 
-	// Cgroups that a container has left below its pod's are removed too.
+// removeWithProcess removes the pod's cgroup with one that a container has left below it, and
+// the process in that.
+func (h *host) removeWithProcess(t *testing.T, m *Manager, pod *corev1.Pod, parent string) {
+	t.Helper()
 	left := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := left.Start(); err != nil {
 		t.Fatal(err)
@@ -117,9 +143,6 @@ func TestRealCgroups(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("the process that was left goes on")
-	}
-	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
-		t.Errorf("pods %v, %v, want none", uids, err)
 	}
 }
 

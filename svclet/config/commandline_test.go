@@ -11,16 +11,37 @@ import (
 
 func feature(name string) featuregate.Feature { return featuregate.Feature(name) }
 
-func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
-	for _, test := range []struct{ args, want string }{
+func TestBadFlagsOfTheAgentAreRefusedInOneLineEach(t *testing.T) {
+	testBadCommandLines(t, []badCommandLine{
 		{"--bogus", "unknown flag --bogus; svclet --help lists them"},
 		{"--max-pod=1", "unknown flag --max-pod; did you mean --max-pods?"},
+		{"run", `unexpected argument "run": only flags are taken, as --svcconfig=FILE`},
+		{"--max-pods", "a value is missing after --max-pods"},
+		{"--max-pods=-1", "--max-pods (maxPods) is -1: must be 0 or more"},
+		{"--max-pods=3000000000", `--max-pods (maxPods): "3000000000" is out of range: no number from -2147483648 to 2147483647`},
+		{"--max-pods=1.5", `--max-pods (maxPods): "1.5" is not a whole number`},
+		{"--serialize-image-pulls=maybe", `--serialize-image-pulls (serializeImagePulls): "maybe" is not true or false`},
+		{"--sync-frequency=60", `--sync-frequency (syncFrequency): "60" is not a duration, as 30s or 5m`},
+		{"--sync-frequency=0s", "--sync-frequency (syncFrequency) is 0s: must be above 0"},
+		{"--authorization-mode=RBAC", `--authorization-mode (authorization.mode) is "RBAC": must be AlwaysAllow or Webhook`},
+		{"--authorization-mode=Webhook", "--authorization-mode (authorization.mode) is Webhook, which asks the API server: give --svcconfig, or set it to AlwaysAllow"},
+		{"--authentication-token-webhook", "--authentication-token-webhook (authentication.webhook.enabled) is true, which asks the API server: give --svcconfig, or set it to false"},
+		{"--runonce --enable-server --pod-manifest-path=/x", "--runonce (runOnce) excludes enableServer (--enable-server): set one of them to false"},
+		{"--runonce", "--runonce (runOnce) needs pods: set staticPodPath (--pod-manifest-path) or staticPodURL (--manifest-url), too"},
+		{"--exit-on-lock-contention", "--exit-on-lock-contention needs a lock: give --lock-file, too"},
+		{"--feature-gates=NodeSwop=true", "--feature-gates (featureGates): NodeSwop is not a known feature gate; did you mean NodeSwap?"},
+		{"--feature-gates=NodeSwap", `--feature-gates (featureGates): "NodeSwap" has a part that is not key=value`},
+		{"--logging-format=xml", `--logging-format (logging.format) is "xml": must be text or json`},
+		{"--log-json-split-stream", "--log-json-split-stream (logging.options.json.splitStream): feature LoggingAlphaOptions is disabled; --feature-gates=LoggingAlphaOptions=true enables it"},
+		{"--log-flush-frequency=0s", "--log-flush-frequency (logging.flushFrequency) is 0s: must be above 0"},
+		{"--feature-gates=KubeletPodResources=false", "--feature-gates (featureGates): cannot set feature gate SvcletPodResources to false, feature is locked to true"},
+	})
+}
+
+func TestBadFlagsOfResourcesAreRefusedInOneLineEach(t *testing.T) {
+	testBadCommandLines(t, []badCommandLine{
 		{"--eviction-hard=memory.free<1Gi", `--eviction-hard (evictionHard): unsupported signal "memory.free": one of memory.available, nodefs.available`},
 		{"--eviction_hard memory.available<-1", `--eviction-hard (evictionHard): memory.available: invalid value "-1": must be a quantity, as 100Mi, or a percentage, as 10%`},
-		{"--bootstrap-kubeconfig=x", "--bootstrap-svcconfig needs --svcconfig, the file that is written: give it, too"},
-		{"--rotate-server-certificates --svcconfig=/dev/null --feature-gates=RotateSvcletServerCertificate=false",
-			"--rotate-server-certificates (serverTLSBootstrap) needs the feature gate RotateSvcletServerCertificate"},
-		{"--rotate-server-certificates", "--rotate-server-certificates (serverTLSBootstrap) is true, which asks the API server: give --svcconfig, or set it to false"},
 		{"--eviction-soft=memory.available<1Gi", "--eviction-soft (evictionSoft): memory.available has a soft threshold: it needs a grace period"},
 		{"--eviction-soft-grace-period=memory.available=1m", "--eviction-soft (evictionSoft): memory.available has a grace period, and no soft threshold: set it, too"},
 		{"--eviction-minimum-reclaim=memory.available=110%", `--eviction-minimum-reclaim (evictionMinimumReclaim): memory.available: invalid percentage "110%": must be from 0% to 100%`},
@@ -37,14 +58,6 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--cpu-manager-policy=static --cpu-manager-policy-options=align-by-socket=true", "--cpu-manager-policy-options (cpuManagerPolicyOptions): option align-by-socket needs the feature gate CPUManagerPolicyAlphaOptions"},
 		{"--topology-manager-policy=best", `--topology-manager-policy (topologyManagerPolicy) is "best": must be none, best-effort, restricted or single-numa-node`},
 		{"--topology-manager-policy-options=prefer-closest-numa-nodes=true", "--topology-manager-policy-options (topologyManagerPolicyOptions): option prefer-closest-numa-nodes needs the feature gate TopologyManagerPolicyBetaOptions"},
-		{"run", `unexpected argument "run": only flags are taken, as --svcconfig=FILE`},
-		{"--max-pods", "a value is missing after --max-pods"},
-		{"--max-pods=-1", "--max-pods (maxPods) is -1: must be 0 or more"},
-		{"--max-pods=3000000000", `--max-pods (maxPods): "3000000000" is out of range: no number from -2147483648 to 2147483647`},
-		{"--max-pods=1.5", `--max-pods (maxPods): "1.5" is not a whole number`},
-		{"--serialize-image-pulls=maybe", `--serialize-image-pulls (serializeImagePulls): "maybe" is not true or false`},
-		{"--sync-frequency=60", `--sync-frequency (syncFrequency): "60" is not a duration, as 30s or 5m`},
-		{"--sync-frequency=0s", "--sync-frequency (syncFrequency) is 0s: must be above 0"},
 		{"--kube-reserved=gpu=1", "--svc-reserved (kubeReserved): gpu cannot be reserved: only cpu, memory, ephemeral-storage, pid can"},
 		{"--svc-reserved=cpu=x", "--svc-reserved (kubeReserved): cpu=x is not a quantity, such as 100m or 1Gi"},
 		{"--svc-reserved=cpu", `--svc-reserved (kubeReserved): "cpu" has a part that is not key=value`},
@@ -53,21 +66,8 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--container-log-max-size=", `--container-log-max-size (containerLogMaxSize) is "": must be a quantity of bytes, as 10Mi`},
 		{"--max-open-files=0", "--max-open-files (maxOpenFiles) is 0: must be 1 or more"},
 		{"--container-log-max-size=big", `--container-log-max-size (containerLogMaxSize) is "big": must be a quantity of bytes, as 10Mi`},
-		{"--port=0", "--port (port) is 0: must be from 1 to 65535"},
-		{"--address=here", `--address (address) is "here": must be an IP address`},
-		{"--cluster-dns=10.0.0.1,dns", `--cluster-dns (clusterDNS): "dns" is not an IP address`},
-		{"--node-ip=10.0.0.1,10.0.0.2", `--node-ip is "10.0.0.1,10.0.0.2": must be an IP address, or one of each family`},
-		{"--hostname-override=a_b", `--hostname-override is "a_b": must be a DNS name in lower case, as node-1.example.org`},
 		{"--reserved-cpus=a", `--reserved-cpus (reservedSystemCPUs) is "a": must be a list of CPUs, as 0-1,4`},
 		{"--cgroup-driver=x", `--cgroup-driver (cgroupDriver) is "x": must be cgroupfs or systemd`},
-		{"--authorization-mode=RBAC", `--authorization-mode (authorization.mode) is "RBAC": must be AlwaysAllow or Webhook`},
-		{"--authorization-mode=Webhook", "--authorization-mode (authorization.mode) is Webhook, which asks the API server: give --svcconfig, or set it to AlwaysAllow"},
-		{"--authentication-token-webhook", "--authentication-token-webhook (authentication.webhook.enabled) is true, which asks the API server: give --svcconfig, or set it to false"},
-		{"--tls-cert-file=a", "--tls-cert-file (tlsCertFile) needs its key: set tlsPrivateKeyFile (--tls-private-key-file), too"},
-		{"--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHAH", `--tls-cipher-suites (tlsCipherSuites): "TLS_RSA_WITH_AES_128_CBC_SHAH" is not a supported cipher suite; did you mean TLS_RSA_WITH_AES_128_CBC_SHA?`},
-		{"--tls-min-version=1.2", `--tls-min-version (tlsMinVersion) is "1.2": must be empty, VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13`},
-		{"--runonce --enable-server --pod-manifest-path=/x", "--runonce (runOnce) excludes enableServer (--enable-server): set one of them to false"},
-		{"--runonce", "--runonce (runOnce) needs pods: set staticPodPath (--pod-manifest-path) or staticPodURL (--manifest-url), too"},
 		{"--enforce-node-allocatable=pods,kube-reserved", "--enforce-node-allocatable (enforceNodeAllocatable) has kube-reserved: set kubeReservedCgroup (--svc-reserved-cgroup), too"},
 		{"--enforce-node-allocatable=system-reserved", "--enforce-node-allocatable (enforceNodeAllocatable) has system-reserved: set systemReservedCgroup (--system-reserved-cgroup), too"},
 		{"--enforce-node-allocatable=none,pods", "--enforce-node-allocatable (enforceNodeAllocatable) has none: must have nothing else"},
@@ -82,14 +82,29 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--qos-reserved=cpu=50% --feature-gates=QOSReserved=true", "--qos-reserved (qosReserved): cpu cannot be reserved by class: only memory can"},
 		{"--qos-reserved=memory=50 --feature-gates=QOSReserved=true", "--qos-reserved (qosReserved): memory=50 is not memory=PERCENT%, from 0% to 100%"},
 		{"--qos-reserved=memory=101% --feature-gates=QOSReserved=true", "--qos-reserved (qosReserved): memory=101% is not memory=PERCENT%, from 0% to 100%"},
-		{"--exit-on-lock-contention", "--exit-on-lock-contention needs a lock: give --lock-file, too"},
-		{"--image-credential-provider-config=x", "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"},
 		{"--cpu-cfs-quota-period=50ms", "--cpu-cfs-quota-period (cpuCFSQuotaPeriod) is 50ms: must be 100ms unless the feature gate CustomCPUCFSQuotaPeriod is on"},
-		{"--feature-gates=NodeSwop=true", "--feature-gates (featureGates): NodeSwop is not a known feature gate; did you mean NodeSwap?"},
-		{"--feature-gates=NodeSwap", `--feature-gates (featureGates): "NodeSwap" has a part that is not key=value`},
-		{"--logging-format=xml", `--logging-format (logging.format) is "xml": must be text or json`},
-		{"--log-json-split-stream", "--log-json-split-stream (logging.options.json.splitStream): feature LoggingAlphaOptions is disabled; --feature-gates=LoggingAlphaOptions=true enables it"},
-		{"--log-flush-frequency=0s", "--log-flush-frequency (logging.flushFrequency) is 0s: must be above 0"},
+		{"--pod-max-pids=-2", "--pod-max-pids (podPidsLimit) is -2: must be from -1 to 4194304"},
+		{"--pod-max-pids=4194305", "--pod-max-pids (podPidsLimit) is 4194305: must be from -1 to 4194304"},
+		{"--container-log-max-size=0", `--container-log-max-size (containerLogMaxSize) is "0": must not be 0; a negative value means no limit`},
+		{"--container-log-max-size=1e20", `--container-log-max-size (containerLogMaxSize) is "1e20": is larger than any file; a negative value means no limit`},
+	})
+}
+
+func TestBadFlagsOfConnectionsAndTheNodeAreRefusedInOneLineEach(t *testing.T) {
+	testBadCommandLines(t, []badCommandLine{
+		{"--bootstrap-kubeconfig=x", "--bootstrap-svcconfig needs --svcconfig, the file that is written: give it, too"},
+		{"--rotate-server-certificates --svcconfig=/dev/null --feature-gates=RotateSvcletServerCertificate=false",
+			"--rotate-server-certificates (serverTLSBootstrap) needs the feature gate RotateSvcletServerCertificate"},
+		{"--rotate-server-certificates", "--rotate-server-certificates (serverTLSBootstrap) is true, which asks the API server: give --svcconfig, or set it to false"},
+		{"--port=0", "--port (port) is 0: must be from 1 to 65535"},
+		{"--address=here", `--address (address) is "here": must be an IP address`},
+		{"--cluster-dns=10.0.0.1,dns", `--cluster-dns (clusterDNS): "dns" is not an IP address`},
+		{"--node-ip=10.0.0.1,10.0.0.2", `--node-ip is "10.0.0.1,10.0.0.2": must be an IP address, or one of each family`},
+		{"--hostname-override=a_b", `--hostname-override is "a_b": must be a DNS name in lower case, as node-1.example.org`},
+		{"--tls-cert-file=a", "--tls-cert-file (tlsCertFile) needs its key: set tlsPrivateKeyFile (--tls-private-key-file), too"},
+		{"--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHAH", `--tls-cipher-suites (tlsCipherSuites): "TLS_RSA_WITH_AES_128_CBC_SHAH" is not a supported cipher suite; did you mean TLS_RSA_WITH_AES_128_CBC_SHA?`},
+		{"--tls-min-version=1.2", `--tls-min-version (tlsMinVersion) is "1.2": must be empty, VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13`},
+		{"--image-credential-provider-config=x", "--image-credential-provider-config needs the programs: give --image-credential-provider-bin-dir, too"},
 		{"--node-labels=x.kubernetes.io/y=z", `--node-labels: "x.kubernetes.io/y" may not be set`},
 		{"--node-labels=a=b_", `--node-labels: "b_" is not a valid label value`},
 		{"--register-with-taints=a=b", `--register-with-taints (registerWithTaints): "a=b" has a part that is not key=value:effect`},
@@ -98,15 +113,18 @@ func TestBadCommandLinesAreRefusedInOneLineEach(t *testing.T) {
 		{"--pod-cidr=10.0.0.0", `--pod-cidr (podCIDR) is "10.0.0.0": must be a range of addresses, as 10.1.0.0/24, or one of each family`},
 		{"--cloud-provider=aws", `--cloud-provider is "aws": must be empty or external`},
 		{"--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA", "--tls-cipher-suites (tlsCipherSuites): must have TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
-		{"--pod-max-pids=-2", "--pod-max-pids (podPidsLimit) is -2: must be from -1 to 4194304"},
-		{"--pod-max-pids=4194305", "--pod-max-pids (podPidsLimit) is 4194305: must be from -1 to 4194304"},
-		{"--container-log-max-size=0", `--container-log-max-size (containerLogMaxSize) is "0": must not be 0; a negative value means no limit`},
-		{"--container-log-max-size=1e20", `--container-log-max-size (containerLogMaxSize) is "1e20": is larger than any file; a negative value means no limit`},
-		{"--feature-gates=KubeletPodResources=false", "--feature-gates (featureGates): cannot set feature gate SvcletPodResources to false, feature is locked to true"},
 		{"--svcconfig=/nowhere", "--svcconfig: there is no file /nowhere"},
 		{"--config=/nowhere", "--config: /nowhere: no such file or directory"},
 		{"--config-dir=/nowhere", "--config-dir: /nowhere: no such file or directory"},
-	} {
+	})
+}
+
+// badCommandLine is a command line and the beginning of its only error.
+type badCommandLine struct{ args, want string }
+
+func testBadCommandLines(t *testing.T, cases []badCommandLine) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.args, func(t *testing.T) {
 			args := strings.Fields(test.args)
 			if !strings.Contains(test.args, "logging-format") {

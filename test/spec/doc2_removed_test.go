@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -35,11 +36,14 @@ type removedVersion struct {
 	becomes, stays map[string]any
 	// name is the object's name if it must be a certain one.
 	name string
-	// posted says that the type is not stored.
+	// posted is true if the type is not stored.
 	posted bool
 }
 
 const (
+	rbacPath, storagePath, flowcontrolPath   = "/apis/rbac.authorization.k8s.io/", "/apis/storage.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/"
+	admissionPath, authorizationPath, nsPath = "/apis/admissionregistration.k8s.io/", "/apis/authorization.k8s.io/", "/namespaces/default/"
+
 	group22      = "is deprecated in v1.19+, unavailable in v1.22+"
 	role         = `"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]`
 	bound        = `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"n"},"subjects":[{"kind":"User","name":"u"}]`
@@ -64,27 +68,19 @@ func webhookBecomes() map[string]any {
 	}
 }
 
-// removedVersions are the rows of the releases after 1.16, in their order.
+// removedVersions are the rows of the releases after 1.16, by release.
 func removedVersions() []removedVersion {
-	const rbac, storage, flowcontrol = "/apis/rbac.authorization.k8s.io/", "/apis/storage.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/"
-	const admission, authorization, ns = "/apis/admissionregistration.k8s.io/", "/apis/authorization.k8s.io/", "/namespaces/default/"
-	flows := func(release int, version, warning, next, shares string) []removedVersion {
-		warning += "; use flowcontrol.apiserver.k8s.io/v1beta3 "
-		return []removedVersion{
-			{release: release, path: flowcontrol + version + "/flowschemas", successor: flowcontrol + next + "/flowschemas", body: flowSpec, warning: "FlowSchema " + warning + "FlowSchema"},
-			{
-				release: release, path: flowcontrol + version + "/prioritylevelconfigurations", successor: flowcontrol + next + "/prioritylevelconfigurations", body: flow,
-				warning: "PriorityLevelConfiguration " + warning + "PriorityLevelConfiguration", becomes: map[string]any{"spec.limited." + shares: 7.0}, stays: map[string]any{"spec.limited.assuredConcurrencyShares": 7.0},
-			},
-		}
-	}
-	alike := func(release int, path, version, next, warning, body string) removedVersion {
-		return removedVersion{release: release, path: fmt.Sprintf(path, version), successor: fmt.Sprintf(path, next), warning: warning, body: body}
-	}
-	rows := []removedVersion{
-		{release: 22, path: admission + "v1beta1/mutatingwebhookconfigurations", successor: admission + "v1/mutatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
+	return slices.Concat(
+		objectsRemovedIn22(), reviewsRemovedIn22(), policiesRemovedIn22(), removedIn25(),
+		removedIn26And27(), flowControlRemovedIn(29, "v1beta2", "is deprecated in v1.26+, unavailable in v1.29+", "v1beta3", "nominalConcurrencyShares"))
+}
+
+// objectsRemovedIn22 are the rows of objects that extend or configure the server, and of ingresses.
+func objectsRemovedIn22() []removedVersion {
+	return []removedVersion{
+		{release: 22, path: admissionPath + "v1beta1/mutatingwebhookconfigurations", successor: admissionPath + "v1/mutatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
 			warning: "MutatingWebhookConfiguration is deprecated in v1.16+, unavailable in v1.22+; use admissionregistration.k8s.io/v1 MutatingWebhookConfiguration"},
-		{release: 22, path: admission + "v1beta1/validatingwebhookconfigurations", successor: admission + "v1/validatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
+		{release: 22, path: admissionPath + "v1beta1/validatingwebhookconfigurations", successor: admissionPath + "v1/validatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
 			warning: "ValidatingWebhookConfiguration is deprecated in v1.16+, unavailable in v1.22+; use admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration"},
 		{release: 22, path: "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions", successor: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 			name: "olds.example.com", body: `"spec":{"group":"example.com","version":"v1","names":{"plural":"olds","kind":"Old"},"additionalPrinterColumns":[{"name":"A","type":"string","JSONPath":".a"}]}`,
@@ -93,55 +89,72 @@ func removedVersions() []removedVersion {
 		{release: 22, path: "/apis/apiregistration.k8s.io/v1beta1/apiservices", successor: "/apis/apiregistration.k8s.io/v1/apiservices",
 			name: "v9.old.example.com", body: `"spec":{"group":"old.example.com","version":"v9","groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,"service":{"name":"s","namespace":"default"}}`,
 			warning: "APIService " + group22 + "; use apiregistration.k8s.io/v1 APIService"},
-		{release: 22, path: "/apis/authentication.k8s.io/v1beta1/tokenreviews", successor: "/apis/authentication.k8s.io/v1/tokenreviews", posted: true,
-			body: `"spec":{"token":"t"}`, warning: "TokenReview " + group22 + "; use authentication.k8s.io/v1 TokenReview"},
-		{release: 22, path: authorization + "v1beta1/subjectaccessreviews", successor: authorization + "v1/subjectaccessreviews", posted: true,
-			body:    `"spec":{"user":"u","group":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods"}}`,
-			warning: "SubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 SubjectAccessReview", stays: map[string]any{"status.allowed": true}},
-		{release: 22, path: authorization + "v1beta1/selfsubjectaccessreviews", successor: authorization + "v1/selfsubjectaccessreviews", posted: true,
-			body:    `"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}`,
-			warning: "SelfSubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 SelfSubjectAccessReview", stays: map[string]any{"status.allowed": true}},
-		{release: 22, path: authorization + "v1beta1" + ns + "localsubjectaccessreviews", successor: authorization + "v1" + ns + "localsubjectaccessreviews", posted: true,
-			body:    `"spec":{"user":"u","group":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}}`,
-			warning: "LocalSubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 LocalSubjectAccessReview", stays: map[string]any{"status.allowed": true}},
-		{release: 22, path: authorization + "v1beta1/selfsubjectrulesreviews", successor: authorization + "v1/selfsubjectrulesreviews", posted: true,
-			body: `"spec":{"namespace":"default"}`, warning: "SelfSubjectRulesReview " + group22 + "; use authorization.k8s.io/v1 SelfSubjectRulesReview"},
 		{release: 22, path: "/apis/certificates.k8s.io/v1beta1/certificatesigningrequests", successor: "/apis/certificates.k8s.io/v1/certificatesigningrequests",
 			body: `"spec":{"request":"` + certificateRequest() + `"}`, warning: "CertificateSigningRequest " + group22 + "; use certificates.k8s.io/v1 CertificateSigningRequest",
 			becomes: map[string]any{"spec.signerName": "kubernetes.io/legacy-unknown", "spec.usages.0": "digital signature"}},
-		alike(22, "/apis/coordination.k8s.io/%s"+ns+"leases", "v1beta1", "v1", "Lease "+group22+"; use coordination.k8s.io/v1 Lease", `"spec":{"holderIdentity":"h"}`),
-		{release: 22, path: "/apis/extensions/v1beta1" + ns + "ingresses", successor: "/apis/networking.k8s.io/v1" + ns + "ingresses",
+		alike(22, "/apis/coordination.k8s.io/%s"+nsPath+"leases", "v1beta1", "v1", "Lease "+group22+"; use coordination.k8s.io/v1 Lease", `"spec":{"holderIdentity":"h"}`),
+		{release: 22, path: "/apis/extensions/v1beta1" + nsPath + "ingresses", successor: "/apis/networking.k8s.io/v1" + nsPath + "ingresses",
 			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
 			warning: "Ingress is deprecated in v1.14+, unavailable in v1.22+; use networking.k8s.io/v1 Ingress"},
-		{release: 22, path: "/apis/networking.k8s.io/v1beta1" + ns + "ingresses", successor: "/apis/networking.k8s.io/v1" + ns + "ingresses",
+		{release: 22, path: "/apis/networking.k8s.io/v1beta1" + nsPath + "ingresses", successor: "/apis/networking.k8s.io/v1" + nsPath + "ingresses",
 			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
 			warning: "Ingress " + group22 + "; use networking.k8s.io/v1 Ingress"},
 		alike(22, "/apis/networking.k8s.io/%s/ingressclasses", "v1beta1", "v1", "IngressClass "+group22+"; use networking.k8s.io/v1 IngressClassList", `"spec":{"controller":"example.com/c"}`),
-		alike(22, rbac+"%s/clusterroles", "v1beta1", "v1", "ClusterRole is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRole", role),
-		alike(22, rbac+"%s/clusterrolebindings", "v1beta1", "v1", "ClusterRoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRoleBinding", bound),
-		alike(22, rbac+"%s"+ns+"roles", "v1beta1", "v1", "Role is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 Role", role),
-		alike(22, rbac+"%s"+ns+"rolebindings", "v1beta1", "v1", "RoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 RoleBinding", bound),
-		alike(22, "/apis/scheduling.k8s.io/%s/priorityclasses", "v1beta1", "v1", "PriorityClass is deprecated in v1.14+, unavailable in v1.22+; use scheduling.k8s.io/v1 PriorityClass", `"value":5`),
-		alike(22, storage+"%s/csidrivers", "v1beta1", "v1", "CSIDriver "+group22+"; use storage.k8s.io/v1 CSIDriver", `"spec":{}`),
-		alike(22, storage+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[]}`),
-		alike(22, storage+"%s/storageclasses", "v1beta1", "v1", "StorageClass "+group22+"; use storage.k8s.io/v1 StorageClass", `"provisioner":"p"`),
-		alike(22, storage+"%s/volumeattachments", "v1beta1", "v1", "VolumeAttachment "+group22+"; use storage.k8s.io/v1 VolumeAttachment",
-			`"spec":{"attacher":"a","nodeName":"n","source":{"persistentVolumeName":"v"}}`),
+	}
+}
 
-		alike(25, "/apis/batch/%s"+ns+"cronjobs", "v1beta1", "v1", "CronJob is deprecated in v1.21+, unavailable in v1.25+; use batch/v1 CronJob",
+// reviewsRemovedIn22 are the rows of types that are not stored.
+func reviewsRemovedIn22() []removedVersion {
+	return []removedVersion{
+		{release: 22, path: "/apis/authentication.k8s.io/v1beta1/tokenreviews", successor: "/apis/authentication.k8s.io/v1/tokenreviews", posted: true,
+			body: `"spec":{"token":"t"}`, warning: "TokenReview " + group22 + "; use authentication.k8s.io/v1 TokenReview"},
+		{release: 22, path: authorizationPath + "v1beta1/subjectaccessreviews", successor: authorizationPath + "v1/subjectaccessreviews", posted: true,
+			body:    `"spec":{"user":"u","group":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods"}}`,
+			warning: "SubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 SubjectAccessReview", stays: map[string]any{"status.allowed": true}},
+		{release: 22, path: authorizationPath + "v1beta1/selfsubjectaccessreviews", successor: authorizationPath + "v1/selfsubjectaccessreviews", posted: true,
+			body:    `"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}`,
+			warning: "SelfSubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 SelfSubjectAccessReview", stays: map[string]any{"status.allowed": true}},
+		{release: 22, path: authorizationPath + "v1beta1" + nsPath + "localsubjectaccessreviews", successor: authorizationPath + "v1" + nsPath + "localsubjectaccessreviews", posted: true,
+			body:    `"spec":{"user":"u","group":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}}`,
+			warning: "LocalSubjectAccessReview " + group22 + "; use authorization.k8s.io/v1 LocalSubjectAccessReview", stays: map[string]any{"status.allowed": true}},
+		{release: 22, path: authorizationPath + "v1beta1/selfsubjectrulesreviews", successor: authorizationPath + "v1/selfsubjectrulesreviews", posted: true,
+			body: `"spec":{"namespace":"default"}`, warning: "SelfSubjectRulesReview " + group22 + "; use authorization.k8s.io/v1 SelfSubjectRulesReview"},
+	}
+}
+
+// policiesRemovedIn22 are the rows of access, priorities and storage.
+func policiesRemovedIn22() []removedVersion {
+	return []removedVersion{
+		alike(22, rbacPath+"%s/clusterroles", "v1beta1", "v1", "ClusterRole is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRole", role),
+		alike(22, rbacPath+"%s/clusterrolebindings", "v1beta1", "v1", "ClusterRoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRoleBinding", bound),
+		alike(22, rbacPath+"%s"+nsPath+"roles", "v1beta1", "v1", "Role is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 Role", role),
+		alike(22, rbacPath+"%s"+nsPath+"rolebindings", "v1beta1", "v1", "RoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 RoleBinding", bound),
+		alike(22, "/apis/scheduling.k8s.io/%s/priorityclasses", "v1beta1", "v1", "PriorityClass is deprecated in v1.14+, unavailable in v1.22+; use scheduling.k8s.io/v1 PriorityClass", `"value":5`),
+		alike(22, storagePath+"%s/csidrivers", "v1beta1", "v1", "CSIDriver "+group22+"; use storage.k8s.io/v1 CSIDriver", `"spec":{}`),
+		alike(22, storagePath+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[]}`),
+		alike(22, storagePath+"%s/storageclasses", "v1beta1", "v1", "StorageClass "+group22+"; use storage.k8s.io/v1 StorageClass", `"provisioner":"p"`),
+		alike(22, storagePath+"%s/volumeattachments", "v1beta1", "v1", "VolumeAttachment "+group22+"; use storage.k8s.io/v1 VolumeAttachment",
+			`"spec":{"attacher":"a","nodeName":"n","source":{"persistentVolumeName":"v"}}`),
+	}
+}
+
+// removedIn25 are the rows of the release 1.25.
+func removedIn25() []removedVersion {
+	return []removedVersion{
+		alike(25, "/apis/batch/%s"+nsPath+"cronjobs", "v1beta1", "v1", "CronJob is deprecated in v1.21+, unavailable in v1.25+; use batch/v1 CronJob",
 			`"spec":{"schedule":"@daily","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`),
-		{release: 25, path: "/apis/discovery.k8s.io/v1beta1" + ns + "endpointslices", successor: "/apis/discovery.k8s.io/v1" + ns + "endpointslices",
+		{release: 25, path: "/apis/discovery.k8s.io/v1beta1" + nsPath + "endpointslices", successor: "/apis/discovery.k8s.io/v1" + nsPath + "endpointslices",
 			body:    `"addressType":"IPv4","endpoints":[{"addresses":["10.1.2.3"],"topology":{"topology.kubernetes.io/zone":"z","rack":"r"}}]`,
 			becomes: map[string]any{"endpoints.0.zone": "z", "endpoints.0.deprecatedTopology.rack": "r"}, stays: map[string]any{"endpoints.0.topology.rack": "r"},
 			warning: "EndpointSlice is deprecated in v1.21+, unavailable in v1.25+; use discovery.k8s.io/v1 EndpointSlice"},
-		{release: 25, path: "/apis/events.k8s.io/v1beta1" + ns + "events", successor: "/apis/events.k8s.io/v1" + ns + "events",
+		{release: 25, path: "/apis/events.k8s.io/v1beta1" + nsPath + "events", successor: "/apis/events.k8s.io/v1" + nsPath + "events",
 			body: `"type":"Other","note":"m","deprecatedCount":3,"regarding":{"namespace":"default","name":"p"}`, becomes: map[string]any{"type": "Other", "deprecatedCount": 3.0},
 			warning: "Event is deprecated in v1.22+, unavailable in v1.25+"},
-		{release: 25, path: "/apis/autoscaling/v2beta1" + ns + "horizontalpodautoscalers", successor: "/apis/autoscaling/v2" + ns + "horizontalpodautoscalers",
+		{release: 25, path: "/apis/autoscaling/v2beta1" + nsPath + "horizontalpodautoscalers", successor: "/apis/autoscaling/v2" + nsPath + "horizontalpodautoscalers",
 			body:    `"spec":{` + hpa + `,"metrics":[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":60}}]}`,
 			becomes: map[string]any{"spec.metrics.0.resource.target.averageUtilization": 60.0}, stays: map[string]any{"spec.metrics.0.resource.targetAverageUtilization": 60.0},
 			warning: "HorizontalPodAutoscaler is deprecated in v1.22+, unavailable in v1.25+; use autoscaling/v2 HorizontalPodAutoscaler"},
-		{release: 25, path: "/apis/policy/v1beta1" + ns + "poddisruptionbudgets", successor: "/apis/policy/v1" + ns + "poddisruptionbudgets",
+		{release: 25, path: "/apis/policy/v1beta1" + nsPath + "poddisruptionbudgets", successor: "/apis/policy/v1" + nsPath + "poddisruptionbudgets",
 			body: `"spec":{"minAvailable":1,"selector":{}}`, becomes: map[string]any{"spec.selector.matchExpressions.0.operator": "Exists"}, stays: map[string]any{"spec.selector": map[string]any{}},
 			warning: "PodDisruptionBudget is deprecated in v1.21+, unavailable in v1.25+; use policy/v1 PodDisruptionBudget"},
 		{release: 25, path: "/apis/policy/v1beta1/podsecuritypolicies",
@@ -149,14 +162,35 @@ func removedVersions() []removedVersion {
 			stays:   map[string]any{"spec.allowPrivilegeEscalation": true},
 			warning: "PodSecurityPolicy is deprecated in v1.21+, unavailable in v1.25+"},
 		alike(25, "/apis/node.k8s.io/%s/runtimeclasses", "v1beta1", "v1", "RuntimeClass is deprecated in v1.22+, unavailable in v1.25+", `"handler":"h"`),
-
-		alike(26, "/apis/autoscaling/%s"+ns+"horizontalpodautoscalers", "v2beta2", "v2",
-			"HorizontalPodAutoscaler is deprecated in v1.23+, unavailable in v1.26+; use autoscaling/v2 HorizontalPodAutoscaler", `"spec":{`+hpa+`,"behavior":{"scaleDown":{"selectPolicy":"Disabled"}}}`),
-		alike(27, storage+"%s"+ns+"csistoragecapacities", "v1beta1", "v1", "CSIStorageCapacity is deprecated in v1.24+, unavailable in v1.27+; use storage.k8s.io/v1 CSIStorageCapacity",
-			`"storageClassName":"s","capacity":"1Gi"`),
 	}
-	rows = append(rows, flows(26, "v1beta1", "is deprecated in v1.23+, unavailable in v1.26+", "v1beta2", "assuredConcurrencyShares")...)
-	return append(rows, flows(29, "v1beta2", "is deprecated in v1.26+, unavailable in v1.29+", "v1beta3", "nominalConcurrencyShares")...)
+}
+
+// removedIn26And27 are the rows of the releases 1.26 and 1.27.
+func removedIn26And27() []removedVersion {
+	return append([]removedVersion{
+		alike(26, "/apis/autoscaling/%s"+nsPath+"horizontalpodautoscalers", "v2beta2", "v2",
+			"HorizontalPodAutoscaler is deprecated in v1.23+, unavailable in v1.26+; use autoscaling/v2 HorizontalPodAutoscaler", `"spec":{`+hpa+`,"behavior":{"scaleDown":{"selectPolicy":"Disabled"}}}`),
+		alike(27, storagePath+"%s"+nsPath+"csistoragecapacities", "v1beta1", "v1", "CSIStorageCapacity is deprecated in v1.24+, unavailable in v1.27+; use storage.k8s.io/v1 CSIStorageCapacity",
+			`"storageClassName":"s","capacity":"1Gi"`),
+	}, flowControlRemovedIn(26, "v1beta1", "is deprecated in v1.23+, unavailable in v1.26+", "v1beta2", "assuredConcurrencyShares")...)
+}
+
+// flowControlRemovedIn are the rows of a version of flow control, whose successor has the
+// shares of a priority level in another field.
+func flowControlRemovedIn(release int, version, warning, next, shares string) []removedVersion {
+	warning += "; use flowcontrol.apiserver.k8s.io/v1beta3 "
+	return []removedVersion{
+		{release: release, path: flowcontrolPath + version + "/flowschemas", successor: flowcontrolPath + next + "/flowschemas", body: flowSpec, warning: "FlowSchema " + warning + "FlowSchema"},
+		{
+			release: release, path: flowcontrolPath + version + "/prioritylevelconfigurations", successor: flowcontrolPath + next + "/prioritylevelconfigurations", body: flow,
+			warning: "PriorityLevelConfiguration " + warning + "PriorityLevelConfiguration", becomes: map[string]any{"spec.limited." + shares: 7.0}, stays: map[string]any{"spec.limited.assuredConcurrencyShares": 7.0},
+		},
+	}
+}
+
+// alike is a row of a type whose fields are the same in the successor; path has %s for the version.
+func alike(release int, path, version, next, warning, body string) removedVersion {
+	return removedVersion{release: release, path: fmt.Sprintf(path, version), successor: fmt.Sprintf(path, next), warning: warning, body: body}
 }
 
 var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnFailure, func() {

@@ -13,10 +13,8 @@ import (
 
 const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-func TestSchemaExtensions(t *testing.T) {
-	for _, tc := range []struct {
-		name, method, path, contentType, in, want string
-	}{
+func TestSchemaExtensionsInJSON(t *testing.T) {
+	testSchemaExtensions(t, []schemaCase{
 		{
 			name: "extensions in JSON",
 			in:   `{"schema": {"type":"array","x-svc-list-type":"map", "x-svc-list-map-keys" : ["a"]}}`,
@@ -56,6 +54,11 @@ func TestSchemaExtensions(t *testing.T) {
 			in:   `[{"op":"add","path":"/spec/x-svc-map-type","value":"x-svc-map-type"},{"op":"move","from":"/a/x-svc-map-type","path":"/b"}]`,
 			want: `[{"op":"add","path":"/spec/x-kubernetes-map-type","value":"x-svc-map-type"},{"op":"move","from":"/a/x-kubernetes-map-type","path":"/b"}]`,
 		},
+	})
+}
+
+func TestSchemaExtensionsInYAML(t *testing.T) {
+	testSchemaExtensions(t, []schemaCase{
 		{
 			name: "extensions in YAML", method: http.MethodPatch, contentType: "application/apply-patch+yaml",
 			in:   "# für x-svc-list-type: alle\nschéma: {é: 1, x-svc-list-type: set}\n\"x-svc-map-type\": 'x-svc-map-type'\n'x-svc-int-or-string': true\n",
@@ -75,6 +78,11 @@ func TestSchemaExtensions(t *testing.T) {
 			name: "broken YAML stays", contentType: "application/yaml",
 			in: "x-svc-list-type: [", want: "x-svc-list-type: [",
 		},
+	})
+}
+
+func TestOnlySchemasAreRewritten(t *testing.T) {
+	testSchemaExtensions(t, []schemaCase{
 		{
 			name: "the group domain's path", path: "/apis/apiextensions.corp.example/v1/customresourcedefinitions",
 			in: `{"x-svc-list-type":"set"}`, want: `{"x-kubernetes-list-type":"set"}`,
@@ -88,7 +96,18 @@ func TestSchemaExtensions(t *testing.T) {
 			in:   `{"x-svc-list-type":"` + strings.Repeat("s", maxBody) + `"}`,
 			want: `{"x-svc-list-type":"` + strings.Repeat("s", maxBody) + `"}`,
 		},
-	} {
+	})
+}
+
+// schemaCase is a request whose body in becomes want. By default it is a POST of JSON to
+// the custom resource definitions.
+type schemaCase struct {
+	name, method, path, contentType, in, want string
+}
+
+func testSchemaExtensions(t *testing.T, cases []schemaCase) {
+	t.Helper()
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.method == "" {
 				tc.method = http.MethodPost

@@ -8,14 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-func TestProfiles(t *testing.T) {
-	cpuAndGPU := []WeightedResource{{corev1.ResourceCPU, 1}, {"example.com/gpu", 3}}
-	for _, test := range []struct {
-		name   string
-		change func(*Profile)
-		script string // the last line is asked, with its answer
-		want   string
-	}{
+func TestProfilesSelectAndWeighPlugins(t *testing.T) {
+	testProfiles(t, []profileCase{
 		{"a disabled filter rejects no node", func(p *Profile) { p.Disabled = sets.New("TaintToleration") }, `
 node a taint=dedicated=db:NoSchedule
 fits web`, "a"},
@@ -27,6 +21,16 @@ decide web`, "a or b"},
 		{"weights multiply scores", func(p *Profile) { p.Weights = map[string]int64{"NodeResourcesFit": 7} }, `
 node a cpu=4 memory=4Gi
 score all web cpu=2 memory=2Gi`, "a=350"},
+		{"no preemption", func(p *Profile) { p.NoPreemption = true }, `
+node a cpu=1
+pod low on=a cpu=1
+preempt high cpu=1 priority=1`, ""},
+	})
+}
+
+func TestProfilesScoreResources(t *testing.T) {
+	cpuAndGPU := []WeightedResource{{corev1.ResourceCPU, 1}, {"example.com/gpu", 3}}
+	testProfiles(t, []profileCase{
 		{"most allocated nodes first", func(p *Profile) { p.Strategy = &Strategy{Type: MostAllocated, Resources: cpuAndGPU} }, `
 node a cpu=4 example.com/gpu=4
 pod busy on=a cpu=1 example.com/gpu=3
@@ -58,6 +62,11 @@ score NodeResourcesBalancedAllocation web example.com/gpu=1`, "a=81 b=69"},
 		}, `
 node a
 fits web example.com/license=1 example.org/x=1`, "a"},
+	})
+}
+
+func TestProfilesSetAffinityAndSpread(t *testing.T) {
+	testProfiles(t, []profileCase{
 		{"the weight of required affinity", func(p *Profile) { p.RequiredWeight = 0 }, `
 node a
 node b
@@ -103,11 +112,19 @@ fits web`, "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced n
 node a
 node b {pool=x}
 decide web`, "b"},
-		{"no preemption", func(p *Profile) { p.NoPreemption = true }, `
-node a cpu=1
-pod low on=a cpu=1
-preempt high cpu=1 priority=1`, ""},
-	} {
+	})
+}
+
+type profileCase struct {
+	name   string
+	change func(*Profile)
+	script string // the last line is asked, with its answer
+	want   string
+}
+
+func testProfiles(t *testing.T, cases []profileCase) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			s := NewSnapshot()
 			p := DefaultProfile("")

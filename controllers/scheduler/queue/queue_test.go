@@ -135,83 +135,115 @@ func parseEvents(s string) Events {
 // TestNoPodIsLost calls the queue at random and compares it with a simple model of
 // the pods that can be popped.
 func TestNoPodIsLost(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	now := time.Unix(0, 0)
-	q := New(func() time.Time { return now })
-	model := map[types.UID]string{} // active, waiting, failed or inflight
-	pick := func(state string) types.UID {
-		var uids []types.UID
-		for uid, s := range model {
-			if s == state {
-				uids = append(uids, uid)
-			}
-		}
-		if len(uids) == 0 {
-			return ""
-		}
-		slices.Sort(uids)
-		return uids[random.IntN(len(uids))]
-	}
+	m := newModel()
 	for step := range 200_000 {
-		switch random.IntN(8) {
-		case 0:
-			if len(model) < 30 {
-				uid := types.UID(fmt.Sprint(step))
-				pod := &corev1.Pod{}
-				pod.UID, pod.Spec.Priority = uid, ptr.To(int32(random.IntN(3)))
-				q.Set(pod)
-				model[uid] = "active"
-			}
-		case 1, 2:
-			pod := q.Pop()
-			switch {
-			case pod == nil && pick("active") != "":
-				t.Fatalf("step %d: %s is not popped", step, pick("active"))
-			case pod != nil && model[pod.UID] == "inflight":
-				t.Fatalf("step %d: %s is popped twice", step, pod.UID)
-			case pod != nil && model[pod.UID] == "":
-				t.Fatalf("step %d: %s is popped after its removal", step, pod.UID)
-			case pod != nil:
-				model[pod.UID] = "inflight"
-			}
-		case 3:
-			if uid := pick("inflight"); uid != "" {
-				q.Wait(uid, 1<<random.IntN(3))
-				model[uid] = "waiting"
-			}
-		case 4:
-			if uid := pick("inflight"); uid != "" {
-				q.Retry(uid)
-				model[uid] = "failed"
-			}
-		case 5:
-			q.Wake(7, nil)
-			for uid, s := range model {
-				if s == "waiting" {
-					model[uid] = "active"
-				}
-			}
-		case 6:
-			if uid := pick([]string{"active", "waiting", "failed", "inflight"}[random.IntN(4)]); uid != "" {
-				q.Remove(uid)
-				delete(model, uid)
-			}
-		case 7:
-			now = now.Add(time.Duration(random.IntN(3)) * time.Second)
+		if problem := m.step(types.UID(fmt.Sprint(step))); problem != "" {
+			t.Fatalf("step %d: %s", step, problem)
 		}
 	}
-	now = now.Add(MaxWait)
-	for uid, s := range model {
+	if left := m.drain(); len(left) > 0 || len(m.q.entries) > 0 || len(m.q.waitingFor) > 0 {
+		t.Errorf("these pods are never popped: %v", left)
+	}
+}
+
+// model has the state that each pod of a queue must have.
+type model struct {
+	random *rand.Rand
+	now    time.Time
+	q      *Queue
+	pods   map[types.UID]string // active, waiting, failed or inflight
+}
+
+func newModel() *model {
+	m := &model{random: rand.New(rand.NewPCG(1, 2)), now: time.Unix(0, 0), pods: map[types.UID]string{}}
+	m.q = New(func() time.Time { return m.now })
+	return m
+}
+
+// pick returns any pod in the state, or "" if there is none.
+func (m *model) pick(state string) types.UID {
+	var uids []types.UID
+	for uid, s := range m.pods {
+		if s == state {
+			uids = append(uids, uid)
+		}
+	}
+	if len(uids) == 0 {
+		return ""
+	}
+	slices.Sort(uids)
+	return uids[m.random.IntN(len(uids))]
+}
+
+// step does something by chance, to a new pod with the UID or to an older one, and returns
+// what the queue did wrong.
+func (m *model) step(uid types.UID) string {
+	switch m.random.IntN(8) {
+	case 0:
+		if len(m.pods) < 30 {
+			pod := &corev1.Pod{}
+			pod.UID, pod.Spec.Priority = uid, ptr.To(int32(m.random.IntN(3)))
+			m.q.Set(pod)
+			m.pods[uid] = "active"
+		}
+	case 1, 2:
+		return m.pop()
+	case 3:
+		if uid := m.pick("inflight"); uid != "" {
+			m.q.Wait(uid, 1<<m.random.IntN(3))
+			m.pods[uid] = "waiting"
+		}
+	case 4:
+		if uid := m.pick("inflight"); uid != "" {
+			m.q.Retry(uid)
+			m.pods[uid] = "failed"
+		}
+	case 5:
+		m.q.Wake(7, nil)
+		for uid, s := range m.pods {
+			if s == "waiting" {
+				m.pods[uid] = "active"
+			}
+		}
+	case 6:
+		if uid := m.pick([]string{"active", "waiting", "failed", "inflight"}[m.random.IntN(4)]); uid != "" {
+			m.q.Remove(uid)
+			delete(m.pods, uid)
+		}
+	case 7:
+		m.now = m.now.Add(time.Duration(m.random.IntN(3)) * time.Second)
+	}
+	return ""
+}
+
+// pop takes a pod from the queue, and returns what is wrong with it.
+func (m *model) pop() string {
+	pod := m.q.Pop()
+	switch {
+	case pod == nil && m.pick("active") != "":
+		return fmt.Sprintf("%s is not popped", m.pick("active"))
+	case pod != nil && m.pods[pod.UID] == "inflight":
+		return fmt.Sprintf("%s is popped twice", pod.UID)
+	case pod != nil && m.pods[pod.UID] == "":
+		return fmt.Sprintf("%s is popped after its removal", pod.UID)
+	case pod != nil:
+		m.pods[pod.UID] = "inflight"
+	}
+	return ""
+}
+
+// drain pops all pods, after the longest delays, and returns those that never come.
+func (m *model) drain() map[types.UID]string {
+	m.now = m.now.Add(MaxWait)
+	for uid, s := range m.pods {
 		if s == "inflight" {
-			q.Retry(uid)
+			m.q.Retry(uid)
 		}
 	}
-	now = now.Add(MaxBackoff)
-	for pod := q.Pop(); pod != nil; pod = q.Pop() {
-		delete(model, pod.UID)
-		q.Remove(pod.UID)
+	m.now = m.now.Add(MaxBackoff)
+	for pod := m.q.Pop(); pod != nil; pod = m.q.Pop() {
+		delete(m.pods, pod.UID)
+		m.q.Remove(pod.UID)
 	}
-	if len(model) > 0 || len(q.entries) > 0 || len(q.waitingFor) > 0 {
-		t.Errorf("these pods are never popped: %v", model)
-	}
+	return m.pods
 }

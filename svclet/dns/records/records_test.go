@@ -111,12 +111,8 @@ func show(a records.Answer) string {
 	return strings.Join(lines, "\n")
 }
 
-// The rules of Kubernetes' DNS-based service discovery, with the specification's own
-// examples, and those of the RFCs on names without records and aliases.
-func TestAnswers(t *testing.T) {
-	z := zone(t)
-	for _, test := range []struct{ rule, question, want string }{
-		{"2.2 the schema's version", "dns-version.cluster.local. TXT", `dns-version.cluster.local. TXT "1.1.0"`},
+func TestAnswersForServices(t *testing.T) {
+	testAnswers(t, []answerCase{
 		{"2.3.1 the address of a service", "kubernetes.default.svc.cluster.local. A", "kubernetes.default.svc.cluster.local. A 10.3.0.1"},
 		{"2.3.1 in both families", "dual.default.svc.cluster.local. A", "dual.default.svc.cluster.local. A 10.3.0.2"},
 		{"2.3.1 in both families", "dual.default.svc.cluster.local. AAAA", "dual.default.svc.cluster.local. AAAA fd00:3::2"},
@@ -132,6 +128,11 @@ func TestAnswers(t *testing.T) {
 		{"2.3.3 other types", "1.0.3.10.in-addr.arpa. A", soa},
 		{"2.3.3 an endpoint of a service with a cluster IP has no name", "7.2.0.192.in-addr.arpa. PTR", "elsewhere"},
 		{"an address of no service is for others to name", "200.0.3.10.in-addr.arpa. PTR", "elsewhere"},
+	})
+}
+
+func TestAnswersForHeadlessServices(t *testing.T) {
+	testAnswers(t, []answerCase{
 		{"2.4.1 the ready endpoints of a headless service", "headless.default.svc.cluster.local. A",
 			"headless.default.svc.cluster.local. A 10.3.0.100\nheadless.default.svc.cluster.local. A 10.3.0.101\nheadless.default.svc.cluster.local. A 10.3.0.102"},
 		{"2.4.1 of IPv6", "headless.default.svc.cluster.local. AAAA", "headless.default.svc.cluster.local. AAAA fd00:0:0:3::100"},
@@ -156,6 +157,11 @@ func TestAnswers(t *testing.T) {
 		{"2.4.3 the name of an endpoint", "100.0.3.10.in-addr.arpa. PTR", "100.0.3.10.in-addr.arpa. PTR my-pet.headless.default.svc.cluster.local."},
 		{"2.4.3 of IPv6, in whichever notation the endpoint has it", reverse(t, "fd00:0:0:3::100") + " PTR",
 			reverse(t, "fd00:0:0:3::100") + " PTR fd00-0-0-3--0100.headless.default.svc.cluster.local."},
+	})
+}
+
+func TestAnswersForExternalNames(t *testing.T) {
+	testAnswers(t, []answerCase{
 		{"2.5 an external name", "foo.default.svc.cluster.local. A", "foo.default.svc.cluster.local. CNAME www.example.com.\n> www.example.com."},
 		{"2.5 itself", "foo.default.svc.cluster.local. CNAME", "foo.default.svc.cluster.local. CNAME www.example.com."},
 		{"2.5 has no names below it", "_https._tcp.foo.default.svc.cluster.local. SRV", "NXDOMAIN\n" + soa},
@@ -171,6 +177,12 @@ func TestAnswers(t *testing.T) {
 		{"of a name that does not exist (RFC 6604, section 3)", "absent.names.svc.cluster.local. A",
 			"NXDOMAIN\nabsent.names.svc.cluster.local. CNAME nothing.default.svc.cluster.local.\n" + soa},
 		{"that leads back to itself", "loop.names.svc.cluster.local. A", "SERVFAIL"},
+	})
+}
+
+func TestAnswersForPodsAndTheZone(t *testing.T) {
+	testAnswers(t, []answerCase{
+		{"2.2 the schema's version", "dns-version.cluster.local. TXT", `dns-version.cluster.local. TXT "1.1.0"`},
 		{"2.6 a pod", "10-3-0-9.default.pod.cluster.local. A", "10-3-0-9.default.pod.cluster.local. A 10.3.0.9"},
 		{"2.6 of IPv6", "fd00--9.default.pod.cluster.local. AAAA", "fd00--9.default.pod.cluster.local. AAAA fd00::9"},
 		{"2.6 no address", "web.default.pod.cluster.local. A", "NXDOMAIN\n" + soa},
@@ -188,7 +200,18 @@ func TestAnswers(t *testing.T) {
 		{"another domain", "www.example.com. A", "elsewhere"},
 		{"a domain that only ends alike", "kubernetes.default.svc.mycluster.local. A", "elsewhere"},
 		{"the root", ". NS", "elsewhere"},
-	} {
+	})
+}
+
+// answerCase is a question and its answer. A rule that begins with a number is of that
+// section of the specification of Kubernetes' DNS-based service discovery, with its examples.
+// The others are those of the RFCs on names without records and aliases.
+type answerCase struct{ rule, question, want string }
+
+func testAnswers(t *testing.T, cases []answerCase) {
+	t.Helper()
+	z := zone(t)
+	for _, test := range cases {
 		name, kind, _ := strings.Cut(test.question, " ")
 		answer, own := z.Answer(dns.Question{Name: name, Qtype: dns.StringToType[kind], Qclass: dns.ClassINET})
 		got := show(answer)

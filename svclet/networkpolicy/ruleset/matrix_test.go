@@ -16,18 +16,20 @@ import (
 	"svc.dev/svc/svclet/networkpolicy/ruleset"
 )
 
-// TestMatrix checks which of 9 pods reach which at the ports 80 and 81 of TCP and UDP:
-// exactly those that a case names. The pods a, b and c are in the namespaces x, y and z,
-// with the labels pod and ns; the port 80 has the name serve-80 with its protocol.
-// Afterwards, without the policies, all connections are open again.
-func TestMatrix(t *testing.T) {
-	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
-	inX := func(pod string) bool { return strings.HasPrefix(pod, "x/") }
-	for _, test := range []struct {
-		rule     string
-		policies []string
-		allowed  func(from, to string, protocol corev1.Protocol, port int32) bool
-	}{
+const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
+
+// inX reports whether the pod is of the namespace x.
+func inX(pod string) bool { return strings.HasPrefix(pod, "x/") }
+
+// matrixCase are policies of the namespace x, and the connections that they allow.
+type matrixCase struct {
+	rule     string
+	policies []string
+	allowed  func(from, to string, protocol corev1.Protocol, port int32) bool
+}
+
+func TestMatrixOfPeers(t *testing.T) {
+	testMatrix(t, []matrixCase{
 		{"no policy", nil, func(string, string, corev1.Protocol, int32) bool { return true }},
 		{"deny ingress of a namespace", []string{"{podSelector: {}, policyTypes: [Ingress]}"},
 			func(_, to string, _ corev1.Protocol, _ int32) bool { return !inX(to) }},
@@ -55,6 +57,19 @@ func TestMatrix(t *testing.T) {
 			func(from, to string, _ corev1.Protocol, _ int32) bool {
 				return !inX(to) || strings.HasPrefix(from, "y/") || from == "x/a"
 			}},
+		{"a block of addresses with an exception", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.1.0/24]}}]}]}"},
+			func(from, to string, _ corev1.Protocol, _ int32) bool {
+				return !inX(to) || !strings.HasPrefix(from, "y/")
+			}},
+		{"an exception does not deny what another peer allows", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.1.0/24]}}, {namespaceSelector: {matchLabels: {ns: 'y'}}, podSelector: {matchLabels: {pod: a}}}]}]}"},
+			func(from, to string, _ corev1.Protocol, _ int32) bool {
+				return !inX(to) || !strings.HasPrefix(from, "y/") || from == "y/a"
+			}},
+	})
+}
+
+func TestMatrixOfPorts(t *testing.T) {
+	testMatrix(t, []matrixCase{
 		{"a port of TCP", []string{"{podSelector: {}, ingress: [{ports: [{port: 81}]}]}"},
 			func(_, to string, protocol corev1.Protocol, port int32) bool {
 				return !inX(to) || protocol == tcp && port == 81
@@ -79,15 +94,16 @@ func TestMatrix(t *testing.T) {
 			}},
 		{"egress without a peer does not open the peers' ingress", []string{"{podSelector: {matchLabels: {pod: a}}, policyTypes: [Ingress, Egress], egress: [{}]}"},
 			func(_, to string, _ corev1.Protocol, _ int32) bool { return to != "x/a" }},
-		{"a block of addresses with an exception", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.1.0/24]}}]}]}"},
-			func(from, to string, _ corev1.Protocol, _ int32) bool {
-				return !inX(to) || !strings.HasPrefix(from, "y/")
-			}},
-		{"an exception does not deny what another peer allows", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.1.0/24]}}, {namespaceSelector: {matchLabels: {ns: 'y'}}, podSelector: {matchLabels: {pod: a}}}]}]}"},
-			func(from, to string, _ corev1.Protocol, _ int32) bool {
-				return !inX(to) || !strings.HasPrefix(from, "y/") || from == "y/a"
-			}},
-	} {
+	})
+}
+
+// testMatrix checks which of 9 pods reach which at the ports 80 and 81 of TCP and UDP:
+// exactly those that a case names. The pods a, b and c are in the namespaces x, y and z,
+// with the labels pod and ns; the port 80 has the name serve-80 with its protocol.
+// Afterwards, without the policies, all connections are open again.
+func testMatrix(t *testing.T, cases []matrixCase) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.rule, func(t *testing.T) {
 			m := newMatrix(t)
 			for i, spec := range test.policies {
