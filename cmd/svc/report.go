@@ -53,15 +53,30 @@ Type next, in another terminal:
 // notActedOn returns the kinds that a release serves without a controller, admission
 // plugin or node component of svc that acts on them (docs/not-yet.md).
 func notActedOn(r release.Release) []string {
-	kinds := []string{"Ingress", "IngressClass"}
-	if !r.Before(withClaims) {
-		kinds = append(kinds, "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+	var kinds []string
+	for _, u := range unattended() {
+		if !r.Before(u.since) {
+			kinds = append(kinds, u.kinds...)
+		}
 	}
 	return kinds
 }
 
-// withClaims is the first release that serves resource.k8s.io/v1.
-var withClaims = release.Release{Major: 1, Minor: 34}
+// unattendedKinds are kinds that are stable since a release and that nothing acts on: a
+// row of docs/not-yet.md.
+type unattendedKinds struct {
+	since release.Release
+	kinds []string
+}
+
+func unattended() []unattendedKinds {
+	return []unattendedKinds{
+		{release.Release{Major: 1, Minor: 19}, []string{"Ingress", "IngressClass"}},
+		{release.Release{Major: 1, Minor: 33}, []string{"ServiceCIDR", "IPAddress"}},
+		{release.Release{Major: 1, Minor: 34}, []string{"DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}},
+		{release.Release{Major: 1, Minor: 37}, []string{"ClusterTrustBundle", "PodCertificateRequest", "StorageVersionMigration", "DeviceTaintRule"}},
+	}
+}
 
 // enumerate returns words as in a sentence: a, b and c.
 func enumerate(words []string) string {

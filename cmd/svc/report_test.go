@@ -2,11 +2,13 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/component"
@@ -66,19 +68,42 @@ func TestTheDocumentedKindsThatNothingActsOnAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := notActedOn(release.Newest)
-	always := len(notActedOn(release.Default))
-	rows := []string{strings.Join(all[:always], ", ") + " |", strings.Join(all[always:], ", ") + ", with `--release=" + withClaims.String() + "` or later |"}
-	for _, row := range rows {
-		if strings.Count(string(page), "\n| "+row) != 1 {
+	rows := 0
+	for _, u := range unattended() {
+		row := strings.Join(u.kinds, ", ")
+		if release.Default.Before(u.since) {
+			row += ", with `--release=" + u.since.String() + "` or later"
+		}
+		if strings.Count(string(page), "\n| "+row+" |") != 1 {
 			t.Errorf("docs/not-yet.md has not exactly one row %q:\n%s", row, page)
 		}
+		rows++
 	}
-	if found := strings.Count(string(page), "\n| "); found != len(rows)+1 {
-		t.Errorf("docs/not-yet.md has %d rows, want its head and %q", found, rows)
+	if found := strings.Count(string(page), "\n| "); found != rows+1 {
+		t.Errorf("docs/not-yet.md has %d rows, want its head and %d", found, rows)
 	}
-	if got := enumerate(all); got != "Ingress, IngressClass, DeviceClass, ResourceClaim, ResourceClaimTemplate and ResourceSlice" {
-		t.Errorf("the report has %q", got)
+	if got := enumerate([]string{"A", "B", "C"}); got != "A, B and C" {
+		t.Errorf("three words are enumerated as %q", got)
+	}
+}
+
+func TestKindsThatNothingActsOnAreServedSinceTheirRelease(t *testing.T) {
+	kinds := apis.Kinds()
+	for _, u := range unattended() {
+		if !release.Default.Before(u.since) {
+			continue
+		}
+		for _, r := range []release.Release{u.since, {Major: 1, Minor: u.since.Minor - 1}} {
+			served, err := release.NewServed(r, nil, kinds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range kinds {
+				if name := k.GVKs()[0].Kind; slices.Contains(u.kinds, name) && len(served.Versions(k)) > 0 != (r == u.since) {
+					t.Errorf("%s: the release %s serves the versions %v by default", name, r, served.Versions(k))
+				}
+			}
+		}
 	}
 }
 
