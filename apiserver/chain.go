@@ -103,6 +103,7 @@ func (c *chain) assemble() (*Server, error) {
 		informers:    informers,
 		clock:        c.clock,
 		delay:        c.options.Requests.ShutdownDelay,
+		listener:     config.SecureServing.Listener,
 		address:      config.SecureServing.Listener.Addr().String(),
 	}, nil
 }

@@ -15,6 +15,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"reflect"
 	"sync"
@@ -30,6 +31,7 @@ import (
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/internal/footprint"
 )
@@ -45,6 +47,7 @@ type Server struct {
 	identity *identity
 	hosted   *hosted // nil if it is standalone
 	backend  *storage.Backend
+	recorded *recordedRelease
 	// objectCounts is what flow control estimates the cost of lists from.
 	objectCounts flowcontrolrequest.StorageObjectCountTracker
 	encryption   *encryption.Encryption
@@ -55,6 +58,7 @@ type Server struct {
 	informers    []informerFactory
 	clock        clock.WithTicker
 	delay        time.Duration // of the shutdown
+	listener     net.Listener
 	address      string
 	id           string // in metrics
 }
@@ -74,6 +78,9 @@ func New(o *options.Options) (*Server, error) {
 }
 
 func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
+	if err := release.SetExpressions(o.Release); err != nil {
+		return nil, err
+	}
 	kinds := registry.New()
 	behind, err := newHosted(o, clock)
 	if err != nil {
@@ -100,7 +107,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		id.close()
 		return nil, errors.Join(err, s.close())
 	}
-	server.id, server.hosted = serverID, behind
+	server.id, server.hosted, server.recorded = serverID, behind, newRecordedRelease(o, s, clock)
 	return server, nil
 }
 
@@ -135,8 +142,9 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
 	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
+	background.Go(func() { s.recorded.claim(ctx, cancel) })
 	s.syncInformers(ctx, serving)
-	err := s.chain.Run(ctx)
+	err := s.serve(ctx)
 	cancel()
 	stop()
 	close(stopped)
@@ -144,7 +152,21 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	s.requests.Stop()
 	s.identity.close()
 	s.encryption.Close()
-	return errors.Join(err, s.backend.Close())
+	return errors.Join(s.recorded.refused, err, s.backend.Close())
+}
+
+// serve serves until ctx is done. A release that must not serve what is stored does not
+// begin to, unless etcd answers later than syncTimeout.
+func (s *Server) serve(ctx context.Context) error {
+	select {
+	case <-s.recorded.done:
+	case <-s.clock.After(syncTimeout):
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return s.listener.Close()
+	}
+	return s.chain.Run(ctx)
 }
 
 // informerFactory has informers of the server itself, on the internal view.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	utilcompatibility "k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
 )
@@ -30,6 +31,20 @@ func Public(r Release, svcVersion string) compatibility.EffectiveVersion {
 // Internal returns the version of the internal view, for the server's own clients:
 // it serves all versions of the libraries.
 func Internal() compatibility.EffectiveVersion { return effective() }
+
+// SetExpressions makes the compilers of CEL expressions, which are global, accept in new
+// objects what those of the release did: the functions that the release before it had, so
+// that servers of both can evaluate what either has stored. Expressions that are stored
+// may have all functions.
+func SetExpressions(r Release) error {
+	kube := utilcompatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor(compatibility.DefaultKubeComponent)
+	v, ok := kube.(compatibility.MutableEffectiveVersion)
+	if !ok {
+		return fmt.Errorf("the version of CEL expressions cannot be set: it is a %T", kube)
+	}
+	v.SetMinCompatibilityVersion(r.version().SubtractMinor(1))
+	return nil
+}
 
 // effective returns the libraries' own version. The library's constructor allows the
 // emulation of the last three releases only; this one allows every release.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,6 +179,13 @@ func (b *Backend) Client() *clientv3.Client { return b.main.client.Client }
 
 // Prefix is put before all keys.
 func (b *Backend) Prefix() string { return b.config.Prefix }
+
+// Stored reports whether there are objects of a resource.
+func (b *Backend) Stored(ctx context.Context, resource schema.GroupResource) (bool, error) {
+	keys := "/" + strings.Trim(b.config.Prefix, "/") + keyPrefix(resource) + "/"
+	resp, err := b.clusterOf(resource).client.KV.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	return err == nil && len(resp.Kvs) > 0, err
+}
 
 // Check reports whether etcd answers and accepts writes, in all clusters.
 func (b *Backend) Check(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/internal/progress"
@@ -22,7 +23,7 @@ func newStorage() *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newStorageRewrite(clock.RealClock{}))
+	cmd.AddCommand(newStorageRewrite(clock.RealClock{}), newStorageMigrate(clock.RealClock{}))
 	return cmd
 }
 
@@ -48,20 +49,23 @@ objects, an earlier key may be removed.`,
 		if err != nil {
 			return fmt.Errorf("--svcconfig: %w", err)
 		}
-		return rewriteAll(cmd.Context(), cmd, clock, rewriter, resources)
+		_, err = rewriteAll(cmd.Context(), cmd, clock, rewriter, resources)
+		return err
 	}
 	return cmd
 }
 
-// rewriteAll prints a line for each resource with objects. It goes on after an error.
-func rewriteAll(ctx context.Context, cmd *cobra.Command, clock clock.WithTicker, rewriter *rewrite.Rewriter, names []string) error {
+// rewriteAll prints a line for each resource with objects, and returns the resources of
+// which all have been rewritten. It goes on after an error.
+func rewriteAll(ctx context.Context, cmd *cobra.Command, clock clock.WithTicker, rewriter *rewrite.Rewriter, names []string) ([]schema.GroupVersionResource, error) {
 	resources, err := rewriter.Resources(ctx, names)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "RESOURCE\tOBJECTS\tREWRITTEN")
 	var errs []error
+	var done []schema.GroupVersionResource
 	for _, resource := range resources {
 		what := fmt.Sprintf("%s: rewriting %s", cmd.CommandPath(), resource.GroupResource())
 		err := progress.While(cmd.ErrOrStderr(), clock, what, func() error {
@@ -73,7 +77,9 @@ func rewriteAll(ctx context.Context, cmd *cobra.Command, clock clock.WithTicker,
 		})
 		if err != nil {
 			errs = append(errs, err)
+			continue
 		}
+		done = append(done, resource)
 	}
-	return errors.Join(errors.Join(errs...), table.Flush())
+	return done, errors.Join(errors.Join(errs...), table.Flush())
 }

@@ -12,11 +12,13 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -40,6 +42,8 @@ type Result struct {
 // Rewriter rewrites objects through an API server.
 type Rewriter struct {
 	client     metadata.Interface
+	objects    dynamic.Interface
+	extensions apiextensions.Interface
 	discovery  discovery.DiscoveryInterface
 	aggregator aggregator.Interface
 }
@@ -51,6 +55,12 @@ func New(config *rest.Config) (*Rewriter, error) {
 	var r Rewriter
 	var err error
 	if r.client, err = metadata.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if r.objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if r.extensions, err = apiextensions.NewForConfig(config); err != nil {
 		return nil, err
 	}
 	if r.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {

@@ -53,4 +53,27 @@ var _ = Describe("Document 2, section 9: kinds of newer releases", func() {
 			Expect(send(ctx, launch.Request{Method: "GET", Path: k.path}).Status).To(Equal(404), k.path)
 		}
 	})
+
+	It("new expressions have the functions of the release before", func(ctx SpecContext) {
+		const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+		definition := func(name, rule string) string {
+			return `{"metadata":{"name":"` + name + `s.functions.example.com"},"spec":{"group":"functions.example.com","scope":"Cluster","names":{"plural":"` + name + `s","kind":"` + name +
+				`"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"string","maxLength":50,"x-kubernetes-validations":[{"rule":"` + rule + `"}]}}}}}]}}`
+		}
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		create := func(s *launch.Server, name, rule string) launch.Response {
+			GinkgoHelper()
+			resp, err := launch.Send(ctx, s.Config, launch.Request{Method: "POST", Path: path, ContentType: "application/json", Body: definition(name, rule)})
+			Expect(err).NotTo(HaveOccurred())
+			return resp
+		}
+		// The library of addresses came with 1.30, that of quantities with 1.28.
+		old, newer := up(ctx, filepath.Join(dir, "old"), "--release=1.30"), up(ctx, filepath.Join(dir, "newer"), "--release=1.31")
+		refused := failed(create(old, "address", "isIP(self)"), 422)
+		Expect(refused.Message).To(ContainSubstring("undeclared reference to 'isIP'"))
+		parse(create(old, "quantity", "isQuantity(self)"), 201)
+		parse(create(newer, "address", "isIP(self)"), 201)
+	})
 })

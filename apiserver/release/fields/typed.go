@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -27,6 +28,44 @@ func (n *Node) prune(v reflect.Value, at *path) []string {
 		}
 	}
 	return found
+}
+
+// Fits reports whether an object has the node's type.
+func (n *Node) Fits(obj runtime.Object) bool {
+	return n != nil && reflect.TypeOf(obj) == reflect.PointerTo(n.of)
+}
+
+// Values returns the fields of an object of the node's type that the release lacks, by
+// path, such as spec.containers[0].image. A field with the zero value is absent.
+func (n *Node) Values(obj runtime.Object) map[string]any {
+	values := map[string]any{}
+	if n != nil {
+		n.values(reflect.ValueOf(obj).Elem(), nil, values)
+	}
+	return values
+}
+
+func (n *Node) values(v reflect.Value, at *path, values map[string]any) {
+	for i := range n.members {
+		m := &n.members[i]
+		value, to := v.FieldByIndex(m.index), &path{parent: at, name: m.name}
+		switch {
+		case m.missing && !value.IsZero():
+			values[to.String()] = value.Interface()
+		case m.inner != nil:
+			m.inner.each(value, to, func(inner reflect.Value, at *path) (changed bool) {
+				m.inner.values(inner, at, values)
+				return false
+			})
+		}
+	}
+}
+
+// Remove removes the fields that the release lacks from an object of the node's type.
+func (n *Node) Remove(obj runtime.Object) {
+	if n != nil {
+		n.prune(reflect.ValueOf(obj).Elem(), nil)
+	}
 }
 
 // newValues adds an error for each value of an enumeration that the release lacks.

@@ -1,0 +1,123 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/release/losses"
+	"svc.dev/svc/apiserver/release/record"
+)
+
+// recordedRelease makes the release that the server serves that of the stored objects
+// before it serves them, if it loses nothing of them.
+type recordedRelease struct {
+	keeper *record.Keeper
+	clock  clock.Clock
+	// refused is the error of a release that must not serve them.
+	refused error
+	done    chan struct{} // closed when it is decided
+}
+
+func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recordedRelease {
+	stored := map[string]string{}
+	libraries := []schema.GroupVersion{apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion}
+	for _, k := range s.kinds {
+		if k.Stored() {
+			stored[k.Resource().String()] = k.Hub.GroupVersion().String()
+		}
+	}
+	stored["customresourcedefinitions."+libraries[0].Group] = libraries[0].String()
+	stored["apiservices."+libraries[1].Group] = libraries[1].String()
+	return &recordedRelease{
+		clock: clock,
+		done:  make(chan struct{}),
+		keeper: &record.Keeper{
+			KV: s.backend.Client().KV, Prefix: s.backend.Prefix(), Release: o.Release, SVC: release.SVCVersion(), Storage: stored,
+			Knows: func(version string) bool {
+				gv, err := schema.ParseGroupVersion(version)
+				return err == nil && (s.scheme.IsVersionRegistered(gv) || slices.Contains(libraries, gv))
+			},
+			Stored: func(ctx context.Context, name string) (bool, error) {
+				return s.backend.Stored(ctx, schema.ParseGroupResource(name))
+			},
+			Losses: s.losses,
+		},
+	}
+}
+
+// claimInterval is how often etcd is tried.
+const claimInterval = time.Second
+
+// claim decides whether the release may serve the stored objects. It waits for etcd, and
+// calls refuse if it may not.
+func (r *recordedRelease) claim(ctx context.Context, refuse func()) {
+	defer close(r.done)
+	for {
+		err := r.keeper.Claim(ctx)
+		if err == nil {
+			return
+		}
+		if refusal := (*record.Refusal)(nil); errors.As(err, &refusal) {
+			r.refused = refusal
+			refuse()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.clock.After(claimInterval):
+		}
+	}
+}
+
+// losses returns what the release would lose of the stored objects.
+func (s *stores) losses(ctx context.Context) ([]string, error) {
+	finder := losses.New(s.served, s.scheme)
+	var all []string
+	for _, k := range s.kinds {
+		if !k.Stored() {
+			continue
+		}
+		objects, err := s.env.Objects(k.Resource()).List(ctx, "", labels.Everything())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Resource(), err)
+		}
+		for _, obj := range objects {
+			lost, err := finder.Of(k, obj)
+			if err != nil {
+				return nil, err
+			}
+			if len(lost) > 0 {
+				all = append(all, nameOf(k, obj)+" ("+strings.Join(lost, ", ")+")")
+			}
+		}
+	}
+	return all, nil
+}
+
+// nameOf returns the resource, namespace and name of an object for a message.
+func nameOf(k *resource.Kind, obj any) string {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return k.Resource().String()
+	}
+	if m.GetNamespace() == "" {
+		return k.Resource().String() + " " + m.GetName()
+	}
+	return k.Resource().String() + " " + m.GetNamespace() + "/" + m.GetName()
+}

@@ -1,0 +1,118 @@
+// Package losses owns the question what of a stored object a release cannot keep.
+package losses
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/release"
+)
+
+// WholeObject is the loss of an object whose kind the release does not serve.
+const WholeObject = "the kind"
+
+// Finder finds what a release cannot keep. Its methods may be called concurrently.
+type Finder struct {
+	served release.Served
+	scheme *runtime.Scheme
+}
+
+// New returns a finder for what a release serves. The scheme has the kinds in all their
+// versions (apis.NewScheme).
+func New(served release.Served, scheme *runtime.Scheme) *Finder {
+	return &Finder{served: served, scheme: scheme}
+}
+
+// Of returns what the release would lose of an object, given as the hub's Go type: the
+// paths of fields, sorted, or WholeObject. These are no losses: statuses, which their
+// writers compute again; values that a server sets by default; and objects that the
+// server or a controller makes again from others.
+func (f *Finder) Of(k *resource.Kind, obj runtime.Object) ([]string, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	if derived(obj, m) {
+		return nil, nil
+	}
+	versions := f.served.Versions(k)
+	if len(versions) == 0 {
+		return []string{WholeObject}, nil
+	}
+	at := k.Hub
+	if !slices.Contains(versions, k.Hub) {
+		at = versions[0]
+		if obj, err = f.scheme.ConvertToVersion(obj, at.GroupVersion()); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", k.Resource(), m.GetName(), err)
+		}
+	}
+	return f.fields(at, obj), nil
+}
+
+// fields returns the paths of the fields of an object of the version that would be lost.
+func (f *Finder) fields(gvk schema.GroupVersionKind, obj runtime.Object) []string {
+	n := f.served.Fields().Of(gvk, reflect.TypeOf(obj).Elem())
+	lost := n.Values(obj)
+	maps.DeleteFunc(lost, func(path string, _ any) bool {
+		first, _, _ := strings.Cut(path, ".")
+		return first == "status" || first == "metadata"
+	})
+	if len(lost) == 0 {
+		return nil
+	}
+	defaulted := obj.DeepCopyObject()
+	n.Remove(defaulted)
+	f.scheme.Default(defaulted)
+	again := n.Values(defaulted)
+	maps.DeleteFunc(lost, func(path string, value any) bool {
+		return equality.Semantic.DeepEqual(again[path], value) || computed(obj, path)
+	})
+	return slices.Sorted(maps.Keys(lost))
+}
+
+// computed reports whether the server computes a field of an object from others.
+func computed(obj runtime.Object, path string) bool {
+	service, ok := obj.(*corev1.Service)
+	if !ok || len(service.Spec.IPFamilies) > 1 || len(service.Spec.ClusterIPs) > 1 {
+		return false
+	}
+	switch path {
+	case "spec.clusterIPs", "spec.ipFamilies":
+		return true
+	case "spec.ipFamilyPolicy":
+		return *service.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	}
+	return false
+}
+
+// derived reports whether the server or a controller makes an object again from others,
+// or it is of passing interest only.
+func derived(obj runtime.Object, m metav1.Object) bool {
+	switch obj.(type) {
+	case *corev1.Event, *coordinationv1.Lease, *coordinationv1beta1.LeaseCandidate, *networkingv1.IPAddress:
+		return true
+	case *networkingv1.ServiceCIDR:
+		return m.GetName() == "kubernetes" // of the server's flags
+	case *flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration:
+		return m.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey] == "true"
+	case *discoveryv1.EndpointSlice:
+		return m.GetLabels()[discoveryv1.LabelManagedBy] != "" || m.GetName() == "kubernetes"
+	}
+	return metav1.GetControllerOf(m) != nil
+}

@@ -1,0 +1,187 @@
+// Package record owns the record, in etcd, of the release that has written the stored
+// objects, and the decision whether another release may serve them.
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"svc.dev/svc/apiserver/release"
+)
+
+// Record is what is known of the servers that have written the stored objects.
+type Record struct {
+	// Release is the newest one since the data was last found to fit an older one.
+	Release string `json:"release"`
+	// SVC is the version of svc that has written the record.
+	SVC string `json:"svc"`
+	// Storage has the group and version that each resource is stored in, by
+	// resource.group.
+	Storage map[string]string `json:"storageVersions"`
+}
+
+// Keeper keeps the record of a server.
+type Keeper struct {
+	// KV is the etcd cluster, Prefix that of all keys.
+	KV     clientv3.KV
+	Prefix string
+	// Release is what the server serves, and SVC its own version.
+	Release release.Release
+	SVC     string
+	// Storage is what the server stores, as in Record.
+	Storage map[string]string
+	// Knows reports whether the server can read a group and version, and Stored
+	// whether there are objects of a resource (resource.group).
+	Knows  func(groupVersion string) bool
+	Stored func(ctx context.Context, resource string) (bool, error)
+	// Losses returns what the release would lose of the stored objects, a text each.
+	Losses func(ctx context.Context) ([]string, error)
+}
+
+// Refusal is the error of a release that must not serve the stored objects.
+type Refusal struct{ message string }
+
+// Error implements error. It is one line, and says what to do.
+func (r *Refusal) Error() string { return r.message }
+
+// step is what a release has to do before it serves objects that another one has written.
+type step int
+
+const (
+	// serve: objects and record stay as they are.
+	serve step = iota
+	// advance: the record becomes that of the release.
+	advance
+	// examine: the release may serve them, and becomes the record's, if it would lose
+	// nothing.
+	examine
+)
+
+// decide returns what release r has to do about objects that release last has written,
+// which is nil if nobody has. The next release keeps all that the last one wrote, and
+// the one before the last, too: a group's storage version advances only when that one
+// can read it (document 2, section 9, rule 4b).
+func decide(last *release.Release, r release.Release) step {
+	switch {
+	case last == nil || last.Before(r):
+		return advance
+	case *last == r || last.Minor == r.Minor+1:
+		return serve
+	}
+	return examine
+}
+
+// Claim makes the server's release that of the record, or returns a Refusal. Other
+// errors are those of etcd; the caller tries again.
+//
+// The record does not follow one step back, so that a second one is examined.
+func (k *Keeper) Claim(ctx context.Context) error {
+	for {
+		record, revision, err := k.read(ctx)
+		if err != nil {
+			return err
+		}
+		if err := k.readable(ctx, record); err != nil {
+			return err
+		}
+		last, err := lastOf(record)
+		if err != nil {
+			return err
+		}
+		switch decide(last, k.Release) {
+		case serve:
+			return nil
+		case examine:
+			losses, err := k.Losses(ctx)
+			if err != nil {
+				return err
+			}
+			if len(losses) > 0 {
+				return &Refusal{refusal(*last, k.Release, losses)}
+			}
+		case advance:
+		}
+		if written, err := k.write(ctx, revision); err != nil || written {
+			return err
+		}
+	}
+}
+
+func lastOf(record *Record) (*release.Release, error) {
+	if record == nil {
+		return nil, nil
+	}
+	last, err := release.Parse(record.Release)
+	if err != nil {
+		return nil, &Refusal{fmt.Sprintf("the data was written by release %s, which this svc %s does not have: use svc %s or newer", record.Release, release.SVCVersion(), record.SVC)}
+	}
+	return &last, nil
+}
+
+// refusal is the message for a release that would lose something.
+func refusal(last, r release.Release, losses []string) string {
+	const shown = 3
+	more := ""
+	if n := len(losses) - shown; n > 0 {
+		losses, more = losses[:shown], fmt.Sprintf(" and %d more", n)
+	}
+	back := release.Release{Major: last.Major, Minor: last.Minor - 1}
+	return fmt.Sprintf(`--release: %v cannot keep what release %v has written: %s%s; use --release=%v or newer, where "svc storage migrate --release=%v" lists what to delete or change first`,
+		r, last, strings.Join(losses, ", "), more, back, r)
+}
+
+// readable returns a Refusal if there are objects in a version that this svc cannot read.
+func (k *Keeper) readable(ctx context.Context, record *Record) error {
+	if record == nil {
+		return nil
+	}
+	for resource, version := range record.Storage {
+		if k.Knows(version) {
+			continue
+		}
+		stored, err := k.Stored(ctx, resource)
+		if err != nil {
+			return err
+		}
+		if stored {
+			return &Refusal{fmt.Sprintf("%s are stored as %s, which this svc %s cannot read: use svc %s, which wrote them, or newer", resource, version, k.SVC, record.SVC)}
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) key() string { return "/" + strings.Trim(k.Prefix, "/") + "/release" }
+
+// read returns the record, or nil if there is none, and its revision.
+func (k *Keeper) read(ctx context.Context) (*Record, int64, error) {
+	resp, err := k.KV.Get(ctx, k.key())
+	if err != nil || len(resp.Kvs) == 0 {
+		return nil, 0, err
+	}
+	var record Record
+	if err := json.Unmarshal(resp.Kvs[0].Value, &record); err != nil {
+		return nil, 0, &Refusal{fmt.Sprintf("the record of the release at %s in etcd is invalid: %v: delete the key if the data is that of --release=%v or older", k.key(), err, k.Release)}
+	}
+	return &record, resp.Kvs[0].ModRevision, nil
+}
+
+// write replaces the record of a revision. It returns false if another server has
+// written meanwhile.
+func (k *Keeper) write(ctx context.Context, revision int64) (bool, error) {
+	value, err := json.Marshal(Record{Release: k.Release.String(), SVC: k.SVC, Storage: k.Storage})
+	if err != nil {
+		return false, err
+	}
+	resp, err := k.KV.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(k.key()), "=", revision)).
+		Then(clientv3.OpPut(k.key(), string(value))).
+		Commit()
+	if err != nil {
+		return false, err
+	}
+	return resp.Succeeded, nil
+}

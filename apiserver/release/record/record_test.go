@@ -1,0 +1,146 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"svc.dev/svc/apiserver/release"
+)
+
+func at(minor int) release.Release { return release.Release{Major: 1, Minor: minor} }
+
+func TestAReleaseServesWhatItCanRead(t *testing.T) {
+	last := at(31)
+	for _, tc := range []struct {
+		name string
+		last *release.Release
+		r    release.Release
+		want step
+	}{
+		{"new data", nil, at(16), advance},
+		{"the same release", &last, at(31), serve},
+		{"a newer one", &last, at(37), advance},
+		{"one step back", &last, at(30), serve},
+		{"two steps back", &last, at(29), examine},
+		{"the oldest", &last, at(16), examine},
+	} {
+		if got := decide(tc.last, tc.r); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// memory is an etcd with one key.
+type memory struct {
+	clientv3.KV
+	value    string
+	revision int64
+	// raced are records that another server writes before the next transactions.
+	raced []string
+}
+
+func (m *memory) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp := &clientv3.GetResponse{}
+	if m.value != "" {
+		resp.Kvs = []*mvccpb.KeyValue{{Value: []byte(m.value), ModRevision: m.revision}}
+	}
+	return resp, nil
+}
+
+func (m *memory) Txn(context.Context) clientv3.Txn { return &txn{memory: m} }
+
+type txn struct {
+	clientv3.Txn
+	memory *memory
+	expect int64
+	put    string
+}
+
+func (x *txn) If(compares ...clientv3.Cmp) clientv3.Txn {
+	x.expect = compares[0].GetCompare().GetModRevision()
+	return x
+}
+
+func (x *txn) Then(ops ...clientv3.Op) clientv3.Txn {
+	x.put = string(ops[0].ValueBytes())
+	return x
+}
+
+func (x *txn) Commit() (*clientv3.TxnResponse, error) {
+	m := x.memory
+	if len(m.raced) > 0 {
+		m.value, m.raced = m.raced[0], m.raced[1:]
+		m.revision++
+	}
+	if m.revision != x.expect {
+		return &clientv3.TxnResponse{}, nil
+	}
+	m.value = x.put
+	m.revision++
+	return &clientv3.TxnResponse{Succeeded: true}, nil
+}
+
+func recorded(r string) string {
+	return `{"release":"` + r + `","svc":"0.9.0","storageVersions":{"pods":"v1","things.example.com":"example.com/v2"}}`
+}
+
+func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		value      string
+		r          release.Release
+		losses     []string
+		stored     bool // objects of things
+		raced      []string
+		want       string // release of the record afterwards
+		refusal    string
+		examinings int
+	}{
+		{name: "new data", r: at(28), want: "1.28"},
+		{name: "newer", value: recorded("1.28"), r: at(31), want: "1.31"},
+		{name: "one step back", value: recorded("1.31"), r: at(30), losses: []string{"a"}, want: "1.31"},
+		{name: "many steps back without a loss", value: recorded("1.37"), r: at(16), want: "1.16", examinings: 1},
+		{
+			name: "many steps back", value: recorded("1.37"), r: at(16), losses: []string{"a (the kind)", "b (spec.x)", "c (spec.y)", "d (spec.z)"}, want: "1.37", examinings: 1,
+			refusal: `--release: 1.16 cannot keep what release 1.37 has written: a (the kind), b (spec.x), c (spec.y) and 1 more; use --release=1.36 or newer, where "svc storage migrate --release=1.16" lists what to delete or change first`,
+		},
+		{name: "another server was faster", r: at(28), raced: []string{recorded("1.30")}, losses: []string{"a"}, want: "1.30", examinings: 1, refusal: "1.28 cannot keep what release 1.30 has written: a;"},
+		{name: "a release that comes later", value: recorded("1.99"), r: at(37), want: "1.99", refusal: "the data was written by release 1.99, which this svc"},
+		{name: "a version that comes later", value: recorded("1.28"), r: at(28), stored: true, want: "1.28", refusal: "things.example.com are stored as example.com/v2, which this svc 0.1.0 cannot read: use svc 0.9.0, which wrote them, or newer"},
+		{name: "no record", value: "[", r: at(28), want: "", refusal: "the record of the release at /registry/release in etcd is invalid"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			etcd := &memory{value: tc.value, raced: tc.raced}
+			if tc.value != "" {
+				etcd.revision = 7
+			}
+			examinings := 0
+			k := &Keeper{
+				KV: etcd, Prefix: "/registry", Release: tc.r, SVC: "0.1.0", Storage: map[string]string{"pods": "v1"},
+				Knows:  func(version string) bool { return version == "v1" },
+				Stored: func(context.Context, string) (bool, error) { return tc.stored, nil },
+				Losses: func(context.Context) ([]string, error) { examinings++; return tc.losses, nil },
+			}
+			err := k.Claim(t.Context())
+			refusal := (*Refusal)(nil)
+			if refused := errors.As(err, &refusal); refused != (tc.refusal != "") || refused && !strings.Contains(err.Error(), tc.refusal) || !refused && err != nil {
+				t.Errorf("error %v, want %q", err, tc.refusal)
+			}
+			var record Record
+			if tc.value != "[" {
+				if err := json.Unmarshal([]byte(etcd.value), &record); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if record.Release != tc.want || examinings != tc.examinings {
+				t.Errorf("record %q after %d examinings, want %q after %d", record.Release, examinings, tc.want, tc.examinings)
+			}
+		})
+	}
+}

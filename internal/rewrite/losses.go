@@ -1,0 +1,84 @@
+package rewrite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/release/losses"
+)
+
+// Loss is what a release would lose of an object.
+type Loss struct {
+	Resource        schema.GroupResource
+	Namespace, Name string
+	// What are the paths of fields, or losses.WholeObject.
+	What []string
+}
+
+// Losses returns what a release would lose of the objects of a resource, which has a
+// declaration among the kinds; custom resources, which do not, lose nothing. The scheme
+// has the kinds in all their versions.
+func (r *Rewriter) Losses(ctx context.Context, gvr schema.GroupVersionResource, kinds []*resource.Kind, scheme *runtime.Scheme, finder *losses.Finder) ([]Loss, error) {
+	kind := declared(kinds, gvr)
+	if kind == nil {
+		return nil, nil
+	}
+	decoder := serializer.NewCodecFactory(scheme).UniversalDecoder(schema.GroupVersion{Group: kind.Hub.Group, Version: runtime.APIVersionInternal})
+	var found []Loss
+	options := metav1.ListOptions{Limit: chunk}
+	for {
+		list, err := r.objects.Resource(gvr).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvr.GroupResource(), err)
+		}
+		for i := range list.Items {
+			item := &list.Items[i]
+			text, err := item.MarshalJSON()
+			if err != nil {
+				return nil, err
+			}
+			obj, err := runtime.Decode(decoder, text)
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", gvr.GroupResource(), item.GetName(), err)
+			}
+			what, err := finder.Of(kind, obj)
+			if err != nil {
+				return nil, err
+			}
+			if len(what) > 0 {
+				found = append(found, Loss{gvr.GroupResource(), item.GetNamespace(), item.GetName(), what})
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// declared returns the kind of a resource in one of its versions, or nil.
+func declared(kinds []*resource.Kind, gvr schema.GroupVersionResource) *resource.Kind {
+	for _, k := range kinds {
+		for _, gvk := range k.GVKs() {
+			if k.Stored() && k.Name == gvr.Resource && gvk.GroupVersion() == gvr.GroupVersion() {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// String returns a line for a person.
+func (l Loss) String() string {
+	name := l.Name
+	if l.Namespace != "" {
+		name = l.Namespace + "/" + name
+	}
+	return fmt.Sprintf("%s %s: %s", l.Resource, name, strings.Join(l.What, ", "))
+}
