@@ -107,6 +107,9 @@ go run ./hack/reference
 # hack/releases has changed, and then from some ninety modules.
 go run ./hack/releases
 
+# One object of each kind and version, for the specs and peers of releases.
+go run ./hack/zoo
+
 # The reference of svc's own commands and flags.
 hack/build.sh bin/svc
 bin/svc reference > bin/reference.md

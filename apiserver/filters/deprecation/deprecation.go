@@ -9,12 +9,14 @@ import (
 	"regexp"
 	"strconv"
 
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
+	apiregistrationv1beta1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1beta1"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
@@ -35,6 +37,9 @@ func After(r release.Release, kinds []*resource.Kind) *Versions {
 			v.add(kind.Name, version.GVK, version.New())
 		}
 	}
+	// Kinds of the libraries' servers, which have no declaration.
+	v.add("apiservices", apiregistrationv1beta1.SchemeGroupVersion.WithKind("APIService"), &apiregistrationv1beta1.APIService{})
+	v.add("customresourcedefinitions", apiextensionsv1beta1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), &apiextensionsv1beta1.CustomResourceDefinition{})
 	return v
 }
 

@@ -1,0 +1,201 @@
+package spec
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	yamlreader "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/internal/releases"
+	"svc.dev/svc/test/launch"
+)
+
+// releasesVariable names the releases to try, separated by commas, or "all".
+const releasesVariable = "SVC_RELEASES"
+
+// triedReleases are the oldest one, one with removed versions, and the newest one, unless
+// the variable names others.
+func triedReleases() []releases.Release {
+	names := os.Getenv(releasesVariable)
+	if names == "" {
+		return []releases.Release{releases.Oldest, 21, releases.Newest}
+	}
+	var all []releases.Release
+	for r := releases.Oldest; r <= releases.Newest; r++ {
+		if names == "all" || slices.Contains(strings.Split(names, ","), r.String()) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// connections are kinds of bodies of connections, which are no objects.
+var connections = []string{"NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions"}
+
+// notServed are kinds of the table that are the bodies of subresources, which svc takes in
+// all their versions at every release, or that were so.
+var notServed = map[string]string{
+	"v1 EphemeralContainers":                "the body of a subresource that was alpha",
+	"autoscaling/v1 Scale":                  "of scale",
+	"policy/v1 Eviction":                    "of pods/eviction",
+	"policy/v1beta1 Eviction":               "of pods/eviction",
+	"authentication.k8s.io/v1 TokenRequest": "of serviceaccounts/token",
+}
+
+// refusedInZoo are the objects of the zoo that refer to objects which do not exist, or
+// that need proofs, by kind, with the code of the answer.
+var refusedInZoo = map[string]int{"Binding": 404, "PodCertificateRequest": 422}
+
+// readZoo returns the objects of the zoo.
+func readZoo() []object {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("testdata", "zz_generated.zoo.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	reader := yamlreader.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	var zoo []object
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return zoo
+		}
+		Expect(err).NotTo(HaveOccurred())
+		var obj object
+		Expect(yaml.Unmarshal(document, &obj)).To(Succeed())
+		if obj != nil {
+			zoo = append(zoo, obj)
+		}
+	}
+}
+
+// served returns the resources of kinds that a server serves.
+func servedKinds(config *launch.Server) map[schema.GroupVersionKind]metav1.APIResource {
+	GinkgoHelper()
+	client, err := kubernetes.NewForConfig(config.Config)
+	Expect(err).NotTo(HaveOccurred())
+	_, lists, err := client.Discovery().ServerGroupsAndResources()
+	Expect(err).NotTo(HaveOccurred())
+	kinds := map[schema.GroupVersionKind]metav1.APIResource{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		Expect(err).NotTo(HaveOccurred())
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") && r.Kind != "TokenRequest" && r.Kind != "Scale" && r.Kind != "Eviction" {
+				continue
+			}
+			of := gv
+			if r.Version != "" {
+				of = schema.GroupVersion{Group: r.Group, Version: r.Version}
+			}
+			kinds[of.WithKind(r.Kind)] = r
+		}
+	}
+	return kinds
+}
+
+// zooRequest returns the request that creates an object of the zoo.
+func zooRequest(obj object, served map[schema.GroupVersionKind]metav1.APIResource) launch.Request {
+	GinkgoHelper()
+	gvk := schema.FromAPIVersionAndKind(obj["apiVersion"].(string), obj["kind"].(string))
+	metadata, _ := obj["metadata"].(object)
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	if r, ok := served[gvk]; ok {
+		plural.Resource = r.Name
+	}
+	path := "/apis/" + gvk.GroupVersion().String()
+	if gvk.Group == "" {
+		path = "/api/" + gvk.Version
+	}
+	if ns, ok := metadata["namespace"]; ok {
+		path += fmt.Sprint("/namespaces/", ns)
+	}
+	path += "/" + plural.Resource
+	if name, ok := metadata["name"].(string); ok {
+		if strings.Contains(name, ".") { // another name is not possible, and another version has it
+			path += "?dryRun=All"
+		} else {
+			metadata["name"] = fmt.Sprintf("%s-%.3s-%s", name, gvk.Group+"all", gvk.Version) // kinds of two groups may be the same objects
+		}
+	}
+	body, err := json.Marshal(obj)
+	Expect(err).NotTo(HaveOccurred())
+	return launch.Request{Method: "POST", Path: path, ContentType: "application/json", Body: string(body)}
+}
+
+// tryZoo creates each object of the zoo, and returns what differs from the table.
+func tryZoo(ctx context.Context, s *launch.Server, table *releases.Table, r releases.Release) []string {
+	GinkgoHelper()
+	served := servedKinds(s)
+	var wrong []string
+	for _, obj := range readZoo() {
+		gvk := schema.FromAPIVersionAndKind(obj["apiVersion"].(string), obj["kind"].(string))
+		kind := table.Kind(gvk)
+		Expect(kind).NotTo(BeNil(), "%v", gvk)
+		code := 201
+		switch refused, isRefused := refusedInZoo[gvk.Kind]; {
+		case !kind.ServedAt(r) || kind.Off:
+			code = 404
+		case isRefused:
+			code = refused
+		}
+		resp, err := launch.Send(ctx, s.Config, zooRequest(obj, served))
+		Expect(err).NotTo(HaveOccurred())
+		if resp.Status != code {
+			wrong = append(wrong, fmt.Sprintf("%v: %d, want %d: %.300s", gvk, resp.Status, code, resp.Body))
+		}
+		deprecated := slices.ContainsFunc(resp.Header.Values("Warning"), func(w string) bool { return strings.Contains(w, " is deprecated in v") })
+		if want := resp.Status != 404 && kind.DeprecatedAt(r); deprecated != want {
+			wrong = append(wrong, fmt.Sprintf("%v: warned is %v: %v", gvk, deprecated, resp.Header.Values("Warning")))
+		}
+	}
+	return wrong
+}
+
+// differFromTable returns the kinds that are served by default and not in the table, and
+// those in the table that are not served.
+func differFromTable(s *launch.Server, table *releases.Table, r releases.Release) (wrong []string) {
+	GinkgoHelper()
+	served := servedKinds(s)
+	name := func(gvk schema.GroupVersionKind) string { return gvk.GroupVersion().String() + " " + gvk.Kind }
+	for gvk := range served {
+		if k := table.Kind(gvk); (k == nil || !k.ServedAt(r) || k.Off) && notServed[name(gvk)] == "" && !slices.Contains(connections, gvk.Kind) && gvk.Group != "metrics.k8s.io" {
+			wrong = append(wrong, "served: "+name(gvk))
+		}
+	}
+	for _, k := range table.Served(r) {
+		if _, ok := served[k.GroupVersionKind]; !ok && !k.Off && notServed[name(k.GroupVersionKind)] == "" {
+			wrong = append(wrong, "not served: "+name(k.GroupVersionKind))
+		}
+	}
+	return wrong
+}
+
+var _ = Describe("Document 2, section 9: each release", func() {
+	for _, r := range triedReleases() {
+		It(fmt.Sprintf("%v serves what the table has, and accepts, warns of or refuses an object of each kind", r), func(ctx SpecContext) {
+			table, err := releases.Load()
+			Expect(err).NotTo(HaveOccurred())
+			dir, err := launch.TempDir()
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(os.RemoveAll, dir)
+			s := up(ctx, filepath.Join(dir, "data"), fmt.Sprintf("--release=%v", r))
+			Expect(differFromTable(s, table, r)).To(BeEmpty())
+			Expect(tryZoo(ctx, s, table, r)).To(BeEmpty())
+		})
+	}
+})
