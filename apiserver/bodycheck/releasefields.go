@@ -1,17 +1,20 @@
 package bodycheck
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -55,6 +58,9 @@ func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(re
 			return nil
 		}
 		return func(body []byte) ([]byte, error) {
+			if mediaType(req) == runtime.ContentTypeProtobuf {
+				return cutProtobuf(body, n)
+			}
 			if !n.MayLack(body) {
 				return body, nil
 			}
@@ -103,8 +109,6 @@ func cutFields(req *http.Request, body []byte, n *fields.Node, of reflect.Type) 
 			return body, nil
 		}
 		return rest, treatUnknown(req, found)
-	case contentType == runtime.ContentTypeProtobuf:
-		return body, nil
 	case strings.HasSuffix(contentType, "yaml"):
 		var err error
 		if document, err = yaml.YAMLToJSON(body); err != nil {
@@ -119,6 +123,34 @@ func cutFields(req *http.Request, body []byte, n *fields.Node, of reflect.Type) 
 		return nil, errors.New("strict decoding error: " + strings.Join(append(otherMisfits(document, of), found...), ", "))
 	}
 	return rest, treatUnknown(req, found)
+}
+
+// definitionsOnly decodes and encodes definitions of custom resources in protobuf.
+var definitionsOnly = sync.OnceValues(func() (runtime.Serializer, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(apiextensionsv1.AddToScheme(scheme), apiextensionsv1beta1.AddToScheme(scheme))
+	return protobuf.NewSerializer(scheme, scheme), err
+})
+
+// cutProtobuf removes the fields that the node lacks from a definition in protobuf, which
+// has no unknown fields: there is nothing to report. A body that it cannot read is the
+// handler's to refuse.
+func cutProtobuf(body []byte, n *fields.Node) ([]byte, error) {
+	serializer, err := definitionsOnly()
+	if err != nil {
+		return nil, err
+	}
+	obj, gvk, err := serializer.Decode(body, nil, nil)
+	if err != nil || !n.Fits(obj) || len(n.Values(obj)) == 0 {
+		return body, nil
+	}
+	n.Remove(obj)
+	obj.GetObjectKind().SetGroupVersionKind(*gvk)
+	var rest bytes.Buffer
+	if err := serializer.Encode(obj, &rest); err != nil {
+		return nil, err
+	}
+	return rest.Bytes(), nil
 }
 
 // otherMisfits returns texts for the duplicate fields of a document and for those that

@@ -1,12 +1,17 @@
 package bodycheck
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -60,5 +65,41 @@ func TestFieldsThatTheReleaseLacksInPatches(t *testing.T) {
 				t.Errorf("warnings %q, want %q", warned, test.warnings)
 			}
 		})
+	}
+}
+
+func TestFieldsThatTheReleaseLacksInDefinitionsInProtobuf(t *testing.T) {
+	table, err := releases.LoadKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	serializer := protobuf.NewSerializer(scheme, scheme)
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com", Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+			{Name: "v1", SelectableFields: []apiextensionsv1.SelectableField{{JSONPath: ".a"}}},
+		}},
+	}
+	var body bytes.Buffer
+	if err := serializer.Encode(definition, &body); err != nil {
+		t.Fatal(err)
+	}
+	for release, fields := range map[releases.Release]*fields.Fields{28: fields.New(28, table), 30: fields.New(30, table)} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", bytes.NewReader(body.Bytes()))
+		req.Header.Set("Content-Type", runtime.ContentTypeProtobuf)
+		info := &request.RequestInfo{IsResourceRequest: true, APIGroup: "apiextensions.k8s.io", APIVersion: "v1", Resource: "customresourcedefinitions", Verb: "create"}
+		_, got, warned := filtered(t, Checks(nil, clientgoscheme.Scheme, fields), req, info)
+		obj, _, err := serializer.Decode([]byte(got), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := obj.(*apiextensionsv1.CustomResourceDefinition).Spec.Versions[0]
+		if version.Name != "v1" || (len(version.SelectableFields) == 1) != (release == 30) || len(warned) > 0 {
+			t.Errorf("%v: %+v, warnings %q", release, version, warned)
+		}
 	}
 }
