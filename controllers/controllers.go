@@ -34,6 +34,7 @@ import (
 	"svc.dev/svc/controllers/pvcprotection"
 	"svc.dev/svc/controllers/pvprotection"
 	"svc.dev/svc/controllers/replicaset"
+	"svc.dev/svc/controllers/resourceclaim"
 	"svc.dev/svc/controllers/resourcequota"
 	"svc.dev/svc/controllers/rootcapublisher"
 	"svc.dev/svc/controllers/scheduler"
@@ -44,6 +45,7 @@ import (
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/controllers/ttl"
 	"svc.dev/svc/controllers/ttlafterfinished"
+	"svc.dev/svc/controllers/vacprotection"
 	"svc.dev/svc/controllers/validatingadmissionpolicystatus"
 )
 
@@ -80,6 +82,7 @@ func All() []controller.Controller {
 		pvprotection.New(),
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
+		resourceclaim.New(),
 		resourcequota.New(),
 		rootcapublisher.New(),
 		scheduler.New(),
@@ -90,6 +93,7 @@ func All() []controller.Controller {
 		tokencleaner.New(),
 		ttl.New(),
 		ttlafterfinished.New(),
+		vacprotection.New(),
 		validatingadmissionpolicystatus.New(),
 	}
 }

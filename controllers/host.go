@@ -149,10 +149,11 @@ func (h *host) close() {
 	utilnet.CloseIdleConnectionsFor(h.http.Transport)
 }
 
-// The pauses before discovery is retried: for kinds that are not served, and after
-// an error.
+// The pauses before discovery is retried: for kinds that are not served, for those of
+// newer releases, which an API server has after an upgrade only, and after an error.
 const (
 	missingKindPause = 10 * time.Second
+	newerKindPause   = 2 * time.Minute
 	errorPause       = time.Second
 )
 
@@ -166,6 +167,9 @@ func (h *host) begin(ctx context.Context, waiting []controller.Controller, worki
 			return err
 		}
 		pause := missingKindPause
+		if !slices.ContainsFunc(waiting, func(c controller.Controller) bool { return !c.Newer }) {
+			pause = newerKindPause
+		}
 		if slices.ContainsFunc(waiting, func(c controller.Controller) bool { return !reported[c.Name] }) {
 			pause = errorPause
 		} else if first {
@@ -195,10 +199,10 @@ func (h *host) setUpServed(ctx context.Context, all []controller.Controller, rep
 			logger.V(2).Info("Failed to discover the kinds of controller, will retry", "controller", c.Name, "reason", err.Error())
 			waiting = append(waiting, c)
 		case len(missing) > 0:
-			if !reported[c.Name] {
-				reported[c.Name] = true
+			if !reported[c.Name] && !c.Newer {
 				logger.Error(nil, "Controller is not started, the API server does not serve all kinds that it reads", "controller", c.Name, "kinds", missing)
 			}
+			reported[c.Name] = true
 			waiting = append(waiting, c)
 		default:
 			if err := h.setUp(ctx, c); err != nil {

@@ -73,7 +73,6 @@ func unattended() []unattendedKinds {
 	return []unattendedKinds{
 		{release.Release{Major: 1, Minor: 19}, []string{"Ingress", "IngressClass"}},
 		{release.Release{Major: 1, Minor: 33}, []string{"ServiceCIDR", "IPAddress"}},
-		{release.Release{Major: 1, Minor: 34}, []string{"DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}},
 		{release.Release{Major: 1, Minor: 37}, []string{"ClusterTrustBundle", "PodCertificateRequest", "StorageVersionMigration", "DeviceTaintRule"}},
 	}
 }

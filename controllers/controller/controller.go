@@ -34,6 +34,9 @@ type Controller struct {
 	// Reads are the kinds that it watches, one empty object of each. It is set up
 	// once the API server serves all of them.
 	Reads []client.Object
+	// Newer controllers read kinds that releases of Kubernetes after 1.28 have added. At
+	// an API server of an older release they wait, without a message in the log.
+	Newer bool
 	// Optional are those of Reads without which it works, too: they do not delay its
 	// setup. Env.Served reports whether they are there.
 	Optional []client.Object

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,11 +37,14 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
-		Optional: []client.Object{&storagev1.CSIStorageCapacity{}},
+		// Releases since 1.34 have the kinds of resource claims.
+		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
 			controller.Can("", []string{"pods"}, []string{"delete"}),
 			controller.Can("", []string{"pods/status", "persistentvolumes", "persistentvolumeclaims"}, []string{"patch"}),
+			// The last one is what a kube-apiserver of 1.36 and later asks for.
+			controller.Can("resource.k8s.io", []string{"resourceclaims", "resourceclaims/status", "resourceclaims/binding"}, []string{"patch"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -40,6 +41,9 @@ type step struct {
 	first    time.Time
 	assumed  *corev1.Pod
 	claims   []decision.ClaimDecision
+	devices  []decision.DeviceDecision
+	// release is the name of a resource claim to deallocate for a pod without a node.
+	release string
 	// message is the reason why no node fits, and preemption what is done about it.
 	message    string
 	preemption decision.Preemption
@@ -88,7 +92,7 @@ func (c *core) next() (step, bool) {
 	if d.Node == "" {
 		c.forget(pod.UID)
 		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
-		next.message = d.Message()
+		next.message, next.release = d.Message(), d.Release
 		if d.Nodes > 0 {
 			next.preemption = c.preempt(pod, &d)
 		}
@@ -110,7 +114,8 @@ func (c *core) next() (step, bool) {
 		// again.
 		c.queue.Wait(pod.UID, queue.Events(decision.ClaimChanged|decision.VolumeChanged))
 	}
-	next.assumed, next.claims = &assumed, d.Claims
+	c.snapshot.AssumeDevices(&assumed, d.Devices)
+	next.assumed, next.claims, next.devices = &assumed, d.Claims, d.Devices
 	return next, true
 }
 
@@ -134,6 +139,9 @@ func (c *core) forget(uid types.UID) bool {
 	delete(c.assumed, uid)
 	c.snapshot.RemovePod(assumed)
 	c.wake(decision.PodGone)
+	if c.snapshot.ForgetDevices(uid) {
+		c.wake(decision.DevicesChanged)
+	}
 	return true
 }
 
@@ -199,6 +207,17 @@ func (c *core) namespaceChanged(before, after *corev1.Namespace) {
 		c.snapshot.SetNamespace(after)
 		c.wake(decision.NamespaceChanged)
 	}
+}
+
+// resourceClaimChanged handles an event of a resource claim. The deletion of one may free
+// devices, too.
+func (c *core) resourceClaimChanged(before, after *resourcev1.ResourceClaim) {
+	if after == nil {
+		c.snapshot.RemoveResourceClaim(before.Namespace, before.Name)
+	} else {
+		c.snapshot.SetResourceClaim(after)
+	}
+	c.wake(decision.DevicesChanged)
 }
 
 // wake retries the pods that wait for one of the events.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -167,6 +168,9 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		if s.preemption.Node != "" {
 			l.preempt(ctx, s)
 		}
+		if s.release != "" {
+			l.running.Go(func() { l.binder.release(ctx, s.pod, s.release) })
+		}
 		return
 	}
 	l.binding.Add(1)
@@ -174,6 +178,12 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		if len(s.claims) > 0 {
 			err := l.binder.bindClaims(ctx, s.pod, s.node(), s.claims)
 			l.post(ctx, func() { l.claimed(ctx, s, start, err) })
+			return
+		}
+		if err := l.binder.bindDevices(ctx, s.pod, s.devices, func(claim *resourcev1.ResourceClaim) {
+			l.post(ctx, func() { l.core.snapshot.DevicesWritten(claim.Namespace, claim.Name, claim.ResourceVersion) })
+		}); err != nil {
+			l.post(ctx, func() { l.bound(ctx, s, start, false, err) })
 			return
 		}
 		ok, err := l.binder.bind(ctx, s.pod, s.node())

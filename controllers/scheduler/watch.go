@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +41,11 @@ func kinds() []kind {
 		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetDriver,
 			func(s *decision.Snapshot, o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) }),
 		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetCapacity, (*decision.Snapshot).RemoveCapacity),
+		kindOf((*core).resourceClaimChanged),
+		snapshotKind(decision.DevicesChanged, (*decision.Snapshot).SetDeviceClass,
+			func(s *decision.Snapshot, o *resourcev1.DeviceClass) { s.RemoveDeviceClass(o.Name) }),
+		snapshotKind(decision.DevicesChanged, (*decision.Snapshot).SetResourceSlice,
+			func(s *decision.Snapshot, o *resourcev1.ResourceSlice) { s.RemoveResourceSlice(o.Name) }),
 	}
 }
 

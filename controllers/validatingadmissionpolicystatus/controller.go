@@ -22,9 +22,8 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:    "validatingadmissionpolicy-status",
 		Aliases: []string{"validatingadmissionpolicy-status-controller"},
-		// The default release serves no policies.
-		OnDemand: true,
-		Reads:    []client.Object{&admissionv1.ValidatingAdmissionPolicy{}},
+		Newer:   true,
+		Reads:   []client.Object{&admissionv1.ValidatingAdmissionPolicy{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("admissionregistration.k8s.io", []string{"validatingadmissionpolicies/status"}, []string{"patch"}),
 		},

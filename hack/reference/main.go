@@ -80,6 +80,8 @@ that are listed here, and that to record events. ` + "[Running controllers](../c
 		switch {
 		case c.OnDemand:
 			b.WriteString("| runs | only when `--controllers` names it |\n")
+		case c.Newer:
+			b.WriteString("| runs | when the API server serves what it reads, which the default release does not |\n")
 		case c.Standalone:
 			b.WriteString("| runs | for a fleet behind a host only when `--controllers` names it |\n")
 		}

@@ -16,6 +16,12 @@ type Decision struct {
 	// Claims are the claims of the pod that must be bound first, in no particular
 	// order. When they are bound, the caller decides again.
 	Claims []ClaimDecision
+	// Devices are the resource claims of the pod to write before it is bound. They are
+	// decided on when all other claims are bound.
+	Devices []DeviceDecision
+	// Release is the name of a resource claim to deallocate if there is no node: it is
+	// allocated where the pod does not fit. Empty if there is none.
+	Release string
 
 	// Err is the error of an extender, without whose answer there is no decision: of the
 	// other fields only Nodes is set then.

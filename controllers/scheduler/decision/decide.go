@@ -39,6 +39,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	feasible := s.feasible(r, nodes, policy, &d)
 	d.Feasible = len(feasible)
 	if len(feasible) == 0 {
+		d.Release = r.devices.release(pod, nodes)
 		return d
 	}
 	best := feasible[0]
@@ -47,6 +48,9 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	}
 	d.Node = best.name
 	d.Claims, _ = s.storage.place(r.waiting, best)
+	if len(d.Claims) == 0 {
+		d.Devices, d.Err = r.devices.place(best)
+	}
 	return d
 }
 

@@ -95,7 +95,7 @@ func TestEventsAfterWhichARejectedPodIsRetried(t *testing.T) {
 		"claim=data":       {[]string{"VolumeRestrictions"}, NodeAdded | PodGone | ClaimChanged},
 		"near={a=b}/host":  {[]string{"InterPodAffinity"}, NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged},
 		"gated":            {nil, 0},
-		"device=gpu cpu=9": {[]string{"DynamicResources"}, 0},
+		"device=gpu cpu=9": {[]string{"DynamicResources"}, NodeAdded | NodeLabels | DevicesChanged},
 	} {
 		s := NewSnapshot()
 		s.SetNode(parseNode("a"))

@@ -30,6 +30,7 @@ const (
 	ClassChanged           // a storage class, a CSI driver or its capacity was created or changed
 	CSINodeChanged         // a CSI node was created or changed
 	NamespaceChanged       // a namespace was created, or its labels changed
+	DevicesChanged         // a resource claim, device class or resource slice was created or changed
 )
 
 // NodeEvents returns the events of a change of a node; before is nil for a new node,

@@ -27,7 +27,7 @@ var filters = []filter{
 	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes, 0},
 	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly, resolvable | global},
 	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity, resolvable | global},
-	{"DynamicResources", 0, needsNoDevices, 0},
+	{"DynamicResources", NodeAdded | NodeLabels | DevicesChanged, allocatesDevices, 0},
 }
 
 // filter has a name, the events after which it may accept a node, and a function that
@@ -310,15 +310,6 @@ func hasResources(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// needsNoDevices rejects pods with resource claims (KEP-4381), as devices are not
-// allocated.
-func needsNoDevices(_ *Snapshot, r *request) rule {
-	if len(r.pod.Spec.ResourceClaims) > 0 {
-		return rule{podReason: "pod has resource claims, and this scheduler allocates no devices"}
-	}
-	return rule{}
-}
-
 // exceeds reports whether more is needed than is free. An overcommitted node accepts a
 // pod that requests nothing.
 func exceeds(need, free int64) bool {
@@ -337,6 +328,8 @@ type request struct {
 	nodeAffinity *nodeaffinity.LazyErrorNodeSelector
 	// addedAffinity is that of the profile, if any.
 	addedAffinity *nodeaffinity.LazyErrorNodeSelector
+	// devices is nil if the pod has no resource claims.
+	devices *devicesRequest
 
 	terms    podTerms
 	termsErr error

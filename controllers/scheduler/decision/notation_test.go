@@ -151,7 +151,13 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: disk, VolumeSource: corev1.VolumeSource{
 			GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: disk, ReadOnly: mode == "ro"}}})
 	case "device":
-		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{Name: value})
+		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{Name: value, ResourceClaimName: &value})
+	case "made": // from a template, under a name
+		podClaim, name, ok := strings.Cut(value, ":")
+		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{Name: podClaim, ResourceClaimTemplateName: &podClaim})
+		if ok {
+			pod.Status.ResourceClaimStatuses = append(pod.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: podClaim, ResourceClaimName: &name})
+		}
 	case "in":
 		nodeAffinity(spec).RequiredDuringSchedulingIgnoredDuringExecution = namedAffinity(strings.Split(value, "|"))
 	case "affinity":

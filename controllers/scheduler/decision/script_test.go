@@ -58,6 +58,19 @@ func (s *Snapshot) run(command, rest string) string {
 		}
 	case "extender":
 		s.SetExtenders(append(s.extenders, parseExtender(rest))...)
+	case "deviceclass":
+		s.SetDeviceClass(parseDeviceClass(rest))
+	case "devices":
+		s.SetResourceSlice(parseDevices(rest))
+	case "resourceclaim":
+		s.SetResourceClaim(parseResourceClaim(rest))
+	case "assume":
+		pod := parsePod(rest)
+		s.AssumeDevices(pod, s.Decide(pod, nil).Devices)
+	case "written":
+		s.DevicesWritten("default", rest, "2")
+	case "forget":
+		s.ForgetDevices(parsePod(rest).UID)
 	case "budget":
 		s.SetBudget(parseBudget(rest))
 	case "nominate":
@@ -89,6 +102,9 @@ func (s *Snapshot) answer(pod *corev1.Pod) string {
 		return best.Err.Error()
 	}
 	if best.Node == "" {
+		if best.Release != "" {
+			return best.Message() + " release " + best.Release
+		}
 		return best.Message()
 	}
 	var names []string
@@ -102,6 +118,15 @@ func (s *Snapshot) answer(pod *corev1.Pod) string {
 			answer += fmt.Sprintf(", provision %s", c.Claim)
 		} else {
 			answer += fmt.Sprintf(", bind %s to %s", c.Claim, c.Volume)
+		}
+	}
+	for _, d := range best.Devices {
+		answer += ", reserve " + d.Claim
+		if d.Allocation != nil {
+			answer += " with"
+			for _, r := range d.Allocation.Devices.Results {
+				answer += " " + r.Device
+			}
 		}
 	}
 	return answer

@@ -27,6 +27,7 @@ type Snapshot struct {
 	boundTerms boundTerms
 	storage    storage
 	images     images
+	devices    devices
 	// profiles are the profiles by scheduler name, and first is that of other pods.
 	profiles map[string]*Profile
 	first    *Profile
@@ -104,6 +105,7 @@ func NewSnapshot() *Snapshot {
 		counts:     counts{byKey: map[string]*count{}, byNamespace: map[string][]*count{}},
 		boundTerms: boundTerms{byKey: map[string]*boundTerm{}, byNamespace: map[string][]*boundTerm{}},
 		storage:    newStorage(),
+		devices:    newDevices(),
 		images:     images{},
 		services:   map[string]map[string]labels.Set{},
 

@@ -1,0 +1,393 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	devicesapi "svc.dev/svc/apis/devices"
+)
+
+// DeviceDecision is what to write into the status of a resource claim before the pod is
+// bound: the pod as a consumer and, unless the claim is allocated already, its devices.
+type DeviceDecision struct {
+	// Claim is the name of the claim, in the pod's namespace.
+	Claim string
+	// Allocation is nil for a claim that is allocated already.
+	Allocation *resourcev1.AllocationResult
+}
+
+// devices has the resource claims of pods, and the devices that drivers offer
+// (KEP-4381).
+type devices struct {
+	claims  map[objectName]*resourcev1.ResourceClaim
+	classes map[string]*resourcev1.DeviceClass
+	slices  map[string]*resourcev1.ResourceSlice
+	// assumed are the claims whose allocation or reservation is being written, as they
+	// will be.
+	assumed map[objectName]*assumedClaim
+	// expressions are the compiled selectors; nil until one is needed.
+	expressions *cel.Cache
+}
+
+// assumedClaim is a claim that is being written for a pod.
+type assumedClaim struct {
+	pod   types.UID
+	claim *resourcev1.ResourceClaim
+	// written is the resource version of the claim since which a watch shows the write;
+	// empty while there is no response.
+	written string
+}
+
+func newDevices() devices {
+	return devices{
+		claims:  map[objectName]*resourcev1.ResourceClaim{},
+		classes: map[string]*resourcev1.DeviceClass{},
+		slices:  map[string]*resourcev1.ResourceSlice{},
+		assumed: map[objectName]*assumedClaim{},
+	}
+}
+
+// The features of the allocator, and how many compiled expressions are kept. A driver's
+// binding conditions, which bindings would have to wait for, are not among them.
+var allocatorFeatures = structured.Features{
+	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
+}
+
+const expressionsKept = 100
+
+// SetResourceClaim adds a resource claim, or replaces it.
+func (s *Snapshot) SetResourceClaim(claim *resourcev1.ResourceClaim) {
+	name := objectName{claim.Namespace, claim.Name}
+	s.devices.claims[name] = claim
+	if a := s.devices.assumed[name]; a != nil && (a.claim.UID != claim.UID || a.shownBy(claim)) {
+		delete(s.devices.assumed, name)
+	}
+}
+
+// shownBy reports whether a claim of a watch has the write, or a later one.
+func (a *assumedClaim) shownBy(claim *resourcev1.ResourceClaim) bool {
+	if isReservedFor(claim, a.pod) {
+		return true
+	}
+	if a.written == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(claim.ResourceVersion, a.written)
+	return err != nil || order >= 0
+}
+
+// RemoveResourceClaim removes a resource claim.
+func (s *Snapshot) RemoveResourceClaim(namespace, name string) {
+	delete(s.devices.claims, objectName{namespace, name})
+	delete(s.devices.assumed, objectName{namespace, name})
+}
+
+// SetDeviceClass adds a device class, or replaces it.
+func (s *Snapshot) SetDeviceClass(class *resourcev1.DeviceClass) {
+	s.devices.classes[class.Name] = class
+}
+
+// RemoveDeviceClass removes a device class.
+func (s *Snapshot) RemoveDeviceClass(name string) { delete(s.devices.classes, name) }
+
+// SetResourceSlice adds the devices of a slice, or replaces them.
+func (s *Snapshot) SetResourceSlice(slice *resourcev1.ResourceSlice) {
+	s.devices.slices[slice.Name] = slice
+}
+
+// RemoveResourceSlice removes the devices of a slice.
+func (s *Snapshot) RemoveResourceSlice(name string) { delete(s.devices.slices, name) }
+
+// AssumeDevices takes the claims of a decision for allocated to a pod and reserved for it.
+func (s *Snapshot) AssumeDevices(pod *corev1.Pod, decisions []DeviceDecision) {
+	for _, d := range decisions {
+		name := objectName{pod.Namespace, d.Claim}
+		claim := s.devices.claims[name].DeepCopy()
+		d.ApplyTo(claim, pod)
+		s.devices.assumed[name] = &assumedClaim{pod: pod.UID, claim: claim}
+	}
+}
+
+// ApplyTo changes a claim as the decision says.
+func (d DeviceDecision) ApplyTo(claim *resourcev1.ResourceClaim, pod *corev1.Pod) {
+	if d.Allocation != nil {
+		claim.Status.Allocation = d.Allocation
+	}
+	claim.Status.ReservedFor = append(claim.Status.ReservedFor, devicesapi.Consumer(pod))
+}
+
+// DevicesWritten records that a claim has been written, with its resource version: it is
+// assumed until a watch shows it, whatever becomes of the pod.
+func (s *Snapshot) DevicesWritten(namespace, name, resourceVersion string) {
+	if a := s.devices.assumed[objectName{namespace, name}]; a != nil {
+		if a.written = resourceVersion; a.shownBy(s.devices.claims[objectName{namespace, name}]) {
+			delete(s.devices.assumed, objectName{namespace, name})
+		}
+	}
+}
+
+// ForgetDevices ends the assumptions for a pod that have not been written, and reports
+// whether there were any.
+func (s *Snapshot) ForgetDevices(pod types.UID) bool {
+	any := false
+	for name, a := range s.devices.assumed {
+		if a.pod == pod && a.written == "" {
+			delete(s.devices.assumed, name)
+			any = true
+		}
+	}
+	return any
+}
+
+func isReservedFor(claim *resourcev1.ResourceClaim, pod types.UID) bool {
+	return slices.ContainsFunc(claim.Status.ReservedFor, func(c resourcev1.ResourceClaimConsumerReference) bool { return c.UID == pod })
+}
+
+// devicesRequest is what a pod needs of devices.
+type devicesRequest struct {
+	// reserve are the allocated claims that are not reserved for the pod yet, and
+	// allocate those that are not allocated.
+	reserve, allocate []*resourcev1.ResourceClaim
+	// reach are the selectors of the nodes on which allocated claims can be used, with
+	// these claims.
+	reach []reachedClaim
+	// allocator is nil if there is nothing to allocate.
+	allocator structured.Allocator
+}
+
+type reachedClaim struct {
+	claim    *resourcev1.ResourceClaim
+	selector *nodeaffinity.NodeSelector
+}
+
+// allocatesDevices rejects nodes on which the pod's resource claims cannot be used or
+// allocated.
+func allocatesDevices(s *Snapshot, r *request) rule {
+	r.devices = nil
+	if len(r.pod.Spec.ResourceClaims) == 0 {
+		return rule{}
+	}
+	need, err := s.devices.request(r.pod)
+	if err != nil {
+		return rule{podReason: err.Error()}
+	}
+	r.devices = need
+	return rule{check: func(n *node, why []string) []string {
+		if !need.reaches(n) {
+			return append(why, "resourceclaim not available on the node")
+		}
+		if _, err := need.place(n); err != nil {
+			why = append(why, err.Error())
+		}
+		return why
+	}}
+}
+
+// request returns what a pod needs. The error is the reason why it fits no node.
+func (d *devices) request(pod *corev1.Pod) (*devicesRequest, error) {
+	need := &devicesRequest{}
+	for i := range pod.Spec.ResourceClaims {
+		claim, err := d.usable(pod, &pod.Spec.ResourceClaims[i])
+		switch {
+		case err != nil:
+			return nil, err
+		case claim == nil:
+		case claim.Status.Allocation == nil:
+			if err := d.haveClasses(claim); err != nil {
+				return nil, err
+			}
+			need.allocate = append(need.allocate, claim)
+		default:
+			if !isReservedFor(claim, pod.UID) {
+				if len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
+					return nil, fmt.Errorf("resourceclaim %q is in use by the maximum number of pods", claim.Name)
+				}
+				need.reserve = append(need.reserve, claim)
+			}
+			if nodes := claim.Status.Allocation.NodeSelector; nodes != nil {
+				selector, err := nodeaffinity.NewNodeSelector(nodes)
+				if err != nil {
+					return nil, fmt.Errorf("resourceclaim %q: %w", claim.Name, err)
+				}
+				need.reach = append(need.reach, reachedClaim{claim, selector})
+			}
+		}
+	}
+	if len(need.allocate) == 0 {
+		return need, nil
+	}
+	var err error
+	need.allocator, err = d.allocator()
+	return need, err
+}
+
+// usable returns the claim of a pod's claim; nil if it needs none.
+func (d *devices) usable(pod *corev1.Pod, podClaim *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
+	name, mustCheckOwner, err := resourceclaim.Name(pod, podClaim)
+	switch {
+	case errors.Is(err, resourceclaim.ErrClaimNotFound):
+		return nil, fmt.Errorf("waiting for the resource claim of %q to be made from its template", podClaim.Name)
+	case err != nil:
+		return nil, err
+	case name == nil:
+		return nil, nil
+	}
+	key := objectName{pod.Namespace, *name}
+	claim := d.claims[key]
+	switch a := d.assumed[key]; {
+	case claim == nil:
+		return nil, fmt.Errorf("resourceclaim %q not found", *name)
+	case claim.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("resourceclaim %q is being deleted", *name)
+	case a != nil && a.pod != pod.UID:
+		return nil, fmt.Errorf("resourceclaim %q is being allocated for another pod", *name)
+	case a != nil:
+		claim = a.claim
+	}
+	if mustCheckOwner {
+		return claim, resourceclaim.IsForPod(pod, claim, false)
+	}
+	return claim, nil
+}
+
+// haveClasses checks that the device classes of a claim exist.
+func (d *devices) haveClasses(claim *resourcev1.ResourceClaim) error {
+	for _, r := range claim.Spec.Devices.Requests {
+		var names []string
+		if r.Exactly != nil {
+			names = append(names, r.Exactly.DeviceClassName)
+		}
+		for _, sub := range r.FirstAvailable {
+			names = append(names, sub.DeviceClassName)
+		}
+		for _, name := range names {
+			if d.classes[name] == nil {
+				return fmt.Errorf("request %s of resourceclaim %q: device class %s does not exist", r.Name, claim.Name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// allocator returns an allocator of the devices that are free.
+func (d *devices) allocator() (structured.Allocator, error) {
+	if d.expressions == nil {
+		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: allocatorFeatures.ConsumableCapacity})
+	}
+	taken := structured.AllocatedState{
+		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+	}
+	for name, claim := range d.claims {
+		if a := d.assumed[name]; a != nil {
+			claim = a.claim
+		}
+		take(&taken, claim.Status.Allocation)
+	}
+	offered := make([]*resourcev1.ResourceSlice, 0, len(d.slices))
+	for _, name := range sets.List(sets.KeySet(d.slices)) {
+		offered = append(offered, d.slices[name])
+	}
+	return structured.NewAllocator(context.Background(), allocatorFeatures, taken, classLister(d.classes), offered, d.expressions)
+}
+
+// take adds the devices of an allocation to those that are taken. Administrative access
+// takes none.
+func take(taken *structured.AllocatedState, allocation *resourcev1.AllocationResult) {
+	if allocation == nil {
+		return
+	}
+	for _, r := range allocation.Devices.Results {
+		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+		switch {
+		case r.AdminAccess != nil && *r.AdminAccess:
+		case r.ShareID != nil:
+			taken.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
+			if r.ConsumedCapacity != nil {
+				taken.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
+			}
+		default:
+			taken.AllocatedDevices.Insert(id)
+		}
+	}
+}
+
+// classLister implements structured.DeviceClassLister.
+type classLister map[string]*resourcev1.DeviceClass
+
+// List implements structured.DeviceClassLister.
+func (l classLister) List() ([]*resourcev1.DeviceClass, error) {
+	all := make([]*resourcev1.DeviceClass, 0, len(l))
+	for _, name := range sets.List(sets.KeySet(l)) {
+		all = append(all, l[name])
+	}
+	return all, nil
+}
+
+// Get implements structured.DeviceClassLister.
+func (l classLister) Get(name string) (*resourcev1.DeviceClass, error) {
+	if class := l[name]; class != nil {
+		return class, nil
+	}
+	return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclasses"), name)
+}
+
+// reaches reports whether all allocated claims can be used on a node.
+func (need *devicesRequest) reaches(n *node) bool {
+	return !slices.ContainsFunc(need.reach, func(r reachedClaim) bool { return !r.selector.Match(n.object) })
+}
+
+// place returns what to write for the pod to run on a node, or why its claims cannot be
+// allocated there.
+func (need *devicesRequest) place(n *node) ([]DeviceDecision, error) {
+	if need == nil {
+		return nil, nil
+	}
+	var decisions []DeviceDecision
+	for _, claim := range need.reserve {
+		decisions = append(decisions, DeviceDecision{Claim: claim.Name})
+	}
+	if len(need.allocate) == 0 {
+		return decisions, nil
+	}
+	results, err := need.allocator.Allocate(context.Background(), n.object, need.allocate)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(results) != len(need.allocate):
+		return nil, errors.New("cannot allocate all claims")
+	}
+	for i, claim := range need.allocate {
+		decisions = append(decisions, DeviceDecision{claim.Name, &results[i]})
+	}
+	return decisions, nil
+}
+
+// release returns the name of an allocated claim that keeps the pod from all nodes but
+// those where it does not fit, and that no other pod uses: without its allocation it can
+// be allocated for another node. It is empty if there is none.
+func (need *devicesRequest) release(pod *corev1.Pod, nodes []*node) string {
+	if need == nil {
+		return ""
+	}
+	for _, r := range need.reach {
+		others := slices.ContainsFunc(r.claim.Status.ReservedFor, func(c resourcev1.ResourceClaimConsumerReference) bool { return c.UID != pod.UID })
+		if !others && slices.ContainsFunc(nodes, func(n *node) bool { return !r.selector.Match(n.object) }) {
+			return r.claim.Name
+		}
+	}
+	return ""
+}

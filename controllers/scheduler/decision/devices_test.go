@@ -1,0 +1,78 @@
+package decision
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// parseDeviceClass reads: name [model=value], which selects devices by an expression.
+func parseDeviceClass(line string) *resourcev1.DeviceClass {
+	name, words := fields(line)
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, word := range words {
+		_, model, _ := strings.Cut(word, "=")
+		class.Spec.Selectors = append(class.Spec.Selectors, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{
+			Expression: fmt.Sprintf(`device.attributes["d.example.com"].model == %q`, model),
+		}})
+	}
+	return class
+}
+
+// parseDevices reads the devices of a node: node device=model...
+func parseDevices(line string) *resourcev1.ResourceSlice {
+	node, words := fields(line)
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice-" + node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "d.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+	}}
+	for _, word := range words {
+		name, model, _ := strings.Cut(word, "=")
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+			"model": {StringValue: &model},
+		}})
+	}
+	return slice
+}
+
+// parseResourceClaim reads: name class=name [count=1] [owner=pod] [device=node/device] (it is
+// allocated) [for=pod] (it is reserved) [version=n] [deleting].
+func parseResourceClaim(line string) *resourcev1.ResourceClaim {
+	name, words := fields(line)
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), ResourceVersion: "1"}}
+	request := &resourcev1.ExactDeviceRequest{AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}
+	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: request}}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "class":
+			request.DeviceClassName = value
+		case "count":
+			request.Count = int64(must(strconv.Atoi(value)))
+		case "owner":
+			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: value, UID: types.UID("default/" + value), Controller: ptr.To(true)}}
+		case "device":
+			node, device, _ := strings.Cut(value, "/")
+			claim.Status.Allocation = &resourcev1.AllocationResult{
+				Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d.example.com", Pool: node, Device: device}}},
+				NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+					{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+				}}}},
+			}
+		case "for":
+			claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: value, UID: types.UID("default/" + value)})
+		case "version":
+			claim.ResourceVersion = value
+		case "deleting":
+			claim.DeletionTimestamp = &metav1.Time{}
+		default:
+			panic("unknown word " + word)
+		}
+	}
+	return claim
+}

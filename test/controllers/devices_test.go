@@ -1,0 +1,140 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/test/simulate"
+)
+
+var _ = Describe("resource claims", func() {
+	It("are made from templates, get devices of a node with their pod, and give them back when it ends", func(ctx SpecContext) {
+		p := newPool(ctx)
+		p.addNode(ctx, nil)
+		withDevices := p.addNode(ctx, nil)
+		offer(ctx, p.name, withDevices, "gpu-0")
+		template := "gpu"
+		claim := func(pod *corev1.Pod) {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: &template}}
+			pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
+		}
+		p.addPod(ctx, "first", claim)
+		Eventually(scheduled(ctx, p.name, "first")).Should(ContainSubstring(`waiting for the resource claim of "device" to be made from its template`))
+		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "first") }).Should(And(
+			ContainSubstring("FailedResourceClaimCreation"), ContainSubstring(`resource claim template "gpu": resourceclaimtemplates.resource.k8s.io "gpu" not found`)))
+
+		Expect(client.Create(ctx, &resourcev1.ResourceClaimTemplate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: template},
+			Spec:       resourcev1.ResourceClaimTemplateSpec{Spec: wants(p.name)},
+		})).To(Succeed())
+		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(withDevices))
+		made := run(ctx, "-n", p.name, "get", "pod", "first", "-o", "jsonpath={.status.resourceClaimStatuses[0].resourceClaimName}")
+		Expect(made).To(HavePrefix("first-device-"))
+		state := func(what string) func() string {
+			return func() string { return run(ctx, "-n", p.name, "get", "resourceclaims", "-o", "jsonpath={"+what+"}") }
+		}
+		Expect(state(".items[*].status.allocation.devices.results[*].device")()).To(Equal("gpu-0"))
+		Expect(state(".items[*].status.reservedFor[*].name")()).To(Equal("first"))
+
+		By("the device is allocated once")
+		p.addPod(ctx, "second", func(pod *corev1.Pod) {
+			claim(pod)
+			pod.Annotations = map[string]string{simulate.ExitAnnotation: "0"}
+		})
+		Eventually(scheduled(ctx, p.name, "second")).Should(ContainSubstring("2 cannot allocate all claims"))
+		run(ctx, "-n", p.name, "delete", "pod", "first")
+		Eventually(phaseOf(ctx, p.name, "second")).Should(Equal("Succeeded"))
+
+		By("a pod that has ended needs no claim")
+		Eventually(state(".items[*].metadata.name")).Should(BeEmpty())
+	})
+
+	It("of several pods keep their devices until the last one has ended, also while the manager is killed", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		offer(ctx, p.name, node, "gpu-0", "gpu-1")
+		Expect(client.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: "shared"}, Spec: wants(p.name)})).To(Succeed())
+		name := "shared"
+		for i := range 5 {
+			p.addPod(ctx, fmt.Sprintf("web-%d", i), func(pod *corev1.Pod) {
+				request(pod, "100m")
+				pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+			})
+			if i == 2 {
+				killManager(ctx)
+				startManager(ctx)
+			}
+		}
+		for i := range 5 {
+			Eventually(nodeOf(ctx, p.name, fmt.Sprintf("web-%d", i))).Should(Equal(node))
+		}
+		shared := func() (*resourcev1.ResourceClaim, error) {
+			c := &resourcev1.ResourceClaim{}
+			return c, client.Get(ctx, ctrlclient.ObjectKey{Namespace: p.name, Name: name}, c)
+		}
+		Expect(shared()).To(And(HaveField("Status.ReservedFor", HaveLen(5)), HaveField("Status.Allocation.Devices.Results", HaveLen(1)), HaveField("Finalizers", ContainElement(resourcev1.Finalizer))))
+		run(ctx, "-n", p.name, "delete", "pod", "web-0", "web-1", "web-2", "web-3")
+		Eventually(shared).Should(HaveField("Status.ReservedFor", HaveLen(1)))
+		Expect(shared()).To(HaveField("Status.Allocation", Not(BeNil())))
+		run(ctx, "-n", p.name, "delete", "resourceclaim", name, "--wait=false")
+		Consistently(shared).Should(HaveField("Name", name))
+		run(ctx, "-n", p.name, "delete", "pod", "web-4")
+		Eventually(func() string { return run(ctx, "-n", p.name, "get", "resourceclaims", "-o", "name") }).Should(BeEmpty())
+	})
+})
+
+// offer publishes devices of a node, and a device class for them.
+func offer(ctx SpecContext, class, node string, devices ...string) {
+	GinkgoHelper()
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "d.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+	}}
+	for _, name := range devices {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"pool": {StringValue: &class}}})
+	}
+	Expect(client.Create(ctx, slice)).To(Succeed())
+	object := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{
+		{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf(`device.driver == "d.example.com" && device.attributes["d.example.com"].pool == %q`, class)}},
+	}}}
+	Expect(client.Create(ctx, object)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.Delete(ctx, slice)).To(Succeed())
+		Expect(client.Delete(ctx, object)).To(Succeed())
+	})
+}
+
+// wants is a claim of one device of a class.
+func wants(class string) resourcev1.ResourceClaimSpec {
+	return resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}}}}
+}
+
+var _ = Describe("a volume attributes class", func() {
+	It("is deleted when no claim uses it any more", func(ctx SpecContext) {
+		ns := newNamespace(ctx)
+		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, DriverName: "d.example.com", Parameters: map[string]string{"iops": "100"}}
+		Expect(client.Create(ctx, class)).To(Succeed())
+		names := func() string {
+			return run(ctx, "get", "volumeattributesclasses", ns, "--ignore-not-found", "-o", "jsonpath={.metadata.name}{.metadata.finalizers}")
+		}
+		Eventually(names).Should(ContainSubstring("kubernetes.io/vac-protection"))
+		_, errOut, err := kubectl.Run(ctx, strings.ReplaceAll(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: NAME}
+spec: {accessModes: [ReadWriteOnce], storageClassName: none, volumeAttributesClassName: NAME, resources: {requests: {storage: 1Gi}}}
+`, "NAME", ns), "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred(), errOut)
+		Expect(client.Delete(ctx, class)).To(Succeed())
+		Consistently(names).Should(HavePrefix(ns))
+		run(ctx, "-n", ns, "delete", "pvc", "data")
+		Eventually(names).Should(BeEmpty())
+	})
+})
