@@ -127,6 +127,7 @@ func (c *Converter) Object(obj *yaml.Node) Outcome {
 	}
 	k = c.convert(&o, obj, k)
 	if k != nil {
+		c.references(&o, obj, k)
 		w := walk{table: c.Table, release: c.Release, outcome: &o, patch: c.Patch}
 		w.object(c.Table.Type(k), obj, "")
 	}
