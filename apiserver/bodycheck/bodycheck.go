@@ -43,6 +43,7 @@ func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fiel
 		{Name: "nesting", Select: selectNesting},
 		{Name: "quantity", Select: selectQuantity(typesWithQuantities(kinds))},
 		{Name: "apply name", Select: selectApplyName},
+		{Name: "former fields", Select: selectFormerFields(kinds, lacking)},
 		{Name: "apply fields", Select: selectApplyFields(scheme, lacking)},
 		{Name: "release fields", Select: selectReleaseFields(kinds, lacking)},
 		{Name: "ownership reset", Select: selectOwnershipReset},

@@ -101,28 +101,38 @@ func kindsOfBodies(kinds []*resource.Kind) map[schema.GroupVersionResource]kindO
 // cutFields cuts the fields of an object or a patch that the node lacks, and treats them
 // as the request says. A body that it cannot read is the handler's to refuse.
 func cutFields(req *http.Request, body []byte, n *fields.Node, of reflect.Type) ([]byte, error) {
-	document := body
-	switch contentType := mediaType(req); {
-	case contentType == string(types.JSONPatchType):
-		rest, found, err := n.CutOperations(body)
-		if err != nil || len(found) == 0 {
-			return body, nil
-		}
-		return rest, treatUnknown(req, found)
-	case strings.HasSuffix(contentType, "yaml"):
-		var err error
-		if document, err = yaml.YAMLToJSON(body); err != nil {
-			return body, nil
-		}
-	}
-	rest, found, err := n.Cut(document)
-	if err != nil || len(found) == 0 {
+	rest, document, found := cut(req, body, n)
+	if len(found) == 0 {
 		return body, nil
 	}
 	if req.URL.Query().Get("fieldValidation") == metav1.FieldValidationStrict {
 		return nil, errors.New("strict decoding error: " + strings.Join(append(otherMisfits(document, of), found...), ", "))
 	}
 	return rest, treatUnknown(req, found)
+}
+
+// cut returns a body without the fields that the node lacks, the body as JSON, and a text
+// for each field. Without any, and for a body that it cannot read, it returns the body. A
+// JSON patch is no document.
+func cut(req *http.Request, body []byte, n *fields.Node) (rest, document []byte, found []string) {
+	document = body
+	var err error
+	switch contentType := mediaType(req); {
+	case contentType == string(types.JSONPatchType):
+		document = nil
+		rest, found, err = n.CutOperations(body)
+	case strings.HasSuffix(contentType, "yaml"):
+		if document, err = yaml.YAMLToJSON(body); err != nil {
+			return body, nil, nil
+		}
+		rest, found, err = n.Cut(document)
+	default:
+		rest, found, err = n.Cut(document)
+	}
+	if err != nil || len(found) == 0 {
+		return body, nil, nil
+	}
+	return rest, document, found
 }
 
 // definitionsOnly decodes and encodes definitions of custom resources in protobuf.

@@ -103,3 +103,47 @@ func TestFieldsThatTheReleaseLacksInDefinitionsInProtobuf(t *testing.T) {
 		}
 	}
 }
+
+func TestFieldsThatOnlyTheReleaseHas(t *testing.T) {
+	table, err := releases.LoadKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []*resource.Kind
+	for _, d := range core.Kinds() {
+		kinds = append(kinds, d.Kind())
+	}
+	const body = `{"metadata":{"name":"s","clusterName":"c"},"spec":{"topologyKeys":["*"],"type":"ClusterIP"}}`
+	dropped := []string{
+		`field "metadata.clusterName" is not stored: the release has it, this server does not`,
+		`field "spec.topologyKeys" is not stored: the release has it, this server does not`,
+	}
+	for _, test := range []struct {
+		rule, method, contentType, query, body, want string
+		release                                      releases.Release
+		warnings                                     []string
+	}{
+		{"they are dropped with a warning", http.MethodPost, "application/json", "fieldValidation=Strict", body, `{"metadata":{"name":"s"},"spec":{"type":"ClusterIP"}}`, 21, dropped},
+		{"Ignore has no warning", http.MethodPut, "application/json", "fieldValidation=Ignore", body, `{"metadata":{"name":"s"},"spec":{"type":"ClusterIP"}}`, 21, nil},
+		{"YAML", http.MethodPost, "application/yaml", "", "spec:\n  topologyKeys: [a]\n  type: ClusterIP\n", `{"spec":{"type":"ClusterIP"}}`, 21, dropped[1:]},
+		{"patches", http.MethodPatch, "application/merge-patch+json", "", `{"spec":{"topologyKeys":null}}`, `{"spec":{}}`, 17, dropped[1:]},
+		{"JSON patches", http.MethodPatch, "application/json-patch+json", "", `[{"op":"add","path":"/metadata/clusterName","value":"c"}]`, `[]`, 16, dropped[:1]},
+		{"a release without one of them", http.MethodPost, "application/json", "", body, `{"metadata":{"name":"s"},"spec":{"topologyKeys":["*"],"type":"ClusterIP"}}`, 23, dropped[:1]},
+		{"a release without them", http.MethodPost, "application/json", "", body, body, 28, nil},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), test.method, "/api/v1/namespaces/n/services?"+test.query, strings.NewReader(test.body))
+			req.Header.Set("Content-Type", test.contentType)
+			info := &request.RequestInfo{IsResourceRequest: true, Namespace: "n", APIVersion: "v1", Resource: "services"}
+			lacking := fields.New(test.release, table)
+			checks := []Check{{Name: "former fields", Select: selectFormerFields(kinds, lacking)}}
+			code, got, warned := filtered(t, checks, req, info)
+			if code != http.StatusOK || got != test.want {
+				t.Errorf("got %d and\n%s\nwant\n%s", code, got, test.want)
+			}
+			if !slices.Equal(warned, test.warnings) {
+				t.Errorf("warnings %q, want %q", warned, test.warnings)
+			}
+		})
+	}
+}

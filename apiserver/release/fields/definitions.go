@@ -12,7 +12,7 @@ import (
 )
 
 // Definitions returns OpenAPI definitions without the fields, and the values of
-// enumerations, that the release lacks.
+// enumerations, that the release lacks, and with those that only it has.
 func (f *Fields) Definitions(all func(models ...string) common.GetOpenAPIDefinitions) func(models ...string) common.GetOpenAPIDefinitions {
 	if f == nil {
 		return all
@@ -60,6 +60,7 @@ func (f *Fields) without(definition common.OpenAPIDefinition, t *releases.Type, 
 			}
 		}
 	}
+	f.addFormer(&definition.Schema, t)
 	if changed {
 		definition.Dependencies = slices.DeleteFunc(slices.Clone(definition.Dependencies), func(name string) bool {
 			return !refers(&definition.Schema, ref(name))
@@ -67,6 +68,23 @@ func (f *Fields) without(definition common.OpenAPIDefinition, t *releases.Type, 
 	}
 	return definition
 }
+
+// addFormer adds the fields that the release has and the schema's type no longer does, so
+// that clients which validate manifests accept them.
+func (f *Fields) addFormer(s *spec.Schema, t *releases.Type) {
+	if len(s.Properties) == 0 {
+		return // a type with a form of its own
+	}
+	for i := range t.Fields {
+		name := t.Fields[i].Name
+		if _, known := s.Properties[name]; !known && t.Fields[i].In.Has(f.release) {
+			s.Properties[name] = *(&spec.Schema{}).WithDescription(former)
+		}
+	}
+}
+
+// former describes a field that is dropped.
+const former = "The field of this release is accepted, and not stored: this server does not have it."
 
 // withValues returns the schema of an enumeration with these values only, in its
 // description, too, whose last lines list them.

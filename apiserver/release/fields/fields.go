@@ -28,6 +28,8 @@ type Fields struct {
 	release releases.Release
 	table   *releases.Table // its kinds
 	kinds   sync.Map        // *Node by kindKey
+	// former is nil for the fields that the release has and the Go types do not.
+	former *Fields
 
 	mu    sync.Mutex
 	built map[nodeKey]*Node // nil for types that lack nothing
@@ -49,7 +51,17 @@ func New(release releases.Release, table *releases.Table) *Fields {
 	if release >= releases.Newest {
 		return nil
 	}
-	return &Fields{release: release, table: table, built: map[nodeKey]*Node{}}
+	former := &Fields{release: release, table: table, built: map[nodeKey]*Node{}}
+	return &Fields{release: release, table: table, built: map[nodeKey]*Node{}, former: former}
+}
+
+// Former returns the reverse: the fields that the release has and that the Go types, which
+// are those of the newest release, no longer do. Its nodes find them in documents.
+func (f *Fields) Former() *Fields {
+	if f == nil {
+		return nil
+	}
+	return f.former
 }
 
 // Node is what a type lacks: fields of its own, and what the types of its fields lack.
@@ -111,18 +123,22 @@ func (f *Fields) collect(of reflect.Type, in string, made *[]nodeKey) *Node {
 	if t == nil || !slices.ContainsFunc(t.Fields, func(field releases.Field) bool { return field.In.Has(f.release) }) {
 		return n
 	}
+	known := map[string]bool{}
 	for _, field := range fieldsOf(of, nil) {
+		known[field.name] = true
 		row, has := t.Field(field.name, f.release)
 		if row == nil {
 			continue // no release has it: a field of svc's own
 		}
-		m := member{name: field.name, index: field.index, missing: !has}
+		m := member{name: field.name, index: field.index, missing: !has && f.former != nil}
 		if has && row.Type != "" {
 			inner, keyed := valueOf(field.of)
 			m.keyed = keyed
 			switch name := nameIn(t.Package, row.Type); {
 			case row.Enum:
-				m.values = f.values(name)
+				if f.former != nil {
+					m.values = f.values(name)
+				}
 			case row.Shape == releases.Either:
 				if inner = alternative(inner); inner != nil {
 					m.inner = f.collect(inner, name, made)
@@ -133,6 +149,11 @@ func (f *Fields) collect(of reflect.Type, in string, made *[]nodeKey) *Node {
 		}
 		if m.missing || m.inner != nil || m.values != nil {
 			n.members = append(n.members, m)
+		}
+	}
+	for i := range t.Fields {
+		if row := &t.Fields[i]; f.former == nil && !known[row.Name] && row.In.Has(f.release) {
+			n.members = append(n.members, member{name: row.Name, missing: true})
 		}
 	}
 	return n

@@ -239,3 +239,14 @@ func TestDefinitionsHaveTheFieldsOfTheRelease(t *testing.T) {
 		}
 	}
 }
+
+func TestDefinitionsHaveTheFieldsThatOnlyTheReleaseHas(t *testing.T) {
+	const service = "io.k8s.api.core.v1.ServiceSpec"
+	ref := func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) }
+	for release, want := range map[releases.Release]bool{16: false, 17: true, 21: true, 22: false} {
+		made := at(t, release).Definitions(openapi.Definitions)("io.k8s.api.core.v1.Service")(ref)
+		if _, has := made[service].Schema.Properties["topologyKeys"]; has != want {
+			t.Errorf("%v: topologyKeys %v, want %v", release, has, want)
+		}
+	}
+}
