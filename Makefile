@@ -120,6 +120,11 @@ test-peers-proxy: ## Compare what connections to random services become with the
 	@hack/peers.sh kube-proxy
 	KUBE_PROXY=$(BIN)/kube-proxy $(GO) test -count=1 -timeout 30m ./test/peers/proxy -v $(ARGS)
 
+.PHONY: test-peers-release
+test-peers-release: build ## Compare what svc serves at release 1.36 with the real kube-apiserver of that release, which it builds: discovery, fields, defaults, warnings and columns.
+	@hack/peers.sh
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 10m ./test/peers/release $(ARGS)
+
 .PHONY: test-peers-controllers
 test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 572 scenarios (ARGS='-scenarios "^job"').
 	@hack/peers.sh

@@ -37,14 +37,14 @@ var resourceSlices = resource.Type[*resourcev1.ResourceSlice]{
 	Generation: true,
 	Columns: []resource.Column[*resourcev1.ResourceSlice]{
 		resource.Name[*resourcev1.ResourceSlice](),
-		sliceColumn("Node", "nodeName", func(s *resourcev1.ResourceSliceSpec) string {
+		sliceColumn("Node", resourcev1.ResourceSliceSpec{}.SwaggerDoc()["nodeName"], func(s *resourcev1.ResourceSliceSpec) string {
 			if s.NodeName == nil {
 				return "<unset>"
 			}
 			return *s.NodeName
 		}),
-		sliceColumn("Driver", "driver", func(s *resourcev1.ResourceSliceSpec) string { return s.Driver }),
-		sliceColumn("Pool", "pool", func(s *resourcev1.ResourceSliceSpec) string { return s.Pool.Name }),
+		sliceColumn("Driver", resourcev1.ResourceSliceSpec{}.SwaggerDoc()["driver"], func(s *resourcev1.ResourceSliceSpec) string { return s.Driver }),
+		sliceColumn("Pool", resourcev1.ResourcePool{}.SwaggerDoc()["name"], func(s *resourcev1.ResourceSliceSpec) string { return s.Pool.Name }),
 		resource.Age[*resourcev1.ResourceSlice](),
 	},
 	Fields: map[string]func(*resourcev1.ResourceSlice) string{
@@ -60,9 +60,9 @@ var resourceSlices = resource.Type[*resourcev1.ResourceSlice]{
 	WatchField: resourcev1.ResourceSliceSelectorNodeName,
 }
 
-func sliceColumn(name, property string, value func(*resourcev1.ResourceSliceSpec) string) resource.Column[*resourcev1.ResourceSlice] {
+func sliceColumn(name, description string, value func(*resourcev1.ResourceSliceSpec) string) resource.Column[*resourcev1.ResourceSlice] {
 	return resource.Column[*resourcev1.ResourceSlice]{
-		Name: name, Description: resourcev1.ResourceSliceSpec{}.SwaggerDoc()[property],
+		Name: name, Description: description,
 		Value: func(s *resourcev1.ResourceSlice) any { return value(&s.Spec) },
 	}
 }
