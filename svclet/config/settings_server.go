@@ -97,7 +97,7 @@ func containerLogSettings() []Setting {
 		{Flag: "container-log-max-size", Field: "containerLogMaxSize", Deprecated: true, Rule: logSize(), Usage: "Maximum size of a container's log file before it is rotated (beta). A negative value means no limit."},
 		{Flag: "container-log-max-files", Field: "containerLogMaxFiles", Deprecated: true, Rule: atLeast(2), Usage: "Maximum number of log files of a container (beta)."},
 		{Field: "containerLogMaxWorkers", Rule: atLeast(1), Usage: "Maximum number of logs rotated in parallel."},
-		{Field: "containerLogMonitorInterval", Rule: durationRule(3*time.Second, 1<<62, "3s or more"), Usage: "How often the sizes of container logs are checked."},
+		{Field: "containerLogMonitorInterval", Rule: durationRule(3*time.Second, 1<<62, "3s or more"), Usage: "How often the sizes of container logs are checked. That of a log that grows fast is checked earlier."},
 		{Field: "podLogsDir", Rule: cleanDirectory(), Usage: "Directory of the logs of all pods."},
 	}
 }

@@ -42,15 +42,19 @@ type Options struct {
 	// Workers is the number of parallel rotations (containerLogMaxWorkers), 1 by
 	// default.
 	Workers int
-	// Interval is how often sizes are checked (containerLogMonitorInterval), 10
-	// seconds by default.
+	// Interval is how often sizes are checked at least (containerLogMonitorInterval), 10
+	// seconds by default. A log that grows fast is checked when it reaches MaxSize at that
+	// rate.
 	Interval time.Duration
 	// Clock is the system clock by default.
 	Clock clock.Clock
 }
 
 // Manager rotates, links and removes the logs of this node's containers.
-type Manager struct{ options Options }
+type Manager struct {
+	options Options
+	growth  growth
+}
 
 // New creates the directories of logs and links if they do not exist.
 func New(o Options) (*Manager, error) {
@@ -71,7 +75,7 @@ func New(o Options) (*Manager, error) {
 			return nil, err
 		}
 	}
-	return &Manager{options: o}, nil
+	return &Manager{options: o, growth: growth{at: o.Clock.Now()}}, nil
 }
 
 // Run rotates logs until ctx is done.
@@ -88,21 +92,24 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		case <-timer.C():
 		}
-		m.checkAll(ctx)
-		timer.Reset(m.options.Interval)
+		timer.Reset(m.checkAll(ctx))
 	}
 }
 
-// checkAll checks the log of each running container once.
-func (m *Manager) checkAll(ctx context.Context) {
+// checkAll checks the log of each running container once. It returns when to check again.
+func (m *Manager) checkAll(ctx context.Context) time.Duration {
 	var workers errgroup.Group
 	workers.SetLimit(m.options.Workers)
+	now, sizes := m.options.Clock.Now(), map[string]int64{}
 	for _, c := range m.options.Running() {
 		if ctx.Err() != nil {
 			break
 		}
-		if !m.needsRotation(c.Path) {
-			continue
+		if info, err := os.Lstat(c.Path); err == nil {
+			// A log that does not exist although its container runs is rotated, too.
+			if sizes[c.Path] = info.Size(); info.Size() < m.options.MaxSize {
+				continue
+			}
 		}
 		workers.Go(func() error {
 			if err := m.rotateIfNeeded(ctx, c); err != nil && ctx.Err() == nil {
@@ -112,6 +119,7 @@ func (m *Manager) checkAll(ctx context.Context) {
 		})
 	}
 	_ = workers.Wait() // workers return no errors: each logs its own
+	return m.growth.next(now, sizes, m.options.MaxSize, m.options.Interval)
 }
 
 // rotateIfNeeded rotates the log of a container if necessary. It is not an error if the
@@ -122,13 +130,6 @@ func (m *Manager) rotateIfNeeded(ctx context.Context, c Container) error {
 		return nil
 	}
 	return err
-}
-
-// needsRotation reports whether a log is too large, or does not exist although its
-// container runs.
-func (m *Manager) needsRotation(path string) bool {
-	info, err := os.Lstat(path)
-	return err != nil || info.Size() >= m.options.MaxSize
 }
 
 // Link creates the link to the log of a started container for log collectors. It
