@@ -105,7 +105,6 @@ func Open(cfg Config) (*PKI, error) {
 // machine gets a new name or address, until ctx is done. It logs errors and
 // retries after renewalInterval.
 func (p *PKI) Run(ctx context.Context) {
-	logger := klog.FromContext(ctx).WithName("pki")
 	tick := p.cfg.Clock.NewTicker(renewalInterval)
 	defer tick.Stop()
 	for {
@@ -114,14 +113,20 @@ func (p *PKI) Run(ctx context.Context) {
 			return
 		case <-tick.C():
 		}
-		renewed, err := p.renew()
-		for _, r := range renewed {
-			logger.Info("Renewed certificate", "file", r.file, "reason", r.reason)
-		}
-		if err != nil {
-			logger.Error(err, "Failed to renew certificates, will retry", "retryAfter", renewalInterval)
+		if err := p.Renew(ctx); err != nil {
+			klog.FromContext(ctx).WithName("pki").Error(err, "Failed to renew certificates, will retry", "retryAfter", renewalInterval)
 		}
 	}
+}
+
+// Renew renews now what Run would renew: for a caller that has given the machine another
+// address.
+func (p *PKI) Renew(ctx context.Context) error {
+	renewed, err := p.renew()
+	for _, r := range renewed {
+		klog.FromContext(ctx).WithName("pki").Info("Renewed certificate", "file", r.file, "reason", r.reason)
+	}
+	return err
 }
 
 // Certificate returns the path of a certificate by its name in the package comment.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,19 +97,51 @@ func advertised(ctx context.Context, client kubernetes.Interface, config *rest.C
 		return "", fmt.Errorf("read the address that the API server advertises: %w", err)
 	}
 	if err == nil {
-		if at := endpoint(slice); at != "" {
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", fmt.Errorf("read the addresses of nodes: %w", err)
+		}
+		if at := endpoint(slice, func(address string) bool { return !forPods(address, nodes.Items) }); at != "" {
 			return at, nil
 		}
 	}
 	return "", errors.New("the API server is not reachable from other machines: start svc up with --bind-address=0.0.0.0, or name its address with --server")
 }
 
+// forPods reports whether an address is that of the bridge of this machine's pods, where svc
+// up serves them only.
+func forPods(address string, nodes []corev1.Node) bool {
+	for _, n := range nodes {
+		for _, a := range n.Status.Addresses {
+			if a.Address == address {
+				return false // the machine has a bridge of its own, as for virtual machines
+			}
+		}
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return false
+	}
+	for _, link := range links {
+		addresses, err := link.Addrs()
+		if _, missing := os.Stat("/sys/class/net/" + link.Name + "/bridge"); err != nil || missing != nil {
+			continue
+		}
+		for _, a := range addresses {
+			if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().String() == address {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // endpoint returns the URL of the first endpoint that other machines reach, or "".
-func endpoint(slice *discoveryv1.EndpointSlice) string {
+func endpoint(slice *discoveryv1.EndpointSlice, reached func(address string) bool) string {
 	for _, port := range slice.Ports {
 		for _, endpoint := range slice.Endpoints {
 			for _, address := range endpoint.Addresses {
-				if port.Port != nil && !loopback(address) {
+				if port.Port != nil && !loopback(address) && reached(address) {
 					return "https://" + net.JoinHostPort(address, strconv.Itoa(int(*port.Port)))
 				}
 			}

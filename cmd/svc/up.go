@@ -163,13 +163,19 @@ func (u *up) allocatePodCIDRs(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	switch {
-	case allocate && !given(nodeipam.ClusterFlag):
-		return u.controllers.Set(nodeipam.ClusterFlag, clusterCIDR)
-	case !allocate && !given(cluster.PodNetworkFlag):
-		u.node.PodNetwork = plan.None
+	if !allocate {
+		if !given(cluster.PodNetworkFlag) {
+			u.node.PodNetwork = plan.None
+		}
+		return nil
 	}
-	return nil
+	if !given(nodeipam.ClusterFlag) {
+		if err := u.controllers.Set(nodeipam.ClusterFlag, clusterCIDR); err != nil {
+			return err
+		}
+	}
+	u.node.ClusterCIDR, err = cmd.Flags().GetString(nodeipam.ClusterFlag)
+	return err
 }
 
 // checkExclusive refuses flags that contradict what svc up does itself.

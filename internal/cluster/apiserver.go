@@ -16,6 +16,10 @@ type apiServer struct {
 	keys    *certificates
 	etcd    *embeddedEtcd // nil with an external etcd
 	ready   chan struct{} // closed when it is
+	// forPods means that pods are to reach it at the node's bridge.
+	forPods bool
+	// listeners is nil unless it listens at a loopback address, and forPods is set.
+	listeners *listeners
 }
 
 // Name implements component.Component.
@@ -27,12 +31,31 @@ func (s *apiServer) Start(ctx context.Context) error {
 	if s.etcd != nil {
 		s.useEmbeddedEtcd()
 	}
+	if err := s.listen(); err != nil {
+		return err
+	}
 	server, err := apiserver.New(s.options)
 	if err != nil {
 		return err
 	}
 	s.ready = make(chan struct{})
 	s.Go(ctx, s.Name(), func(ctx context.Context) error { return server.Run(ctx, func() { close(s.ready) }) })
+	return nil
+}
+
+// listen opens the port if further ones are to be opened for pods. Otherwise the server
+// opens it.
+func (s *apiServer) listen() error {
+	o := s.options.SecureServing
+	if !s.forPods || !o.BindAddress.IsLoopback() || s.options.Network.AdvertiseAddress != nil || o.PermitPortSharing || o.PermitAddressSharing {
+		return nil
+	}
+	first, err := openPort(o)
+	if err != nil {
+		return err
+	}
+	s.listeners = listenAt(first)
+	o.Listener = s.listeners
 	return nil
 }
 

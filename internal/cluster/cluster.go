@@ -134,6 +134,8 @@ func (c *Cluster) components() []component.Component {
 	})
 	if c.node != nil {
 		c.node.keys = keys
+		c.node.access = &podAccess{server: server, keys: keys, clock: c.Clock, shared: c.node.shared, others: c.Node.ClusterCIDR}
+		server.forPods = c.node.unable == nil && c.Node.endpoint == ""
 		components = append(components, c.node)
 	}
 	return components

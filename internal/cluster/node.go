@@ -48,7 +48,8 @@ type node struct {
 	name     string
 	programs containerd.Programs
 
-	keys *certificates
+	keys   *certificates
+	access *podAccess
 	// runtime is nil if the user names another one.
 	runtime *containerd.Runtime
 	version string
@@ -173,6 +174,9 @@ func (n *node) run(ctx context.Context) error {
 		err = fmt.Errorf("%w: choose other ports with --node-port and --node-healthz-port", err)
 	}
 	n.agent = err == nil
+	if err == nil && n.runtime != nil {
+		return n.access.start(ctx, n.runtime)
+	}
 	return err
 }
 
@@ -236,7 +240,7 @@ const nodeStopTimeout = 4 * time.Second
 // order.
 func (n *node) Stop() error {
 	ended := make(chan struct{})
-	go func() { n.Task.Stop(); close(ended) }()
+	go func() { n.access.Stop(); n.Task.Stop(); close(ended) }()
 	select {
 	case <-ended:
 	case <-n.clock.After(nodeStopTimeout):

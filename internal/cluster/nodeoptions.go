@@ -38,6 +38,9 @@ type NodeOptions struct {
 	Mode string
 	// PodNetwork is how pods of several machines reach each other: one of plan.Modes.
 	PodNetwork string
+	// ClusterCIDR are the ranges from which nodes get addresses for pods, with a comma
+	// between; empty if they get none.
+	ClusterCIDR string
 
 	endpoint string
 	name     string

@@ -18,16 +18,25 @@ func CheckPort(o *genericoptions.SecureServingOptions) error {
 	if o.PermitPortSharing || o.PermitAddressSharing {
 		return nil
 	}
+	listener, err := openPort(o)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+// openPort opens the port. Errors name the flag.
+func openPort(o *genericoptions.SecureServingOptions) (net.Listener, error) {
 	listener, err := net.Listen(cmp.Or(o.BindNetwork, "tcp"), net.JoinHostPort(o.BindAddress.String(), strconv.Itoa(o.BindPort)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("--secure-port: %d is in use: stop what uses it, or choose another port (%w)", o.BindPort, err)
+		return nil, fmt.Errorf("--secure-port: %d is in use: stop what uses it, or choose another port (%w)", o.BindPort, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("--bind-address: %s is not an address of this machine: choose one of its own, or 0.0.0.0 for all (%w)", o.BindAddress, err)
+		return nil, fmt.Errorf("--bind-address: %s is not an address of this machine: choose one of its own, or 0.0.0.0 for all (%w)", o.BindAddress, err)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("--secure-port: %d is for privileged users: choose a port above 1023 (%w)", o.BindPort, err)
+		return nil, fmt.Errorf("--secure-port: %d is for privileged users: choose a port above 1023 (%w)", o.BindPort, err)
 	case err != nil:
-		return fmt.Errorf("--bind-address, --secure-port: %w; choose others", err)
+		return nil, fmt.Errorf("--bind-address, --secure-port: %w; choose others", err)
 	}
-	return listener.Close()
+	return listener, nil
 }

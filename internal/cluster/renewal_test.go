@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/cert"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/apiserver/authorization"
@@ -136,23 +137,21 @@ type running struct {
 // to be renewed when the clock is right. Its authorities are old enough to be, too.
 func startOld(t *testing.T) (*running, *clocktesting.FakeClock) {
 	t.Helper()
-	parent, err := os.MkdirTemp("", "svc") // a short path for etcd's socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(parent) })
-	dir := datadir.Dir(filepath.Join(parent, "data"))
-	lock, err := dir.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = lock.Close() })
+	dir := newDir(t)
 	old := clocktesting.NewFakeClock(time.Now().Add(-8*365*day - 100*day))
 	if _, err := pki.Open(pki.Config{Dir: dir.PKI(), Clock: old}); err != nil {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Now().Add(-277 * day))
 
+	cluster := configured(t, dir, clock)
+	start(t, cluster.components(), clock)
+	return &running{dir: dir, url: serverURL(cluster.Server)}, clock
+}
+
+// configured returns a cluster without a node, at a free port of 127.0.0.1.
+func configured(t *testing.T, dir datadir.Dir, clock clock.WithTicker) *Cluster {
+	t.Helper()
 	port, err := launch.FreePort()
 	if err != nil {
 		t.Fatal(err)
@@ -171,9 +170,13 @@ func startOld(t *testing.T) (*running, *clocktesting.FakeClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := &component.Group{
-		Components: cluster.components(), Program: "svc up", Progress: io.Discard, StopTimeout: stopTimeout, Clock: clock,
-	}
+	return cluster
+}
+
+// start starts components, which stop after the test.
+func start(t *testing.T, components []component.Component, clock clock.WithTicker) {
+	t.Helper()
+	group := &component.Group{Components: components, Program: "svc up", Progress: io.Discard, StopTimeout: stopTimeout, Clock: clock}
 	t.Cleanup(func() {
 		if err := group.Stop(); err != nil {
 			t.Error(err)
@@ -182,7 +185,23 @@ func startOld(t *testing.T) (*running, *clocktesting.FakeClock) {
 	if _, err := group.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &running{dir: dir, url: serverURL(server)}, clock
+}
+
+// newDir returns a data directory, which is removed after the test.
+func newDir(t *testing.T) datadir.Dir {
+	t.Helper()
+	parent, err := os.MkdirTemp("", "svc") // a short path for etcd's socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	dir := datadir.Dir(filepath.Join(parent, "data"))
+	lock, err := dir.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Close() })
+	return dir
 }
 
 func (r *running) file(name string) string { return filepath.Join(r.dir.PKI(), name) }

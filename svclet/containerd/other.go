@@ -5,6 +5,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"net/netip"
 )
 
 var errLinux = errors.New("only Linux runs containers")
@@ -23,6 +24,8 @@ func (Config) find() (*process, bool, error) { return nil, false, errLinux }
 func prepare(context.Context, Config) (settings, error) { return settings{}, errLinux }
 
 func (settings) start() (*process, error) { return nil, errLinux }
+
+func (Config) gateways([]string) ([]netip.Addr, error) { return nil, errLinux }
 
 func endOfLog(string) string { return "" }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -52,7 +53,8 @@ type Runtime struct {
 	masquerade *bool
 	// mtu is that of pods; 0 while it is as an earlier agent has left it.
 	mtu     int
-	process *process // owned by keep until that has returned
+	changed chan struct{} // has a value after a change of the ranges
+	process *process      // owned by keep until that has returned
 	letGo   context.CancelFunc
 	kept    sync.WaitGroup
 }
@@ -65,7 +67,7 @@ func Start(ctx context.Context, config Config) (*Runtime, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Runtime{Endpoint: config.Endpoint(), LogFile: config.logFile()}
+	r := &Runtime{Endpoint: config.Endpoint(), LogFile: config.logFile(), changed: make(chan struct{}, 1)}
 	var err error
 	if r.settings, err = prepare(ctx, config); err != nil {
 		return nil, err
@@ -108,7 +110,27 @@ func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []string) (warnings []s
 	if err := config.assign(cidrs); err != nil {
 		return nil, fmt.Errorf("keep which addresses the cluster has given: %w", err)
 	}
-	return r.network(ctx, config)
+	warnings, err = r.network(ctx, config)
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+	return warnings, err
+}
+
+// PodRangesChanged receives a value after [Runtime.SetPodCIDRs]. It has one reader.
+func (r *Runtime) PodRangesChanged() <-chan struct{} { return r.changed }
+
+// Gateways returns the addresses at which pods reach this machine: those of the bridge, one
+// for each range of pods. It makes the bridge, which otherwise exists from the first pod on.
+func (r *Runtime) Gateways() ([]netip.Addr, error) {
+	r.networks.Lock()
+	defer r.networks.Unlock()
+	ranges, err := r.settings.Ranges()
+	if err != nil {
+		return nil, err
+	}
+	return r.settings.gateways(ranges)
 }
 
 // SetMTU sets the MTU of new pods, in bytes, which is kept for later starts.
