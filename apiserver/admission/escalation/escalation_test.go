@@ -36,6 +36,11 @@ func TestAUserWithoutRulesMayWriteOnlyRolesAndBindingsOfWhichTheVerbsAllowIt(t *
 	collected.Finalizers, collected.OwnerReferences = []string{"a/b"}, []metav1.OwnerReference{{Name: "o"}}
 	labelled := role.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
+	// These have no rules of their own: only what they aggregate is more than jane has.
+	empty := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	aggregates := empty.DeepCopy()
+	aggregates.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{}}}
+	const aggregation = `clusterroles.rbac.authorization.k8s.io "r" is forbidden: must have cluster-admin privileges to use the aggregationRule`
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "r"}}
 	jane := &user.DefaultInfo{Name: "jane", Groups: []string{"g"}}
 	const refusal = `clusterroles.rbac.authorization.k8s.io "r" is forbidden: user "jane" (groups=["g"]) is attempting to grant RBAC permissions not currently held:
@@ -57,6 +62,11 @@ func TestAUserWithoutRulesMayWriteOnlyRolesAndBindingsOfWhichTheVerbsAllowIt(t *
 		{name: "an administrator's role", who: &user.DefaultInfo{Name: "a", Groups: []string{user.SystemPrivilegedGroup}}, may: deny, resource: "clusterroles", obj: role},
 		{name: "a change of the fields that the garbage collector writes", who: jane, may: deny, resource: "clusterroles", obj: collected, old: role},
 		{name: "a change of another field of a role", who: jane, may: deny, resource: "clusterroles", obj: labelled, old: role, want: refusal},
+		{name: "a role without rules", who: jane, may: deny, resource: "clusterroles", obj: empty},
+		{name: "a role that aggregates others", who: jane, may: deny, resource: "clusterroles", obj: aggregates, want: aggregation},
+		{name: "a role that will aggregate others", who: jane, may: deny, resource: "clusterroles", obj: aggregates, old: empty, want: aggregation},
+		{name: "a role that no longer aggregates others", who: jane, may: deny, resource: "clusterroles", obj: empty, old: aggregates, want: aggregation},
+		{name: "a role that aggregates others, and that the user may escalate", who: jane, may: allow, resource: "clusterroles", obj: aggregates},
 		{name: "a role that the user may bind", who: jane, may: allow, resource: "clusterrolebindings", obj: binding},
 		{name: "a role that the user may not bind", who: jane, may: deny, resource: "clusterrolebindings", obj: binding,
 			want: `clusterrolebindings.rbac.authorization.k8s.io "b" is forbidden: user "jane" (groups=["g"]) is attempting to grant RBAC permissions not currently held:
