@@ -37,8 +37,24 @@ var deviceTaintRules = resource.Type[*resourcev1.DeviceTaintRule]{
 	},
 	Columns: []resource.Column[*resourcev1.DeviceTaintRule]{
 		resource.Name[*resourcev1.DeviceTaintRule](),
+		taintColumn("Key", "key", func(t *resourcev1.DeviceTaint) any { return t.Key }),
+		taintColumn("Value", "value", func(t *resourcev1.DeviceTaint) any { return t.Value }),
+		taintColumn("Effect", "effect", func(t *resourcev1.DeviceTaint) any { return string(t.Effect) }),
+		taintColumn("TimeAdded", "timeAdded", func(t *resourcev1.DeviceTaint) any {
+			if t.TimeAdded == nil {
+				return metav1.Time{}
+			}
+			return *t.TimeAdded
+		}),
 		resource.Age[*resourcev1.DeviceTaintRule](),
 	},
+}
+
+func taintColumn(name, property string, value func(*resourcev1.DeviceTaint) any) resource.Column[*resourcev1.DeviceTaintRule] {
+	return resource.Column[*resourcev1.DeviceTaintRule]{
+		Name: name, Description: resourcev1.DeviceTaint{}.SwaggerDoc()[property],
+		Value: func(r *resourcev1.DeviceTaintRule) any { return value(&r.Spec.Taint) },
+	}
 }
 
 func validateTaintRule(r *resourcev1.DeviceTaintRule) field.ErrorList {
