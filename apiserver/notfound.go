@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
+
+	"svc.dev/svc/apiserver/groupdomain"
 )
 
 // notFound returns the end of the chain, which tells clients of a version that was
@@ -45,7 +47,11 @@ func (c *chain) answerRemoved(config *genericapiserver.RecommendedConfig, w http
 	if !ok || !info.IsResourceRequest {
 		return false
 	}
-	text := c.stores.served.Removed(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
+	public := func(group string) string { return group }
+	if c.hosted != nil && !groupdomain.UnderStoredNames(req.Context()) {
+		public = c.hosted.names.Public
+	}
+	text := c.stores.served.Removed(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, public)
 	if text == "" {
 		return false
 	}

@@ -26,9 +26,21 @@ func TestRemovedVersionsNameWhatReplacesThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := served.Removed(schema.GroupVersionResource{Group: test.group, Version: test.version, Resource: test.resource}); got != test.want {
+		if got := served.Removed(schema.GroupVersionResource{Group: test.group, Version: test.version, Resource: test.resource}, func(group string) string { return group }); got != test.want {
 			t.Errorf("%v %s: %q, want %q", test.release, test.resource, got, test.want)
 		}
+	}
+}
+
+func TestRemovedVersionsHaveTheNamesThatTheClientUses(t *testing.T) {
+	served, err := NewServed(Release{1, 28}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := served.Removed(schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "ingresses"}, func(group string) string { return strings.TrimSuffix(group, ".k8s.io") + ".svc.dev" })
+	want := `extensions.svc.dev/v1beta1 Ingress is not served since release 1.22: use networking.svc.dev/v1; "svc convert" converts manifests`
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
