@@ -1,6 +1,7 @@
 package aggregated
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -11,10 +12,15 @@ import (
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"svc.dev/svc/apiserver/registration"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/test/launch"
 )
 
@@ -79,14 +85,57 @@ var _ = Describe("garbage collection by the host", func() {
 		}).Should(BeEmpty())
 	})
 
-	It("deletes an object of the fleet whose owner is of the host", func(ctx SpecContext) {
+	DescribeTable("deletes an object of the fleet whose owner is of the host", func(ctx SpecContext, at *launch.Kubectl, apiVersion, ownerVersion string) {
 		n := newNamespace()
 		owner, err := hostClient.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		apply(onHost, fmt.Sprintf(`{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","metadata":{"name":"owned","ownerReferences":[
-			{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`, owner.UID), "create", "-n", n)
+		apply(*at, fmt.Sprintf(`{"apiVersion":%q,"kind":"ConfigMap","metadata":{"name":"owned","ownerReferences":[
+			{"apiVersion":%q,"kind":"ConfigMap","name":"owner","uid":%q}]}}`, apiVersion, ownerVersion, owner.UID), "create", "-n", n)
 		Expect(hostClient.CoreV1().ConfigMaps(n).Delete(ctx, "owner", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func() string { return kubectl(onHost, "get", "configmaps.core.svc.dev", "-n", n, "-o", "name") }).Should(BeEmpty())
+	},
+		Entry("written at the host", &onHost, "core.svc.dev/v1", "v1"),
+		Entry("written at the fleet's own address", &onFleet, "v1", "core.host.svc.dev/v1"),
+	)
+
+	// ofFleet creates an owner in the fleet and an object of the host that it owns, and
+	// returns their namespace.
+	ofFleet := func(ctx context.Context) string {
+		GinkgoHelper()
+		n := newNamespace()
+		owner, err := fleetClient.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = hostClient.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "core.svc.dev/v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID, BlockOwnerDeletion: new(true)}}}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return n
+	}
+	gone := func(ctx context.Context, client kubernetes.Interface, n, name string) func() bool {
+		return func() bool {
+			_, err := client.CoreV1().ConfigMaps(n).Get(ctx, name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		}
+	}
+
+	DescribeTable("deletes an object of the host whose owner is of the fleet", func(ctx SpecContext, at *launch.Kubectl, resource, cascade string) {
+		n := ofFleet(ctx)
+		kubectl(*at, "delete", resource, "owner", "-n", n, "--cascade="+cascade)
+		Eventually(gone(ctx, hostClient, n, "owned")).Should(BeTrue())
+		Expect(gone(ctx, fleetClient, n, "owner")()).To(BeTrue())
+	},
+		Entry("after it, deleted at the host", &onHost, "configmaps.core.svc.dev", "background"),
+		Entry("before it, deleted at the host", &onHost, "configmaps.core.svc.dev", "foreground"),
+		Entry("after it, deleted at the fleet's own address", &onFleet, "configmaps", "background"),
+		Entry("before it, deleted at the fleet's own address", &onFleet, "configmaps", "foreground"),
+	)
+
+	It("leaves an object of the host whose owner of the fleet is deleted without it", func(ctx SpecContext) {
+		n := ofFleet(ctx)
+		kubectl(onFleet, "delete", "configmap", "owner", "-n", n, "--cascade=orphan")
+		Eventually(gone(ctx, fleetClient, n, "owner")).Should(BeTrue())
+		left, err := hostClient.CoreV1().ConfigMaps(n).Get(ctx, "owned", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(left.OwnerReferences).To(BeEmpty())
 	})
 })
 
@@ -180,12 +229,73 @@ var _ = Describe("the fleet's own address", func() {
 
 	It("keeps a watch open for longer than requests may take", func(ctx SpecContext) {
 		n := newNamespace()
-		watch, err := fleetClient.CoreV1().ConfigMaps(n).Watch(ctx, metav1.ListOptions{})
+		_, err := fleetClient.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		defer watch.Stop()
-		_, err = fleetClient.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+		// The host ends what it does not take for long-running after this time.
+		const mayTake = time.Second
+		began := time.Now()
+		line := lineOf(ctx, fleetPath+"/api/v1/namespaces/"+n+"/configmaps?watch=1&timeout="+mayTake.String(), `"late"`, func() {
+			Eventually(func() time.Duration { return time.Since(began) }).Should(BeNumerically(">", 2*mayTake))
+			kubectl(onFleet, "create", "configmap", "late", "-n", n)
+		})
+		Expect(line).To(ContainSubstring(`"ADDED"`))
+	})
+
+	It("has Kubernetes' discovery and OpenAPI documents, complete", func(ctx SpecContext) {
+		groups, err := registration.New(release.Default, domain)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(watch.ResultChan()).Should(Receive())
+		var want []string
+		for _, gv := range groups.Versions {
+			if gv.Group == groups.Names.FleetGroup() {
+				continue // the host's way to this address
+			}
+			gv.Group = groups.Names.Stored(gv.Group)
+			want = append(want, gv.String())
+		}
+		_, lists, err := fleetClient.Discovery().ServerGroupsAndResources()
+		Expect(err).NotTo(HaveOccurred())
+		var got []string
+		for _, list := range lists {
+			got = append(got, list.GroupVersion)
+			Expect(list.APIResources).NotTo(BeEmpty(), list.GroupVersion)
+		}
+		Expect(got).To(ContainElements(want))
+		for _, version := range []string{"v2", "v2beta1"} {
+			var served []string
+			for _, path := range []string{"/api", "/apis"} {
+				aggregated := send(ctx, host.config, launch.Request{Method: "GET", Path: fleetPath + path,
+					Accept: "application/json;g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"})
+				Expect(aggregated.Body).To(ContainSubstring(`"kind":"APIGroupDiscoveryList"`), version)
+				for _, group := range parse(aggregated.Body)["items"].([]any) {
+					name, _ := group.(object)["metadata"].(object)["name"].(string) // none of the core group
+					for _, v := range group.(object)["versions"].([]any) {
+						Expect(v).To(HaveKeyWithValue("freshness", "Current"), name)
+						Expect(v).To(HaveKeyWithValue("resources", Not(BeEmpty())), name)
+						served = append(served, schema.GroupVersion{Group: name, Version: v.(object)["version"].(string)}.String())
+					}
+				}
+			}
+			Expect(served).To(ContainElements(want), version)
+		}
+		document, err := fleetClient.Discovery().OpenAPISchema()
+		Expect(err).NotTo(HaveOccurred())
+		var paths []string
+		for _, path := range document.GetPaths().GetPath() {
+			paths = append(paths, path.GetName())
+		}
+		Expect(paths).To(ContainElements("/api/v1/namespaces/{namespace}/pods/{name}/exec", "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"))
+		v3, err := fleetClient.Discovery().OpenAPIV3().Paths()
+		Expect(err).NotTo(HaveOccurred())
+		for _, gv := range want {
+			root := "apis/" + gv
+			if !strings.Contains(gv, "/") {
+				root = "api/" + gv
+			}
+			Expect(v3).To(HaveKey(root))
+			document, err := v3[root].Schema("application/json")
+			Expect(err).NotTo(HaveOccurred(), root)
+			Expect(string(document)).To(ContainSubstring(`"openapi":"3.0`), root)
+		}
 	})
 
 	It("is one of this fleet only", func() {

@@ -1,6 +1,7 @@
 package aggregated
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"os"
@@ -169,6 +170,13 @@ spec:
 // firstLine returns the first line that the host answers with.
 func firstLine(ctx context.Context, path string) string {
 	GinkgoHelper()
+	return lineOf(ctx, path, "", func() {})
+}
+
+// lineOf returns the first line with some words that the host answers with, after the answer
+// has begun and meanwhile has returned.
+func lineOf(ctx context.Context, path, words string, meanwhile func()) string {
+	GinkgoHelper()
 	client, err := rest.HTTPClientFor(host.config)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(ctx)
@@ -178,11 +186,13 @@ func firstLine(ctx context.Context, path string) string {
 	resp, err := client.Do(req)
 	Expect(err).NotTo(HaveOccurred())
 	defer resp.Body.Close()
-	var line []byte
-	for buffer := make([]byte, 4096); !strings.Contains(string(line), "\n"); {
-		read, err := resp.Body.Read(buffer)
+	meanwhile()
+	lines := bufio.NewReader(resp.Body)
+	for {
+		line, err := lines.ReadString('\n')
 		Expect(err).NotTo(HaveOccurred())
-		line = append(line, buffer[:read]...)
+		if strings.Contains(line, words) {
+			return line
+		}
 	}
-	return string(line)
 }

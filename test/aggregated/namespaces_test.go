@@ -40,7 +40,7 @@ var _ = Describe("a fleet of some namespaces", Ordered, func() {
 		url = "https://127.0.0.1:" + port
 		instead := outsideOfPods(port)
 		instead["namespaces"] = team
-		startServer(ctx, url, append(manifestArgs(ctx, "svc-apiserver", instead, "namespace-scoped"), "--etcd-prefix=/fleet-of-some"))
+		startServer(ctx, url, filepath.Join(dir, "svc-apiserver"), append(manifestArgs(ctx, "svc-apiserver", instead, "namespace-scoped"), "--etcd-prefix=/fleet-of-some"))
 		admin, _ = as("admin", "system:masters")
 	})
 

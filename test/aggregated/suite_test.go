@@ -145,7 +145,7 @@ func startBackend(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	args := manifestArgs(ctx, "svc-apiserver", outsideOfPods(port))
 	backendURL = "https://127.0.0.1:" + port
-	backend = startServer(ctx, backendURL, append(args, "--etcd-prefix=/fleet",
+	backend = startServer(ctx, backendURL, connection, append(args, "--etcd-prefix=/fleet",
 		"--audit-policy-file="+writeFile("audit.yaml", auditPolicy), "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-log-mode=blocking"))
 }
 
@@ -158,13 +158,13 @@ func outsideOfPods(port string) map[string]string {
 	}
 }
 
-// startServer starts a fleet's server with the connection and the certificates that
+// startServer starts a fleet's server with a kubeconfig of the host and the certificates that
 // startBackend has made, and waits until it is ready.
-func startServer(ctx context.Context, url string, args []string) *launch.Process {
+func startServer(ctx context.Context, url, connection string, args []string) *launch.Process {
 	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	server, err := launch.Start(nil, binary, append(args, "--host-kubeconfig="+filepath.Join(dir, "svc-apiserver"),
+	server, err := launch.Start(nil, binary, append(args, "--host-kubeconfig="+connection,
 		"--tls-cert-file="+filepath.Join(dir, "serving.crt"), "--tls-private-key-file="+filepath.Join(dir, "serving.key"),
 		"--authorization-webhook-cache-authorized-ttl=1s", "--authorization-webhook-cache-unauthorized-ttl=1s")...)
 	Expect(err).NotTo(HaveOccurred())
@@ -222,20 +222,27 @@ func registerVersions(versions ...schema.GroupVersion) {
 	GinkgoHelper()
 	backend, err := url.Parse(backendURL)
 	Expect(err).NotTo(HaveOccurred())
-	port, err := strconv.Atoi(backend.Port())
+	for _, name := range createAPIServices(backend.Port(), versions...) {
+		kubectl(onHost, "wait", "apiservice", name, "--for=condition=Available", "--timeout=60s")
+	}
+}
+
+// createAPIServices registers group versions that a server at a port of this machine serves,
+// and returns the names of the APIServices.
+func createAPIServices(port string, versions ...schema.GroupVersion) (names []string) {
+	GinkgoHelper()
+	number, err := strconv.Atoi(port)
 	Expect(err).NotTo(HaveOccurred())
 	authority, err := os.ReadFile(host.authority.File)
 	Expect(err).NotTo(HaveOccurred())
-	services := (&registration.Groups{Versions: versions}).APIServices(types.NamespacedName{Namespace: "svc-system", Name: "svc"})
-	for _, service := range services {
-		service.Spec.CABundle, service.Spec.Service.Port = authority, ptr.To(int32(port))
+	for _, service := range (&registration.Groups{Versions: versions}).APIServices(types.NamespacedName{Namespace: "svc-system", Name: "svc"}) {
+		service.Spec.CABundle, service.Spec.Service.Port = authority, ptr.To(int32(number))
 		manifest, err := json.Marshal(service)
 		Expect(err).NotTo(HaveOccurred())
 		apply(onHost, string(manifest), "create")
+		names = append(names, service.Name)
 	}
-	for _, service := range services {
-		kubectl(onHost, "wait", "apiservice", service.Name, "--for=condition=Available", "--timeout=60s")
-	}
+	return names
 }
 
 // startManager starts a fleet's controllers, with a connection to its own address.
