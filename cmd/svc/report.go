@@ -43,7 +43,9 @@ Type next, in another terminal:
 
 `, shellWord(r.program))
 	}
-	fmt.Fprintf(out, "Stored, but nothing acts on it: %s, until you install a controller for it.\n", enumerate(notActedOn(r.release)))
+	if kinds := notActedOn(r.release); len(kinds) > 0 {
+		fmt.Fprintf(out, "Stored, but nothing acts on it: %s, until you install a controller for it.\n", enumerate(kinds))
+	}
 	fmt.Fprintf(out, "Ctrl-C stops it. What was written is kept in %s.\n", r.dir)
 	if r.Node {
 		fmt.Fprintf(out, "Pods go on without it; '%s node reset%s' ends them.\n", shellWord(r.program), r.dataDirArgument())

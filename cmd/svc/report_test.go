@@ -63,6 +63,16 @@ func TestTheReportOfANodeSaysHowToReachAService(t *testing.T) {
 	}
 }
 
+func TestTheReportOfEachReleaseIsPrinted(t *testing.T) {
+	for r := release.Oldest; !release.Newest.Before(r); r.Minor++ {
+		var out strings.Builder
+		report{Report: cluster.Report{Components: make([]component.Started, 3)}, dir: "/var/lib/svc", release: r, program: "svc"}.print(&out)
+		if !strings.HasSuffix(out.String(), "\nCtrl-C stops it. What was written is kept in /var/lib/svc.\n") || strings.Contains(out.String(), "on it: ,") {
+			t.Errorf("%v:\n%s", r, out.String())
+		}
+	}
+}
+
 func TestTheDocumentedKindsThatNothingActsOnAreReported(t *testing.T) {
 	page, err := os.ReadFile("../../docs/not-yet.md")
 	if err != nil {

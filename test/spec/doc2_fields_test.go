@@ -103,7 +103,7 @@ var _ = Describe("Document 2, section 9: fields that the release does not have",
 		_, err = latest.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
 
-		older := up(ctx, data, "--release=1.28")
+		older := up(ctx, data, "--release=1.29")
 		for _, w := range []struct{ contentType, body string }{
 			{"application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`},
 			{"application/strategic-merge-patch+json", `{"metadata":{"labels":{"a":"c"}}}`},
