@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubelet and etcd, or the components of Kubernetes that are named, into bin/, for
-# the benchmark and the tests that compare with them. Does nothing when they are current. The first build takes about five
+# kubelet and etcd, or the components of Kubernetes and the tools of etcd (etcdctl, etcdutl)
+# that are named, into bin/, for the benchmark and the tests that compare with them. Does nothing when they are current. The first build takes about five
 # minutes on two cores; GOFLAGS=-p=1 leaves room for other work.
 #
 # The binaries are stripped and carry their version, as the published ones do.
@@ -34,5 +34,8 @@ if ((! $#)); then
 	components=(kube-apiserver kube-controller-manager kube-scheduler kubelet)
 fi
 for name in "${components[@]}"; do
-	build kubernetes $name k8s.io/kubernetes/cmd/$name "$version"
+	case $name in
+	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
+	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$version" ;;
+	esac
 done

@@ -2,7 +2,7 @@
 # Runs a fleet behind a host. $HOST is what the host is: empty for svc itself;
 # kube-apiserver for the real one; pods for the fleet in pods of the real Kubernetes, which
 # needs root on Linux, and installs the programs that a node needs. With pods,
-# $PREVIOUS may be an older source tree, from whose manifests the fleet is upgraded.
+# $PREVIOUS may be an older source tree, from whose manifests and image the fleet is upgraded.
 # usage: HOST= BIN=DIRECTORY hack/test-aggregated.sh [ARGUMENTS OF GO TEST...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,8 +16,11 @@ kube-apiserver)
 pods)
 	package=./test/aggregated/deployed timeout=40
 	hack/peers.sh
+	hack/peers.sh etcdctl etcdutl
 	hack/node-setup.sh busybox=busybox-static
-	PLATFORMS=linux/$(go env GOARCH) IMAGE=svc:dev hack/image.sh
+	export PLATFORMS=linux/$(go env GOARCH)
+	IMAGE=svc:dev hack/image.sh
+	[[ -z ${PREVIOUS:-} ]] || IMAGE=svc:previous "$PREVIOUS/hack/image.sh"
 	;;
 *)
 	echo "HOST=$HOST: choose kube-apiserver or pods, or leave it out for svc" >&2

@@ -1,7 +1,6 @@
 package deployed
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,8 +14,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
@@ -58,12 +60,17 @@ spec:
       volumes: [{name: page, configMap: {name: page}}]
 `
 
+// talker ends when it has read a line.
+const talker = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"talker"},"spec":{"restartPolicy":"Never","automountServiceAccountToken":false,"containers":[{
+	"name":"c","image":"localhost/svc/busybox:1","imagePullPolicy":"Never","stdin":true,"stdinOnce":true,"command":["sh","-c","read line; echo heard: $line"]}]}}`
+
 var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func() {
 	var before []string
 
 	BeforeAll(func(ctx SpecContext) {
+		createVolumes(ctx)
 		before = inventory(ctx)
-		deploy(ctx, cmp.Or(os.Getenv("PREVIOUS"), root))
+		deploy(ctx)
 		connectFleet(ctx)
 	})
 
@@ -76,6 +83,31 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 	Context("a machine that joins it", machine)
 
 	faults()
+
+	It("is as it was after its backup has been restored", func(ctx SpecContext) {
+		kubectl(onHost, "create", "namespace", "kept")
+		DeferCleanup(func() { kubectl(onHost, "delete", "namespace", "kept", "--timeout=3m") })
+		kubectl(onFleet, "create", "configmap", "kept", "-n", "kept", "--from-literal=is=backed-up")
+		snapshot := filepath.Join(dir, "fleet.db")
+		script(ctx, "hack/backup.sh", snapshot)
+		kubectl(onFleet, "create", "configmap", "later", "-n", "kept")
+		kubectl(onFleet, "patch", "configmap", "kept", "-n", "kept", "--type=merge", "-p", `{"data":{"is":"later"}}`)
+		newest, err := fleetClient.CoreV1().ConfigMaps("kept").List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+
+		script(ctx, "hack/restore.sh", snapshot)
+		Eventually(func() string {
+			stdout, _, _ := onFleet.Run(ctx, "", "get", "configmaps", "-n", "kept", "-o", "jsonpath={.items[*].metadata.name} {.items[*].data.is}")
+			return stdout
+		}).Should(Equal("kept backed-up"))
+		restored, err := fleetClient.CoreV1().ConfigMaps("kept").List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		order, err := resourceversion.CompareResourceVersion(restored.ResourceVersion, newest.ResourceVersion)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(order).To(BeNumerically(">", 0), "clients that have seen later objects read again")
+		kubectl(onFleet, "create", "deployment", "later", "-n", "kept", "--image=registry.example.com/later")
+		Eventually(func() string { return kubectl(onFleet, "get", "pods", "-n", "kept", "-o", "name") }).Should(HavePrefix("pod/later-"), "the controllers work on")
+	})
 
 	It("leaves nothing behind when it is removed", func(ctx SpecContext) {
 		script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
@@ -104,6 +136,20 @@ func machine() {
 		Expect(kubectl(onFleet, "exec", "-n", "team", "deployment/web", "--", "cat", "/page/index.html")).To(Equal("hello from the fleet\n"))
 		ip := kubectl(onFleet, "get", "pods", "-n", "team", "-o", "jsonpath={.items[0].status.podIP}")
 		Expect(get(ctx, "http://"+ip+":8080/")).To(Equal("hello from the fleet\n"))
+
+		By("streams that are upgraded connections: attach, logs -f and port-forward")
+		pod := strings.TrimSpace(kubectl(onFleet, "get", "pods", "-n", "team", "-o", "jsonpath={.items[0].metadata.name}"))
+		apply(onFleet, talker, "create", "-n", "team", "-f", "-")
+		kubectl(onFleet, "wait", "-n", "team", "pod/talker", "--for=condition=Ready", "--timeout=2m")
+		Expect(apply(onFleet, "hear this\n", "attach", "-i", "-n", "team", "talker")).To(ContainSubstring("heard: hear this"))
+		Expect(kubectl(onFleet, "logs", "-f", "-n", "team", "talker")).To(ContainSubstring("heard: hear this"), "until the container has ended")
+		kubectl(onFleet, "delete", "pod", "talker", "-n", "team")
+		for _, protocol := range []string{"true", "false"} { // websockets, SPDY
+			onFleet := onFleet
+			onFleet.Env = []string{"KUBECTL_PORT_FORWARD_WEBSOCKETS=" + protocol, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=" + protocol}
+			Expect(forwarded(ctx, onFleet, "-n", "team", "pod/"+pod, ":8080")).To(Equal("hello from the fleet\n"))
+			Expect(kubectl(onFleet, "exec", "-n", "team", pod, "--", "cat", "/page/index.html")).To(Equal("hello from the fleet\n"))
+		}
 		kubectl(onFleet, "rollout", "restart", "-n", "team", "deployment/web")
 		kubectl(onFleet, "rollout", "status", "-n", "team", "deployment/web", "--timeout=2m")
 	})
@@ -131,8 +177,9 @@ func machine() {
 	})
 }
 
-// render writes the manifests of a source tree to svc.yaml, and returns its name.
-func render(ctx context.Context, tree string) string {
+// render writes the manifests of a source tree, with an image of svc, to svc.yaml, and
+// returns its name.
+func render(ctx context.Context, tree, image string) string {
 	GinkgoHelper()
 	config := filepath.Join(dir, "config")
 	Expect(os.MkdirAll(config, 0o700)).To(Succeed())
@@ -144,20 +191,26 @@ func render(ctx context.Context, tree string) string {
 	kustomization, err := json.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
 		"resources":  []string{to("aggregated")},
-		"components": []string{to("components/three-etcd"), to("components/emptydir"), to("components/machines")},
+		"components": []string{to("components/three-etcd"), to("components/machines")},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(config, "kustomization.yaml"), kustomization, 0o600)).To(Succeed())
 	manifests := filepath.Join(dir, "svc.yaml")
-	script(ctx, "hack/manifests.sh", config, manifests)
+	scriptWith(ctx, []string{"IMAGE=" + image}, "hack/manifests.sh", config, manifests)
 	return manifests
 }
 
-// deploy does what `make deploy` does in a source tree, and waits until the host reaches
-// all groups.
-func deploy(ctx context.Context, tree string) {
+// deploy does what `make deploy` does, with PREVIOUS in that source tree, and waits until the
+// host reaches all groups.
+func deploy(ctx context.Context) {
 	GinkgoHelper()
-	manifests := render(ctx, tree)
+	var manifests string
+	if previous := os.Getenv("PREVIOUS"); previous == "" {
+		manifests = render(ctx, root, "")
+	} else {
+		importArchive(ctx, filepath.Join(previous, "dist", "svc.tar"))
+		manifests = render(ctx, previous, "svc:previous")
+	}
 	// The Secret that the component machines needs: the API servers start with it only.
 	kubectl(onHost, "create", "namespace", "svc-system")
 	authority := kube.Cluster().Authority
@@ -174,6 +227,51 @@ func deploy(ctx context.Context, tree string) {
 		return err
 	}).Should(Succeed())
 	AddReportEntry("time from apply to all APIServices Available", time.Since(began).String())
+}
+
+// createVolumes creates the volumes of the three members of etcd: directories of the host's
+// node, as a storage class of the host would.
+func createVolumes(ctx context.Context) {
+	GinkgoHelper()
+	for i := range 3 {
+		name := fmt.Sprintf("etcd-%d", i)
+		directory := filepath.Join(dir, name)
+		Expect(os.Mkdir(directory, 0o700)).To(Succeed())
+		Expect(os.Chown(directory, etcdUser, etcdUser)).To(Succeed())
+		Expect(os.Chmod(dir, 0o755)).To(Succeed()) //nolint:gosec // the user of the pods passes it
+		volume := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("8Gi")},
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}},
+			},
+		}
+		_, err := hostClient.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// etcdUser is the user of etcd's pods in config/aggregated.
+const etcdUser = 65532
+
+// forwarded returns what a port of a pod answers through kubectl port-forward.
+func forwarded(ctx context.Context, k launch.Kubectl, args ...string) string {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd, err := k.Command(ctx, append([]string{"port-forward"}, args...)...)
+	Expect(err).NotTo(HaveOccurred())
+	forward, err := launch.StartCommand(cmd)
+	Expect(err).NotTo(HaveOccurred())
+	defer forward.Kill()
+	var port string
+	Eventually(func() string {
+		_, rest, _ := strings.Cut(forward.Output(), "Forwarding from 127.0.0.1:")
+		port, _, _ = strings.Cut(rest, " ")
+		return port
+	}).ShouldNot(BeEmpty(), forward.Output)
+	return get(ctx, "http://127.0.0.1:"+port+"/")
 }
 
 // inventory returns the names of all objects of the host but those that come and go by

@@ -38,11 +38,9 @@ func faults() {
 		if os.Getenv("PREVIOUS") == "" {
 			Skip("PREVIOUS is not set")
 		}
-		manifests := render(ctx, root)
+		manifests := render(ctx, root, "")
 		t := startTraffic(ctx)
 		kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
-		// The manifests of two commits may differ in nothing that replaces pods.
-		kubectl(onHost, "rollout", "restart", "-n", "svc-system", "deployment/svc-apiserver", "deployment/svc-controller-manager")
 		for _, name := range []string{"statefulset/svc-etcd", "deployment/svc-apiserver", "deployment/svc-controller-manager"} {
 			kubectl(onHost, "rollout", "status", "-n", "svc-system", name, "--timeout=5m")
 		}

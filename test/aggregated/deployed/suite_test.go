@@ -161,12 +161,22 @@ func newMachine(ctx context.Context) *launch.Machine {
 // etcd.
 func importSVC(ctx context.Context) {
 	GinkgoHelper()
-	program, err := launch.Peer("etcd")
-	Expect(err).NotTo(HaveOccurred())
-	content, err := os.ReadFile(program)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(hostMachine.Import(ctx, launch.Image{Name: etcdImage, Files: map[string]launch.ImageFile{"/usr/local/bin/etcd": {Content: content}}})).To(Succeed())
-	archive, err := os.Open(filepath.Join(root, "dist", "svc.tar"))
+	files := map[string]launch.ImageFile{}
+	for _, name := range []string{"etcd", "etcdctl", "etcdutl"} { // as the image has them that is published
+		program, err := launch.Peer(name)
+		Expect(err).NotTo(HaveOccurred())
+		content, err := os.ReadFile(program)
+		Expect(err).NotTo(HaveOccurred())
+		files["/usr/local/bin/"+name] = launch.ImageFile{Content: content}
+	}
+	Expect(hostMachine.Import(ctx, launch.Image{Name: etcdImage, Files: files})).To(Succeed())
+	importArchive(ctx, filepath.Join(root, "dist", "svc.tar"))
+}
+
+// importArchive gives the host's machine an image that `make image` has written.
+func importArchive(ctx context.Context, file string) {
+	GinkgoHelper()
+	archive, err := os.Open(file)
 	Expect(err).NotTo(HaveOccurred(), "run `make image`")
 	defer archive.Close()
 	_, err = load.Import(ctx, load.Options{Endpoint: hostMachine.Endpoint()}, archive)
@@ -229,11 +239,18 @@ func connectFleet(ctx context.Context) {
 // script runs a script of hack/ that uses the host's kubeconfig.
 func script(ctx context.Context, args ...string) {
 	GinkgoHelper()
+	scriptWith(ctx, nil, args...)
+}
+
+// scriptWith is script with variables of the environment.
+func scriptWith(ctx context.Context, environment []string, args ...string) {
+	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, "bash", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "BIN="+filepath.Dir(binary), "KUBECONFIG="+kube.Kubeconfig, "IMAGE=")
+	cmd.Env = append(os.Environ(), "BIN="+filepath.Dir(binary), "KUBECONFIG="+kube.Kubeconfig, "IMAGE=", "SHELL_IMAGE="+busybox)
+	cmd.Env = append(cmd.Env, environment...)
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%v\n%s", args, out)
 }

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Writes a snapshot of the etcd of a fleet, which config/aggregated has installed into the
+# cluster of the present kubeconfig, to a file. It needs etcdctl, in $BIN or in PATH.
+# usage: [NAMESPACE=svc-system] [BIN=bin] hack/backup.sh FILE
+set -euo pipefail
+
+file=${1:?usage: hack/backup.sh FILE}
+namespace=${NAMESPACE:-svc-system}
+PATH=$(realpath "${BIN:-bin}"):$PATH
+command -v etcdctl >/dev/null || { echo "etcdctl is not installed: it comes with etcd, or run hack/peers.sh etcdctl" >&2; exit 1; }
+kubectl() { svc kubectl --namespace="$namespace" "$@"; }
+
+work=$(mktemp -d)
+forward=
+trap '[[ -z $forward ]] || kill "$forward"; rm -rf "$work"' EXIT
+for name in ca.crt client.crt client.key; do
+	kubectl get secret svc-etcd -o go-template="{{index .data \"$name\" | base64decode}}" >"$work/$name"
+done
+svc kubectl --namespace="$namespace" port-forward svc-etcd-0 :2379 >"$work/forward" &
+forward=$!
+until grep -q '^Forwarding from' "$work/forward"; do
+	kill -0 "$forward" 2>/dev/null || { echo "kubectl port-forward svc-etcd-0 has ended" >&2; exit 1; }
+	sleep 0.1
+done
+port=$(sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' "$work/forward" | head -n 1)
+etcdctl --endpoints="https://localhost:$port" --cacert="$work/ca.crt" --cert="$work/client.crt" --key="$work/client.key" snapshot save "$file"
