@@ -29,7 +29,7 @@ var _ = Describe("resource claims", func() {
 		p.addPod(ctx, "first", claim)
 		Eventually(scheduled(ctx, p.name, "first")).Should(ContainSubstring(`waiting for the resource claim of "device" to be made from its template`))
 		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "first") }).Should(And(
-			ContainSubstring("FailedResourceClaimCreation"), ContainSubstring(`resource claim template "gpu": resourceclaimtemplates.resource.k8s.io "gpu" not found`)))
+			ContainSubstring("FailedResourceClaimCreation"), MatchRegexp(`PodResourceClaim device: resource claim template "gpu": .* not found`)))
 
 		Expect(client.Create(ctx, &resourcev1.ResourceClaimTemplate{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: template},

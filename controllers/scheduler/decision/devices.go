@@ -142,14 +142,14 @@ func (s *Snapshot) DevicesWritten(namespace, name, resourceVersion string) {
 // ForgetDevices ends the assumptions for a pod that have not been written, and reports
 // whether there were any.
 func (s *Snapshot) ForgetDevices(pod types.UID) bool {
-	any := false
+	forgotten := false
 	for name, a := range s.devices.assumed {
 		if a.pod == pod && a.written == "" {
 			delete(s.devices.assumed, name)
-			any = true
+			forgotten = true
 		}
 	}
-	return any
+	return forgotten
 }
 
 func isReservedFor(claim *resourcev1.ResourceClaim, pod types.UID) bool {
