@@ -22,13 +22,7 @@ func defaultValidatingV1beta1(obj runtime.Object) {
 	hooks := obj.(*admissionv1beta1.ValidatingWebhookConfiguration).Webhooks
 	for i := range hooks {
 		h := &hooks[i]
-		resource.Fill(&h.FailurePolicy, admissionv1beta1.Ignore)
-		resource.Fill(&h.MatchPolicy, admissionv1beta1.Exact)
-		resource.Fill(&h.SideEffects, admissionv1beta1.SideEffectClassUnknown)
-		resource.Fill(&h.TimeoutSeconds, betaTimeout)
-		if len(h.AdmissionReviewVersions) == 0 {
-			h.AdmissionReviewVersions = []string{betaReviewVersion}
-		}
+		fillV1beta1(&h.FailurePolicy, &h.MatchPolicy, &h.SideEffects, &h.TimeoutSeconds, &h.AdmissionReviewVersions)
 	}
 }
 
@@ -36,13 +30,19 @@ func defaultMutatingV1beta1(obj runtime.Object) {
 	hooks := obj.(*admissionv1beta1.MutatingWebhookConfiguration).Webhooks
 	for i := range hooks {
 		h := &hooks[i]
-		resource.Fill(&h.FailurePolicy, admissionv1beta1.Ignore)
-		resource.Fill(&h.MatchPolicy, admissionv1beta1.Exact)
-		resource.Fill(&h.SideEffects, admissionv1beta1.SideEffectClassUnknown)
-		resource.Fill(&h.TimeoutSeconds, betaTimeout)
-		if len(h.AdmissionReviewVersions) == 0 {
-			h.AdmissionReviewVersions = []string{betaReviewVersion}
-		}
+		fillV1beta1(&h.FailurePolicy, &h.MatchPolicy, &h.SideEffects, &h.TimeoutSeconds, &h.AdmissionReviewVersions)
+	}
+}
+
+// fillV1beta1 sets the defaults of the fields that webhooks of both kinds have.
+func fillV1beta1(failure **admissionv1beta1.FailurePolicyType, match **admissionv1beta1.MatchPolicyType, effects **admissionv1beta1.SideEffectClass,
+	timeout **int32, versions *[]string) {
+	resource.Fill(failure, admissionv1beta1.Ignore)
+	resource.Fill(match, admissionv1beta1.Exact)
+	resource.Fill(effects, admissionv1beta1.SideEffectClassUnknown)
+	resource.Fill(timeout, betaTimeout)
+	if len(*versions) == 0 {
+		*versions = []string{betaReviewVersion}
 	}
 }
 

@@ -2,12 +2,7 @@ package serviceaccount
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -16,6 +11,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"k8s.io/client-go/util/keyutil"
+
+	"svc.dev/svc/internal/tokenkey"
 )
 
 // Keys are the keys that verify tokens and the one that signs them.
@@ -50,7 +47,7 @@ func LoadKeys(verifying []string, signing string) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-signing-key-file: %w; name a PEM file of an RSA or ECDSA private key", err)
 	}
-	key, err := webKey(private)
+	key, err := tokenkey.JSONWebKey(private)
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-signing-key-file: %s: %w", signing, err)
 	}
@@ -86,7 +83,7 @@ func parseKeys(content []byte) ([]jose.JSONWebKey, error) {
 		if public == nil {
 			continue
 		}
-		key, err := webKey(public)
+		key, err := tokenkey.JSONWebKey(public)
 		if err != nil {
 			return nil, err
 		}
@@ -161,43 +158,4 @@ func (k *Keys) candidates(id, algorithm string) []jose.JSONWebKey {
 // signatureAlgorithms are the algorithms that a token can be signed with.
 func signatureAlgorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
-}
-
-// webKey returns a private or public key as a JSON Web Key, with the ID that
-// Kubernetes gives it: a hash of the public half.
-func webKey(key any) (jose.JSONWebKey, error) {
-	public := key
-	if private, ok := key.(crypto.Signer); ok {
-		public = private.Public()
-	}
-	algorithm, err := algorithmOf(public)
-	if err != nil {
-		return jose.JSONWebKey{}, err
-	}
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return jose.JSONWebKey{}, err
-	}
-	hash := sha256.Sum256(der)
-	return jose.JSONWebKey{
-		Key: key, KeyID: base64.RawURLEncoding.EncodeToString(hash[:]), Algorithm: string(algorithm), Use: "sig",
-	}, nil
-}
-
-func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
-	switch key := public.(type) {
-	case *rsa.PublicKey:
-		return jose.RS256, nil
-	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256():
-			return jose.ES256, nil
-		case elliptic.P384():
-			return jose.ES384, nil
-		case elliptic.P521():
-			return jose.ES512, nil
-		}
-		return "", errors.New("an ECDSA key must be on curve P-256, P-384 or P-521")
-	}
-	return "", fmt.Errorf("a key of type %T cannot sign tokens; use RSA or ECDSA", public)
 }

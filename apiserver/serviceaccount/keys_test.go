@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"slices"
 	"testing"
+
+	"svc.dev/svc/internal/tokenkey"
 )
 
 func TestKeyFilesMayHoldKeysOfSeveralFormats(t *testing.T) {
@@ -17,7 +19,7 @@ func TestKeyFilesMayHoldKeysOfSeveralFormats(t *testing.T) {
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	certificate := must(x509.CreateCertificate(rand.Reader, template, template, p256Key().Public(), p256Key()))
 	ec, private := p256Key().(*ecdsa.PrivateKey), rsaKey().(*rsa.PrivateKey)
-	ecID, rsaID := must(webKey(ec.Public())).KeyID, must(webKey(private.Public())).KeyID
+	ecID, rsaID := must(tokenkey.JSONWebKey(ec.Public())).KeyID, must(tokenkey.JSONWebKey(private.Public())).KeyID
 	for _, test := range []struct {
 		form    string
 		content []byte

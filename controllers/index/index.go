@@ -2,6 +2,8 @@
 package index
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +52,22 @@ func ByController(kind client.Object) controller.Index {
 
 // NoController is the value of ByController for objects without a controller.
 const NoController = "none"
+
+// ControlledPods returns the pods of a namespace whose controller has the UID, or that have
+// none (NoController). They are the cache's own, and may be older than the client's writes.
+// The cache needs the index ByController of pods.
+func ControlledPods(ctx context.Context, c client.Reader, namespace, uid string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ByController(&corev1.Pod{}).Name: uid},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return nil, err
+	}
+	found := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		found[i] = &list.Items[i]
+	}
+	return found, nil
+}
 
 // SlicesByService finds EndpointSlices by the name of the service whose
 // endpoints they hold.

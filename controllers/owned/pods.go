@@ -34,14 +34,14 @@ func (p *Pods) List(ctx context.Context, owner client.Object, selector labels.Se
 	if err := p.writes.Await(ctx, p.Client, key, &corev1.Pod{}); err != nil {
 		return nil, err
 	}
-	controlled, err := p.controlled(ctx, owner.GetNamespace(), string(owner.GetUID()))
+	controlled, err := index.ControlledPods(ctx, p.Client, owner.GetNamespace(), string(owner.GetUID()))
 	if err != nil {
 		return nil, err
 	}
 	if controlled, err = p.unknown.Pods(ctx, p.Live, owner, selector, controlled); err != nil {
 		return nil, err
 	}
-	orphans, err := p.controlled(ctx, owner.GetNamespace(), index.NoController)
+	orphans, err := index.ControlledPods(ctx, p.Client, owner.GetNamespace(), index.NoController)
 	if err != nil {
 		return nil, err
 	}
@@ -57,21 +57,6 @@ func (p *Pods) List(ctx context.Context, owner client.Object, selector labels.Se
 		}
 	}
 	return all, err
-}
-
-// controlled returns the pods of a namespace by the UID of their controller, from
-// the cache.
-func (p *Pods) controlled(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := p.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid},
-		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		return nil, err
-	}
-	found := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		found[i] = &list.Items[i]
-	}
-	return found, nil
 }
 
 // Wrote remembers what the next List must know of a write of a pod, and returns

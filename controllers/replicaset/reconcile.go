@@ -91,14 +91,14 @@ func (r *reconciler) adopt(ctx context.Context, obj client.Object, s labels.Sele
 	if err := r.writes.Await(ctx, r.client, client.ObjectKeyFromObject(obj), &corev1.Pod{}); err != nil {
 		return nil, nil, err
 	}
-	owned, err := r.controlled(ctx, obj.GetNamespace(), string(obj.GetUID()))
+	owned, err := index.ControlledPods(ctx, r.client, obj.GetNamespace(), string(obj.GetUID()))
 	if err != nil {
 		return nil, nil, err
 	}
 	if owned, err = r.unknown.Pods(ctx, r.live, obj, s, owned); err != nil {
 		return nil, nil, err
 	}
-	orphans, err := r.controlled(ctx, obj.GetNamespace(), index.NoController)
+	orphans, err := index.ControlledPods(ctx, r.client, obj.GetNamespace(), index.NoController)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,21 +118,6 @@ func (r *reconciler) adopt(ctx context.Context, obj client.Object, s labels.Sele
 		}
 	}
 	return active, terminating, err
-}
-
-// controlled returns the pods of a namespace by the UID of their controller, from
-// the cache.
-func (r *reconciler) controlled(ctx context.Context, namespace, uid string) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.ByController(&corev1.Pod{}).Name: uid},
-		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		return nil, err
-	}
-	found := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		found[i] = &list.Items[i]
-	}
-	return found, nil
 }
 
 // scale creates or deletes pods.
@@ -193,7 +178,7 @@ func (r *reconciler) related(ctx context.Context, rs *appsv1.ReplicaSet, own []*
 	}
 	var related []*corev1.Pod
 	for _, sibling := range siblings {
-		found, err := r.controlled(ctx, rs.Namespace, string(sibling.UID))
+		found, err := index.ControlledPods(ctx, r.client, rs.Namespace, string(sibling.UID))
 		if err != nil {
 			return nil, err
 		}

@@ -1,13 +1,6 @@
 package serviceaccounttoken
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
 	"fmt"
 
 	"github.com/go-jose/go-jose/v4"
@@ -15,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/util/keyutil"
+
+	"svc.dev/svc/internal/tokenkey"
 )
 
 // signer signs the tokens of secrets. They do not expire: the API server accepts
@@ -27,44 +22,15 @@ func readSigner(file string) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, ok := private.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("%s: a key of type %T cannot sign tokens", file, private)
-	}
-	algorithm, err := algorithmOf(key.Public())
+	key, err := tokenkey.JSONWebKey(private)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	// The API server finds the key by this ID, a hash of the public half.
-	hash := sha256.Sum256(der)
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{
-		Key: key, KeyID: base64.RawURLEncoding.EncodeToString(hash[:]), Algorithm: string(algorithm), Use: "sig",
-	}}, nil)
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return &signer{s}, nil
-}
-
-func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
-	switch key := public.(type) {
-	case *rsa.PublicKey:
-		return jose.RS256, nil
-	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256():
-			return jose.ES256, nil
-		case elliptic.P384():
-			return jose.ES384, nil
-		case elliptic.P521():
-			return jose.ES512, nil
-		}
-	}
-	return "", fmt.Errorf("a key of type %T cannot sign tokens; use RSA, or ECDSA on curve P-256, P-384 or P-521", public)
 }
 
 // claims are those that the API server requires of a secret's token.

@@ -70,17 +70,9 @@ var (
 
 // Admit implements admission.MutationInterface.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	// The Go type is the same for every group domain of the kind.
-	pod, ok := a.GetObject().(*corev1.Pod)
-	if !ok || a.GetSubresource() != "" {
-		return nil
-	}
-	required, err := p.required(ctx, a)
-	if err != nil {
+	pod, required, err := p.compatible(ctx, a)
+	if pod == nil || err != nil {
 		return err
-	}
-	if labels.Conflicts(required, pod.Spec.NodeSelector) {
-		return admission.NewForbidden(a, errConflict)
 	}
 	pod.Spec.NodeSelector = labels.Merge(required, pod.Spec.NodeSelector)
 	return nil
@@ -88,21 +80,32 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok := a.GetObject().(*corev1.Pod)
-	if !ok || a.GetSubresource() != "" {
-		return nil
-	}
-	required, err := p.required(ctx, a)
-	if err != nil {
+	pod, _, err := p.compatible(ctx, a)
+	if pod == nil || err != nil {
 		return err
-	}
-	if labels.Conflicts(required, pod.Spec.NodeSelector) {
-		return admission.NewForbidden(a, errConflict)
 	}
 	if whitelist := p.selectors[a.GetNamespace()]; len(whitelist) > 0 && !within(pod.Spec.NodeSelector, whitelist) {
 		return admission.NewForbidden(a, errWhitelist)
 	}
 	return nil
+}
+
+// compatible returns the pod of the request, nil if it has none, and the labels that its
+// namespace requires of nodes. The request is refused if the pod's selector conflicts with them.
+func (p *plugin) compatible(ctx context.Context, a admission.Attributes) (*corev1.Pod, labels.Set, error) {
+	// The Go type is the same for every group domain of the kind.
+	pod, ok := a.GetObject().(*corev1.Pod)
+	if !ok || a.GetSubresource() != "" {
+		return nil, nil, nil
+	}
+	required, err := p.required(ctx, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	if labels.Conflicts(required, pod.Spec.NodeSelector) {
+		return nil, nil, admission.NewForbidden(a, errConflict)
+	}
+	return pod, required, nil
 }
 
 // required returns the node selector of the namespace's pods.
