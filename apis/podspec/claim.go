@@ -77,6 +77,8 @@ func validateDataSource(ref corev1.TypedObjectReference, path *field.Path) field
 	return errs
 }
 
+// ValidateAccessModes requires at least one access mode, known ones only, and
+// ReadWriteOncePod only by itself. requiredMsg is the detail of the error for a missing mode.
 func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, requiredMsg string, path *field.Path) field.ErrorList {
 	if len(modes) == 0 {
 		return field.ErrorList{field.Required(path, requiredMsg)}

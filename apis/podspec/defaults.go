@@ -106,6 +106,7 @@ func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
+// DefaultVolume sets the defaults of a volume: without any source it is an emptyDir.
 func DefaultVolume(v *corev1.VolumeSource) {
 	if ptr.AllPtrFieldsNil(v) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
@@ -161,6 +162,7 @@ func defaultDownwardFiles(files []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
+// DefaultResources rounds limits and requests up to a thousandth.
 func DefaultResources(r *corev1.ResourceRequirements) {
 	RoundUpToMilli(r.Limits)
 	RoundUpToMilli(r.Requests)

@@ -26,6 +26,7 @@ var quotaResources = append([]corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }, countedResources...)
 
+// IsQuotaResource reports whether a quota can limit the resource, whose name has no domain.
 func IsQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }

@@ -98,6 +98,8 @@ func ValidateQuantity(name corev1.ResourceName, amount quantity.Quantity, path *
 	return errs
 }
 
+// ValidateContainerResourceName requires a resource that a container can request: CPU, memory,
+// ephemeral storage, huge pages, or an extended resource.
 func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := ValidateResourceName(name, path)
 	if strings.Contains(string(name), "/") {
@@ -126,6 +128,7 @@ func IsExtendedResource(name corev1.ResourceName) bool {
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
+// IsHugePages reports whether the resource is huge pages of a size, such as hugepages-2Mi.
 func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
@@ -135,7 +138,7 @@ func MayOvercommit(name corev1.ResourceName) bool {
 	return IsNativeResource(name) && !IsHugePages(name)
 }
 
-// isMultipleOfPage checks an amount of huge pages against the size in the name.
+// isMultipleOfPage reports whether an amount of huge pages is a multiple of the size in the name.
 func isMultipleOfPage(name corev1.ResourceName, amount quantity.Quantity) bool {
 	size, err := quantity.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 {

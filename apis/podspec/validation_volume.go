@@ -375,6 +375,8 @@ func validateCSI(s *corev1.CSIVolumeSource, p *field.Path) field.ErrorList {
 // maxCSIDriverName is the limit of the CSI specification (GetPluginInfo).
 const maxCSIDriverName = 63
 
+// ValidateCSIDriver requires the name of a CSI driver: a DNS subdomain of at most
+// [maxCSIDriverName] characters, in upper or lower case.
 func ValidateCSIDriver(driver string, p *field.Path) field.ErrorList {
 	if driver == "" {
 		return field.ErrorList{field.Required(p, "")}

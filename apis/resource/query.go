@@ -63,7 +63,7 @@ func setField(field reflect.Value, values []string) error {
 	case reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(values[0], 10, field.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("%q is no integer", values[0])
+			return fmt.Errorf("invalid value %q: must be an integer", values[0])
 		}
 		field.SetInt(n)
 	default:
@@ -73,7 +73,7 @@ func setField(field reflect.Value, values []string) error {
 		}
 		parsed, err := time.Parse(time.RFC3339, values[0])
 		if err != nil {
-			return fmt.Errorf("%q is no time like 2006-01-02T15:04:05Z", values[0])
+			return fmt.Errorf("invalid value %q: must be a time, such as 2006-01-02T15:04:05Z", values[0])
 		}
 		*at = metav1.NewTime(parsed)
 	}

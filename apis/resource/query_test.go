@@ -54,9 +54,9 @@ func TestAQueryFillsInOptions(t *testing.T) {
 
 func TestAQueryThatMakesNoSenseNamesItsParameter(t *testing.T) {
 	for query, want := range map[string]string{
-		"tailLines=many":                  `parameter tailLines: "many" is no integer`,
-		"limitBytes=99999999999999999999": `parameter limitBytes: "99999999999999999999" is no integer`,
-		"sinceTime=yesterday":             `parameter sinceTime: "yesterday" is no time like 2006-01-02T15:04:05Z`,
+		"tailLines=many":                  `parameter tailLines: invalid value "many": must be an integer`,
+		"limitBytes=99999999999999999999": `parameter limitBytes: invalid value "99999999999999999999": must be an integer`,
+		"sinceTime=yesterday":             `parameter sinceTime: invalid value "yesterday": must be a time, such as 2006-01-02T15:04:05Z`,
 	} {
 		values, err := url.ParseQuery(query)
 		if err != nil {

@@ -31,7 +31,7 @@ type Type[T Object] struct {
 	// ShortNames and Categories are what kubectl accepts in place of Name.
 	ShortNames []string
 	Categories []string
-	// Namespaced says that objects live in a namespace.
+	// Namespaced is true if objects are in a namespace.
 	Namespaced bool
 	// Versions are the versions served beside the hub, each made by Convert or Alike.
 	Versions []Version

@@ -113,7 +113,8 @@ func valueAt(body []byte, path ...string) (start, end int64, ok bool) {
 	return end - int64(len(value)), end, true
 }
 
-// skipTo reads up to the value of the key in the object that the decoder is in.
+// skipTo reads up to the value of the key in the object that the decoder is in, and reports
+// whether the object has the key.
 func skipTo(decoder *json.Decoder, key string) bool {
 	for decoder.More() {
 		found, err := decoder.Token()

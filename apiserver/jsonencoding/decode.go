@@ -134,7 +134,7 @@ func (s *scanner) text() (text []byte, plain bool) {
 	return nil, false
 }
 
-// skip consumes a value, without validating it.
+// skip consumes a value, without validating it, and reports whether it has an end.
 func (s *scanner) skip() bool {
 	s.space()
 	depth := 0

@@ -16,8 +16,8 @@ import (
 var deprecation = regexp.MustCompile(`\(Deprecated (?:since|from) (\d+)\.(\d+)(?:\.\d+)?\) `)
 
 // describe rewrites the description of a family as the release has it: metrics that
-// are deprecated later are not described so. It returns false if the release hides
-// the family.
+// are deprecated later are not described so. It reports whether the release shows the
+// family.
 func (c Config) describe(f *dto.MetricFamily) bool {
 	help := f.GetHelp()
 	found := deprecation.FindStringSubmatchIndex(help)

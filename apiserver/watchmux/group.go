@@ -66,7 +66,8 @@ func (g *group) joinLocked(s *subscription, version uint64) bool {
 	return true
 }
 
-// joinOrOpen is join, and first opens the shared watch if there is none.
+// joinOrOpen opens the shared watch if there is none, and reports, as join does, whether the
+// subscription could join it.
 func (g *group) joinOrOpen(s *subscription, version uint64, source Source, opts storage.ListOptions) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -134,7 +134,7 @@ func (r *reconciler) do(ctx context.Context, ds *appsv1.DaemonSet, plan decide.P
 	return next, errors.Join(creation, deletion)
 }
 
-// inUse returns which revisions the set or one of its pods has.
+// inUse returns a function that reports whether the set or one of its pods has a revision.
 func inUse(state *decide.State) func(*appsv1.ControllerRevision) bool {
 	hashes := map[string]bool{state.Hash: true}
 	for _, pod := range state.Pods {

@@ -197,7 +197,7 @@ func (e *Elector) keep(ctx context.Context, lease *coordinationv1.Lease, term *T
 }
 
 // pause waits until the time of the next renewal, or until the term requires one.
-// It returns false when ctx is done.
+// It reports whether it waited to the end: false when ctx is done.
 func (e *Elector) pause(ctx context.Context, term *Term, pause time.Duration) bool {
 	timer := e.Clock.NewTimer(max(pause, 0))
 	defer timer.Stop()

@@ -76,7 +76,7 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	)
 }
 
-// nodeChanged leaves out heartbeats.
+// nodeChanged reports whether an update of a node is more than a heartbeat.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return isReady(before) != isReady(after) || isExcluded(before) != isExcluded(after) ||

@@ -41,7 +41,7 @@ func provision(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClas
 	case hostname == "":
 		return nil, fmt.Errorf("node %q has no label %s", node.Name, corev1.LabelHostname)
 	case len(validation.IsValidLabelValue(node.Name)) > 0:
-		return nil, fmt.Errorf("the name of node %q is no value of a label: it is longer than %d characters", node.Name, validation.LabelValueMaxLength)
+		return nil, fmt.Errorf("the name of node %q cannot be the value of a label: it is longer than %d characters", node.Name, validation.LabelValueMaxLength)
 	}
 	name := volumeName(claim)
 	return &corev1.PersistentVolume{

@@ -45,7 +45,7 @@ func TestProvision(t *testing.T) {
 		}, `node "n" has no label kubernetes.io/hostname`},
 		{"the node's name is the value of a label", func(_ *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass, n *corev1.Node) {
 			n.Name = strings.Repeat("n", 64)
-		}, "is no value of a label"},
+		}, "cannot be the value of a label"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Spec: corev1.PersistentVolumeClaimSpec{

@@ -58,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if left := at.Sub(r.now()); left > 0 {
 		r.schedule(req.NamespacedName, pod.UID)
-		klog.FromContext(ctx).V(4).Info("Scheduled pod eviction", "pod", klog.KObj(pod), "node", node.Name, "after", left)
+		klog.FromContext(ctx).V(4).Info("Scheduled pod eviction", "pod", klog.KObj(pod), "node", klog.KObj(node), "after", left)
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if err := r.evict(ctx, pod); err != nil {

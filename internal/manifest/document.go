@@ -35,6 +35,7 @@ type Error struct {
 	Err      error
 }
 
+// Error returns the error after FILE:LINE, and the remedy for a template.
 func (e *Error) Error() string {
 	if e.Template {
 		return fmt.Sprintf("%s:%d: %v: the file is a template: render it first, as with \"helm template\"", e.File, e.Line, e.Err)
@@ -42,6 +43,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Parse splits a file into its documents. The texts of these, joined, are the file's.

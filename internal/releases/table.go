@@ -19,6 +19,7 @@ const (
 	Newest Release = 37
 )
 
+// String returns the release as 1.MINOR.
 func (r Release) String() string { return "1." + strconv.Itoa(int(r)) }
 
 // MarshalText returns 1.28.

@@ -242,7 +242,7 @@ func (m *Manager) Retain(active []*corev1.Pod) {
 		}
 		if err := of.Save(); err != nil {
 			// The next change writes it again; after a restart the pods are released again.
-			klog.Background().Error(err, "Failed to save the allocations of ended pods")
+			klog.Background().Error(err, "Failed to save the CPUs, memory and devices of ended pods")
 		}
 		m.reconcileSoon()
 	}

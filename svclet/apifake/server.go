@@ -262,7 +262,7 @@ func (w *watch) send(e event) {
 	}
 }
 
-// matches applies the field selectors of nodes.
+// matches reports whether the object has the value of a field selector that nodes use.
 func matches(o Object, field string) bool {
 	name, value, _ := strings.Cut(field, "=")
 	switch name {

@@ -81,7 +81,7 @@ func (b Bootstrap) Run(ctx context.Context) error {
 		if final(err) {
 			return fmt.Errorf("--bootstrap-svcconfig: request a client certificate: %w", err)
 		}
-		klog.FromContext(ctx).Error(err, "Failed to request client certificate, will retry", "server", api.Host)
+		klog.FromContext(ctx).Error(err, "Failed to request the first client certificate, will retry", "server", api.Host)
 		select {
 		case <-ctx.Done():
 		case <-b.Clock.After(bootstrapRetry):

@@ -162,7 +162,8 @@ func (m *Manager) decide(summary *statsapi.Summary) *Starved {
 	return decision.Starved
 }
 
-// evictOne evicts the first pod by rank, and waits until its resources are released.
+// evictOne evicts the first pod by rank, waits until its resources are released, and reports
+// whether there was a pod to evict.
 func (m *Manager) evictOne(ctx context.Context, summary *statsapi.Summary, starved *Starved) bool {
 	used := Usage{}
 	for i := range summary.Pods {

@@ -33,7 +33,7 @@ func (n notices) stop() {
 }
 
 // wait waits until the node is to be measured: for a period, or until a notification, but
-// never less than [cleanupPeriod]. It returns false when ctx is done.
+// never less than [cleanupPeriod]. It reports whether it waited to the end: false when ctx is done.
 func (m *Manager) wait(ctx context.Context) bool {
 	next := m.o.Clock.NewTimer(period)
 	defer next.Stop()

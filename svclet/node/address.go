@@ -79,7 +79,7 @@ func (r *resolved) update(ctx context.Context, o *Options) []corev1.NodeAddress 
 		r.at, r.addresses = now, addresses
 	}
 	if note != r.lastNote && note != "" {
-		klog.FromContext(ctx).Info("Determined node addresses", "node", o.Name, "addresses", r.addresses, "note", note)
+		klog.FromContext(ctx).Info("Determined node addresses", "node", klog.KRef("", o.Name), "addresses", r.addresses, "note", note)
 	}
 	r.lastNote = note
 	return r.addresses

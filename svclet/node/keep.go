@@ -41,7 +41,7 @@ func (n *Node) keepStatus(ctx context.Context) {
 		case err != nil:
 			// A repeated error is logged once.
 			if err.Error() != lastNote {
-				klog.FromContext(ctx).Error(err, "Failed to update node status, will retry", "node", n.o.Name)
+				klog.FromContext(ctx).Error(err, "Failed to update node status, will retry", "node", klog.KRef("", n.o.Name))
 			}
 			lastNote = err.Error()
 			pause, retry = retry, min(2*retry, maxRetry)

@@ -286,7 +286,7 @@ func (n *Node) current() *corev1.Node {
 
 // event records an event about the node.
 func (n *Node) event(kind, reason, message string) {
-	klog.Background().V(2).Info("Recording an event about the node", "node", n.o.Name, "reason", reason)
+	klog.Background().V(2).Info("Recording an event about the node", "node", klog.KRef("", n.o.Name), "reason", reason)
 	if n.o.Recorder == nil {
 		return
 	}

@@ -22,7 +22,7 @@ func (n *Node) updatePodCIDRs(ctx context.Context, known *corev1.Node) {
 	limited, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	if err := n.o.SetPodCIDRs(limited, cidrs); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to configure pod CIDRs in the container runtime, will retry", "node", n.o.Name, "podCIDRs", cidrs)
+		klog.FromContext(ctx).Error(err, "Failed to configure pod CIDRs in the container runtime, will retry", "node", klog.KRef("", n.o.Name), "podCIDRs", cidrs)
 		return
 	}
 	n.podCIDRs = cidrs

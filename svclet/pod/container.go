@@ -232,8 +232,8 @@ func (c *container) restartsAfter(pod *corev1.Pod, id string, exitCode int32) bo
 	return c.replaced != "" && c.replaced == id || c.restarts(pod, exitCode)
 }
 
-// restartsKilled is restartsAfter for a container that is stopped because a probe
-// failed: it has no exit code yet.
+// restartsKilled reports whether the container is to be restarted after a probe failed and
+// it was stopped. Unlike for restartsAfter, there is no exit code yet.
 func (c *container) restartsKilled(pod *corev1.Pod) bool {
 	if c.spec.RestartPolicy != nil {
 		return *c.spec.RestartPolicy != corev1.ContainerRestartPolicyNever

@@ -141,6 +141,6 @@ func (m *Manager) forgetResizes(ctx context.Context, active []*corev1.Pod) {
 	}
 	if err := m.o.Resizes.Allocations.Retain(active); err != nil {
 		// After a restart they are forgotten again.
-		klog.FromContext(ctx).Error(err, "Failed to save the allocations of ended pods")
+		klog.FromContext(ctx).Error(err, "Failed to save the resizes of ended pods")
 	}
 }

@@ -169,6 +169,7 @@ type Error struct {
 	Err error
 }
 
+// Error returns what failed, and the runtime's answer.
 func (e *Error) Error() string { return e.What + ": " + e.Err.Error() }
 
 // Unwrap returns the runtime's error.

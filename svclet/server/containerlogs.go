@@ -134,7 +134,7 @@ func parseLogOptions(query url.Values) (*corev1.PodLogOptions, error) {
 	return o, nil
 }
 
-// validLogOptions applies the API's validation of pods/log.
+// validLogOptions reports whether the options pass the API's validation of pods/log.
 func validLogOptions(o *corev1.PodLogOptions) bool {
 	switch {
 	case o.TailLines != nil && *o.TailLines < 0,

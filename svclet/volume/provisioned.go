@@ -55,7 +55,7 @@ func (m *Manager) makeProvisioned(pv *corev1.PersistentVolume) error {
 // mounts.
 func (m *Manager) RemoveLocal(ctx context.Context, dir string) error {
 	if filepath.Dir(dir) != filepath.Clean(m.LocalDir) || !isName(filepath.Base(dir)) {
-		return fmt.Errorf("%s is no volume in %s", dir, m.LocalDir)
+		return fmt.Errorf("invalid volume %s: must be a directory in %s", dir, m.LocalDir)
 	}
 	used, err := m.usedElsewhere(dir, "")
 	switch {

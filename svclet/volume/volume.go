@@ -127,6 +127,7 @@ type Error struct {
 	Err    error
 }
 
+// Error returns the text of the event.
 func (e *Error) Error() string {
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
 }

@@ -138,7 +138,7 @@ func (a *Alone) report(ctx context.Context) {
 
 func randomly(most time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(most))) }
 
-// paused waits, unless the context ends.
+// paused waits, and reports whether it waited to the end: false when the context ends.
 func paused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

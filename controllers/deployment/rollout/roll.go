@@ -51,7 +51,7 @@ func (r *rollout) shrinkOld() bool {
 }
 
 // shrink scales replica sets down in order, by count pods in total, and each by its
-// share at most.
+// share at most. It reports whether it scaled any down.
 func (r *rollout) shrink(sets []*appsv1.ReplicaSet, count int32, share func(*appsv1.ReplicaSet) int32) bool {
 	shrunk := false
 	for _, set := range sets {

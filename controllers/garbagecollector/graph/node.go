@@ -200,15 +200,15 @@ func (g *Graph) link(n *node, index int, ref *metav1.OwnerReference) {
 	if owner.dependents == nil {
 		owner.dependents = &dependents{}
 	}
-	f := owner.dependents
+	deps := owner.dependents
 	r := &n.owners[index]
-	*r = reference{owner: owner, block: ptr.Deref(ref.BlockOwnerDeletion, false), slot: int32(len(f.list))}
+	*r = reference{owner: owner, block: ptr.Deref(ref.BlockOwnerDeletion, false), slot: int32(len(deps.list))}
 	if by.kind != owner.place.Value().kind || by.name != owner.name {
 		r.as = &by
 	}
-	f.list = append(f.list, dependent{n, int32(index)})
+	deps.list = append(deps.list, dependent{n, int32(index)})
 	if r.blocks(n) {
-		f.blockers++
+		deps.blockers++
 	}
 	g.noticeNamespace(n, r)
 }
@@ -218,16 +218,16 @@ func (g *Graph) link(n *node, index int, ref *metav1.OwnerReference) {
 func (g *Graph) unlink(n *node) {
 	for i := range n.owners {
 		r := &n.owners[i]
-		f := r.owner.dependents
+		deps := r.owner.dependents
 		if r.blocks(n) {
-			f.blockers--
+			deps.blockers--
 		}
-		last := len(f.list) - 1
-		moved := f.list[last]
-		f.list[r.slot] = moved
+		last := len(deps.list) - 1
+		moved := deps.list[last]
+		deps.list[r.slot] = moved
 		moved.node.owners[moved.index].slot = r.slot
-		f.list[last] = dependent{}
-		f.list = f.list[:last]
+		deps.list[last] = dependent{}
+		deps.list = deps.list[:last]
 		if last == 0 {
 			r.owner.dependents = nil
 		}
@@ -237,24 +237,24 @@ func (g *Graph) unlink(n *node) {
 
 // identify marks a node as observed, and sets its actual place and name.
 func (g *Graph) identify(n *node, at place, name string) {
-	f := n.dependents
+	deps := n.dependents
 	var by []coordinates
-	if f != nil {
-		for _, d := range f.list {
+	if deps != nil {
+		for _, d := range deps.list {
 			by = append(by, d.node.owners[d.index].namedBy())
 		}
-		f.blockers = 0
+		deps.blockers = 0
 	}
 	n.place, n.name, n.observed = intern(at), name, true
 	for i := range by {
-		d := f.list[i]
+		d := deps.list[i]
 		r := &d.node.owners[d.index]
 		r.as = nil
 		if by[i].kind != at.kind || by[i].name != name {
 			r.as = &by[i]
 		}
 		if r.blocks(d.node) {
-			f.blockers++
+			deps.blockers++
 		}
 		g.noticeNamespace(d.node, r)
 	}

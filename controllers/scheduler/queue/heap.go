@@ -21,7 +21,7 @@ type sorted struct {
 	less func(a, b *entry) bool
 }
 
-// byPriority orders by descending priority, then by sequence.
+// byPriority reports whether a comes before b: by descending priority, then by sequence.
 func byPriority(a, b *entry) bool {
 	if x, y := a.priority(), b.priority(); x != y {
 		return x > y
