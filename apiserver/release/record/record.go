@@ -62,7 +62,7 @@ const (
 )
 
 // decide returns what release r has to do about objects that release last has written,
-// which is nil if nobody has. The next release keeps all that the last one wrote, and
+// which is nil without a record. The next release keeps all that the last one wrote, and
 // the one before the last, too: a group's storage version advances only when that one
 // can read it (document 2, section 9, rule 4b).
 func decide(last *release.Release, r release.Release) step {

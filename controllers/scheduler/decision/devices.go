@@ -1,7 +1,7 @@
 package decision
 
 import (
-	"context"
+	"context" //nolint:depguard // the library's allocator takes one, which is never cancelled here
 	"errors"
 	"fmt"
 	"slices"

@@ -95,21 +95,7 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		return
 	}
 	if of, what, ok := strings.Cut(word, ":"); ok && strings.Contains(what, "=") && !strings.Contains(of, "=") {
-		switch of {
-		case "init":
-			spec.InitContainers = append(spec.InitContainers, corev1.Container{Resources: requests(what)})
-		case "sidecar":
-			spec.InitContainers = append(spec.InitContainers, corev1.Container{Resources: requests(what), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
-		case "overhead":
-			spec.Overhead = quantities(what)
-		case "pod":
-			if spec.Resources == nil {
-				spec.Resources = ptr.To(requests())
-			}
-			maps.Copy(spec.Resources.Requests, quantities(what))
-		default:
-			panic("unknown word " + word)
-		}
+		parsePartWord(spec, of, what)
 		return
 	}
 	key, value, _ := strings.Cut(word, "=")
@@ -170,6 +156,25 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		for name, quantity := range quantities(word) {
 			main.Resources.Requests[name] = quantity
 		}
+	}
+}
+
+// parsePartWord reads the requests of another part of a pod than its main container.
+func parsePartWord(spec *corev1.PodSpec, part, what string) {
+	switch part {
+	case "init":
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Resources: requests(what)})
+	case "sidecar":
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Resources: requests(what), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
+	case "overhead":
+		spec.Overhead = quantities(what)
+	case "pod":
+		if spec.Resources == nil {
+			spec.Resources = ptr.To(requests())
+		}
+		maps.Copy(spec.Resources.Requests, quantities(what))
+	default:
+		panic("unknown part " + part)
 	}
 }
 
