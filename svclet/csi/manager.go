@@ -84,7 +84,7 @@ func New(o Options) (*Manager, error) {
 	m.boot = strings.TrimSpace(string(boot))
 	published, err := m.layout.published()
 	if err != nil {
-		klog.Background().Error(err, "Failed to read what is recorded of CSI volumes")
+		klog.Background().Error(err, "Failed to restore the counts of attached CSI volumes")
 	}
 	for dir, r := range published {
 		if r.Attached {
@@ -147,7 +147,7 @@ func (m *Manager) Run(ctx context.Context, changed func([]types.UID)) {
 func (m *Manager) pods(ctx context.Context) []types.UID {
 	published, err := m.layout.published()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to read what is recorded of CSI volumes")
+		klog.FromContext(ctx).Error(err, "Failed to list the pods with CSI volumes")
 	}
 	var all []types.UID
 	for dir := range published {
