@@ -93,6 +93,10 @@ sed -i \
 	-e '/OpenAPIModelName():/s/(ref),$/,/' \
 	apis/openapi/zz_generated.openapi.go
 
+# From here on with the build tag of the binaries, so that nothing is compiled twice.
+GOFLAGS="$(go env GOFLAGS) -tags=fieldsv1string"
+export GOFLAGS
+
 # Hashes of the definitions.
 go run ./hack/digests
 gofmt -w apis/openapi/zz_generated.digests.go
