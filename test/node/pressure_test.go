@@ -85,7 +85,9 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 	It("evicts the pod that takes its memory", func(ctx SpecContext) {
 		s.apply(ctx, onSmall("hog", serverImage, "", "{}"))
 		p := s.await(ctx, "hog", beReady())
-		_ = tryPost(ctx, "http://"+p.Status.PodIP+":8080/hog?mib=300") // it may be evicted before it answers
+		url := "http://" + p.Status.PodIP + ":8080"
+		Eventually(func() (string, error) { return get(ctx, url) }).Should(Equal("hog\n")) // it listens
+		_ = tryPost(ctx, url+"/hog?mib=340")                                               // it may be evicted before it answers
 		evicted(ctx, "hog", corev1.NodeMemoryPressure, corev1.TaintNodeMemoryPressure, "memory")
 	})
 
