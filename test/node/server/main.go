@@ -13,6 +13,8 @@
 //	GET  /whoami      the pod's user at the API server, and which token says so;
 //	                  with ?new=true, by a new client
 //	GET  /ask?verb=V&path=P  what the API server answers to the pod
+//	POST /records?record=X   appends a record to the file --records, and answers
+//	                  when it is on the disk
 //
 // With --ask=URL it gets the URL, and ends.
 //
@@ -48,6 +50,7 @@ func main() {
 	unready := flag.Bool("unready", false, "not ready until told to be")
 	grpcListen := flag.String("grpc", "", "address to serve gRPC at")
 	ask := flag.String("ask", "", "URL to get instead of serving; whatever is not 200 is a failure")
+	recordsFile := flag.String("records", "", "file of records to append to; it is checked at the start")
 	flag.Parse()
 	if *ask != "" {
 		os.Exit(get(*ask))
@@ -57,7 +60,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if err := serve(*listen, *delay, handler(!*unready, health)); err != nil {
+	mux := handler(!*unready, health)
+	if *recordsFile != "" {
+		kept, err := openRecords(*recordsFile)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		mux.HandleFunc("POST /records", kept.serve)
+	}
+	if err := serve(*listen, *delay, mux); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -127,7 +139,7 @@ func serve(listen string, delay time.Duration, handler http.Handler) error {
 	}
 }
 
-func handler(isReady bool, health *health.Server) http.Handler {
+func handler(isReady bool, health *health.Server) *http.ServeMux {
 	var ready atomic.Bool
 	be := func(isReady bool) {
 		ready.Store(isReady)
