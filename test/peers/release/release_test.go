@@ -1,7 +1,8 @@
-// Package release compares what svc serves at release 1.36 with the real kube-apiserver
-// of that release: discovery, the fields of the OpenAPI documents, and what both answer
-// to the creation of an object of each kind: defaults, warnings and the columns of its
-// table. It needs the programs that hack/peers.sh builds.
+// Package release compares what svc serves at release 1.36, by default and with all
+// versions turned on, with the real kube-apiserver of that release: discovery, the fields
+// of the OpenAPI documents, and what both answer to the creation of an object of each
+// kind: defaults, warnings and the columns of its table. It needs the programs that
+// hack/peers.sh builds.
 package release
 
 import (
@@ -49,7 +50,7 @@ func TestSvcServesWhatKubeAPIServerServes(t *testing.T) {
 	if os.Getenv("SVC") == "" {
 		t.Skip("it compares the binary that $SVC names with kube-apiserver: run make test-peers-release")
 	}
-	svc, kube := start(t)
+	svc, kube := start(t, "--runtime-config=api/all=true")
 	list, err := difference.ReadList("differences.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +63,8 @@ func TestSvcServesWhatKubeAPIServerServes(t *testing.T) {
 	found["objects"] = between(t, ours.objects, theirs.objects)
 	found["warnings"] = between(t, ours.warnings, theirs.warnings)
 	found["tables"] = between(t, ours.tables, theirs.tables)
+	defaultSvc, defaultKube := start(t)
+	found["default"] = between(t, defaultSvc.discovery(t), defaultKube.discovery(t))
 	for about, differences := range found {
 		unexplained, obsolete := difference.Check(differences, list[about])
 		for _, d := range unexplained {
@@ -74,20 +77,23 @@ func TestSvcServesWhatKubeAPIServerServes(t *testing.T) {
 	}
 }
 
-// start starts both servers, without controllers and without the admission of service accounts.
-func start(t *testing.T) (svc, kube *server) {
+// start starts both servers, without controllers and without the admission of service
+// accounts, with further flags.
+func start(t *testing.T, flags ...string) (svc, kube *server) {
 	t.Helper()
 	for _, program := range []string{"kube-apiserver", "etcd"} {
 		if _, err := launch.Peer(program); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k, err := launch.UpKube(t.Context(), t.TempDir(), launch.NoServiceAccounts)
+	k, err := launch.UpKube(t.Context(), t.TempDir(), append([]string{launch.NoServiceAccounts}, flags...)...)
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch.Up(t.Context(), t.TempDir(), "--release="+oracle, "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--allow-privileged=false")
+	s, err := launch.Up(t.Context(), t.TempDir(), append([]string{
+		"--release=" + oracle, "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--allow-privileged=false",
+	}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +347,7 @@ func (s *server) table(t *testing.T, path, name string) any {
 			continue
 		}
 		for i, c := range table.ColumnDefinitions {
-			if c.Name != "Age" && i < len(row.Cells) {
+			if c.Name != "Age" && c.Name != "TimeAdded" && i < len(row.Cells) {
 				cells[c.Name] = random.ReplaceAllString(administrators.Replace(fmt.Sprint(row.Cells[i])), "*")
 			}
 		}
