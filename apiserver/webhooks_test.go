@@ -16,16 +16,17 @@ import (
 
 const webhooksPath = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
-// webhook serves one response to every review of configmaps of the server.
-func webhook(t *testing.T, r *running, policy string, answer http.HandlerFunc) (register, remove func()) {
+// webhook serves one response to every review of configmaps of the server, which waits for
+// it for the seconds of timeout.
+func webhook(t *testing.T, r *running, policy string, timeout int, answer http.HandlerFunc) (register, remove func()) {
 	t.Helper()
 	hook := httptest.NewTLSServer(answer)
 	t.Cleanup(hook.Close)
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}))
-	body := fmt.Sprintf(`{"metadata": {"name": "hostile"}, "webhooks": [{"name": "hostile.example.com", "failurePolicy": %q, "timeoutSeconds": 1,
+	body := fmt.Sprintf(`{"metadata": {"name": "hostile"}, "webhooks": [{"name": "hostile.example.com", "failurePolicy": %q, "timeoutSeconds": %d,
 		"sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": %q, "caBundle": %q},
 		"rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
-		"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}]}`, policy, hook.URL, ca)
+		"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}]}`, policy, timeout, hook.URL, ca)
 	return func() {
 			if code, answer := r.do(t, http.MethodPost, webhooksPath, body, false); code != http.StatusCreated {
 				t.Fatalf("register: %d %s", code, answer)
@@ -72,12 +73,13 @@ func bomb() string {
 func TestAHostileWebhookFailsItsRequestAndNothingElse(t *testing.T) {
 	r := startNew(t)
 	const maps = "/api/v1/namespaces/default/configmaps"
+	const slow = "slow"
 	for _, test := range []struct {
 		rule   string
 		answer http.HandlerFunc
 		want   string
 	}{
-		{"slow", func(_ http.ResponseWriter, req *http.Request) {
+		{slow, func(_ http.ResponseWriter, req *http.Request) {
 			_, _ = io.Copy(io.Discard, req.Body) // otherwise the end of the connection is not noticed
 			<-req.Context().Done()
 		}, "context deadline exceeded"},
@@ -100,7 +102,11 @@ func TestAHostileWebhookFailsItsRequestAndNothingElse(t *testing.T) {
 		{"a patch that moves the object", patch(`[{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]`), "does not match the namespace"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			register, remove := webhook(t, r, "Fail", test.answer)
+			timeout := 30 // a busy machine answers late
+			if test.rule == slow {
+				timeout = 1
+			}
+			register, remove := webhook(t, r, "Fail", timeout, test.answer)
 			register()
 			defer remove()
 			// The webhook is called from a moment after it was registered on.
@@ -128,7 +134,7 @@ func TestAHostileWebhookFailsItsRequestAndNothingElse(t *testing.T) {
 func TestAHostileWebhookThatMayFailDoesNotStopRequests(t *testing.T) {
 	r := startNew(t)
 	called := make(chan struct{}, 100)
-	register, _ := webhook(t, r, "Ignore", func(w http.ResponseWriter, _ *http.Request) {
+	register, _ := webhook(t, r, "Ignore", 1, func(w http.ResponseWriter, _ *http.Request) {
 		called <- struct{}{}
 		fmt.Fprint(w, strings.Repeat(" ", 32<<20))
 	})
