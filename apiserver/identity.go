@@ -72,7 +72,7 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 			Label: func(ctx context.Context, secret *corev1.Secret, key, value string) error {
 				return labelSecret(ctx, objects(corev1.Resource("secrets")), secret, key, value)
 			},
-			CredentialIDs: tellsTokens(o),
+			CredentialIDs: hasCredentialIDs(o),
 		}))
 	}
 	if o.Authentication.BootstrapTokens {
@@ -195,13 +195,13 @@ func newTokens(o *options.Options, keys *serviceaccount.Keys, clock clock.Clock)
 	}
 	return serviceaccount.NewIssuer(serviceaccount.IssuerConfig{
 		Keys: keys, Issuer: accounts.Issuers[0], Audiences: accounts.APIAudiences(),
-		MaxLifetime: accounts.MaxExpiration, ExtendMounted: accounts.ExtendExpiration, CredentialIDs: tellsTokens(o), Clock: clock,
+		MaxLifetime: accounts.MaxExpiration, ExtendMounted: accounts.ExtendExpiration, CredentialIDs: hasCredentialIDs(o), Clock: clock,
 	})
 }
 
-// tellsTokens reports whether the release names the tokens of service accounts in the
+// hasCredentialIDs reports whether the release names the tokens of service accounts in the
 // users' extra fields and in audit events (the gate ServiceAccountTokenJTI).
-func tellsTokens(o *options.Options) bool {
+func hasCredentialIDs(o *options.Options) bool {
 	return !o.Release.Before(release.Release{Major: 1, Minor: 30})
 }
 

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
-
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/options"
@@ -60,15 +59,15 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 	}
 }
 
-// claimInterval is how often etcd is tried.
-const claimInterval = time.Second
+// checkInterval is how often etcd is tried.
+const checkInterval = time.Second
 
-// claim decides whether the release may serve the stored objects. It waits for etcd, and
+// check decides whether the release may serve the stored objects. It waits for etcd, and
 // calls refuse if it may not.
-func (r *recordedRelease) claim(ctx context.Context, refuse func()) {
+func (r *recordedRelease) check(ctx context.Context, refuse func()) {
 	defer close(r.done)
 	for {
-		err := r.keeper.Claim(ctx)
+		err := r.keeper.Check(ctx)
 		if err == nil {
 			return
 		}
@@ -80,8 +79,19 @@ func (r *recordedRelease) claim(ctx context.Context, refuse func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.clock.After(claimInterval):
+		case <-r.clock.After(checkInterval):
 		}
+	}
+}
+
+// allows waits until it is decided whether the release may serve the stored objects, and
+// reports whether it may: false if stopped is closed before.
+func (r *recordedRelease) allows(stopped <-chan struct{}) bool {
+	select {
+	case <-r.done:
+		return r.refused == nil
+	case <-stopped:
+		return false
 	}
 }
 

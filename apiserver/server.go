@@ -133,7 +133,11 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.discovery.wait(ctx) })
 	background.Go(func() { s.drain.Run(ctx, stopped, s.delay, s.clock) })
 	for _, step := range s.bootstrap {
-		background.Go(func() { step.keep(stopped) })
+		background.Go(func() {
+			if s.recorded.allows(stopped) {
+				step.keep(stopped)
+			}
+		})
 	}
 	// A server that stops answers requests until the last one has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -142,7 +146,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
 	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
-	background.Go(func() { s.recorded.claim(ctx, cancel) })
+	background.Go(func() { s.recorded.check(ctx, cancel) })
 	s.syncInformers(ctx, serving)
 	err := s.serve(ctx)
 	cancel()

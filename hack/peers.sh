@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubelet and etcd, or the components of Kubernetes and the tools of etcd (etcdctl, etcdutl)
-# that are named, into bin/, for the benchmark and the tests that compare with them. Does nothing when they are current. The first build takes about five
-# minutes on two cores; GOFLAGS=-p=1 leaves room for other work.
+# kubelet and etcd, or the components of Kubernetes and the tools of etcd (etcdctl,
+# etcdutl) that are named, into bin/, for the benchmark and the tests that compare with
+# them. Does nothing when they are current. The first build takes about five minutes on
+# two cores; GOFLAGS=-p=1 leaves room for other work.
 #
 # The binaries are stripped and carry their version, as the published ones do.
 set -euo pipefail

@@ -7,8 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 
 	"svc.dev/svc/apis/resource"
@@ -26,11 +24,7 @@ func selectFormerFields(kinds []*resource.Kind, lacking *fields.Fields) func(req
 	}
 	bodies := kindsOfBodies(kinds)
 	return func(req *http.Request) Func {
-		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || info.Subresource == "scale" || info.Verb == "connect" || req.Method != http.MethodPatch && req.Method != http.MethodPost && req.Method != http.MethodPut {
-			return nil
-		}
-		kind, ok := bodies[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+		kind, _, ok := bodies.of(req)
 		if !ok || mediaType(req) == runtime.ContentTypeProtobuf {
 			return nil // protobuf has no unknown fields
 		}

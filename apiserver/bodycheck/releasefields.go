@@ -45,12 +45,8 @@ func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(re
 	}
 	bodies := kindsOfBodies(kinds)
 	return func(req *http.Request) Func {
-		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || isApply(req) || info.Subresource == "scale" || req.Method != http.MethodPatch && req.Method != http.MethodPost && req.Method != http.MethodPut {
-			return nil
-		}
-		kind, ok := bodies[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
-		if !ok || kind.decoded && req.Method != http.MethodPatch || info.Verb == "connect" || isAgentsReport(req, info) {
+		kind, info, ok := bodies.of(req)
+		if !ok || isApply(req) || kind.decoded && req.Method != http.MethodPatch || isAgentsReport(req, info) {
 			return nil
 		}
 		n := lacking.Of(kind.gvk, kind.of)
@@ -76,9 +72,28 @@ func isAgentsReport(req *http.Request, info *request.RequestInfo) bool {
 	return ok && info.Subresource == "status" && slices.Contains(client.GetGroups(), user.NodesGroup)
 }
 
+// bodyKinds are the kinds of the bodies of writes.
+type bodyKinds map[schema.GroupVersionResource]kindOfBody
+
+// of returns the kind of the body of a request, and reports whether the request writes an
+// object, or a part of it, of a known kind.
+func (b bodyKinds) of(req *http.Request) (kindOfBody, *request.RequestInfo, bool) {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || info.Subresource == "scale" || info.Verb == "connect" {
+		return kindOfBody{}, nil, false
+	}
+	switch req.Method {
+	case http.MethodPatch, http.MethodPost, http.MethodPut:
+	default:
+		return kindOfBody{}, nil, false
+	}
+	kind, ok := b[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+	return kind, info, ok
+}
+
 // kindsOfBodies returns the kinds, definitions of custom resources among them.
-func kindsOfBodies(kinds []*resource.Kind) map[schema.GroupVersionResource]kindOfBody {
-	bodies := map[schema.GroupVersionResource]kindOfBody{}
+func kindsOfBodies(kinds []*resource.Kind) bodyKinds {
+	bodies := bodyKinds{}
 	for _, k := range kinds {
 		add := func(gvk schema.GroupVersionKind, obj runtime.Object) {
 			bodies[gvk.GroupVersion().WithResource(k.Name)] = kindOfBody{gvk, reflect.TypeOf(obj).Elem(), true}

@@ -22,9 +22,9 @@ import (
 	"svc.dev/svc/internal/releases"
 )
 
-func TestFieldsThatTheReleaseLacksInPatches(t *testing.T) {
-	const unknown = `unknown field "spec.hostnameOverride"`
-	const merge, strategic, json6902 = "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json"
+// coreKinds returns the table of releases, and the kinds of the core group.
+func coreKinds(t *testing.T) (*releases.Table, []*resource.Kind) {
+	t.Helper()
 	table, err := releases.LoadKinds()
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +33,13 @@ func TestFieldsThatTheReleaseLacksInPatches(t *testing.T) {
 	for _, d := range core.Kinds() {
 		kinds = append(kinds, d.Kind())
 	}
+	return table, kinds
+}
+
+func TestFieldsThatTheReleaseLacksInPatches(t *testing.T) {
+	const unknown = `unknown field "spec.hostnameOverride"`
+	const merge, strategic, json6902 = "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json"
+	table, kinds := coreKinds(t)
 	checks := Checks(kinds, clientgoscheme.Scheme, fields.New(28, table))
 	for _, test := range []struct {
 		rule, contentType, query, group, body string
@@ -105,14 +112,7 @@ func TestFieldsThatTheReleaseLacksInDefinitionsInProtobuf(t *testing.T) {
 }
 
 func TestFieldsThatOnlyTheReleaseHas(t *testing.T) {
-	table, err := releases.LoadKinds()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kinds []*resource.Kind
-	for _, d := range core.Kinds() {
-		kinds = append(kinds, d.Kind())
-	}
+	table, kinds := coreKinds(t)
 	const body = `{"metadata":{"name":"s","clusterName":"c"},"spec":{"topologyKeys":["*"],"type":"ClusterIP"}}`
 	dropped := []string{
 		`field "metadata.clusterName" is not stored: the release has it, this server does not`,

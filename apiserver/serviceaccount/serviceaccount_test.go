@@ -452,54 +452,6 @@ func TestMaxLifetimeShortensLongerRequests(t *testing.T) {
 	}
 }
 
-func TestKeysAreFoundByIDOrTriedIfThereIsNone(t *testing.T) {
-	w := newFixture(t, p256Key())
-	var err error
-	if w.accept.Keys, err = LoadKeys([]string{file(t, publicPEM(otherKey()), privatePEM(rsaKey())), file(t, privatePEM(p256Key()))}, ""); err != nil {
-		t.Fatal(err)
-	}
-	good := w.issue(t, request())
-	for rule, token := range map[string]string{"by ID": good, "without": forge(t, good, jose.ES256, p256Key(), "", nil)} {
-		if got := w.authenticate(token); !strings.HasPrefix(got, till) {
-			t.Errorf("%s: %s", rule, got)
-		}
-	}
-	if w.accept.Keys.Signing() {
-		t.Error("there is no key to sign with")
-	}
-}
-
-func TestErrorsOfKeyFilesNameFlagAndFile(t *testing.T) {
-	good, text := file(t, publicPEM(p256Key())), file(t, []byte("no PEM"))
-	none := filepath.Join(t.TempDir(), "none")
-	p224 := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
-	for _, test := range []struct {
-		rule, verifying, signing string
-		want                     []string
-	}{
-		{"missing key", none, "", []string{"--service-account-key-file", none}},
-		{"key file without keys", text, "", []string{"--service-account-key-file", text, "RSA or ECDSA"}},
-		{"damaged key", file(t, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("damaged")})), "", []string{"--service-account-key-file"}},
-		{"weak curve", file(t, publicPEM(p224)), "", []string{"--service-account-key-file", "P-256"}},
-		{"missing signing key", good, none, []string{"--service-account-signing-key-file", none}},
-		{"signing key without PEM", good, text, []string{"--service-account-signing-key-file", text}},
-		{"public signing key", good, good, []string{"--service-account-signing-key-file", good, "private key"}},
-		{"signing key that is not among the verifying keys", good, file(t, privatePEM(otherKey())), []string{"--service-account-key-file", "--service-account-signing-key-file", "refuse its own tokens"}},
-	} {
-		t.Run(test.rule, func(t *testing.T) {
-			_, err := LoadKeys([]string{test.verifying}, test.signing)
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			for _, want := range test.want {
-				if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("%q does not mention %q in one line", err, want)
-				}
-			}
-		})
-	}
-}
-
 func FuzzAuthenticateToken(f *testing.F) {
 	w := newFixture(f, p256Key())
 	good := w.issue(f, request(toPod))

@@ -41,18 +41,27 @@ objects, an earlier key may be removed.`,
 	cmd.Flags().StringSliceVar(&resources, "resource", nil, "Resources to store again, as secrets or roles.rbac.authorization.k8s.io. The default is all.")
 	connection := connectionFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		config, err := connection.config()
+		rewriter, err := newRewriter(connection)
 		if err != nil {
 			return err
-		}
-		rewriter, err := rewrite.New(config)
-		if err != nil {
-			return fmt.Errorf("--svcconfig: %w", err)
 		}
 		_, err = rewriteAll(cmd.Context(), cmd, clock, rewriter, resources)
 		return err
 	}
 	return cmd
+}
+
+// newRewriter returns a rewriter for the API server that the flags name.
+func newRewriter(connection *connection) (*rewrite.Rewriter, error) {
+	config, err := connection.config()
+	if err != nil {
+		return nil, err
+	}
+	rewriter, err := rewrite.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("--svcconfig: %w", err)
+	}
+	return rewriter, nil
 }
 
 // rewriteAll prints a line for each resource with objects, and returns the resources of

@@ -55,13 +55,9 @@ lost, and 1 if the command failed.`,
 				return usageError{err, cmd}
 			}
 		}
-		config, err := connection.config()
+		rewriter, err := newRewriter(connection)
 		if err != nil {
 			return err
-		}
-		rewriter, err := rewrite.New(config)
-		if err != nil {
-			return fmt.Errorf("--svcconfig: %w", err)
 		}
 		return migrate(cmd, clock, rewriter, finder)
 	}
@@ -96,7 +92,7 @@ func newMigrationFinder(to string, runtimeConfig map[string]string) (*migrationF
 		}
 		var all []rewrite.Loss
 		for _, gvr := range resources {
-			found, err := r.Losses(cmd.Context(), gvr, kinds, scheme, finder)
+			found, err := r.Losses(cmd.Context(), gvr, kinds, finder)
 			if err != nil {
 				return nil, err
 			}

@@ -47,8 +47,8 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{}, nil
 }
 
-// uses reports whether a consumer still needs the claim; those that are no pods do. One that the cache does not have
-// may be new: the API server decides.
+// uses reports whether a consumer still needs the claim, as others than pods always do. A
+// pod that the cache does not have may be new: the API server is asked.
 func (r *claimReconciler) uses(ctx context.Context, namespace string, consumer resourcev1.ResourceClaimConsumerReference) (bool, error) {
 	if !devices.IsPod(consumer) {
 		return true, nil
@@ -71,7 +71,7 @@ func (r *claimReconciler) act(ctx context.Context, claim *resourcev1.ResourceCla
 	if a.release || a.deallocate {
 		before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		if a.release {
-			claim.Status.ReservedFor = a.reserve
+			claim.Status.ReservedFor = a.remaining
 		}
 		if a.deallocate {
 			claim.Status.Allocation, claim.Status.Devices = nil, nil

@@ -67,24 +67,24 @@ func needsReservation(pod *corev1.Pod, claim *resourcev1.ResourceClaim) bool {
 
 // action is what to do with a claim: any of it, in this order.
 type action struct {
-	// reserve, if not nil, are the consumers that remain. deallocate frees the devices:
-	// the next consumer may need others, on another node.
-	reserve    []resourcev1.ResourceClaimConsumerReference
-	release    bool
+	// release ends the reservations of all consumers but those in remaining.
+	release   bool
+	remaining []resourcev1.ResourceClaimConsumerReference
+	// deallocate frees the devices: the next consumer may need others, on another node.
 	deallocate bool
 	// removeFinalizer removes what protects an allocated claim from deletion.
 	removeFinalizer bool
 }
 
-// decide returns what to do with a claim of whose consumers some remain. Claims whose
-// consumers never were entered stay allocated, as their driver may still do so, until they
-// are deleted.
+// decide returns what to do with a claim, given those of its consumers that still need it.
+// An allocated claim that never had a consumer stays so until it is deleted: its consumer
+// may be entered later.
 func decide(claim *resourcev1.ResourceClaim, remaining []resourcev1.ResourceClaimConsumerReference) action {
 	protected := controllerutil.ContainsFinalizer(claim, resourcev1.Finalizer)
 	unused := len(remaining) == 0
 	switch {
 	case len(remaining) < len(claim.Status.ReservedFor):
-		a := action{reserve: remaining, release: true, deallocate: unused && protected && claim.Status.Allocation != nil}
+		a := action{release: true, remaining: remaining, deallocate: unused && protected && claim.Status.Allocation != nil}
 		a.removeFinalizer = protected && (a.deallocate || claim.Status.Allocation == nil)
 		return a
 	case protected && claim.DeletionTimestamp != nil && unused:

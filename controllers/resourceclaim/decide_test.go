@@ -45,7 +45,7 @@ func TestClaimIsReleasedDeallocatedAndUnprotected(t *testing.T) {
 				claim.DeletionTimestamp = new(metav1.Now())
 			}
 			got := decide(claim, test.remaining)
-			if got.release != test.release || got.deallocate != test.deallocate || got.removeFinalizer != test.finalizer || len(got.reserve) != len(test.remaining) && got.release {
+			if got.release != test.release || got.deallocate != test.deallocate || got.removeFinalizer != test.finalizer || len(got.remaining) != len(test.remaining) && got.release {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
@@ -26,7 +28,7 @@ func (b *binder) bindDevices(ctx context.Context, pod *corev1.Pod, decisions []d
 		err := b.bindClaim(ctx, pod, claim, d)
 		if err != nil {
 			// The response may have been lost.
-			if live := (&resourcev1.ResourceClaim{}); b.live.Get(ctx, key, live) == nil && isReserved(live, pod) {
+			if live := (&resourcev1.ResourceClaim{}); b.live.Get(ctx, key, live) == nil && devices.IsReservedFor(live, pod.UID) {
 				claim, err = live, nil
 			}
 		}
@@ -42,12 +44,12 @@ func (b *binder) bindDevices(ctx context.Context, pod *corev1.Pod, decisions []d
 // removed while it is used.
 func (b *binder) bindClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim, d decision.DeviceDecision) error {
 	switch {
-	case isReserved(claim, pod):
+	case devices.IsReservedFor(claim, pod.UID):
 		return nil
 	case claim.DeletionTimestamp != nil:
-		return fmt.Errorf("it is being deleted")
+		return errors.New("it is being deleted")
 	case (claim.Status.Allocation == nil) != (d.Allocation != nil):
-		return fmt.Errorf("its allocation has changed")
+		return errors.New("its allocation has changed")
 	}
 	if d.Allocation != nil && !controllerutil.ContainsFinalizer(claim, resourcev1.Finalizer) {
 		before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
@@ -61,15 +63,6 @@ func (b *binder) bindClaim(ctx context.Context, pod *corev1.Pod, claim *resource
 	return b.client.Status().Patch(ctx, claim, before)
 }
 
-func isReserved(claim *resourcev1.ResourceClaim, pod *corev1.Pod) bool {
-	for _, consumer := range claim.Status.ReservedFor {
-		if consumer.UID == pod.UID {
-			return true
-		}
-	}
-	return false
-}
-
 // release deallocates a claim that only a pod without a node uses, if at all. Its event
 // retries the pod. If the claim has changed meanwhile, it stays as it is.
 func (b *binder) release(ctx context.Context, pod *corev1.Pod, name string) {
@@ -77,10 +70,8 @@ func (b *binder) release(ctx context.Context, pod *corev1.Pod, name string) {
 	if err := b.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, claim); err != nil {
 		return // it is deleted, or the scheduler stops
 	}
-	for _, consumer := range claim.Status.ReservedFor {
-		if consumer.UID != pod.UID {
-			return
-		}
+	if devices.IsReservedForOthers(claim, pod.UID) {
+		return
 	}
 	before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	claim.Status = resourcev1.ResourceClaimStatus{}

@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release/losses"
@@ -23,14 +21,12 @@ type Loss struct {
 }
 
 // Losses returns what a release would lose of the objects of a resource, which has a
-// declaration among the kinds; custom resources, which do not, lose nothing. The scheme
-// has the kinds in all their versions.
-func (r *Rewriter) Losses(ctx context.Context, gvr schema.GroupVersionResource, kinds []*resource.Kind, scheme *runtime.Scheme, finder *losses.Finder) ([]Loss, error) {
+// declaration among the kinds; custom resources, which do not, lose nothing.
+func (r *Rewriter) Losses(ctx context.Context, gvr schema.GroupVersionResource, kinds []*resource.Kind, finder *losses.Finder) ([]Loss, error) {
 	kind := declared(kinds, gvr)
 	if kind == nil {
 		return nil, nil
 	}
-	decoder := serializer.NewCodecFactory(scheme).UniversalDecoder(schema.GroupVersion{Group: kind.Hub.Group, Version: runtime.APIVersionInternal})
 	var found []Loss
 	options := metav1.ListOptions{Limit: chunk}
 	for {
@@ -44,13 +40,9 @@ func (r *Rewriter) Losses(ctx context.Context, gvr schema.GroupVersionResource, 
 			if err != nil {
 				return nil, err
 			}
-			obj, err := runtime.Decode(decoder, text)
+			what, err := finder.OfEncoded(kind, text)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", gvr.GroupResource(), item.GetName(), err)
-			}
-			what, err := finder.Of(kind, obj)
-			if err != nil {
-				return nil, err
 			}
 			if len(what) > 0 {
 				found = append(found, Loss{gvr.GroupResource(), item.GetNamespace(), item.GetName(), what})

@@ -51,7 +51,8 @@ type Rewriter struct {
 // New returns a rewriter. It does not connect yet.
 func New(config *rest.Config) (*Rewriter, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the API server has flow control
+	config.QPS = -1                           // the API server has flow control
+	config.WarningHandler = rest.NoWarnings{} // that a version is deprecated: all are read
 	var r Rewriter
 	var err error
 	if r.client, err = metadata.NewForConfig(config); err != nil {

@@ -28,8 +28,10 @@ type Fields struct {
 	release releases.Release
 	table   *releases.Table // its kinds
 	kinds   sync.Map        // *Node by kindKey
-	// former is nil for the fields that the release has and the Go types do not.
+	// former is the reverse, whose own is nil.
 	former *Fields
+	// reverse is set for the fields that the release has and the Go types do not.
+	reverse bool
 
 	mu    sync.Mutex
 	built map[nodeKey]*Node // nil for types that lack nothing
@@ -51,7 +53,7 @@ func New(release releases.Release, table *releases.Table) *Fields {
 	if release >= releases.Newest {
 		return nil
 	}
-	former := &Fields{release: release, table: table, built: map[nodeKey]*Node{}}
+	former := &Fields{release: release, table: table, built: map[nodeKey]*Node{}, reverse: true}
 	return &Fields{release: release, table: table, built: map[nodeKey]*Node{}, former: former}
 }
 
@@ -130,13 +132,13 @@ func (f *Fields) collect(of reflect.Type, in string, made *[]nodeKey) *Node {
 		if row == nil {
 			continue // no release has it: a field of svc's own
 		}
-		m := member{name: field.name, index: field.index, missing: !has && f.former != nil}
+		m := member{name: field.name, index: field.index, missing: !has && !f.reverse}
 		if has && row.Type != "" {
 			inner, keyed := valueOf(field.of)
 			m.keyed = keyed
 			switch name := nameIn(t.Package, row.Type); {
 			case row.Enum:
-				if f.former != nil {
+				if !f.reverse {
 					m.values = f.values(name)
 				}
 			case row.Shape == releases.Either:
@@ -152,7 +154,7 @@ func (f *Fields) collect(of reflect.Type, in string, made *[]nodeKey) *Node {
 		}
 	}
 	for i := range t.Fields {
-		if row := &t.Fields[i]; f.former == nil && !known[row.Name] && row.In.Has(f.release) {
+		if row := &t.Fields[i]; f.reverse && !known[row.Name] && row.In.Has(f.release) {
 			n.members = append(n.members, member{name: row.Name, missing: true})
 		}
 	}

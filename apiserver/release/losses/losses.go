@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
@@ -29,14 +30,38 @@ const WholeObject = "the kind"
 
 // Finder finds what a release cannot keep. Its methods may be called concurrently.
 type Finder struct {
-	served release.Served
-	scheme *runtime.Scheme
+	served  release.Served
+	scheme  *runtime.Scheme
+	decoder runtime.Decoder
 }
 
 // New returns a finder for what a release serves. The scheme has the kinds in all their
 // versions (apis.NewScheme).
 func New(served release.Served, scheme *runtime.Scheme) *Finder {
-	return &Finder{served: served, scheme: scheme}
+	return &Finder{served: served, scheme: scheme, decoder: serializer.NewCodecFactory(scheme).UniversalDeserializer()}
+}
+
+// OfEncoded is Of for an object of the kind in any of its versions, in JSON.
+func (f *Finder) OfEncoded(k *resource.Kind, encoded []byte) ([]string, error) {
+	obj, gvk, err := f.decoder.Decode(encoded, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if *gvk != k.Hub {
+		if obj, err = f.convert(obj, k.Hub); err != nil {
+			return nil, err
+		}
+	}
+	return f.Of(k, obj)
+}
+
+// convert returns an object in another version of its kind, which may be in another group.
+func (f *Finder) convert(obj runtime.Object, to schema.GroupVersionKind) (runtime.Object, error) {
+	converted, err := f.scheme.New(to)
+	if err != nil {
+		return nil, err
+	}
+	return converted, f.scheme.Convert(obj, converted, nil)
 }
 
 // Of returns what the release would lose of an object, given as the hub's Go type: the
@@ -58,7 +83,7 @@ func (f *Finder) Of(k *resource.Kind, obj runtime.Object) ([]string, error) {
 	at := k.Hub
 	if !slices.Contains(versions, k.Hub) {
 		at = versions[0]
-		if obj, err = f.scheme.ConvertToVersion(obj, at.GroupVersion()); err != nil {
+		if obj, err = f.convert(obj, at); err != nil {
 			return nil, fmt.Errorf("%s %s: %w", k.Resource(), m.GetName(), err)
 		}
 	}

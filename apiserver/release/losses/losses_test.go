@@ -1,6 +1,7 @@
 package losses
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -89,4 +90,28 @@ func finderAt(t *testing.T, minor int, obj runtime.Object) (*Finder, *resource.K
 	}
 	t.Fatalf("%T is no hub", obj)
 	return nil, nil
+}
+
+func TestObjectsOfAllVersionsAreRead(t *testing.T) {
+	kinds := apis.Kinds()
+	served, err := release.NewServed(release.Release{Major: 1, Minor: 16}, nil, kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := apis.NewScheme(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder := New(served, scheme)
+	for _, k := range kinds {
+		if !k.Stored() {
+			continue
+		}
+		for _, gvk := range k.GVKs() {
+			encoded := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"a"}}`, gvk.GroupVersion(), gvk.Kind)
+			if _, err := finder.OfEncoded(k, []byte(encoded)); err != nil {
+				t.Errorf("%v: %v", gvk, err)
+			}
+		}
+	}
 }

@@ -75,11 +75,12 @@ func decide(last *release.Release, r release.Release) step {
 	return examine
 }
 
-// Claim makes the server's release that of the record, or returns a Refusal. Other
+// Check decides whether the server's release may serve the stored objects, and makes it that
+// of the record, or returns a Refusal. Other
 // errors are those of etcd; the caller tries again.
 //
 // The record does not follow one step back, so that a second one is examined.
-func (k *Keeper) Claim(ctx context.Context) error {
+func (k *Keeper) Check(ctx context.Context) error {
 	for {
 		record, revision, err := k.read(ctx)
 		if err != nil {

@@ -127,7 +127,7 @@ func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
 				Stored: func(context.Context, string) (bool, error) { return tc.stored, nil },
 				Losses: func(context.Context) ([]string, error) { examinings++; return tc.losses, nil },
 			}
-			err := k.Claim(t.Context())
+			err := k.Check(t.Context())
 			refusal := (*Refusal)(nil)
 			if refused := errors.As(err, &refusal); refused != (tc.refusal != "") || refused && !strings.Contains(err.Error(), tc.refusal) || !refused && err != nil {
 				t.Errorf("error %v, want %q", err, tc.refusal)

@@ -79,7 +79,7 @@ func (s *Snapshot) SetResourceClaim(claim *resourcev1.ResourceClaim) {
 
 // shownBy reports whether a claim of a watch has the write, or a later one.
 func (a *assumedClaim) shownBy(claim *resourcev1.ResourceClaim) bool {
-	if isReservedFor(claim, a.pod) {
+	if devicesapi.IsReservedFor(claim, a.pod) {
 		return true
 	}
 	if a.written == "" {
@@ -152,10 +152,6 @@ func (s *Snapshot) ForgetDevices(pod types.UID) bool {
 	return forgotten
 }
 
-func isReservedFor(claim *resourcev1.ResourceClaim, pod types.UID) bool {
-	return slices.ContainsFunc(claim.Status.ReservedFor, func(c resourcev1.ResourceClaimConsumerReference) bool { return c.UID == pod })
-}
-
 // devicesRequest is what a pod needs of devices.
 type devicesRequest struct {
 	// reserve are the allocated claims that are not reserved for the pod yet, and
@@ -211,7 +207,7 @@ func (d *devices) request(pod *corev1.Pod) (*devicesRequest, error) {
 			}
 			need.allocate = append(need.allocate, claim)
 		default:
-			if !isReservedFor(claim, pod.UID) {
+			if !devicesapi.IsReservedFor(claim, pod.UID) {
 				if len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
 					return nil, fmt.Errorf("resourceclaim %q is in use by the maximum number of pods", claim.Name)
 				}
@@ -384,8 +380,7 @@ func (need *devicesRequest) release(pod *corev1.Pod, nodes []*node) string {
 		return ""
 	}
 	for _, r := range need.reach {
-		others := slices.ContainsFunc(r.claim.Status.ReservedFor, func(c resourcev1.ResourceClaimConsumerReference) bool { return c.UID != pod.UID })
-		if !others && slices.ContainsFunc(nodes, func(n *node) bool { return !r.selector.Match(n.object) }) {
+		if !devicesapi.IsReservedForOthers(r.claim, pod.UID) && slices.ContainsFunc(nodes, func(n *node) bool { return !r.selector.Match(n.object) }) {
 			return r.claim.Name
 		}
 	}
