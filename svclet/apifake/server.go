@@ -54,6 +54,7 @@ type Server struct {
 	watches  map[*watch]bool
 	requests []Request
 	fault    func(Request) error
+	drop     func(Object)
 }
 
 // watch is a watch of a client.
@@ -118,6 +119,14 @@ func (s *Server) Fail(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// Drop makes the server change each object before it is stored, as one of an older release
+// does that lacks some fields.
+func (s *Server) Drop(f func(Object)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop = f
 }
 
 // Requests returns the requests since the last call, without lists and watches.
@@ -226,6 +235,9 @@ func empty(resource string) Object {
 
 // keep stores an object with a new version and notifies watches.
 func (s *Server) keep(key string, o Object, kind string) {
+	if s.drop != nil {
+		s.drop(o)
+	}
 	s.version++
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	if o.GetUID() == "" {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -107,7 +108,7 @@ func (n *Node) sync(ctx context.Context) error {
 			return n.failed(known, err)
 		}
 	}
-	changed := statusChanged(&known.Status, &node.Status)
+	changed := statusChanged(&known.Status, &node.Status) && !n.hasStored(&known.Status, &node.Status)
 	if !changed && n.o.Clock.Since(n.reported) < n.o.ReportFrequency+n.delay {
 		return nil
 	}
@@ -120,6 +121,11 @@ func (n *Node) sync(ctx context.Context) error {
 	}
 	n.reported = n.o.Clock.Now()
 	return nil
+}
+
+// hasStored reports whether shown is what the API server returned for status.
+func (n *Node) hasStored(shown, status *corev1.NodeStatus) bool {
+	return n.written != nil && !statusChanged(n.written, status) && !statusChanged(n.stored, shown)
 }
 
 // spread returns a duration between minus and plus half of the report frequency.
@@ -135,17 +141,20 @@ func (n *Node) failed(known *corev1.Node, err error) error {
 	return err
 }
 
-// patchStatus writes the status. The UID in the patch is its precondition.
+// patchStatus writes the status. The UID in the patch is its precondition. An older API
+// server drops the fields that it does not know, and need not warn of them.
 func (n *Node) patchStatus(ctx context.Context, known, node *corev1.Node) error {
 	patch, err := statusPatch(known, node)
 	if err != nil {
 		return err
 	}
 	patched := &corev1.Node{}
-	err = n.o.Core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(n.o.Name).SubResource("status").Body(patch).Do(ctx).Into(patched)
+	err = n.o.Core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(n.o.Name).SubResource("status").
+		Param("fieldValidation", metav1.FieldValidationIgnore).Body(patch).Do(ctx).Into(patched)
 	if err != nil {
 		return fmt.Errorf("cannot write the status of node %s: %w", n.o.Name, err)
 	}
+	n.written, n.stored = &node.Status, &patched.Status
 	n.seen(patched)
 	return nil
 }

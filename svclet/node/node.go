@@ -134,6 +134,9 @@ type Node struct {
 	wasOff     bool
 	registered bool
 	podCIDRs   string // that the runtime has been configured with
+	// written is the status that was written last, and stored what the API server
+	// returned for it: one of an older release lacks some fields.
+	written, stored *corev1.NodeStatus
 
 	mu sync.RWMutex
 	// api is the Node in the API server, or nil; local is the last computed Node.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/apifake"
@@ -32,6 +33,7 @@ type fixture struct {
 
 	lock    sync.Mutex
 	runtime RuntimeStatus
+	asked   int
 }
 
 func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *fixture {
@@ -45,6 +47,7 @@ func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *fixt
 		Runtime: func(context.Context) (RuntimeStatus, error) {
 			r.lock.Lock()
 			defer r.lock.Unlock()
+			r.asked++
 			return r.runtime, nil
 		},
 	}
@@ -225,6 +228,49 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 			t.Errorf("a status was written: %s", req.Body)
 		}
 	}
+}
+
+func TestWhatTheServerDropsIsWrittenOnce(t *testing.T) {
+	server := apifake.New(t)
+	server.Drop(func(o apifake.Object) {
+		if node, ok := o.(*corev1.Node); ok {
+			node.Status.Features = nil
+		}
+	})
+	r := start(t, server)
+	r.awaitReady(corev1.ConditionTrue)
+	withFeatures := status(true, true)
+	withFeatures.Features = &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}
+	r.set(withFeatures)
+	writes := 0
+	r.await("the features were written", func() bool { writes += r.writesOf("supplementalGroupsPolicy"); return writes > 0 })
+	// The status is asked for again only when the last one has been compared.
+	for range 4 {
+		asked := r.timesAsked()
+		r.Changed()
+		r.await("the status was computed again", func() bool { return r.timesAsked() > asked })
+	}
+	if writes += r.writesOf("supplementalGroupsPolicy"); writes != 1 {
+		t.Errorf("%d writes, want 1", writes)
+	}
+}
+
+// timesAsked returns how often the runtime's status was asked for.
+func (r *fixture) timesAsked() int {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.asked
+}
+
+// writesOf returns how many requests have been made since the last call whose bodies contain
+// a text.
+func (r *fixture) writesOf(text string) (n int) {
+	for _, req := range r.server.Requests() {
+		if strings.Contains(string(req.Body), text) {
+			n++
+		}
+	}
+	return n
 }
 
 func TestFaultsOfTheAPIServer(t *testing.T) {

@@ -56,6 +56,10 @@ type entry struct {
 	since time.Time
 	// api is the pod, or its mirror, in the API server, or nil.
 	api *corev1.Pod
+	// written is the last want that was written, and stored the status that the API
+	// server returned for it. It may differ in more than what other writers set: the
+	// server may normalize it, or be of a release that lacks some fields.
+	written, stored *corev1.PodStatus
 	// settled reports that want has been compared with api, and written.
 	settled             bool
 	finished, forgotten bool

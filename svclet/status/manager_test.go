@@ -95,6 +95,32 @@ func TestOnlyChangesAreWrittenAndOnce(t *testing.T) {
 	}
 }
 
+func TestWhatTheServerDropsIsWrittenOnce(t *testing.T) {
+	r := start(t)
+	r.server.Drop(func(o apifake.Object) { o.(*corev1.Pod).Status.ObservedGeneration = 0 })
+	pod := r.pod("a", func(p *corev1.Pod) { p.Generation = 1 })
+	r.Set(pod, phase(corev1.PodRunning))
+	r.awaitPhase("a", corev1.PodRunning)
+	r.idle()
+	// A write that changes nothing in the API server.
+	pod = pod.DeepCopy()
+	pod.Generation = 2
+	r.Set(pod, phase(corev1.PodRunning))
+	r.idle()
+	// A change by another writer.
+	changed := r.server.Pod("ns", "a").DeepCopy()
+	changed.Labels = map[string]string{"a": "b"}
+	r.Observed(r.server.Put(changed).(*corev1.Pod))
+	r.idle()
+	if got := r.server.Requests(); len(got) != 2 {
+		t.Errorf("%d requests, want 2", len(got))
+	}
+	changed = changed.DeepCopy()
+	changed.Status.Phase = corev1.PodPending
+	r.Observed(r.server.Put(changed).(*corev1.Pod))
+	r.awaitPhase("a", corev1.PodRunning)
+}
+
 func TestNothingIsWrittenAfterARestartWithoutChanges(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")

@@ -73,7 +73,7 @@ func (e *entry) next() request {
 	}
 	if e.want != nil && !e.settled {
 		merged := merge(&e.api.Status, e.want, e.restarted)
-		if !same(&e.api.Status, merged) {
+		if !same(&e.api.Status, merged) && (e.written != e.want || !same(&e.api.Status, e.stored)) {
 			return patchStatus(e.api, merged)
 		}
 		e.settled = true
@@ -86,7 +86,8 @@ func (e *entry) next() request {
 }
 
 // patchStatus patches what differs and leaves what other writers have set. The UID
-// in the patch is its precondition.
+// in the patch is its precondition. An older API server drops the fields that it does not
+// know, and need not warn of them.
 func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) request {
 	return func(ctx context.Context, m *Manager) (*corev1.Pod, error) {
 		patch, err := patchOf(pod.UID, &pod.Status, status)
@@ -96,7 +97,7 @@ func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) request {
 		klog.FromContext(ctx).V(4).Info("Patching pod status", "pod", klog.KObj(pod), "podUID", pod.UID, "patch", string(patch))
 		written := &corev1.Pod{}
 		err = m.o.Core.Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
-			Body(patch).Do(ctx).Into(written)
+			Param("fieldValidation", metav1.FieldValidationIgnore).Body(patch).Do(ctx).Into(written)
 		return written, err
 	}
 }
@@ -172,12 +173,10 @@ func (m *Manager) take(e *entry, started *corev1.Pod, wanted *corev1.PodStatus, 
 		m.lose(e)
 		return
 	}
+	pod.ManagedFields = nil
+	e.written, e.stored = wanted, &pod.Status
 	if newer(pod, e.api) {
-		pod.ManagedFields = nil
 		e.api = pod
-		// The server may have normalized it differently, which is no reason to write it
-		// again.
-		e.settled = e.want == wanted
 	}
 	if e.want == wanted && !e.since.IsZero() {
 		if m.o.Written != nil {
