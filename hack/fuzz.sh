@@ -32,5 +32,8 @@ for target in "${targets[@]}"; do
 		[[ -x $binary ]] || go test -c -o "$binary" "./$dir"
 		run=(env -C "$dir" "$binary" -test.run='^$' -test.fuzz="^$name\$" -test.fuzztime=5s -test.fuzzcachedir="$work/cache")
 	fi
-	"${run[@]}" </dev/null 2>&1 | tee "$log" || ranOut || exit 1
+	if ! "${run[@]}" </dev/null 2>&1 | tee "$log" | { grep --line-buffered '^fuzz: elapsed' || true; } && ! ranOut; then
+		cat "$log"
+		exit 1
+	fi
 done
