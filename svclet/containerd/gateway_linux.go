@@ -24,6 +24,12 @@ func (c Config) gateways(ranges []string) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look up the bridge %s: %w", c.bridge(), err)
 	}
+	// A bridge whose address was not set has the lowest one of its ports: it would change
+	// as pods come and go, and answers of pods to the address of before would be lost. The
+	// plugin sets it only if it adds the addresses itself.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return nil, fmt.Errorf("keep the hardware address of the bridge %s: %w", c.bridge(), err)
+	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return nil, fmt.Errorf("start the bridge %s: %w", c.bridge(), err)
 	}

@@ -7,21 +7,48 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-func TestTheBridgeHasTheFirstAddressOfEachRangeBeforeThereArePods(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes network interfaces")
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Logf("not tested: %v", err)
+func TestTheBridgeKeepsItsHardwareAddressWhilePodsComeAndGo(t *testing.T) {
+	inNamespace(t, func() {
+		c := Config{Bridge: "svctgateway"}
+		if _, err := c.gateways([]string{"198.18.7.0/24"}); err != nil {
+			t.Error(err)
 			return
 		}
+		bridge, err := netlink.LinkByName(c.Bridge)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		want := bridge.Attrs().HardwareAddr.String()
+		// The lowest address that there is: of the ports' it would be the bridge's.
+		port := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "svctport", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}, PeerName: "svctpeer"}
+		for step, do := range []func() error{
+			func() error { return netlink.LinkAdd(port) },
+			func() error { return netlink.LinkSetMaster(port, bridge) },
+			func() error { return netlink.LinkDel(port) },
+		} {
+			if err := do(); err != nil {
+				t.Errorf("step %d: %v", step, err)
+				return
+			}
+			now, err := netlink.LinkByName(c.Bridge)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got := now.Attrs().HardwareAddr.String(); got != want {
+				t.Errorf("after step %d the bridge has the hardware address %s, not %s", step, got, want)
+			}
+		}
+	})
+}
+
+func TestTheBridgeHasTheFirstAddressOfEachRangeBeforeThereArePods(t *testing.T) {
+	inNamespace(t, func() {
 		c := Config{Bridge: "svctgateway"}
 		for range 2 { // it may exist
 			got, err := c.gateways([]string{"198.18.7.0/24", "2001:db8:7::/64"})
@@ -60,6 +87,24 @@ func TestTheBridgeHasTheFirstAddressOfEachRangeBeforeThereArePods(t *testing.T) 
 				t.Errorf("the bridge has %v, not %s", texts, want)
 			}
 		}
+	})
+}
+
+// inNamespace runs a test in a network namespace of its own, as root.
+func inNamespace(t *testing.T, test func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes network interfaces")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Logf("not tested: %v", err)
+			return
+		}
+		test()
 	}()
 	<-done
 }
