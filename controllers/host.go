@@ -99,7 +99,9 @@ func (h *host) managerOptions(ctx context.Context, picked []controller.Controlle
 		MapperProvider: func(api *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
 			return apiutil.NewDynamicRESTMapper(api, h.http)
 		},
-		BaseContext: func() context.Context { return ctx },
+		// The manager cancels the contexts of what it runs once its own is cancelled. If they
+		// were cancelled before, while it starts, it would wait for its caches without end.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
 		Cache: cache.Options{
 			HTTPClient:               h.http,
 			DefaultTransform:         cache.TransformStripManagedFields(),

@@ -87,3 +87,28 @@ func TestRequestsOfControllersSurviveTheRenewalOfTheirCertificate(t *testing.T) 
 	defer h.close()
 	s.Check(t, h.http.Transport)
 }
+
+// TestTermThatEndsAtTheStartEndsTheWork: a manager whose caches were cancelled before
+// they have started would wait for them without end.
+func TestTermThatEndsAtTheStartEndsTheWork(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	m, err := New(Config{Options: NewOptions(), API: &rest.Config{Host: server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 20 { // which of two channels is read first is random
+		stopped := make(chan error, 1)
+		go func() { stopped <- m.work(ended, nil) }()
+		select {
+		case err := <-stopped:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the work has not stopped")
+		}
+	}
+}

@@ -44,6 +44,12 @@ func contests() []contest {
 			{"claims", measureClaims},
 			{"preempt", measurePreemption},
 		}},
+		{"costs", costedManagers, []measure{
+			{"costs", measureCosts},
+		}},
+		{"large", controllerManagers, []measure{
+			{"large", measureLargeScheduling},
+		}},
 		{"scale", apiServers, []measure{
 			{"crds", measureDefinitions},
 			{"objects", measureObjects},

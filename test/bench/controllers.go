@@ -32,6 +32,15 @@ func measureManagers(ctx context.Context, t *trial) error { return t.recordIdle(
 // measureScheduling creates pods as fast as 16 clients can, and waits until the
 // last is scheduled. Each node has room for all pods.
 func measureScheduling(ctx context.Context, t *trial) error {
+	return t.schedule(ctx, "pods scheduled", t.sizes.Nodes)
+}
+
+// measureLargeScheduling is measureScheduling with many nodes.
+func measureLargeScheduling(ctx context.Context, t *trial) error {
+	return t.schedule(ctx, "pods scheduled on many nodes", t.sizes.LargeNodes)
+}
+
+func (t *trial) schedule(ctx context.Context, name string, nodes int) error {
 	clients, err := t.clients(ctx, 16)
 	if err != nil {
 		return err
@@ -40,7 +49,7 @@ func measureScheduling(ctx context.Context, t *trial) error {
 	if err := t.namespace(ctx, clients[0], scheduleNamespace); err != nil {
 		return err
 	}
-	if _, err := t.load(ctx, clients, t.sizes.Nodes, func(ctx context.Context, c *client, i int) error {
+	if _, err := t.load(ctx, clients, nodes, func(ctx context.Context, c *client, i int) error {
 		return c.do(ctx, request{method: http.MethodPost, path: "/api/v1/nodes", body: node(i)})
 	}); err != nil {
 		return err
@@ -61,7 +70,7 @@ func measureScheduling(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.recordWork("pods scheduled", t.sizes.Scheduled, work)
+	t.recordWork(name, t.sizes.Scheduled, work)
 	// These nodes have no agents to stop the pods.
 	for _, path := range []string{k.collection(scheduleNamespace) + "?gracePeriodSeconds=0", "/api/v1/nodes"} {
 		if err := clients[0].do(ctx, request{method: http.MethodDelete, path: path}); err != nil {

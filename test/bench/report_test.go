@@ -54,7 +54,7 @@ func TestEveryGoalIsARowOfTheBenchmark(t *testing.T) {
 	for _, name := range []string{
 		"create to Running, one by one", "start, first", "idle", "list pods, JSON",
 		crowdRows + ": all requests", crowdRows + ": event of a change", clusterRows + ": all requests", clusterRows + ": event of a change",
-		"managers idle", "pods scheduled", "deployments rolled out",
+		"managers idle", "pods scheduled", "pods scheduled on many nodes", "deployments rolled out",
 		"stateful pods started", "stateful pods rolled", "daemon pods started", "daemon pods rolled", "cron jobs at once", "claims bound", "pods preempted others", "namespace of ConfigMaps deleted", "dependents collected",
 	} {
 		names[name] = true

@@ -151,6 +151,7 @@ func compare(ctx context.Context, s scenario, explained []difference.Explanation
 	}
 	for i, step := range s.steps {
 		for range repetitions {
+			began := time.Now()
 			errs := act(ctx, step, sides)
 			what := fmt.Sprintf("%d %s", i+1, step.what)
 			add(what, difference.Between("response", errs[0], errs[1]))
@@ -159,7 +160,14 @@ func compare(ctx context.Context, s scenario, explained []difference.Explanation
 				return all, fmt.Errorf("step %s: %w", what, err)
 			}
 			add(what, found)
-			if !step.again || sides[0].done+sides[1].done == 0 {
+			if !step.again {
+				break
+			}
+			changed, err := changedSince(began, sides)
+			if err != nil {
+				return all, err
+			}
+			if sides[0].done+sides[1].done == 0 && !changed {
 				break
 			}
 		}
@@ -176,6 +184,18 @@ func compare(ctx context.Context, s scenario, explained []difference.Explanation
 	}
 	add("end", difference.Between("order", orders[0], orders[1]))
 	return all, nil
+}
+
+// changedSince reports whether anything has changed since a time: a controller that has
+// retried late gives the node new work.
+func changedSince(began time.Time, sides []*side) (bool, error) {
+	for _, side := range sides {
+		quiet, err := side.recorder.quiet(side.place)
+		if err != nil || quiet < time.Since(began) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // cleanUp deletes the nodes of the scenario: other scenarios would count them. The rest

@@ -90,7 +90,7 @@ func start(t *testing.T) (svc, kube *system) {
 	}
 	t.Cleanup(func() { keepLog(t, "kube-controller-manager", manager) })
 	s, err := launch.Up(t.Context(), t.TempDir(), append([]string{
-		"--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--controllers=*,-scheduler,-localpathprovisioner,-hostloadbalancer",
+		"--release=1.36", "--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--controllers=*,-scheduler,-localpathprovisioner,-hostloadbalancer,-nodeipam",
 		"--enable-priority-and-fairness=false",
 	}, flags...)...)
 	if err != nil {
