@@ -41,7 +41,11 @@ func MachineAt(dir, endpoint string) *Machine { return &Machine{Dir: dir, endpoi
 
 // NewMachine starts a containerd. The caller ends it with Remove, whether there
 // was an error or not.
-func NewMachine(ctx context.Context) (*Machine, error) {
+func NewMachine(ctx context.Context) (*Machine, error) { return NewMachineIn(ctx, "") }
+
+// NewMachineIn is NewMachine with a directory, on a small disk for example, below which all
+// files are; empty for that of temporary files.
+func NewMachineIn(ctx context.Context, parent string) (*Machine, error) {
 	m := &Machine{Bridge: fmt.Sprintf("svct%08x", rand.Uint32())}
 	programs, err := containerd.Find(containerd.DefaultSearch())
 	if err != nil {
@@ -50,14 +54,14 @@ func NewMachine(ctx context.Context) (*Machine, error) {
 	if m.CIDR, err = FreeCIDR(); err != nil {
 		return m, err
 	}
-	if m.Dir, err = TempDir(); err != nil {
+	if m.Dir, err = os.MkdirTemp(parent, "svc"); err != nil {
 		return m, err
 	}
 	m.config = containerd.Config{
 		Dir: filepath.Join(m.Dir, "containerd"), Programs: programs, SandboxImage: pause.Name,
 		Bridge: m.Bridge, PodCIDRs: []string{m.CIDR},
 	}
-	if err := makeCgroup(m.Bridge); err != nil {
+	if err := MakeCgroup(m.Bridge); err != nil {
 		return m, err
 	}
 	if m.runtime, err = agent.StartContainerd(ctx, m.config); err != nil {

@@ -54,7 +54,7 @@ func UpNode(ctx context.Context, dataDir string, flags ...string) (*Node, error)
 		"--node=true", "--node-bridge=" + n.Bridge, "--pod-cidr=" + n.CIDR,
 		"--node-port=0", "--node-healthz-port=0", "--cgroup-root=/" + n.Bridge,
 	}, flags...)
-	if err := makeCgroup(n.Bridge); err != nil {
+	if err := MakeCgroup(n.Bridge); err != nil {
 		return n, err
 	}
 	n.Server, err = Up(ctx, dataDir, n.flags...)
@@ -114,8 +114,8 @@ func (n *Node) Reset() (string, error) {
 // controller.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// makeCgroup creates a cgroup at the top, in each hierarchy.
-func makeCgroup(name string) error {
+// MakeCgroup creates a cgroup at the top, in each hierarchy.
+func MakeCgroup(name string) error {
 	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
 		return os.Mkdir(filepath.Join(cgroupRoot, name), 0o755)
 	}

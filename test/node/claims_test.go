@@ -59,7 +59,7 @@ spec: {accessModes: [ReadWriteOnce], volumeMode: MODE, resources: {requests: {st
 
 var _ = Describe("persistent volumes", func() {
 	affinity := func(ctx context.Context) string {
-		return `nodeAffinity: {required: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: ["` + nodeName(ctx) + `"]}]}]}}`
+		return `nodeAffinity: {required: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: ["` + nodeName() + `"]}]}]}}`
 	}
 
 	It("of types local and hostPath are mounted, and keep their data", func(ctx SpecContext) {
@@ -142,7 +142,7 @@ spec: {attachRequired: false, podInfoOnMount: true, fsGroupPolicy: File, volumeL
 		DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "csidriver", "test.csi.example") })
 		Eventually(func() (*storagev1.CSINode, error) {
 			n := &storagev1.CSINode{}
-			return n, client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName(ctx)}, n)
+			return n, client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName()}, n)
 		}).Should(HaveField("Spec.Drivers", ContainElement(HaveField("NodeID", "here"))))
 
 		claim(ctx, s, "data", corev1.PersistentVolumeFilesystem, "csi: {driver: test.csi.example, volumeHandle: "+s.name+"}")

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -166,11 +167,10 @@ func restarted(atLeast int) gomegatypes.GomegaMatcher {
 	return HaveField("RestartCount", BeNumerically(">=", atLeast))
 }
 
-// nodeName returns the name of the suite's node.
-func nodeName(ctx context.Context) string {
+// nodeName returns the name of the suite's node, which is this machine; other nodes may be in the cluster.
+func nodeName() string {
 	GinkgoHelper()
-	var nodes corev1.NodeList
-	Expect(client.List(ctx, &nodes)).To(Succeed())
-	Expect(nodes.Items).NotTo(BeEmpty())
-	return nodes.Items[0].Name
+	name, err := os.Hostname()
+	Expect(err).NotTo(HaveOccurred())
+	return strings.ToLower(name)
 }

@@ -87,7 +87,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: refused}
 spec:
-  nodeName: `+nodeName(ctx)+`
+  nodeName: `+nodeName()+`
 `+spec)
 		p := s.await(ctx, "refused", And(inPhase(corev1.PodFailed), HaveField("Status.Reason", reason)))
 		Expect(p.Status.Message).To(MatchRegexp("^Pod was rejected: " + message + "$"))

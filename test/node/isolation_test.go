@@ -84,7 +84,7 @@ var _ = Describe("a user namespace of the pod", func() {
 		s := newSpace(ctx)
 		s.apply(ctx, sleeper("mapped", "hostUsers: false"))
 		var n corev1.Node
-		Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName(ctx)}, &n)).To(Succeed())
+		Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName()}, &n)).To(Succeed())
 		if !nodeconfig.UserNamespaces(&n, "") {
 			Eventually(s.events(ctx, "mapped")).Should(ContainElement(And(
 				HavePrefix("FailedCreatePodSandBox: "), ContainSubstring("can't set `spec.hostUsers: false`, runtime does not support user namespaces"))))

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -63,7 +65,7 @@ func otherMachine(ctx SpecContext, name string) (address string) {
 func hostAddress(ctx context.Context) string {
 	GinkgoHelper()
 	var n corev1.Node
-	Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName(ctx)}, &n)).To(Succeed())
+	Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName()}, &n)).To(Succeed())
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
 			return a.Address
@@ -139,7 +141,7 @@ func listenIn(ctx context.Context, namespace, address string) (listener net.List
 var _ = Describe("two machines", func() {
 	It("connect their pods, which see each other's addresses and are protected from each other", func(ctx SpecContext) {
 		const name = "svcother"
-		here := "nodeName: " + nodeName(ctx)
+		here := "nodeName: " + nodeName()
 		address := otherMachine(ctx, name)
 		m := newJoining("other", name)
 		m.join(ctx, "--node-ip="+address)
@@ -200,6 +202,73 @@ spec:
 		Expect(routes(ctx)).To(ContainSubstring("via " + address + " "))
 		run(ctx, "delete", "node", "other")
 		Eventually(func() (string, error) { return routes(ctx) }).ShouldNot(ContainSubstring("via " + address + " "))
+	})
+})
+
+var _ = Describe("two machines with a router between them", func() {
+	It("connect their pods by VXLAN, with packets of any length", func(ctx SpecContext) {
+		machines := map[string]*joining{}
+		for _, name := range []string{"svcvxa", "svcvxb"} {
+			address := otherMachine(ctx, name) // on a network of its own: this machine is the router
+			m := newJoining(name, name)
+			// Agents on one machine need directories of logs of their own.
+			Expect(os.MkdirAll(m.etc, 0o700)).To(Succeed())
+			Expect(os.WriteFile(filepath.Join(m.etc, "svclet.yaml"), []byte(`
+apiVersion: svclet.config.k8s.io/v1beta1
+kind: SvcletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: ca.crt}}
+authorization: {mode: Webhook}
+readOnlyPort: 0
+rotateCertificates: true
+serverTLSBootstrap: true
+podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
+			cgroup := fmt.Sprintf("svct%08x", rand.Uint32())
+			Expect(launch.MakeCgroup(cgroup)).To(Succeed())
+			DeferCleanup(func() { Expect(launch.RemoveCgroup(cgroup)).To(Succeed()) })
+			m.join(ctx, "--node-ip="+address, "--pod-network=vxlan", "--cgroup-root=/"+cgroup)
+			m.approve(ctx)
+			for _, image := range images {
+				m.importImage(ctx, image)
+			}
+			machines[name] = m
+		}
+		s := newSpace(ctx)
+		addresses := map[string]string{}
+		for name := range machines {
+			s.apply(ctx, sleeper(name+"-client", "nodeName: "+name)+"\n---\n"+webServer(name+"-web", "nodeName: "+name))
+		}
+		for name := range machines {
+			addresses[name+"-client"] = s.await(ctx, name+"-client", beReady()).Status.PodIP
+			addresses[name+"-web"] = s.await(ctx, name+"-web", beReady()).Status.PodIP
+		}
+		seen := func(from, to string) func() string {
+			return func() string {
+				out, _ := s.try(ctx, "exec", from+"-client", "--", "sh", "-c", "exec 2>/dev/null; timeout 2 wget -q -O - http://"+addresses[to+"-web"]+":8080/client || echo none")
+				return out
+			}
+		}
+		reach := func() {
+			GinkgoHelper()
+			Eventually(seen("svcvxa", "svcvxb")).Should(Equal(addresses["svcvxa-client"] + "\n"))
+			Eventually(seen("svcvxb", "svcvxa")).Should(Equal(addresses["svcvxb-client"] + "\n"))
+		}
+		By("by their addresses, in both directions")
+		reach()
+		By("with full packets, which must not be fragmented")
+		Expect(s.exec(ctx, "svcvxa-client", "ip link show eth0")).To(ContainSubstring(" mtu 1450 "))
+		Expect(s.exec(ctx, "svcvxa-client", "ping -c 1 -s 1422 -W 5 "+addresses["svcvxb-web"])).To(ContainSubstring(" 0% packet loss"))
+		By("after another program has removed the tunnel")
+		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxa", "ip", "link", "del", "svc0-vx").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		reach()
+		By("while an agent is stopped")
+		machines["svcvxb"].end()
+		Expect(seen("svcvxa", "svcvxb")()).To(Equal(addresses["svcvxa-client"] + "\n"))
+		By("a reset removes the tunnel")
+		machines["svcvxb"].reset(ctx)
+		links, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxb", "ip", "-o", "link").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(links))
+		Expect(string(links)).NotTo(ContainSubstring("svc0"))
 	})
 })
 

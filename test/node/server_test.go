@@ -196,7 +196,7 @@ spec:
 	})
 
 	It("changes the verbosity of logs, and asks the runtime for checkpoints", func(ctx SpecContext) {
-		proxied := "/api/v1/nodes/" + nodeName(ctx) + "/proxy"
+		proxied := "/api/v1/nodes/" + nodeName() + "/proxy"
 		for _, level := range []string{"1", "0"} {
 			out, errOut, err := in(ctx, level, "replace", "--raw", proxied+"/debug/flags/v", "-f", "-")
 			Expect(err).NotTo(HaveOccurred(), errOut)
