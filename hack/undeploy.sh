@@ -7,6 +7,6 @@ set -euo pipefail
 manifests=$1
 domains=$(sed -n 's/.*--group-domain=\([a-z0-9.-]*\).*/\1/p' "$manifests" | sort -u)
 for domain in $domains; do
-	"$BIN/svc" unregister --group-domain="$domain"
+	"$BIN/svc" unregister --force --group-domain="$domain"
 done
 "$BIN/svc" kubectl delete --ignore-not-found -f "$manifests"

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,25 +96,55 @@ func (g *Groups) APIServices(service types.NamespacedName) []*apiregistrationv1.
 	return services
 }
 
-// Remove deletes the APIServices of a domain's groups from a host, and returns their
-// names. Groups that the host serves itself stay, whatever their names are.
-func Remove(ctx context.Context, host aggregator.Interface, domain string) ([]string, error) {
+// Registered returns the APIServices of a domain's groups at a host. Groups that the host
+// serves itself are none of them, whatever their names are.
+func Registered(ctx context.Context, host aggregator.Interface, domain string) ([]apiregistrationv1.APIService, error) {
 	if err := groupdomain.Validate(domain); err != nil {
 		return nil, err
 	}
-	services := host.ApiregistrationV1().APIServices()
-	list, err := services.List(ctx, metav1.ListOptions{})
+	list, err := host.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the APIServices of the host: %w", err)
 	}
-	var removed []string
-	for _, service := range list.Items {
-		if service.Spec.Service == nil || !strings.HasSuffix(service.Spec.Group, "."+domain) {
-			continue
+	return slices.DeleteFunc(list.Items, func(service apiregistrationv1.APIService) bool {
+		return service.Spec.Service == nil || !strings.HasSuffix(service.Spec.Group, "."+domain)
+	}), nil
+}
+
+// answerTimeout is how long the servers of a domain may take to answer. Those that the
+// host does not reach take the whole time.
+const answerTimeout = 10 * time.Second
+
+// Answering returns the names of those of a host's APIServices whose servers answer a
+// request for their discovery document now, through the host.
+func Answering(ctx context.Context, host aggregator.Interface, services []apiregistrationv1.APIService) []string {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answers := make([]bool, len(services))
+	var group sync.WaitGroup
+	for i, service := range services {
+		group.Go(func() {
+			path := "/apis/" + service.Spec.Group + "/" + service.Spec.Version
+			answers[i] = host.Discovery().RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error() == nil
+		})
+	}
+	group.Wait()
+	var names []string
+	for i, service := range services {
+		if answers[i] {
+			names = append(names, service.Name)
 		}
-		// Another APIService may have its name by now.
+	}
+	return names
+}
+
+// Remove deletes APIServices from a host, and returns the names of those that it has
+// deleted: without those that are gone already, or are others by now.
+func Remove(ctx context.Context, host aggregator.Interface, services []apiregistrationv1.APIService) ([]string, error) {
+	var removed []string
+	for _, service := range services {
 		condition := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &service.UID}}
-		err := services.Delete(ctx, service.Name, condition)
+		err := host.ApiregistrationV1().APIServices().Delete(ctx, service.Name, condition)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -75,7 +75,11 @@ func TestRemoveLeavesTheGroupsOfOthers(t *testing.T) {
 		service("v1.apps", "apps", true), service("v1beta1.metrics.k8s.io", "metrics.k8s.io", false),
 		service("v1.own.svc.dev", "own.svc.dev", true), service("v1.apps.notsvc.dev", "apps.notsvc.dev", false),
 	)
-	removed, err := Remove(t.Context(), host, "svc.dev")
+	services, err := Registered(t.Context(), host, "svc.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed, err := Remove(t.Context(), host, services)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +96,9 @@ func TestRemoveLeavesTheGroupsOfOthers(t *testing.T) {
 	}
 }
 
-func TestRemoveRefusesTheHostsOwnDomain(t *testing.T) {
+func TestTheHostsOwnDomainIsRefused(t *testing.T) {
 	for _, domain := range []string{"k8s.io", "metrics.k8s.io", "", "dev", "Svc.dev"} {
-		if _, err := Remove(t.Context(), fake.NewSimpleClientset(), domain); err == nil {
+		if _, err := Registered(t.Context(), fake.NewSimpleClientset(), domain); err == nil {
 			t.Errorf("%q is accepted", domain)
 		}
 	}

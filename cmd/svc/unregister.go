@@ -13,6 +13,7 @@ import (
 
 func newUnregister() *cobra.Command {
 	var domain string
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "unregister --group-domain DOMAIN",
 		Short: "Remove a fleet that is gone from its host cluster",
@@ -20,10 +21,13 @@ func newUnregister() *cobra.Command {
 KUBECONFIG names. Do this when the API servers of the domain are gone for good: until
 then the host cannot delete namespaces, since it does not know what the domain's groups
 have in them. Nothing else is removed, and no data is lost: the same manifests register
-the groups again.`,
+the groups again.
+
+While the API servers answer, it removes nothing without --force.`,
 		Args: noArguments,
 	}
 	cmd.Flags().StringVar(&domain, "group-domain", "", "The domain of the API groups, as the API servers had it: svc.dev, for example.")
+	cmd.Flags().BoolVar(&force, "force", false, "Remove the APIServices also while the API servers of the domain answer.")
 	connection := connectionFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if domain == "" {
@@ -40,7 +44,15 @@ the groups again.`,
 		if err != nil {
 			return fmt.Errorf("--svcconfig: %w", err)
 		}
-		removed, err := registration.Remove(cmd.Context(), host, domain)
+		services, err := registration.Registered(cmd.Context(), host, domain)
+		if err != nil {
+			return err
+		}
+		if answering := registration.Answering(cmd.Context(), host, services); len(answering) > 0 && !force {
+			return fmt.Errorf("the API servers of %s answer (%s): without their groups %s lets namespaces end in which the fleet has objects, and nobody reaches them; "+
+				"to remove the groups all the same, give --force", domain, some(answering), config.Host)
+		}
+		removed, err := registration.Remove(cmd.Context(), host, services)
 		for _, name := range removed {
 			fmt.Fprintf(cmd.OutOrStdout(), "apiservice %s removed\n", name)
 		}
@@ -50,4 +62,12 @@ the groups again.`,
 		return err
 	}
 	return cmd
+}
+
+// some returns the first of several names, and how many there are.
+func some(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more APIServices", names[0], len(names)-1)
 }

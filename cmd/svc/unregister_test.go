@@ -22,13 +22,21 @@ func TestUnregisterSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestUnregisterPrintsWhatItRemoves(t *testing.T) {
+func TestUnregisterRemovesAFleetThatAnswersOnlyByForce(t *testing.T) {
 	var deleted []string
+	answers := true
 	services := `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","items":[` +
 		`{"metadata":{"name":"v1.apps.svc.dev","uid":"1"},"spec":{"group":"apps.svc.dev","version":"v1","service":{"namespace":"a","name":"b"}}},` +
 		`{"metadata":{"name":"v1.apps"},"spec":{"group":"apps","version":"v1"}}]}`
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if req.URL.Path == "/apis/apps.svc.dev/v1" {
+			if !answers {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1"}`))
+			return
+		}
 		if req.Method == http.MethodDelete {
 			deleted = append(deleted, req.URL.Path)
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
@@ -42,21 +50,28 @@ func TestUnregisterPrintsWhatItRemoves(t *testing.T) {
 	if err := os.WriteFile(file, []byte(connection), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	unregister := func() string {
+	unregister := func(flags ...string) (string, string) {
 		var out, errOut strings.Builder
-		if code := run([]string{"unregister", "--group-domain=svc.dev", "--svcconfig", file}, &out, &errOut); code != 0 {
-			t.Errorf("exit code %d: %s", code, errOut.String())
-		}
-		return out.String()
+		run(append([]string{"unregister", "--group-domain=svc.dev", "--svcconfig", file}, flags...), &out, &errOut)
+		return out.String(), errOut.String()
 	}
-	if got := unregister(); got != "apiservice v1.apps.svc.dev removed\n" {
-		t.Errorf("printed %q", got)
+	if out, errOut := unregister(); out != "" || len(deleted) > 0 ||
+		!strings.HasPrefix(errOut, "svc unregister: the API servers of svc.dev answer (v1.apps.svc.dev): ") || strings.Count(errOut, "\n") != 1 {
+		t.Errorf("while the servers answer: printed %q and %q, deleted %v", out, errOut, deleted)
 	}
-	if len(deleted) != 1 || !strings.HasSuffix(deleted[0], "/v1.apps.svc.dev") {
+	const removed = "apiservice v1.apps.svc.dev removed\n"
+	if out, errOut := unregister("--force"); out != removed || errOut != "" {
+		t.Errorf("with --force: printed %q and %q", out, errOut)
+	}
+	answers = false
+	if out, errOut := unregister(); out != removed || errOut != "" {
+		t.Errorf("when the servers are gone: printed %q and %q", out, errOut)
+	}
+	if len(deleted) != 2 || !strings.HasSuffix(deleted[0], "/v1.apps.svc.dev") {
 		t.Errorf("deleted %v", deleted)
 	}
 	services = `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","items":[]}`
-	if got := unregister(); got != host.URL+" has no APIServices of svc.dev\n" {
-		t.Errorf("printed %q", got)
+	if out, _ := unregister(); out != host.URL+" has no APIServices of svc.dev\n" {
+		t.Errorf("printed %q", out)
 	}
 }
